@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from adviser.reports.serialization import identified_claim, plain
@@ -31,8 +31,10 @@ from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
+from model.declared_fields import Field, unbounded
 from model.measurements.evidence import Evidence
 from model.measurements.job_stability import left_out_text
+from model.shared_fields import DIGEST, HOST, STACK_DIGEST
 from model.text import counted
 
 #: Jobs of the baseline and of the candidate.
@@ -41,106 +43,114 @@ _Jobs = tuple[Sequence[MeasuredJob], Sequence[MeasuredJob]]
 
 @dataclass(frozen=True, slots=True)
 class EffectDetails:
-    """A difference between two stacks with its error.
+    """A difference between two stacks with its error."""
 
-    :param d: candidate − baseline, natural log; NaN without comparable jobs
-    :param standard_error: of ``d``; infinite, like the interval, if unknown
-    :param degrees_of_freedom: of the standard error; 0 if it is unknown
-    :param observed_pct: ``d`` in per cent of the baseline's rate
-    :param interval_low_pct: lower end of its 95 % interval
-    """
-
-    d: float
-    standard_error: float
-    degrees_of_freedom: float
-    observed_pct: float
-    interval_low_pct: float
-    interval_high_pct: float
+    d: Annotated[
+        float,
+        unbounded("Candidate minus baseline, natural logarithm; null if unknown.", 0.17),
+    ]
+    standard_error: Annotated[float, unbounded("Standard error of `d`; null if unknown.", 0.037)]
+    degrees_of_freedom: Annotated[
+        float, Field("Degrees of freedom of the standard error; 0 if unknown.", 12.8)
+    ]
+    observed_pct: Annotated[float, unbounded("The difference in % of the baseline's rate.", 18.5)]
+    interval_low_pct: Annotated[float, unbounded("Lower end of its 95 % interval.", 9.4, unit="%")]
+    interval_high_pct: Annotated[
+        float, unbounded("Upper end of its 95 % interval.", 28.2, unit="%")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class PartialEffect:
     """The effect that some jobs show: those of a host, of two inspections, or of other stacks.
 
-    :param differs: packages in which the two stacks differ from those of the claim, sorted
-    :param documents: inspections of the candidate's jobs, sorted
     :param ended_at: end of the last job
     """
 
-    stack: str
-    baseline_stack: str
-    differs: tuple[str, ...]
-    hosts: tuple[str, ...]
-    documents: tuple[str, ...]
-    baseline_documents: tuple[str, ...]
+    stack: Annotated[str, Field("Digest of the candidate stack.", DIGEST)]
+    baseline_stack: Annotated[str, Field("Digest of the baseline stack.", DIGEST)]
+    differs: Annotated[
+        tuple[str, ...],
+        Field("Packages in which these stacks differ from those of the claim.", ["scipy"]),
+    ]
+    hosts: Annotated[tuple[str, ...], Field("Digests of the machines.", [DIGEST])]
+    documents: Annotated[tuple[str, ...], Field("Inspections of the candidate's jobs.", [DIGEST])]
+    baseline_documents: Annotated[
+        tuple[str, ...], Field("Inspections of the baseline's jobs.", [DIGEST])
+    ]
     ended_at: datetime | None
-    method: Method
-    jobs: int
-    baseline_jobs: int
+    method: Annotated[Method, Field("How the effect was estimated.")]
+    jobs: Annotated[int, Field("Number of jobs of the candidate.", 9)]
+    baseline_jobs: Annotated[int, Field("Number of jobs of the baseline.", 9)]
     effect: EffectDetails
 
 
 @dataclass(frozen=True, slots=True)
 class JobPair:
-    """The jobs of both stacks in one turn on one host.
+    """The jobs of both stacks in one turn on one host."""
 
-    :param rate: rate of the candidate, the geometric mean of its jobs in the turn
-    :param d: natural log of the ratio of both rates
-    """
-
-    block: str | None
-    host: str | None
+    block: Annotated[str | None, Field("Identifier of the turn.")]
+    host: Annotated[str | None, HOST]
     ended_at: datetime | None
-    rate: float
-    baseline_rate: float
-    d: float
-    difference_pct: float
+    rate: Annotated[float, Field("Rate of the candidate, in the unit of the claim.", 4.0e10)]
+    baseline_rate: Annotated[float, Field("Rate of the baseline.", 3.4e10)]
+    d: Annotated[float, Field("Natural logarithm of the ratio of both rates.", 0.16)]
+    difference_pct: Annotated[float, Field("The same in % of the baseline's rate.", 17.3)]
 
 
 @dataclass(frozen=True, slots=True)
 class UsedJob:
     """A job that the claim rests on."""
 
-    stack: str
-    document_id: str | None
-    job_id: str
-    host: str | None
-    block: str | None
+    stack: Annotated[str, STACK_DIGEST]
+    document_id: Annotated[str | None, Field("Identifier of the inspection.", DIGEST)]
+    job_id: Annotated[str, Field("Identifier of the job in its document.")]
+    host: Annotated[str | None, HOST]
+    block: Annotated[str | None, Field("Identifier of the turn.")]
     ended_at: datetime | None
-    rate: float
-    observations: tuple[str, ...]
+    rate: Annotated[float, Field("Rate of the job.", 4.0e10)]
+    observations: Annotated[tuple[str, ...], Field("Identifiers of its observations.", [DIGEST])]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimDetails:
     """A claim with everything that it rests on.
 
-    :param comparisons: number of comparisons that share the error rate
-    :param share: the share of α of this claim; 0 if it was not tested
     :param differences: packages in which the two stacks differ
     :param effect: the observed effect, before it is widened by ``elsewhere_sd``
-    :param elsewhere_sd: standard deviation, natural log, added because the comparison was measured
-        elsewhere than on the target; 0 if it was measured there
     :param hosts: the parts that were pooled; a single one if the effect was not pooled
     :param inspections: of jobs that ran in turns, the effect of each pair of inspections
     :param contexts: the same two versions in other stacks of the series, the most similar first
     :param pairs: jobs that ran in turns, by time
     :param jobs: all used jobs, those of the baseline first, by time
-    :param left_out: for each of the two stacks, the number of jobs left out by reason
     """
 
     claim: Claim
-    comparisons: int
-    share: float
+    comparisons: Annotated[
+        int, Field("Number of comparisons of the advice that share the error rate.", 28)
+    ]
+    share: Annotated[
+        float, Field("Share of the error rate that this claim has; 0 if it was not tested.", 0.003)
+    ]
     differences: tuple[PackageDifference, ...]
     effect: EffectDetails
-    elsewhere_sd: float
+    elsewhere_sd: Annotated[
+        float,
+        Field(
+            "Standard deviation, natural logarithm, added because the comparison was measured"
+            " elsewhere than on the target; 0 if it was measured there.",
+            0.0,
+        ),
+    ]
     hosts: tuple[PartialEffect, ...]
     inspections: tuple[PartialEffect, ...]
     contexts: tuple[PartialEffect, ...]
     pairs: tuple[JobPair, ...]
     jobs: tuple[UsedJob, ...]
-    left_out: Mapping[str, Mapping[str, int]]
+    left_out: Annotated[
+        Mapping[str, Mapping[str, int]],
+        Field("For each stack, the number of jobs left out by reason."),
+    ]
 
     @property
     def documents(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
 from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
@@ -17,11 +18,13 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
+from model.declared_fields import Field
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from model.packages.environments import Environment
 from model.packages.identity import MEASURED_PACKAGES, Purl, same_version
 from model.packages.snapshot import Snapshot
+from model.shared_fields import PACKAGE
 
 #: Vulnerabilities by name and version.
 Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]
@@ -50,38 +53,31 @@ class MissingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingKnowledge:
-    """Missing knowledge that is needed to judge an upgrade.
+    """Missing knowledge that is needed to judge an upgrade."""
 
-    :param package: ``None`` if all packages are concerned
-    :param remedy: the command that supplies the missing knowledge
-    """
-
-    kind: MissingKind
-    package: str | None
-    message: str
-    remedy: str | None = None
+    kind: Annotated[MissingKind, Field("What is missing.")]
+    package: Annotated[str | None, Field("The package concerned; null for all.", "numpy")]
+    message: Annotated[str, Field("What is missing, for people.")]
+    remedy: Annotated[str | None, Field("The command that supplies it.", "thoth inspect")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class VersionVulnerability:
-    """A vulnerability that affects a version of one lock, but no known version of the other lock.
+    """A vulnerability of a version in one lock, but of no known version in the other lock."""
 
-    :param severity: ``None`` if unknown
-    """
-
-    name: str
-    version: str
-    id: str
-    severity: str | None
+    name: Annotated[str, Field("Normalised name of the package.", "flask")]
+    version: Annotated[str, Field("Its version in this lock.", "2.2.2")]
+    id: Annotated[str, Field("Identifier of the vulnerability.", "CVE-2023-30861")]
+    severity: Annotated[str | None, Field("Severity.", "high")]
 
 
 @dataclass(frozen=True, slots=True)
 class YankedVersion:
     """A version of the new lock that its publisher yanked."""
 
-    name: str
-    version: str
-    reason: str | None
+    name: Annotated[str, PACKAGE]
+    version: Annotated[str, Field("Version.", "2.4.0")]
+    reason: Annotated[str | None, Field("Why the publisher yanked it.")]
 
 
 @dataclass(frozen=True, slots=True)

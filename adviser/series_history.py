@@ -11,46 +11,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean, median, quantiles
+from typing import Annotated
 
 from adviser.scoring.drift import steps
 from adviser.scoring.histories import DRIFT, MeasuredJob, history_of, jobs_of, reference_runs
 from adviser.stack_comparison import stack_label
+from model.declared_fields import Field
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.shared_fields import DIGEST, HOST
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryJob:
-    """One observation of a job.
+    """One observation of a job."""
 
-    :param rate: in the unit of the series
-    :param left_out: why comparisons leave it out; ``None`` if they do not
-    """
-
-    observation_id: str
-    rate: float
-    seen_at: datetime | None
-    left_out: str | None
+    observation_id: Annotated[str, Field("Identifier of the observation.", DIGEST)]
+    rate: Annotated[float, Field("Rate in the unit of the series.", 9.4e10)]
+    seen_at: Annotated[datetime | None, Field("When the job ended.")]
+    left_out: Annotated[
+        str | None, Field("Why comparisons leave the job out; null if they do not.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRun:
-    """The jobs of one inspection in the series.
+    """The jobs of one inspection in the series."""
 
-    :param median_rate: over the jobs that count; ``None`` without any
-    :param low_rate: lower quartile of these jobs; ``None`` below four
-    :param high_rate: upper quartile
-    """
-
-    document_id: str
-    stack_digest: str | None
-    label: str
-    host: str | None
+    document_id: Annotated[str, Field("Identifier of the inspection.", DIGEST)]
+    stack_digest: Annotated[
+        str | None, Field("Digest of the stack; null if it is unknown.", DIGEST)
+    ]
+    label: Annotated[str, Field("The stack for people.", "numpy 2.4.6 (1f2e3d4c)")]
+    host: Annotated[str | None, HOST]
     jobs: tuple[HistoryJob, ...]
-    median_rate: float | None
-    low_rate: float | None
-    high_rate: float | None
+    median_rate: Annotated[float | None, Field("Median rate of the jobs that count.", 9.4e10)]
+    low_rate: Annotated[
+        float | None, Field("Lower quartile of these jobs; null below four.", 9.3e10)
+    ]
+    high_rate: Annotated[
+        float | None, Field("Upper quartile of these jobs; null below four.", 9.5e10)
+    ]
 
     @property
     def began_at(self) -> datetime:
@@ -60,16 +62,14 @@ class HistoryRun:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A time since which a machine runs at another speed.
+    """A time since which a machine runs at another speed."""
 
-    :param document_id: the first inspection of the new level
-    :param change_pct: difference of the levels of its reference stack, in per cent
-    """
-
-    host: str | None
-    document_id: str | None
-    since: datetime
-    change_pct: float
+    host: Annotated[str | None, HOST]
+    document_id: Annotated[str | None, Field("First inspection of the new level.", DIGEST)]
+    since: Annotated[datetime, Field("Time of the first job of the new level.")]
+    change_pct: Annotated[
+        float, Field("Difference of the levels of the machine's reference stack.", -8.1, unit="%")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

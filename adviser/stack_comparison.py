@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 from packaging.version import Version
 
@@ -36,6 +36,7 @@ from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_lef
 from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
+from model.declared_fields import Field
 from model.errors import ProjectError
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 from model.measurements.job_stability import noise_warnings, robust_variation
@@ -55,17 +56,18 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RecentHistory:
-    """The last inspections of a series, of all its stacks together.
+    """The last inspections of a series, of all its stacks together."""
 
-    :param observations: number of all, including unstable ones
-    :param inspections: number of all
-    :param rates: median rate of each of the last inspections, oldest first; unstable observations
-        and inspections without others are left out, those from before a step are not
-    """
-
-    observations: int
-    inspections: int
-    rates: tuple[float, ...]
+    observations: Annotated[int, Field("Number of all observations, including unstable ones.", 40)]
+    inspections: Annotated[int, Field("Number of all inspections.", 4)]
+    rates: Annotated[
+        tuple[float, ...],
+        Field(
+            "Median rate of each of the last 30 inspections, oldest first. Unstable observations"
+            " do not count; those from before a step of the machine do.",
+            [9.4e10],
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +195,13 @@ def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | N
 
 @dataclass(frozen=True, slots=True)
 class DifferingPackage:
-    """A package that a stack has in another version than the baseline.
+    """A package that a stack has in another version than the baseline."""
 
-    :param baseline_version: with its index unless that is the default one; ``None`` if the baseline
-        lacks the package
-    :param version: the same of the stack
-    """
-
-    name: str
-    baseline_version: str | None
-    version: str | None
+    name: Annotated[str, Field("Name of the package.", "numpy")]
+    baseline_version: Annotated[
+        str | None, Field("Its version in the baseline; null if it lacks it.", "2.2.6")
+    ]
+    version: Annotated[str | None, Field("Its version in the stack; null if it lacks it.", "2.3.5")]
 
     def __str__(self) -> str:
         return f"{self.name} {self.baseline_version or 'none'} → {self.version or 'none'}"

@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from model.declared_fields import Field
 from model.measurements.inspection import Stack
+from model.shared_fields import DIGEST
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceHead:
-    """An advice with the fields that are shown in lists.
+    """An advice with the fields that are shown in lists."""
 
-    :param status: outcome of the search
-    :param snapshot_revision: digest of the content of the snapshot
-    :param result_digest: digest of the report without its timestamps
-    :param python_version: Python of the requested environment, such as ``3.11``
-    :param platform: platform of the requested environment, in the form of a wheel tag
-    """
-
-    advice_id: str
+    advice_id: Annotated[
+        str, Field("Identifier of the advice.", "adviser-260101000000-5f0c9d2be417a863")
+    ]
     recommendation_type: str
     status: str
-    snapshot_revision: str
-    result_digest: str
-    created_at: datetime
-    python_version: str | None = None
-    platform: str | None = None
+    snapshot_revision: Annotated[str, Field("Revision of the package data that was used.", DIGEST)]
+    result_digest: Annotated[
+        str, Field("Digest of the result, without times and identifiers.", DIGEST)
+    ]
+    created_at: Annotated[datetime, Field("When the advice was made.")]
+    python_version: Annotated[
+        str | None, Field("Python version of the requested environment.", "3.11")
+    ] = None
+    platform: Annotated[
+        str | None, Field("Platform of the requested environment, as a wheel tag.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from model.declared_fields import Field
+from model.shared_fields import (
+    COMPARISON_KEY,
+    DEVICE,
+    DIGEST,
+    HARDWARE_DIGEST,
+    HARDWARE_LABEL,
+    INDICATOR,
+    PARAMETERS,
+    PYTHON_VERSION,
+)
 
 
 class ChangeKind(StrEnum):
@@ -33,63 +45,43 @@ class ChangeEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceChange:
-    """One entry of the list of changes. An entry is never edited: later evidence makes a new one.
+    """One entry of the list of changes, never edited: later evidence makes a new one."""
 
-    :param change_id: digest of what the entry is about, without any result; equal changes have
-        equal identifiers
-    :param refers_to: identifier of the announcement that this entry is about; ``None`` for an
-        announcement
-    :param package: name of the package whose release changed; ``None`` for a machine
-    :param host: machine that changed; ``None`` for a release
-    :param from_version: version before; for a machine, the last run of the level before
-    :param to_version: version after; for a machine, the first run of the level after
-    :param from_stack: digest of the stack before
-    :param to_stack: digest of the stack after; the same stack for a machine
-    :param verdict: ``faster``, ``slower``, or why it is withdrawn: ``equivalent``,
-        ``undetermined``
-    :param effect_pct: the difference as published, in per cent of the rate before, shrunk towards
-        zero
-    :param observed_pct: the observed difference, in per cent
-    :param interval_low_pct: lower end of its two-sided 95 % interval
-    :param interval_high_pct: upper end of this interval
-    :param delta_pct: δ, the smallest difference of interest, in per cent
-    :param jobs: number of jobs after; for a machine, of runs
-    :param baseline_jobs: the same before
-    :param comparisons: number of comparisons that shared the error rate
-    :param look: how often this comparison was judged so far, this time included
-    :param seen_at: time of the last job; for a machine, of the first job after the step
-    :param rule: version of the rule that decided
-    """
-
-    change_id: str
-    kind: ChangeKind
-    event: ChangeEvent
-    refers_to: str | None
-    package: str | None
-    host: str | None
-    from_version: str
-    to_version: str
-    from_stack: str
-    to_stack: str
-    indicator: str
-    parameters: Mapping[str, Any]
-    device: str | None
-    comparison_key: str
-    python_version: str | None
-    hardware_digest: str
-    hardware_label: str
-    verdict: str
-    effect_pct: float
-    observed_pct: float
-    interval_low_pct: float
-    interval_high_pct: float
-    delta_pct: float
-    jobs: int
-    baseline_jobs: int
-    comparisons: int
-    look: int
-    seen_at: datetime | None
-    rule: str
+    change_id: Annotated[str, Field("Identifier of the entry.", DIGEST)]
+    kind: Annotated[ChangeKind, Field("What changed.")]
+    event: Annotated[ChangeEvent, Field("What the entry says about the change.")]
+    refers_to: Annotated[
+        str | None, Field("Identifier of the announcement; null for an announcement.")
+    ]
+    package: Annotated[str | None, Field("Name of the package; null for a machine.", "numpy")]
+    host: Annotated[str | None, Field("The machine that changed; null for a release.")]
+    from_version: Annotated[
+        str, Field("Version before; for a machine, the last run before.", "2.0.2")
+    ]
+    to_version: Annotated[str, Field("Version after; for a machine, the first run after.", "2.3.5")]
+    from_stack: Annotated[str, Field("Digest of the stack before.", DIGEST)]
+    to_stack: Annotated[str, Field("Digest of the stack after.", DIGEST)]
+    indicator: Annotated[str, INDICATOR]
+    parameters: Annotated[Mapping[str, Any], PARAMETERS]
+    device: Annotated[str | None, DEVICE]
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    python_version: Annotated[str | None, PYTHON_VERSION]
+    hardware_digest: Annotated[str, HARDWARE_DIGEST]
+    hardware_label: Annotated[str, HARDWARE_LABEL]
+    verdict: Annotated[str, Field("The verdict on the version after.", "faster")]
+    effect_pct: Annotated[
+        float, Field("The difference as published: shrunk towards zero.", 25.0, unit="%")
+    ]
+    observed_pct: Annotated[float, Field("The observed difference.", 25.4, unit="%")]
+    interval_low_pct: Annotated[float, Field("Lower end of its 95 % interval.", 22.9, unit="%")]
+    interval_high_pct: Annotated[float, Field("Upper end of its 95 % interval.", 28.0, unit="%")]
+    delta_pct: Annotated[float, Field("Differences up to this count as equivalent.", 2.0, unit="%")]
+    jobs: Annotated[int, Field("Number of jobs after; for a machine, of runs.", 7)]
+    baseline_jobs: Annotated[int, Field("Number of jobs before; for a machine, of runs.", 7)]
+    comparisons: Annotated[int, Field("Number of comparisons that shared the error rate.", 3)]
+    look: Annotated[int, Field("How often the comparison was judged so far.", 1)]
+    seen_at: Annotated[datetime | None, Field("Time of the last job; for a machine, of the step.")]
+    rule: Annotated[str, Field("Version of the rule that decided.", "changes-1")]
 
     @property
     def announcement(self) -> str:
@@ -105,7 +97,7 @@ class RecordedChange(PerformanceChange):
     """
 
     number: int
-    recorded_at: datetime
+    recorded_at: Annotated[datetime, Field("When the entry was recorded.")]
 
 
 @dataclass(frozen=True, slots=True)

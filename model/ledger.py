@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from model.declared_fields import Field
 
 
 class AdviceOutcome(StrEnum):
@@ -77,52 +80,45 @@ class IdenticalPair:
 
 @dataclass(frozen=True, slots=True)
 class CountedShare:
-    """A share, with its exact 95 % interval (Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404).
+    """A share with its exact interval (Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404)."""
 
-    :param share: ``None`` if ``total`` is 0; the interval is 0 to 1 then
-    """
-
-    count: int
-    total: int
-    share: float | None
-    low: float
-    high: float
+    count: Annotated[int, Field("Number of cases that count.", 19)]
+    total: Annotated[int, Field("Number of all cases.", 20)]
+    share: Annotated[float | None, Field("The share; null without any case.", 0.95)]
+    low: Annotated[float, Field("Lower end of its interval.", 0.751)]
+    high: Annotated[float, Field("Upper end of its interval.", 0.999)]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerMonth:
-    """The ledger of the advice of one month (UTC).
+    """The ledger of the advice of one month (UTC)."""
 
-    :param month: such as ``2026-01``
-    :param advices: advice with a stack
-    :param outcomes: number of pieces of advice by :class:`AdviceOutcome`
-    :param still_best: pieces of advice that are still best, among those that are best, surpassed or
-        refused
-    :param mean_regret_points: mean of :attr:`AdviceScore.regret_points`
-    :param worst_regret_points: largest of them
-    :param worst_advice: identifier of the advice with the largest regret
-    :param contained: past intervals that contain the later estimate
-    :param expected_contained: mean of :attr:`ClaimScore.expected`; compare ``contained`` with it
-    :param contradicted: claims ``faster`` and ``slower`` that everything known now contradicts,
-        among those with a settled verdict now
-    :param symmetry_p: p-value of the exact binomial test that ``faster`` and ``slower`` are equally
-        likely; ``None`` without such claims
-    :param false_claims: A/A pairs that were claimed to differ
-    """
-
-    month: str
-    advices: int
-    outcomes: Mapping[str, int]
-    still_best: CountedShare
-    mean_regret_points: float | None
-    worst_regret_points: float | None
-    mean_regret_pct: float | None
-    worst_regret_pct: float | None
-    worst_advice: str | None
-    contained: CountedShare
-    expected_contained: float | None
-    contradicted: CountedShare
-    faster: int
-    slower: int
-    symmetry_p: float | None
-    false_claims: CountedShare
+    month: Annotated[str, Field("The month, UTC.", "2026-01")]
+    advices: Annotated[int, Field("Number of scored pieces of advice.", 40)]
+    outcomes: Annotated[Mapping[str, int], Field("Number of pieces of advice by outcome.")]
+    still_best: Annotated[
+        CountedShare, Field("Advice that is still best, among the tested pieces.")
+    ]
+    mean_regret_points: Annotated[float | None, Field("Mean regret in score points.", 0.1)]
+    worst_regret_points: Annotated[float | None, Field("Largest regret in score points.", 1.5)]
+    mean_regret_pct: Annotated[float | None, Field("Mean regret in speed.", 0.5, unit="%")]
+    worst_regret_pct: Annotated[float | None, Field("Largest regret in speed.", 12.0, unit="%")]
+    worst_advice: Annotated[str | None, Field("Identifier of the advice with the largest regret.")]
+    contained: Annotated[
+        CountedShare, Field("Past 95 % intervals that contain the later estimate.")
+    ]
+    expected_contained: Annotated[
+        float | None, Field("Expected share of them for honest intervals.", 0.83)
+    ]
+    contradicted: Annotated[
+        CountedShare, Field("Claims of a difference that everything known now contradicts.")
+    ]
+    faster: Annotated[int, Field("Number of claims `faster`.", 11)]
+    slower: Annotated[int, Field("Number of claims `slower`.", 9)]
+    symmetry_p: Annotated[
+        float | None,
+        Field("P-value of the test that both are equally likely; null without such claims.", 0.82),
+    ]
+    false_claims: Annotated[
+        CountedShare, Field("Pairs of identical stacks (A/A) that were claimed to differ.")
+    ]

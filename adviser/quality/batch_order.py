@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from adviser.scoring.drift import steps
+from model.declared_fields import Field
 
 #: Minimum number of jobs for an autocorrelation or a drift.
 MIN_ORDERED = 8
@@ -25,19 +27,16 @@ class TimedValue:
 class OrderReport:
     """What the order of the jobs shows.
 
-    :param jobs: number of jobs with a known time, on the host with most of them
-    :param hours: from the first job to the last
-    :param autocorrelation: of neighbouring jobs, within [−1, 1]
-    :param correlation_limit: autocorrelations up to this are expected by chance (95 %)
     :param drift: change of the log rate from the first job to the last, by a straight line
     :param drift_low: lower end of its 95 % interval, widened for the autocorrelation
-    :param step_times: when the level changes
     """
 
-    jobs: int
-    hours: float
-    autocorrelation: float
-    correlation_limit: float
+    jobs: Annotated[int, Field("Number of jobs.", 20)]
+    hours: Annotated[float, Field("Time from the first job to the last.", 1.5, unit="h")]
+    autocorrelation: Annotated[float, Field("Of neighbouring jobs, relative to their stacks.", 0.1)]
+    correlation_limit: Annotated[
+        float, Field("Autocorrelation that chance alone gives (95 %).", 0.44)
+    ]
     drift: float
     drift_low: float
     drift_high: float

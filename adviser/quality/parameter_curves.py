@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
+from model.declared_fields import Field
 from model.measurements.job_samples import SeriesSettings
 from model.measurements.units import THREAD_VARIABLES
 
@@ -34,15 +35,15 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class CurveCrossing:
-    """Where two stacks are equally fast.
+    """Where two stacks are equally fast."""
 
-    :param low: lower end of the values at which the difference may be zero; ``None`` if the
-        measured range does not bound it
-    """
-
-    x: float
-    low: float | None
-    high: float | None
+    x: Annotated[float, Field("Value of the parameter, interpolated.", 700.0)]
+    low: Annotated[
+        float | None, Field("Lower end of its 95 % interval; null if nothing bounds it.", 500.0)
+    ]
+    high: Annotated[
+        float | None, Field("Upper end of its 95 % interval; null if nothing bounds it.", 900.0)
+    ]
 
 
 def mean_point(x: float, log_rates: Sequence[float]) -> CurvePoint | None:

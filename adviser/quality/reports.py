@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 from adviser.quality.batch_order import OrderReport, TimedValue, order_report
 from adviser.quality.parameter_curves import (
@@ -42,9 +42,11 @@ from adviser.stack_comparison import (
     all_series,
     compare_stacks,
 )
+from model.declared_fields import Field
 from model.measurements.evidence import UNKNOWN_STACK, Series
 from model.measurements.job_samples import JobSamples, MissingMeasurement
 from model.measurements.units import DISPLAY_UNITS
+from model.shared_fields import DIGEST
 
 #: Names of the parameter that sets the number of repetitions.
 _REPETITIONS = ("reps", "repetitions")
@@ -55,19 +57,16 @@ _SeriesKey = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ReportedJob:
-    """One job as a dot of a plot.
+    """One job as a dot of a plot."""
 
-    :param rate: in the unit of the series
-    :param left_out: reason why comparisons leave it out; ``None`` if it counts
-    :param outlier: whether it lies far from the other jobs of its stack; outliers count
-    """
-
-    observation_id: str
-    rate: float
-    elapsed_s: float | None
+    observation_id: Annotated[str, Field("Identifier of the observation.", DIGEST)]
+    rate: Annotated[float, Field("Rate in the unit of the series.", 9.4e10)]
+    elapsed_s: Annotated[float | None, Field("Duration of one call.", 0.003, unit="s")]
     at: datetime | None
-    left_out: str | None
-    outlier: bool
+    left_out: Annotated[str | None, Field("Why comparisons leave the job out; null if it counts.")]
+    outlier: Annotated[
+        bool, Field("Whether it lies far from the other jobs of its stack; outliers count.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

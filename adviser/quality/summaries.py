@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
+from model.declared_fields import Field
 from model.measurements.job_stability import MAD_TO_SD
 
 #: Modified z-score from which a value is an outlier (Iglewicz & Hoaglin 1993, "How to Detect and
@@ -16,24 +18,18 @@ OUTLIER_SCORE = 3.5
 
 @dataclass(frozen=True, slots=True)
 class ValueSummary:
-    """Summary of some values in their own unit.
+    """Summary of some values in their own unit."""
 
-    :param sd: standard deviation with n − 1; ``None`` below two values
-    :param mad: median absolute deviation, unscaled
-    :param lower_quartile: by linear interpolation between the values
-    :param cv: coefficient of variation, ``sd / mean``; ``None`` below two values
-    """
-
-    n: int
-    median: float
-    mean: float
-    sd: float | None
-    mad: float
-    lower_quartile: float
-    upper_quartile: float
-    minimum: float
-    maximum: float
-    cv: float | None
+    n: Annotated[int, Field("Number of jobs.", 10)]
+    median: Annotated[float, Field("Median.", 9.4e10)]
+    mean: Annotated[float, Field("Mean.", 9.3e10)]
+    sd: Annotated[float | None, Field("Standard deviation (n − 1).", 2e9)]
+    mad: Annotated[float, Field("Median absolute deviation, unscaled.", 1e9)]
+    lower_quartile: Annotated[float, Field("Lower quartile, by linear interpolation.", 9.2e10)]
+    upper_quartile: Annotated[float, Field("Upper quartile.", 9.5e10)]
+    minimum: Annotated[float, Field("Smallest value.", 9e10)]
+    maximum: Annotated[float, Field("Largest value.", 9.7e10)]
+    cv: Annotated[float | None, Field("Coefficient of variation: standard deviation / mean.", 0.02)]
 
 
 def summary_of(values: Sequence[float]) -> ValueSummary:

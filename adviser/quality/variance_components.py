@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 from adviser.scoring.comparisons import MIN_DELTA
+from model.declared_fields import Field
 
 #: Quantiles of the normal distribution for α = 5 % (one-sided) and a power of 80 %.
 _Z_ALPHA, _Z_BETA = 1.6449, 0.8416
@@ -67,24 +69,21 @@ def variance_components(jobs: Sequence[Sequence[float]]) -> VarianceComponents |
 
 @dataclass(frozen=True, slots=True)
 class RepetitionAdvice:
-    """How to divide a budget between jobs and repetitions.
+    """How to divide a budget between jobs and repetitions."""
 
-    :param repetitions: recommended repetitions of a job; ``None`` if jobs do not differ, so that
-        only repetitions help
-    :param job_cost_s: seconds that a job takes before its first repetition
-    :param repetition_cost_s: seconds of a repetition
-    :param exact: whether the cost of a repetition is known; otherwise it is a lower limit, and the
-        number of repetitions an upper limit
-    :param jobs: jobs of each stack that show a difference of 5 % with a chance of 80 %
-    """
-
-    repetitions: int | None
-    job_cost_s: float
-    repetition_cost_s: float
+    repetitions: Annotated[
+        int | None, Field("Repetitions of a job; null if only repetitions vary.", 12)
+    ]
+    job_cost_s: Annotated[float, Field("Time of a job before its repetitions.", 1.5, unit="s")]
+    repetition_cost_s: Annotated[float, Field("Time of a repetition.", 0.02, unit="s")]
     within: float
     between: float
-    jobs: int | None
-    exact: bool
+    jobs: Annotated[
+        int | None, Field("Jobs of each stack that show a difference of 5 % in 80 % of cases.", 40)
+    ]
+    exact: Annotated[
+        bool, Field("Whether this time is known; if not, `repetitions` is an upper limit.")
+    ]
 
 
 def repetition_advice(

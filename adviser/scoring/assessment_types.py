@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.version_choice import PackageChoice
+from model.declared_fields import Field
 from model.measurements.units import Unit
 from model.packages.identity import Purl
+from model.shared_fields import PACKAGE
 
 
 class NoteLevel(StrEnum):
@@ -153,9 +155,13 @@ class Claim(ComparisonResult):
 class PackageDifference:
     """A package that differs between two stacks; its version is ``None`` in a stack without it."""
 
-    name: str
-    ours: str | None
-    theirs: str | None
+    name: Annotated[str, PACKAGE]
+    ours: Annotated[
+        str | None, Field("Version in the candidate; null if it lacks the package.", "2.4.6")
+    ]
+    theirs: Annotated[
+        str | None, Field("Version in the baseline; null if it lacks the package.", "2.0.2")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

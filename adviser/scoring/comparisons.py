@@ -10,7 +10,7 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 from adviser.scoring.effects import Effects, effects_of, per_cent
 from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
@@ -23,6 +23,7 @@ from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import NoiseTest
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
+from model.declared_fields import Field, unbounded
 from model.errors import IncomparableSamples
 
 
@@ -50,47 +51,41 @@ class FamilyMember:
 class ComparisonResult:
     """The verdict on one comparison of a family, and the jobs that it is based on.
 
-    :param verdict: the claim
-    :param p_value: see :class:`adviser.scoring.verdicts.Judgements`
     :param jobs: number of the candidate's jobs used
     :param baseline_jobs: number of the baseline's jobs used
-    :param runs: number of runs of the candidate's jobs, or of pairs; a run is one inspection of
-        one stack
-    :param baseline_runs: the same for the baseline
-    :param batches: number of batches of these pairs: inspections that ran in turns with each other,
-        such as those of one night; without pairs, the smaller number of runs. Summed over hosts
     :param tested: whether there were enough jobs for a verdict, so that it counts for Holm
-    :param needs: what is missing if it is undetermined
-    :param jobs_missing: estimated number of further jobs of the candidate for a verdict; 0 if it
-        is settled, or if jobs do not help
-    :param baseline_jobs_missing: the same for the baseline
     :param chance: chance that these jobs settle it as faster or slower; 0 if it is settled or too
         little is known
-    :param method: how the effect was estimated
-    :param pairs: number of pairs of jobs that ran in turns
-    :param hosts: number of hosts that both stacks used; ``None`` if unknown
-    :param tau: standard deviation of the true effect between hosts, natural log; ``None``
-        unless effects of several hosts were pooled
     :param host_differences_pct: by host, the observed difference in per cent of the baseline's
         rate; empty unless several hosts disagree beyond chance
     """
 
-    verdict: Verdict
-    p_value: float
+    verdict: Annotated[Verdict, Field("Verdict about the candidate.")]
+    p_value: Annotated[
+        float, Field("One-sided; Holm-adjusted over all comparisons with the baseline.", 0.01)
+    ]
     jobs: int
     baseline_jobs: int
-    runs: int
-    baseline_runs: int
-    batches: int
+    runs: Annotated[
+        int, Field("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
+    ]
+    baseline_runs: Annotated[int, Field("Number of inspections with jobs of the baseline.", 5)]
+    batches: Annotated[
+        int, Field("Number of batches, such as nights, that the pairs or jobs are from.", 1)
+    ]
     tested: bool
-    needs: Need | None
-    jobs_missing: int
-    baseline_jobs_missing: int
+    needs: Annotated[Need | None, Field("What is missing for a verdict; null if there is one.")]
+    jobs_missing: Annotated[int, Field("Estimated number of further jobs of the candidate.", 0)]
+    baseline_jobs_missing: Annotated[
+        int, Field("Estimated number of further jobs of the baseline.", 0)
+    ]
     chance: float
-    method: Method
-    pairs: int
-    hosts: int | None
-    tau: float | None
+    method: Annotated[Method, Field("Estimation method of d.", "paired")]
+    pairs: Annotated[int, Field("Number of pairs of jobs that ran in turns.", 10)]
+    hosts: Annotated[int | None, Field("Number of hosts that ran both stacks; null if unknown.", 1)]
+    tau: Annotated[
+        float | None, Field("Standard deviation of the effect between hosts, natural log.")
+    ]
     host_differences_pct: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -179,33 +174,39 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
 MIN_DELTA = 0.02
 
 
+_DIFFERENCE = unbounded("How much higher the candidate's rate is.", -15.2, unit="%")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(ComparisonResult):
     """One candidate against the baseline.
 
     :param candidate: label of the candidate
     :param baseline: label of the baseline
-    :param d: candidate − baseline, natural log; ``nan`` if an arm is empty
-    :param standard_error: standard error of ``d``; infinite if unknown
-    :param degrees_of_freedom: degrees of freedom of the standard error; 0 if unknown
-    :param interval_low_pct: lower end of the two-sided 95 % interval, per cent
-    :param interval_high_pct: its upper end
     :param used: indexes of the candidate's jobs used, in its sample
     :param baseline_used: indexes of the baseline's jobs used, in its sample
     """
 
     candidate: str
     baseline: str
-    d: float
-    standard_error: float
-    degrees_of_freedom: float
-    interval_low_pct: float
-    interval_high_pct: float
+    d: Annotated[float, unbounded("Candidate minus baseline, natural logarithm.", -0.165)]
+    standard_error: Annotated[float, unbounded("Standard error of d.", 0.02)]
+    degrees_of_freedom: Annotated[
+        float, unbounded("Degrees of freedom of the standard error.", 17.3)
+    ]
+    interval_low_pct: Annotated[
+        float, unbounded("Lower end of the 95 % interval.", -18.0, unit="%")
+    ]
+    interval_high_pct: Annotated[
+        float, unbounded("Upper end of the 95 % interval.", -12.3, unit="%")
+    ]
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
 
     @property
-    def difference_pct(self) -> float:
+    def difference_pct(
+        self,
+    ) -> Annotated[float, unbounded("How much higher the candidate's rate is.", -15.2, unit="%")]:
         """``exp(d) − 1`` in per cent of the baseline's rate."""
         return float(per_cent(np.array([self.d]))[0])
 

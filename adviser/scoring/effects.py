@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from adviser.scoring.lazy_numpy import (
     FloatArray,
     IntArray,
     np,
 )
+from model.declared_fields import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +208,11 @@ class Variance:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRatio:
-    """Standard deviation of a candidate's jobs divided by that of the baseline's jobs.
+    """Standard deviation of a candidate's jobs divided by that of the baseline's jobs."""
 
-    :param ratio: dimensionless; above 1 the candidate varies more; ``nan`` if unknown
-    :param low: lower end of its interval
-    :param high: upper end of its interval
-    """
-
-    ratio: float
-    low: float
-    high: float
+    ratio: Annotated[float, Field("Ratio of standard deviations.", 1.2)]
+    low: Annotated[float, Field("Lower end of its 95 % interval.", 0.8)]
+    high: Annotated[float, Field("Upper end of its 95 % interval.", 1.8)]
 
 
 def variance_ratio(

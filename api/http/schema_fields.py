@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, get_args, get_origin
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, validate
+
+from model.declared_fields import DeclaredField, declared_fields, is_declared
 
 #: Maximum length of a text in a query; no stored name is longer.
 _MAX_TEXT = 500
@@ -165,3 +169,73 @@ class ResultDocumentSchema(Schema):
 
     metadata = fields.Dict(keys=fields.String(), required=True)
     result = fields.Dict(keys=fields.String(), required=True)
+
+
+def schema_of(
+    name: str, /, *views: type, base: type[Schema] = Schema, **more: fields.Field[Any]
+) -> type[Schema]:
+    """The schema of the declared fields of dataclasses, and of ``more`` fields.
+
+    The first schema of a dataclass alone is also that of fields of its type.
+
+    :param name: of the component in the OpenAPI document
+    """
+    declared = {it.name: _field(it) for view in views for it in declared_fields(view)}
+    schema = base.from_dict(declared | more, name=f"{name}Schema")
+    if len(views) > 1 or base is not Schema:
+        return schema
+    first = _SCHEMAS.setdefault(views[0], schema)
+    return schema if more else first
+
+
+def page_of(name: str, item: type[Schema], **more: fields.Field[Any]) -> type[Schema]:
+    """The schema of a page of a list."""
+    items = fields.List(fields.Nested(item), required=True)
+    return PageSchema.from_dict({"items": items, **more}, name=f"{name}Schema")
+
+
+def fresh(name: str, item: type[Schema], **more: fields.Field[Any]) -> type[Schema]:
+    """The schema of one item, with ``more`` fields and how current its data is."""
+    return FreshnessSchema.from_dict({**item._declared_fields, **more}, name=f"{name}Schema")
+
+
+_SCHEMAS: dict[type, type[Schema]] = {}
+#: Fields of simple types with an example.
+_TYPES: dict[Any, tuple[Callable[..., fields.Field[Any]], Any]] = {
+    str: (fields.String, None),
+    int: (fields.Integer, None),
+    float: (fields.Float, None),
+    bool: (fields.Boolean, False),
+    datetime: (
+        partial(fields.AwareDateTime, format="iso", default_timezone=UTC),
+        "2026-01-01T00:00:00+00:00",
+    ),
+    Any: (fields.Raw, None),
+}
+
+
+def _field(field: DeclaredField) -> fields.Field[Any]:
+    declared, kind = field.declared, getattr(field.type, "__supertype__", field.type)
+    null = field.optional or declared.unbounded
+    options: dict[str, Any] = {"required": True, "allow_none": null}
+    example = declared.example
+    if values := field.choices:
+        options["validate"] = validate.OneOf([*values, None] if null else values)
+        kind, example = str, values[0]
+    elif example is None and kind in _TYPES:
+        example = _TYPES[kind][1]
+    if declared.description:
+        options["metadata"] = described(declared.sentence, example)
+    return _typed(kind, **options)
+
+
+def _typed(kind: Any, **options: Any) -> fields.Field[Any]:
+    if is_declared(kind):
+        return fields.Nested(_SCHEMAS.get(kind) or schema_of(kind.__name__, kind), **options)
+    if kind in _TYPES:
+        return _TYPES[kind][0](**options)
+    items = get_args(kind)
+    if issubclass(get_origin(kind) or kind, Mapping):
+        values = _typed(items[1]) if items and items[1] in (int, str, float) else None
+        return fields.Dict(keys=fields.String(), values=values, **options)
+    return fields.List(_typed(items[0]), **options)

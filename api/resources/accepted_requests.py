@@ -10,17 +10,15 @@ from flask import Response, url_for
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
+from adviser.answering.index_resolution import ResolutionProgress
 from api.access.authentication import require, security
 from api.http.errors import not_found
 from api.http.schema_fields import (
     StrictSchema,
-    choice,
-    count,
     described,
     filter_flag,
     flag,
-    json_object,
-    moment,
+    schema_of,
     text,
 )
 from api.jobs import analyses
@@ -52,40 +50,22 @@ class WaitQuerySchema(StrictSchema):
     )
 
 
-class IndexProgressSchema(Schema):
-    """What was read from the indexes so far."""
-
-    packages = count("Packages whose page was read.", 132)
-    listed = count("Releases on these pages.", 9133)
-    read = count("Releases whose metadata was read.", 166)
-    rounds = count("How often the best stack was searched for.", 3)
-    requests = count("Requests to the indexes.", 298)
-    bytes_received = count("Bytes from the indexes, as transferred.", 5_210_334)
+IndexProgressSchema = schema_of("IndexProgress", ResolutionProgress)
 
 
-class RequestSchema(Schema):
-    """An accepted request."""
-
-    analysis_id = text("Identifier of the request.", "adviser-240611083015-5f0c9d2be417a863")
-    kind = text("What is requested.", "adviser")
-    state = choice("State of the request; the last three are final.", _STATES)
-    reason = text("Why it did not succeed, or what it waits for.", null=True)
-    cached = flag("Whether it was served from the cache.")
-    parameters = json_object("Parameters of the request.")
-    accepted_at = moment("When it was accepted.")
-    started_at = moment("When a worker first started it.", null=True)
-    finished_at = moment("When it ended.", null=True)
-    attempts = count("How often a worker started it.", 1)
-    progress = fields.Nested(
+RequestSchema = schema_of(
+    "Request",
+    Analysis,
+    progress=fields.Nested(
         IndexProgressSchema,
         required=True,
         allow_none=True,
         metadata={"description": "What was read from the indexes; null if nothing had to be read."},
-    )
-    as_of = moment("Time of the newest data that the result may use.", null=True)
-    graph_revision = count("Revision of the graph when it ended.", 1804, null=True)
-    result = text("Address of the result; null if there is none yet.", null=True)
-    log = text("Address of the log.")
+    ),
+    cached=flag("Whether it was served from the cache."),
+    result=text("Address of the result; null if there is none yet.", null=True),
+    log=text("Address of the log."),
+)
 
 
 class LogSchema(Schema):

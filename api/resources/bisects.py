@@ -15,22 +15,23 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     choice,
     count,
     filter_choice,
     filter_text,
     flag,
-    json_object,
+    fresh,
     moment,
     number,
+    page_of,
+    schema_of,
     text,
     texts,
 )
 from api.resources.base import Resources, filters, members
 from graph.record import bisects as record
+from graph.record.bisects import Bisect
 from graph.record.tokens import Scope
 
 _ID = "bisect-0123456789abcdef"
@@ -138,39 +139,27 @@ class StepSearchSchema(Schema):
     posterior = fields.Nested(PosteriorSchema, required=True, allow_none=True)
 
 
-class BisectSummarySchema(Schema):
-    """A search without its details."""
-
-    bisect_id = text("Identifier of the search.", _ID)
-    subjects = texts("A requirement, or the names of two locks.", ["numpy>=1.24,<2.4"])
-    packages = texts("Packages whose releases were searched.", ["numpy"])
-    indicator = text("Name of the indicator.", "matmul")
-    parameters = json_object("Parameters of the indicator.")
-    hardware_digest = text("Digest of the hardware class.", _DIGEST)
-    hardware_label = text("Name of the hardware class for people.", "AMD EPYC, 2 processors")
-    state = choice("State of the last search.", _STATES)
-    sentence = text("The answer, or the state so far, in one sentence.", null=True)
-    reason = text("Why the command ended before the search did.", null=True)
-    jobs = count("Number of measured jobs.", 44)
-    max_jobs = count("Limit of this number.", 200)
-    started_at = moment("Start of the first run.")
-    updated_at = moment("When the state was last stored.")
+BisectSummarySchema = schema_of(
+    "BisectSummary",
+    Bisect,
+    state=choice("State of the last search.", _STATES),
+    sentence=text("The answer, or the state so far, in one sentence.", null=True),
+    updated_at=moment("When the state was last stored."),
+)
 
 
-class BisectPageSchema(PageSchema):
-    """Searches, last started first."""
-
-    items = fields.List(fields.Nested(BisectSummarySchema), required=True)
+BisectPageSchema = page_of("BisectPage", BisectSummarySchema)
 
 
-class BisectDocumentSchema(FreshnessSchema, BisectSummarySchema):
-    """One search."""
-
-    others = texts("Further requirements of every stack.", ["scipy"])
-    python_version = text("Python version; null for that of the command.", "3.11", null=True)
-    index_name = text("Name of the package index.", "pypi")
-    command = text("Continues the search.", "thoth bisect 'numpy>=1.24,<2.4' --pi matmul")
-    searches = fields.List(fields.Nested(StepSearchSchema), required=True)
+BisectDocumentSchema = fresh(
+    "BisectDocument",
+    BisectSummarySchema,
+    others=texts("Further requirements of every stack.", ["scipy"]),
+    python_version=text("Python version; null for that of the command.", "3.11", null=True),
+    index_name=text("Name of the package index.", "pypi"),
+    command=text("Continues the search.", "thoth bisect 'numpy>=1.24,<2.4' --pi matmul"),
+    searches=fields.List(fields.Nested(StepSearchSchema), required=True),
+)
 
 
 blueprint = Resources("bisects", __name__, description="Searches for the release of a change.")

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 import orjson
 from flask import Response, request, url_for
 from flask.views import MethodView
-from marshmallow import Schema, fields, validate
+from marshmallow import fields, validate
 
 from adviser.changes.documents import change_text, change_title
 from api.access.authentication import needs
@@ -19,24 +19,20 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     StrictSchema,
-    choice,
-    count,
     filter_choice,
     filter_moment,
     filter_text,
-    json_object,
-    moment,
-    number,
+    fresh,
+    page_of,
+    schema_of,
     text,
 )
 from api.resources.base import Resources, filters, members, package_name, whole_digest
 from graph.record import changes as record
 from graph.record.tokens import Scope
-from model.changes import ChangeEvent, ChangeKind, RecordedChange
+from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
 from model.packages.releases import as_json_time
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -71,50 +67,18 @@ class FeedQuerySchema(StrictSchema):
     )
 
 
-class ChangeSchema(Schema):
-    """An entry; entries are never edited."""
-
-    change_id = text("Identifier of the entry.", _DIGEST)
-    kind = choice("What changed.", _KINDS)
-    event = choice("What the entry says about the change.", _EVENTS)
-    refers_to = text("Identifier of the announcement; null for an announcement.", null=True)
-    title = text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25 % faster in PiConv2D")
-    package = text("Name of the package; null for a machine.", "numpy", null=True)
-    host = text("The machine that changed; null for a release.", null=True)
-    from_version = text("Version before; for a machine, the last run before.", "2.0.2")
-    to_version = text("Version after; for a machine, the first run after.", "2.3.5")
-    from_stack = text("Digest of the stack before.", _DIGEST)
-    to_stack = text("Digest of the stack after.", _DIGEST)
-    indicator = text("Name of the indicator.", "PiConv2D")
-    parameters = json_object("Parameters of the indicator.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
-    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    hardware_digest = text("Digest of the hardware class.", _DIGEST)
-    hardware_label = text("Name of the hardware class for people.", "AMD EPYC, 2 processors")
-    verdict = text("The verdict on the version after.", "faster")
-    effect_pct = number("The difference as published: shrunk towards zero, %.", 25.0)
-    observed_pct = number("The observed difference, %.", 25.4)
-    interval_low_pct = number("Lower end of its 95 % interval, %.", 22.9)
-    interval_high_pct = number("Upper end of its 95 % interval, %.", 28.0)
-    delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
-    jobs = count("Number of jobs after; for a machine, of runs.", 7)
-    baseline_jobs = count("Number of jobs before; for a machine, of runs.", 7)
-    comparisons = count("Number of comparisons that shared the error rate.", 3)
-    look = count("How often the comparison was judged so far.", 1)
-    seen_at = moment("Time of the last job; for a machine, of the step.", null=True)
-    rule = text("Version of the rule that decided.", "changes-1")
-    recorded_at = moment("When the entry was recorded.")
+ChangeSchema = schema_of(
+    "Change",
+    PerformanceChange,
+    RecordedChange,
+    title=text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25 % faster in PiConv2D"),
+)
 
 
-class ChangePageSchema(PageSchema):
-    """Changes, newest first."""
-
-    items = fields.List(fields.Nested(ChangeSchema), required=True)
+ChangePageSchema = page_of("ChangePage", ChangeSchema)
 
 
-class ChangeDocumentSchema(FreshnessSchema, ChangeSchema):
-    """One entry."""
+ChangeDocumentSchema = fresh("ChangeDocument", ChangeSchema)
 
 
 blueprint = Resources("changes", __name__, description="Settled changes of performance.")

@@ -18,16 +18,18 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     choice,
     count,
     filter_choice,
     filter_flag,
     filter_text,
     flag,
+    fresh,
     json_object,
     moment,
     number,
+    page_of,
+    schema_of,
     text,
     texts,
 )
@@ -36,13 +38,21 @@ from api.resources.stacks import stack_labels
 from api.service import service
 from graph.record.documents import body_of
 from graph.record.hardware import (
+    HardwareHead,
     browse_hardware,
     hardware_named,
     measurements_on,
     recorded_hardware,
 )
-from graph.record.inspections import browse_inspections, inspection_named, inspection_summary
+from graph.record.inspections import (
+    InspectionHead,
+    browse_inspections,
+    inspection_named,
+    inspection_summary,
+)
 from graph.record.observations import (
+    IndicatorCoverage,
+    MeasuredTotals,
     ObservationFilter,
     browse_observations,
     coverage_of,
@@ -69,37 +79,28 @@ class InspectionQuerySchema(PageQuerySchema):
     indicator = filter_text("Name of an indicator that a job ran.", "PiMatmul")
 
 
-class InspectionItemSchema(Schema):
-    """One inspection in a list."""
-
-    document_id = text("Digest of the document.", _DIGEST)
-    name = text("Name in the document.", "inspection-matmul-1f2e3d4c")
-    schema_version = text("Schema version of the document.", "inspection-directory")
-    stack_digest = text("Digest of the inspected stack; null if unknown.", null=True)
-    stack_label = text("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)", null=True)
-    stack_note = text("Why the stack is unknown, or what of its lock was ignored.", null=True)
-    job_count = count("Number of jobs.", 10)
-    created_at = moment("When the inspection was made, if the document says so.", null=True)
-    ingested_at = moment("When the document was ingested.")
+InspectionItemSchema = schema_of(
+    "InspectionItem",
+    InspectionHead,
+    stack_label=text("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)", null=True),
+)
 
 
-class InspectionPageSchema(PageSchema):
-    """Inspections, last ingested first."""
-
-    items = fields.List(fields.Nested(InspectionItemSchema), required=True)
+InspectionPageSchema = page_of("InspectionPage", InspectionItemSchema)
 
 
-class InspectionDetailSchema(FreshnessSchema, InspectionItemSchema):
-    """One inspection with a summary of its jobs."""
-
-    outcomes = fields.Dict(
+InspectionDetailSchema = fresh(
+    "InspectionDetail",
+    InspectionItemSchema,
+    outcomes=fields.Dict(
         keys=fields.String(),
         values=fields.Integer(),
         required=True,
         metadata={"description": "Number of jobs by outcome.", "example": {"measured": 10}},
-    )
-    indicators = texts("Names of the indicators that ran.", ["PiMatmul"])
-    hardware = texts("Digests of the hardware classes that jobs ran on.", [_DIGEST])
+    ),
+    indicators=texts("Names of the indicators that ran.", ["PiMatmul"]),
+    hardware=texts("Digests of the hardware classes that jobs ran on.", [_DIGEST]),
+)
 
 
 class RawInspectionSchema(Schema):
@@ -162,14 +163,10 @@ class ObservationItemSchema(Schema):
     system_s = number("Processor time in the kernel, s.", 0.2, null=True)
 
 
-class ObservationPageSchema(PageSchema):
-    """Observations in the order of their identifiers."""
-
-    items = fields.List(fields.Nested(ObservationItemSchema), required=True)
+ObservationPageSchema = page_of("ObservationPage", ObservationItemSchema)
 
 
-class ObservationDetailSchema(FreshnessSchema, ObservationItemSchema):
-    """One observation."""
+ObservationDetailSchema = fresh("ObservationDetail", ObservationItemSchema)
 
 
 class HardwareQuerySchema(PageQuerySchema):
@@ -179,34 +176,16 @@ class HardwareQuerySchema(PageQuerySchema):
     measured = filter_flag("Whether a measurement on it can be compared.")
 
 
-class HardwareItemSchema(Schema):
-    """A hardware class: machines whose measurements are comparable."""
-
-    digest = text("Digest of the hardware class.", _DIGEST)
-    label = text("Name for people.", "AMD EPYC, 2 processors")
-    identity = json_object("Properties that the digest covers.")
-    document_id = text("First document that names the class.", _DIGEST)
+HardwareItemSchema = schema_of("HardwareItem", HardwareHead)
 
 
-class HardwarePageSchema(PageSchema):
-    """Hardware classes by digest."""
-
-    items = fields.List(fields.Nested(HardwareItemSchema), required=True)
+HardwarePageSchema = page_of("HardwarePage", HardwareItemSchema)
 
 
-class HardwareDetailSchema(FreshnessSchema, HardwareItemSchema):
-    """One hardware class."""
+HardwareDetailSchema = fresh("HardwareDetail", HardwareItemSchema)
 
 
-class IndicatorCoverageSchema(Schema):
-    """What an indicator measured of one package."""
-
-    indicator = text("Name of the indicator.", "PiMatmul")
-    package = text("Package that it measures.", "numpy", null=True)
-    versions = texts("Measured versions of the package, newest first.", ["2.4.6", "2.3.5"])
-    stacks = count("Number of measured stacks.", 6)
-    measurements = count("Number of measurements.", 60)
-    measured_at = moment("When the last of these jobs was made.", null=True)
+IndicatorCoverageSchema = schema_of("IndicatorCoverage", IndicatorCoverage)
 
 
 class NearHardwareSchema(Schema):
@@ -227,14 +206,7 @@ class HardwareCoverageSchema(FreshnessSchema):
     nearest = fields.List(fields.Nested(NearHardwareSchema), required=True)
 
 
-class CoverageSchema(FreshnessSchema):
-    """How much was measured on all hardware together."""
-
-    packages = count("Number of packages that indicators measured.", 3)
-    versions = count("Number of their measured versions.", 12)
-    stacks = count("Number of known stacks that were measured.", 12)
-    hardware = count("Number of hardware classes.", 1)
-    measurements = count("Number of measurements; a job may make several.", 200)
+CoverageSchema = schema_of("Coverage", MeasuredTotals, base=FreshnessSchema)
 
 
 blueprint = Resources("inspections", __name__, description="Inspections and hardware classes.")

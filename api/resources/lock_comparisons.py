@@ -10,7 +10,12 @@ from marshmallow import Schema, fields, validate
 
 from adviser.answering.lock_comparison import compare_lock_versions, guard_document
 from adviser.answering.target_hardware import requested_hardware
-from adviser.guard import GuardOutcome, MissingKind
+from adviser.guard import (
+    GuardOutcome,
+    MissingKnowledge,
+    VersionVulnerability,
+    YankedVersion,
+)
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs
@@ -28,6 +33,7 @@ from api.http.schema_fields import (
     flag,
     json_object,
     no_nul,
+    schema_of,
     text,
     texts,
 )
@@ -88,30 +94,13 @@ class VersionChangeSchema(Schema):
     new = text("Version in the new lock.", "2.4.6", null=True)
 
 
-class LockVulnerabilitySchema(Schema):
-    """A vulnerability of one of the locks only."""
-
-    name = text("Normalised name of the package.", "flask")
-    version = text("Its version in this lock.", "2.2.2")
-    id = text("Identifier of the vulnerability.", "CVE-2023-30861")
-    severity = text("Severity.", "high", null=True)
+LockVulnerabilitySchema = schema_of("LockVulnerability", VersionVulnerability)
 
 
-class YankedVersionSchema(Schema):
-    """A yanked version of the new lock."""
-
-    name = text("Normalised name.", "numpy")
-    version = text("Version.", "2.4.0")
-    reason = text("Why the publisher yanked it.", null=True)
+YankedVersionSchema = schema_of("YankedVersion", YankedVersion)
 
 
-class MissingKnowledgeSchema(Schema):
-    """What is missing to judge the new lock."""
-
-    kind = choice("What is missing.", [it.value for it in MissingKind])
-    package = text("The package concerned; null for all.", "numpy", null=True)
-    message = text("What is missing, for people.")
-    remedy = text("The command that supplies it.", "thoth inspect", null=True)
+MissingKnowledgeSchema = schema_of("MissingKnowledge", MissingKnowledge)
 
 
 class LockComparisonSchema(FreshnessSchema):

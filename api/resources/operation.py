@@ -15,15 +15,23 @@ from api.access.authentication import needs
 from api.health.checks import readiness
 from api.http.paging import freshness
 from api.http.request_context import reading
-from api.http.schema_fields import FreshnessSchema, count, described, json_object, moment, number
+from api.http.schema_fields import (
+    FreshnessSchema,
+    count,
+    json_object,
+    moment,
+    number,
+    schema_of,
+)
 from api.http.schema_fields import text as string
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.schedules import schedules
 from api.resources.base import Resources
 from api.service import service
 from graph.record import analyses
+from graph.record.analyses import RequestTimes
 from graph.record.freshness import COUNTED, lag_of
-from graph.record.notices import notice_lag
+from graph.record.notices import NoticeLag, notice_lag
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
@@ -65,20 +73,10 @@ class RequestCountSchema(Schema):
     requests = count("Number of them.", 12)
 
 
-class RequestTimesSchema(Schema):
-    """Median and 99th percentile of the times of requests of the last day."""
-
-    kind = string("Kind of request.", "adviser")
-    waited_s = fields.List(fields.Float(), metadata=described("Time in the queue, s.", [0.1, 2.0]))
-    ran_s = fields.List(fields.Float(), metadata=described("Time of the worker, s.", [1.2, 9.0]))
+RequestTimesSchema = schema_of("RequestTimes", RequestTimes)
 
 
-class NoticeLagSchema(Schema):
-    """Notices that wait."""
-
-    waiting = count("Notices that wait for their first or next attempt.", 0)
-    oldest_s = number("How long the oldest of them has waited, s.", 0.0)
-    given_up = count("Notices that were given up within a day.", 0)
+NoticeLagSchema = schema_of("NoticeLag", NoticeLag)
 
 
 class LagSchema(Schema):

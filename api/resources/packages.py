@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from flask.views import MethodView
-from marshmallow import Schema, fields, validate
+from marshmallow import fields, validate
 
 from api.access.authentication import needs
 from api.http.errors import not_found
@@ -16,18 +16,13 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     StrictSchema,
-    choice,
     count,
     described,
     filter_choice,
     filter_text,
-    flag,
-    json_object,
-    moment,
-    text,
-    texts,
+    page_of,
+    schema_of,
 )
 from api.resources.accepted_requests import (
     ForceQuerySchema,
@@ -38,13 +33,12 @@ from api.resources.base import Resources, filters, members, package_name
 from api.service import service
 from common.index.configuration import index_of
 from graph.record.analyses import AnalysisKind
-from graph.record.indexes import KINDS, browse_events
+from graph.record.indexes import KINDS, IndexAnswer, RecordedEvent, browse_events
 from graph.record.modules import PackageModule, modules_of, releases_without_names
-from graph.record.packages import browse_packages, package_detail
-from graph.record.release_queries import browse_versions
+from graph.record.packages import PackageDetail, PackageHead, browse_packages, package_detail
+from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
 from ingest.crawl.runs import wanted_packages
-from model.packages.project_pages import ProjectState
 from model.packages.releases import ReleaseState
 
 _STATES = [it.value for it in ReleaseState]
@@ -57,42 +51,18 @@ class PackageQuerySchema(PageQuerySchema):
     index = filter_text("Name of an index that serves the package.", "pypi")
 
 
-class PackageItemSchema(Schema):
-    """A package in a list."""
-
-    name = text("Normalised name.", "flask")
-    versions = count("Number of known versions on all indexes.", 6)
-    indexes = texts("Indexes that serve the package.", ["pypi"])
+PackageItemSchema = schema_of("PackageItem", PackageHead)
 
 
-class PackagePageSchema(PageSchema):
-    """Packages, ordered by name."""
-
-    items = fields.List(fields.Nested(PackageItemSchema), required=True)
+PackagePageSchema = page_of("PackagePage", PackageItemSchema)
 
 
-class IndexAnswerSchema(Schema):
-    """The last answer of an index about the package."""
-
-    index = text("Name of the index.", "pypi")
-    state = choice("Whether the index has the package.", ["known", "missing", "failed"])
-    as_of = moment("When the index last answered; null if it never did.", null=True)
-    problem = text("Why the request failed, as a code.", null=True)
-    message = text("Why the request failed, for people.", null=True)
-    status = choice(
-        "State of the project on the index (PEP 792); null if unknown.",
-        [it.value for it in ProjectState],
-        null=True,
-    )
-    status_reason = text("Reason for that state, from the index.", null=True)
+IndexAnswerSchema = schema_of("IndexAnswer", IndexAnswer)
 
 
-class PackageDocumentSchema(FreshnessSchema, PackageItemSchema):
-    """One package."""
-
-    revision = text("Digest of the package data that advice depends on.", null=True)
-    document_id = text("First document that names the package.")
-    answers = fields.List(fields.Nested(IndexAnswerSchema), required=True)
+PackageDocumentSchema = schema_of(
+    "PackageDocument", PackageHead, PackageDetail, base=FreshnessSchema
+)
 
 
 class VersionsQuerySchema(PageQuerySchema):
@@ -101,43 +71,21 @@ class VersionsQuerySchema(PageQuerySchema):
     index = filter_text("Name of the index that serves the release.", "pypi")
 
 
-class VersionItemSchema(Schema):
-    """A release in a list."""
-
-    purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
-    name = text("Normalised name.", "flask")
-    version = text("Normalised version.", "3.1.2")
-    index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known about it; only solved releases are recommended.", _STATES)
-    yanked = flag("Whether the release is yanked.")
-    uploaded_at = moment("When its first file was uploaded.", null=True)
-    requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)
-    vulnerabilities = count(
-        "Number of vulnerabilities that affect it; null if no advisories were read.", 0, null=True
-    )
+VersionItemSchema = schema_of("VersionItem", VersionHead)
 
 
-class VersionsPageSchema(PageSchema):
-    """Releases, newest first."""
-
-    items = fields.List(fields.Nested(VersionItemSchema), required=True)
+VersionsPageSchema = page_of("VersionsPage", VersionItemSchema)
 
 
-class ModuleItemSchema(Schema):
-    """An importable module of a package."""
-
-    module = text("Dotted name of the module.", "google.protobuf")
-    releases = count("Number of releases that provide it.", 6)
-    oldest = text("The oldest version that provides it.", "3.20.0")
-    newest = text("The newest version that provides it.", "6.33.0")
+ModuleItemSchema = schema_of("ModuleItem", PackageModule)
 
 
-class ModulesPageSchema(PageSchema):
-    """Importable modules, ordered by name."""
-
-    items = fields.List(fields.Nested(ModuleItemSchema), required=True)
-    releases = count("Number of releases whose modules are known.", 6)
-    unknown_releases = count("Number of releases that were read, but whose modules are not known.")
+ModulesPageSchema = page_of(
+    "ModulesPage",
+    ModuleItemSchema,
+    releases=count("Number of releases whose modules are known.", 6),
+    unknown_releases=count("Number of releases that were read, but whose modules are not known."),
+)
 
 
 class EventQuerySchema(PageQuerySchema):
@@ -145,25 +93,13 @@ class EventQuerySchema(PageQuerySchema):
 
     package = filter_text("Name of a package.", "flask")
     index = filter_text("Name of an index.", "pypi")
-    kind = filter_choice("AnalysisKind of event.", list(KINDS))
+    kind = filter_choice("Kind of event.", list(KINDS))
 
 
-class EventItemSchema(Schema):
-    """A change in a package index."""
-
-    event_id = count("Identifier; later events have larger ones.", 17)
-    kind = choice("AnalysisKind of event.", list(KINDS))
-    index = text("Name of the index.", "pypi")
-    name = text("Name of the package.", "flask")
-    version = text("Version; empty if the event concerns the whole project.", "3.1.2")
-    detail = json_object("Details, depending on the kind.")
-    occurred_at = moment("When the change was noticed.")
+EventItemSchema = schema_of("EventItem", RecordedEvent)
 
 
-class EventPageSchema(PageSchema):
-    """Events, newest first."""
-
-    items = fields.List(fields.Nested(EventItemSchema), required=True)
+EventPageSchema = page_of("EventPage", EventItemSchema)
 
 
 class FetchSchema(StrictSchema):

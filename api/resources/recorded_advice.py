@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from marshmallow import Schema, fields
+from marshmallow import fields
 
 from adviser.scoring.criteria import RecommendationType
 from api.access.authentication import needs, require_token
@@ -16,22 +16,21 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     ResultDocumentSchema,
     choice,
     count,
     filter_choice,
     filter_text,
-    moment,
-    number,
-    text,
+    fresh,
+    page_of,
+    schema_of,
 )
 from api.resources.base import Resources, filters, members
 from api.service import service
 from graph.record.advice import (
     AdviceFilter,
+    AdvisedStackHead,
     advice_named,
     browse_advice,
     evidence_count,
@@ -40,6 +39,7 @@ from graph.record.advice import (
 )
 from graph.record.documents import body_of
 from graph.record.tokens import Scope
+from model.advice import AdviceHead
 
 _TYPES = [it.value for it in RecommendationType]
 #: Outcomes of a search.
@@ -59,38 +59,26 @@ class AdviceListQuerySchema(PageQuerySchema):
     stack = filter_text("Digest of a recommended stack.", _DIGEST)
 
 
-class AdviceItemSchema(Schema):
-    """One advice in a list."""
-
-    advice_id = text("Identifier of the advice.", "adviser-260101000000-5f0c9d2be417a863")
-    recommendation_type = choice("Recommendation type of the request.", _TYPES)
-    status = choice("How the search ended.", _STATUSES)
-    snapshot_revision = text("Revision of the package data that was used.", _DIGEST)
-    result_digest = text("Digest of the result, without times and identifiers.", _DIGEST)
-    created_at = moment("When the advice was made.")
-    python_version = text("Python version of the requested environment.", "3.11", null=True)
-    platform = text("Platform of the requested environment, as a wheel tag.", null=True)
+AdviceItemSchema = schema_of(
+    "AdviceItem",
+    AdviceHead,
+    recommendation_type=choice("Recommendation type of the request.", _TYPES),
+    status=choice("How the search ended.", _STATUSES),
+)
 
 
-class AdvicePageSchema(PageSchema):
-    """Advice, newest first."""
-
-    items = fields.List(fields.Nested(AdviceItemSchema), required=True)
+AdvicePageSchema = page_of("AdvicePage", AdviceItemSchema)
 
 
-class RecommendedStackSchema(Schema):
-    """A recommended stack."""
-
-    rank = count("Position; the best stack has rank 1.", 1)
-    stack_digest = text("Digest of the stack.", _DIGEST)
-    score = number("Score in points.", 812.5)
+RecommendedStackSchema = schema_of("RecommendedStack", AdvisedStackHead)
 
 
-class AdviceDetailSchema(FreshnessSchema, AdviceItemSchema):
-    """One advice with its stacks."""
-
-    stacks = fields.List(fields.Nested(RecommendedStackSchema), required=True)
-    evidence = count("Number of observations that support its claims.", 20)
+AdviceDetailSchema = fresh(
+    "AdviceDetail",
+    AdviceItemSchema,
+    stacks=fields.List(fields.Nested(RecommendedStackSchema), required=True),
+    evidence=count("Number of observations that support its claims.", 20),
+)
 
 
 blueprint = Resources("advice", __name__, description="Recorded advice.")

@@ -17,19 +17,20 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     StrictSchema,
     choice,
     count,
     filter_text,
     flag,
     moment,
+    page_of,
+    schema_of,
     text,
     texts,
 )
 from api.resources.base import Resources, members, package_name
 from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
-from graph.record.modules import UNPACKED_WHEEL, module_providers
+from graph.record.modules import ModuleProvider, module_providers
 from graph.record.release_queries import (
     browse_files,
     purl_of,
@@ -126,16 +127,7 @@ class VersionDocumentSchema(FreshnessSchema, Schema):
     requirements = fields.List(fields.Nested(RequirementSchema), required=True)
 
 
-class ModuleProviderSchema(Schema):
-    """A package on an index whose releases provide a module."""
-
-    name = text("Normalised name.", "protobuf")
-    index = text("Name of the index that serves it.", "pypi")
-    module = text("The module, or the package in which it lies.", "google.protobuf")
-    source = choice("How the names of the newest release were read.", [*_SOURCES, UNPACKED_WHEEL])
-    versions = count("Number of known releases that provide it.", 25)
-    oldest = text("The oldest of these releases.", "4.21.0")
-    newest = text("The newest of these releases.", "6.33.0")
+ModuleProviderSchema = schema_of("ModuleProvider", ModuleProvider)
 
 
 class ModuleDocumentSchema(FreshnessSchema, Schema):
@@ -163,10 +155,7 @@ class FileItemSchema(Schema):
     listed = flag("Whether the index still lists it.")
 
 
-class FilePageSchema(PageSchema):
-    """Files of a release, ordered by name."""
-
-    items = fields.List(fields.Nested(FileItemSchema), required=True)
+FilePageSchema = page_of("FilePage", FileItemSchema)
 
 
 blueprint = Resources("releases", __name__, description="Releases of packages.")

@@ -10,7 +10,13 @@ from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
+from adviser.quality.batch_order import OrderReport
+from adviser.quality.parameter_curves import CurveCrossing
 from adviser.quality.report_document import report_document
+from adviser.quality.reports import ReportedJob
+from adviser.quality.summaries import ValueSummary
+from adviser.quality.variance_components import RepetitionAdvice
+from adviser.scoring.effects import SpreadRatio
 from adviser.stack_comparison import UnknownBaseline
 from api.access.authentication import needs
 from api.http.errors import ApiError, ProblemType, not_found
@@ -19,12 +25,13 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
     count,
     filter_text,
     flag,
     json_object,
     number,
+    page_of,
+    schema_of,
     text,
     texts,
 )
@@ -39,7 +46,7 @@ from api.resources.stacks import (
 from api.service import service
 from graph.record.job_samples import browse_series
 from graph.record.tokens import Scope
-from model.measurements.job_samples import SeriesSettings
+from model.measurements.job_samples import MissingMeasurement, SeriesSettings
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
@@ -51,19 +58,10 @@ class ReportListQuerySchema(PageQuerySchema):
     hardware = filter_text("Digest of the hardware class.", _DIGEST)
 
 
-class MeasuredSeriesSchema(MeasuredAlikeSchema):
-    """A series: measurements with one comparison key."""
-
-    component = text("Library that the indicator measures.", "numpy", null=True)
-    python_versions = texts("Versions of the Python interpreter.", ["3.11"])
-    jobs = count("Number of measurements.", 60)
-    stacks = count("Number of known stacks.", 6)
+MeasuredSeriesSchema = schema_of("MeasuredSeries", SeriesSettings, base=MeasuredAlikeSchema)
 
 
-class SeriesPageSchema(PageSchema):
-    """Series, ordered by comparison key."""
-
-    items = fields.List(fields.Nested(MeasuredSeriesSchema), required=True)
+SeriesPageSchema = page_of("SeriesPage", MeasuredSeriesSchema)
 
 
 class ReportQuerySchema(Schema):
@@ -73,19 +71,7 @@ class ReportQuerySchema(Schema):
     inspection = filter_text("Digest of an inspection: only its jobs count.", _DIGEST)
 
 
-class ValueSummarySchema(Schema):
-    """Summary of the jobs that count."""
-
-    n = count("Number of jobs.", 10)
-    median = number("Median.", 9.4e10)
-    mean = number("Mean.", 9.3e10)
-    sd = number("Standard deviation (n − 1).", 2e9, null=True)
-    mad = number("Median absolute deviation, unscaled.", 1e9)
-    lower_quartile = number("Lower quartile, by linear interpolation.", 9.2e10)
-    upper_quartile = number("Upper quartile.", 9.5e10)
-    minimum = number("Smallest value.", 9e10)
-    maximum = number("Largest value.", 9.7e10)
-    cv = number("Coefficient of variation: standard deviation / mean.", 0.02, null=True)
+ValueSummarySchema = schema_of("ValueSummary", ValueSummary)
 
 
 class VarianceSchema(Schema):
@@ -98,16 +84,7 @@ class VarianceSchema(Schema):
     within_share_pct = number("Share of repetitions in the variance of a job, %.", 5.0, null=True)
 
 
-class RepetitionAdviceSchema(Schema):
-    """Repetitions of a job that make best use of a budget of time (Kalibera & Jones 2013)."""
-
-    repetitions = count("Repetitions of a job; null if only repetitions vary.", 12, null=True)
-    job_cost_s = number("Time of a job before its repetitions, s.", 1.5)
-    repetition_cost_s = number("Time of a repetition, s.", 0.02)
-    exact = flag("Whether this time is known; if not, `repetitions` is an upper limit.")
-    jobs = count(
-        "Jobs of each stack that show a difference of 5 % in 80 % of cases.", 40, null=True
-    )
+RepetitionAdviceSchema = schema_of("RepetitionAdvice", RepetitionAdvice)
 
 
 class RepetitionSpreadSchema(Schema):
@@ -120,23 +97,14 @@ class RepetitionSpreadSchema(Schema):
     high_pct = number("Upper end of its 95 % interval, %.", 5.0)
 
 
-class SpreadRatioSchema(Schema):
-    """Standard deviation of the jobs divided by that of the baseline's jobs."""
-
-    ratio = number("Ratio of standard deviations.", 1.2)
-    low = number("Lower end of its 95 % interval.", 0.8)
-    high = number("Upper end of its 95 % interval.", 1.8)
+SpreadRatioSchema = schema_of("SpreadRatio", SpreadRatio)
 
 
-class ReportedJobSchema(Schema):
-    """One job."""
-
-    observation_id = text("Identifier of the observation.", _DIGEST)
-    rate = number("Rate in the unit of the series.", 9.4e10)
-    elapsed_s = number("Duration of one call, s.", 0.003, null=True)
-    at = text("When the job ended, as ISO 8601 in UTC.", "2026-01-01T00:00:00Z", null=True)
-    left_out = text("Why comparisons leave the job out; null if it counts.", null=True)
-    outlier = flag("Whether it lies far from the other jobs of its stack; outliers count.")
+ReportedJobSchema = schema_of(
+    "ReportedJob",
+    ReportedJob,
+    at=text("When the job ended, as ISO 8601 in UTC.", "2026-01-01T00:00:00Z", null=True),
+)
 
 
 class StackQualitySchema(Schema):
@@ -158,27 +126,17 @@ class ReportedStackSchema(GroupStackSchema):
     quality = fields.Nested(StackQualitySchema, required=True)
 
 
-class JobOrderSchema(Schema):
-    """What the order of the jobs shows, on the host with most of them."""
-
-    jobs = count("Number of jobs.", 20)
-    hours = number("Time from the first job to the last, h.", 1.5)
-    autocorrelation = number("Of neighbouring jobs, relative to their stacks.", 0.1)
-    correlation_limit = number("Autocorrelation that chance alone gives (95 %).", 0.44)
-    drift_pct = number("Change of the rate over the batch, %.", 1.0)
-    drift_low_pct = number("Lower end of its 95 % interval, %.", -1.0)
-    drift_high_pct = number("Upper end of its 95 % interval, %.", 3.0)
-    step_times = texts("When the level changes, as ISO 8601 in UTC.", [])
+JobOrderSchema = schema_of(
+    "JobOrder",
+    OrderReport,
+    drift_pct=number("Change of the rate over the batch, %.", 1.0),
+    drift_low_pct=number("Lower end of its 95 % interval, %.", -1.0),
+    drift_high_pct=number("Upper end of its 95 % interval, %.", 3.0),
+    step_times=texts("When the level changes, as ISO 8601 in UTC.", []),
+)
 
 
-class MissingMeasurementSchema(Schema):
-    """Jobs without a usable measurement."""
-
-    comparison_key = text("Comparison key.", _DIGEST)
-    stack = text("Digest of the stack.", null=True)
-    outcome = text("Outcome of the jobs.", "crashed")
-    reason = text("Code of the crash or of the quarantine.", null=True)
-    jobs = count("Number of jobs.", 1)
+MissingMeasurementSchema = schema_of("MissingMeasurement", MissingMeasurement)
 
 
 class ReportedSeriesSchema(GroupSchema):
@@ -211,12 +169,7 @@ class DifferencePointSchema(Schema):
     jobs = count("Number of jobs of the smaller arm.", 10)
 
 
-class CurveCrossingSchema(Schema):
-    """Where a stack and the baseline are equally fast."""
-
-    x = number("Value of the parameter, interpolated.", 700.0)
-    low = number("Lower end of its 95 % interval; null if nothing bounds it.", 500.0, null=True)
-    high = number("Upper end of its 95 % interval; null if nothing bounds it.", 900.0, null=True)
+CurveCrossingSchema = schema_of("CurveCrossing", CurveCrossing)
 
 
 class StackCurveSchema(Schema):

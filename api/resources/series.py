@@ -7,9 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from flask.views import MethodView
-from marshmallow import Schema, fields, validate
+from marshmallow import fields, validate
 
-from adviser.series_history import HistoryRun, SeriesHistory, series_history
+from adviser.series_history import (
+    HistoryJob,
+    HistoryRun,
+    HistoryStep,
+    SeriesHistory,
+    series_history,
+)
 from api.access.authentication import needs
 from api.http.errors import not_found
 from api.http.paging import freshness
@@ -20,8 +26,7 @@ from api.http.schema_fields import (
     count,
     described,
     filter_text,
-    moment,
-    number,
+    schema_of,
     text,
     texts,
 )
@@ -45,35 +50,13 @@ class SeriesQuerySchema(StrictSchema):
     )
 
 
-class HistoryJobSchema(Schema):
-    """One observation of a job."""
-
-    observation_id = text("Identifier of the observation.", _DIGEST)
-    rate = number("Rate in the unit of the series.", 9.4e10)
-    seen_at = moment("When the job ended.", null=True)
-    left_out = text("Why comparisons leave the job out; null if they do not.", null=True)
+HistoryJobSchema = schema_of("HistoryJob", HistoryJob)
 
 
-class HistoryRunSchema(Schema):
-    """The observations of one inspection in the series."""
-
-    document_id = text("Identifier of the inspection.", _DIGEST)
-    stack_digest = text("Digest of the stack; null if it is unknown.", _DIGEST, null=True)
-    label = text("The stack for people.", "numpy 2.4.6 (1f2e3d4c)")
-    host = text("Digest of the machine.", null=True)
-    median_rate = number("Median rate of the jobs that count.", 9.4e10, null=True)
-    low_rate = number("Lower quartile of these jobs; null below four.", 9.3e10, null=True)
-    high_rate = number("Upper quartile of these jobs; null below four.", 9.5e10, null=True)
-    jobs = fields.List(fields.Nested(HistoryJobSchema), required=True)
+HistoryRunSchema = schema_of("HistoryRun", HistoryRun)
 
 
-class HistoryStepSchema(Schema):
-    """A time since which a machine runs at another speed."""
-
-    host = text("Digest of the machine.", null=True)
-    document_id = text("First inspection of the new level.", _DIGEST, null=True)
-    since = moment("Time of the first job of the new level.")
-    change_pct = number("Difference of the levels of the machine's reference stack, %.", -8.1)
+HistoryStepSchema = schema_of("HistoryStep", HistoryStep)
 
 
 class SeriesHistorySchema(MeasuredAlikeSchema, FreshnessSchema):

@@ -10,25 +10,24 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
+from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import Need
-from adviser.scoring.verdicts import Verdict
-from adviser.stack_comparison import stack_label
+from adviser.stack_comparison import DifferingPackage, RecentHistory, stack_label
 from api.access.authentication import needs, token
 from api.http.comparison_cache import SeriesFilter
 from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    FreshnessSchema,
     PageQuerySchema,
-    PageSchema,
-    choice,
     count,
-    described,
     filter_flag,
     filter_text,
+    fresh,
     json_object,
     number,
+    page_of,
+    schema_of,
     text,
     texts,
 )
@@ -38,6 +37,7 @@ from api.service import service
 from graph.record import stacks as record
 from graph.record.measurements import components_of
 from graph.record.observations import common_keys, newest_series
+from graph.record.stacks import StackHead
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -63,29 +63,21 @@ class StackQuerySchema(PageQuerySchema):
     measured = filter_flag("Whether there is a comparable measurement.")
 
 
-class StackItemSchema(Schema):
-    """A stack: a set of package versions."""
-
-    digest = text("Digest of the stack.", _DIGEST)
-    label = text(
-        "Name for people: the package that it was inspected for.", "numpy 2.4.6 (1f2e3d4c)"
-    )
-    package_count = count("Number of packages.", 3)
-    inspections = count("Number of inspections.", 1)
-    advised = count("Number of advice reports that recommend it.", 0)
-    document_id = text("First document that names the stack.", _DIGEST)
+StackItemSchema = schema_of(
+    "StackItem",
+    StackHead,
+    label=text("Name for people: the package that it was inspected for.", "numpy 2.4.6 (1f2e3d4c)"),
+)
 
 
-class StackPageSchema(PageSchema):
-    """Stacks, ordered by digest."""
-
-    items = fields.List(fields.Nested(StackItemSchema), required=True)
+StackPageSchema = page_of("StackPage", StackItemSchema)
 
 
-class StackDocumentSchema(FreshnessSchema, StackItemSchema):
-    """A stack with its packages."""
-
-    packages = fields.List(fields.Nested(ReleaseNameSchema), required=True)
+StackDocumentSchema = fresh(
+    "StackDocument",
+    StackItemSchema,
+    packages=fields.List(fields.Nested(ReleaseNameSchema), required=True),
+)
 
 
 class ComparisonQuerySchema(PageQuerySchema):
@@ -109,15 +101,7 @@ class HardwareNameSchema(Schema):
     label = text("Name for people.", "AMD EPYC, 2 processors")
 
 
-class DifferingPackageSchema(Schema):
-    """A package that a stack has in another version than the baseline.
-
-    A version that comes from another index than the default one is followed by its index.
-    """
-
-    name = text("Name of the package.", "numpy")
-    baseline_version = text("Its version in the baseline; null if it lacks it.", "2.2.6", null=True)
-    version = text("Its version in the stack; null if it lacks it.", "2.3.5", null=True)
+DifferingPackageSchema = schema_of("DifferingPackage", DifferingPackage)
 
 
 class ComparedStackSchema(Schema):
@@ -146,27 +130,7 @@ class ComparedStackSchema(Schema):
     warnings = texts("Warnings about noise, for people.", [])
 
 
-class EffectSchema(Schema):
-    """Difference between candidate and baseline, with the verdict."""
-
-    verdict = choice("Verdict about the candidate.", [it.value for it in Verdict])
-    difference_pct = number("How much higher the candidate's rate is, %.", -15.2, null=True)
-    interval_low_pct = number("Lower end of the 95 % interval, %.", -18.0, null=True)
-    interval_high_pct = number("Upper end of the 95 % interval, %.", -12.3, null=True)
-    d = number("Candidate minus baseline, natural logarithm.", -0.165, null=True)
-    standard_error = number("Standard error of d.", 0.02, null=True)
-    degrees_of_freedom = number("Degrees of freedom of the standard error.", 17.3, null=True)
-    p_value = number("One-sided; Holm-adjusted over all comparisons with the baseline.", 0.01)
-    runs = count("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
-    baseline_runs = count("Number of inspections with jobs of the baseline.", 5)
-    batches = count("Number of batches, such as nights, that the pairs or jobs are from.", 1)
-    needs = choice("What is missing for a verdict; null if there is one.", _NEEDS, null=True)
-    jobs_missing = count("Estimated number of further jobs of the candidate.", 0)
-    baseline_jobs_missing = count("Estimated number of further jobs of the baseline.", 0)
-    method = text("Estimation method of d.", "paired")
-    pairs = count("Number of pairs of jobs that ran in turns.", 10)
-    hosts = count("Number of hosts that ran both stacks; null if unknown.", 1, null=True)
-    tau = number("Standard deviation of the effect between hosts, natural log.", null=True)
+EffectSchema = schema_of("Effect", Comparison)
 
 
 class MeasuredAlikeSchema(Schema):
@@ -196,10 +160,7 @@ class ComparisonItemSchema(ComparedAlikeSchema):
     effect = fields.Nested(EffectSchema, required=True)
 
 
-class ComparisonPageSchema(PageSchema):
-    """Comparisons, ordered by comparison key."""
-
-    items = fields.List(fields.Nested(ComparisonItemSchema), required=True)
+ComparisonPageSchema = page_of("ComparisonPage", ComparisonItemSchema)
 
 
 class GroupQuerySchema(PageQuerySchema):
@@ -256,20 +217,7 @@ class NextJobsSchema(Schema):
     chance = number("Probability that they settle the comparison.", 0.81)
 
 
-class RecentHistorySchema(Schema):
-    """The last inspections of a series, of all its stacks together."""
-
-    observations = count("Number of all observations, including unstable ones.", 40)
-    inspections = count("Number of all inspections.", 4)
-    rates = fields.List(
-        fields.Float(),
-        required=True,
-        metadata=described(
-            "Median rate of each of the last 30 inspections, oldest first. Unstable observations do"
-            " not count; those from before a step of the machine do.",
-            [9.4e10],
-        ),
-    )
+RecentHistorySchema = schema_of("RecentHistory", RecentHistory)
 
 
 class GroupSchema(ComparedAlikeSchema):
@@ -282,10 +230,7 @@ class GroupSchema(ComparedAlikeSchema):
     next_jobs = fields.List(fields.Nested(NextJobsSchema), required=True)
 
 
-class GroupPageSchema(PageSchema):
-    """Groups, in the order of `thoth stacks`."""
-
-    items = fields.List(fields.Nested(GroupSchema), required=True)
+GroupPageSchema = page_of("GroupPage", GroupSchema)
 
 
 blueprint = Resources("stacks", __name__, description="Measured and recommended stacks.")

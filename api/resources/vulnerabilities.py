@@ -15,16 +15,15 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    FreshnessSchema,
     PageQuerySchema,
     PageSchema,
-    choice,
     count,
     filter_choice,
     filter_flag,
     filter_text,
-    moment,
-    number,
+    fresh,
+    page_of,
+    schema_of,
     text,
     texts,
 )
@@ -32,7 +31,10 @@ from api.resources.base import Resources, filters, members
 from graph.record.freshness import KnowledgeState, knows_advisories
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import (
+    AdvisorySummary,
+    KnownVersion,
     VulnerabilityFilter,
+    VulnerabilityHead,
     advisories_about,
     affected_count,
     browse_affected,
@@ -54,21 +56,7 @@ class VulnerabilityQuerySchema(PageQuerySchema):
     withdrawn = filter_flag("Whether all of its advisories are withdrawn.")
 
 
-class VulnerabilityItemSchema(Schema):
-    """A vulnerability, merged from all advisories about it."""
-
-    vulnerability_id = text("Main identifier.", "CVE-2023-30861")
-    aliases = texts("All identifiers.", ["CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq"])
-    summary = text("Summary in one line.", null=True)
-    severity = choice("Severity; null if no advisory states it.", _SEVERITIES, null=True)
-    score = number("CVSS base score, 0 to 10.", 7.5, null=True)
-    vector = text("CVSS vector of the score.", null=True)
-    published_at = moment("When it was first published.", null=True)
-    modified_at = moment("When an advisory last changed.", null=True)
-    withdrawn_at = moment(
-        "When its last advisory was withdrawn; null if an advisory still holds.", null=True
-    )
-    document_id = text("Document of the advisory with the main identifier.")
+VulnerabilityItemSchema = schema_of("VulnerabilityItem", VulnerabilityHead)
 
 
 class VulnerabilityPageSchema(PageSchema):
@@ -80,14 +68,7 @@ class VulnerabilityPageSchema(PageSchema):
     )  # fmt: skip
 
 
-class AdvisoryItemSchema(Schema):
-    """One advisory."""
-
-    advisory_id = text("Identifier of the advisory.", "GHSA-m2qf-hxjv-5gpq")
-    summary = text("Summary in one line.", null=True)
-    modified_at = moment("When it last changed.")
-    withdrawn_at = moment("When it was withdrawn.", null=True)
-    document_id = text("Document of the advisory.")
+AdvisoryItemSchema = schema_of("AdvisoryItem", AdvisorySummary)
 
 
 class AffectedPackageSchema(Schema):
@@ -98,27 +79,19 @@ class AffectedPackageSchema(Schema):
     versions = texts("Affected versions that advisories list, oldest first.", ["2.3.0", "2.3.1"])
 
 
-class VulnerabilityDocumentSchema(FreshnessSchema, VulnerabilityItemSchema):
-    """One vulnerability with its advisories."""
-
-    advisories = fields.List(fields.Nested(AdvisoryItemSchema), required=True)
-    packages = fields.List(fields.Nested(AffectedPackageSchema), required=True)
-    affected_versions = count("Number of known releases that it affects.", 3)
-
-
-class ReleaseNameSchema(Schema):
-    """Name of a release."""
-
-    purl = text("Package URL.", "pkg:pypi/flask@2.2.2")
-    name = text("Normalised name.", "flask")
-    version = text("Normalised version.", "2.2.2")
-    index = text("Name of the index that serves it.", "pypi")
+VulnerabilityDocumentSchema = fresh(
+    "VulnerabilityDocument",
+    VulnerabilityItemSchema,
+    advisories=fields.List(fields.Nested(AdvisoryItemSchema), required=True),
+    packages=fields.List(fields.Nested(AffectedPackageSchema), required=True),
+    affected_versions=count("Number of known releases that it affects.", 3),
+)
 
 
-class ReleaseNamePageSchema(PageSchema):
-    """Releases, ordered by package URL."""
+ReleaseNameSchema = schema_of("ReleaseName", KnownVersion)
 
-    items = fields.List(fields.Nested(ReleaseNameSchema), required=True)
+
+ReleaseNamePageSchema = page_of("ReleaseNamePage", ReleaseNameSchema)
 
 
 blueprint = Resources("vulnerabilities", __name__, description="Known vulnerabilities.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, Select, any_, delete, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
@@ -43,7 +43,9 @@ from model.advice import (
     AdviceRequestSummary,
     StoredAdvice,
 )
+from model.declared_fields import Field
 from model.json_documents import digest_bytes
+from model.shared_fields import STACK_DIGEST
 
 #: Kinds of the documents of an advice; each column's name starts with the last word of the kind.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
@@ -211,9 +213,9 @@ def _documents(advice: StoredAdvice) -> Iterator[DeliveredDocument]:
 class AdvisedStackHead:
     """A recommended stack; rank 1 is the best, the score is in points."""
 
-    rank: int
-    stack_digest: str
-    score: float
+    rank: Annotated[int, Field("Position; the best stack has rank 1.", 1)]
+    stack_digest: Annotated[str, STACK_DIGEST]
+    score: Annotated[float, Field("Score in points.", 812.5)]
 
 
 @dataclass(frozen=True, slots=True)

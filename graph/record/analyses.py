@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import (
     Connection,
@@ -33,6 +33,7 @@ from graph.record.postgresql_helpers import lock_name
 from graph.tables import (
     AnalysisRow,
 )
+from model.declared_fields import Field
 from model.json_documents import canonical_json, digest_bytes
 
 #: Schema of stored requests.
@@ -73,29 +74,28 @@ class AnalysisState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A request and its state.
+    """A request and its state."""
 
-    :param parameters: the public part of the request
-    :param attempts: how often a worker started it
-    :param as_of: time of the newest knowledge behind the result
-    :param graph_revision: revision of the graph at that time
-    :param progress: counts of what was read from the indexes; ``None`` if nothing had to be read
-    """
-
-    analysis_id: str
-    kind: AnalysisKind
-    state: AnalysisState
-    parameters: Mapping[str, Any]
+    analysis_id: Annotated[
+        str, Field("Identifier of the request.", "adviser-240611083015-5f0c9d2be417a863")
+    ]
+    kind: Annotated[AnalysisKind, Field("What is requested.", "adviser")]
+    state: Annotated[AnalysisState, Field("State of the request; the last three are final.")]
+    parameters: Annotated[Mapping[str, Any], Field("Parameters of the request.")]
     request_document_id: str
-    accepted_at: datetime
+    accepted_at: Annotated[datetime, Field("When it was accepted.")]
     result_document_id: str | None = None
-    reason: str | None = None
+    reason: Annotated[str | None, Field("Why it did not succeed, or what it waits for.")] = None
     token_id: str | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    attempts: int = 0
-    as_of: datetime | None = None
-    graph_revision: int | None = None
+    started_at: Annotated[datetime | None, Field("When a worker first started it.")] = None
+    finished_at: Annotated[datetime | None, Field("When it ended.")] = None
+    attempts: Annotated[int, Field("How often a worker started it.", 1)] = 0
+    as_of: Annotated[datetime | None, Field("Time of the newest data that the result may use.")] = (
+        None
+    )
+    graph_revision: Annotated[int | None, Field("Revision of the graph when it ended.", 1804)] = (
+        None
+    )
     progress: Mapping[str, int] | None = None
 
 
@@ -406,9 +406,9 @@ _WORKERS = text("SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat
 class RequestTimes:
     """Median and 99th percentile of the waiting and run times of a kind of request, in seconds."""
 
-    kind: str
-    waited_s: tuple[float, float]
-    ran_s: tuple[float, float]
+    kind: Annotated[str, Field("Kind of request.", "adviser")]
+    waited_s: Annotated[tuple[float, float], Field("Time in the queue, s.", [0.1, 2.0])]
+    ran_s: Annotated[tuple[float, float], Field("Time of the worker, s.", [1.2, 9.0])]
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:

@@ -5,48 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from graph.record.postgresql_helpers import matching, texts
 from graph.tables import BisectRow
+from model.declared_fields import Field
+from model.shared_fields import HARDWARE_DIGEST, HARDWARE_LABEL, INDICATOR, PARAMETERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisect:
     """A call of ``thoth bisect``, which searches one series, or two between locks.
 
-    :param bisect_id: the same for every run that continues the search
-    :param subjects: a requirement, or the names of two locks
-    :param packages: names of the packages whose releases were searched
     :param others: further requirements of every stack
     :param command: continues the search
-    :param state: of the last search; see :class:`adviser.bisect.search.SearchState`
-    :param reason: why the command ended before the search did
-    :param jobs: jobs of all searches
     :param searches: as :func:`adviser.bisect.documents.search_document` makes them, in order
-    :param started_at: start of the first run
     """
 
-    bisect_id: str
-    subjects: Sequence[str]
-    packages: Sequence[str]
-    indicator: str
-    parameters: Mapping[str, str]
+    bisect_id: Annotated[str, Field("Identifier of the search.", "bisect-0123456789abcdef")]
+    subjects: Annotated[
+        Sequence[str], Field("A requirement, or the names of two locks.", ["numpy>=1.24,<2.4"])
+    ]
+    packages: Annotated[Sequence[str], Field("Packages whose releases were searched.", ["numpy"])]
+    indicator: Annotated[str, INDICATOR]
+    parameters: Annotated[Mapping[str, str], PARAMETERS]
     others: Sequence[str]
     python_version: str | None
     index_name: str
-    hardware_digest: str
-    hardware_label: str
+    hardware_digest: Annotated[str, HARDWARE_DIGEST]
+    hardware_label: Annotated[str, HARDWARE_LABEL]
     command: str
     state: str
-    reason: str | None = None
-    jobs: int = 0
-    max_jobs: int
+    reason: Annotated[str | None, Field("Why the command ended before the search did.")] = None
+    jobs: Annotated[int, Field("Number of measured jobs.", 44)] = 0
+    max_jobs: Annotated[int, Field("Limit of this number.", 200)]
     searches: Sequence[Mapping[str, Any]] = ()
-    started_at: datetime
+    started_at: Annotated[datetime, Field("Start of the first run.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, func, select
 
@@ -14,8 +14,10 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.declared_fields import Field
 from model.measurements.evidence import RecordedHardware
 from model.measurements.hardware import distinct_labels
+from model.shared_fields import DIGEST, HARDWARE_DIGEST
 
 
 def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
@@ -82,10 +84,10 @@ def known_systems(connection: Connection) -> list[KnownSystem]:
 class HardwareHead:
     """A hardware class; its digest is computed from ``identity``."""
 
-    digest: str
-    label: str
-    identity: dict[str, Any]
-    document_id: str
+    digest: Annotated[str, HARDWARE_DIGEST]
+    label: Annotated[str, Field("Name for people.", "AMD EPYC, 2 processors")]
+    identity: Annotated[dict[str, Any], Field("Properties that the digest covers.")]
+    document_id: Annotated[str, Field("First document that names the class.", DIGEST)]
 
 
 def browse_hardware(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, and_, case, exists, func, select
 
@@ -17,6 +17,8 @@ from graph.tables import (
     QueuedRelease,
     WatchedPackage,
 )
+from model.declared_fields import Field
+from model.packages.project_pages import ProjectState
 from model.text import suggestion
 
 #: How many alarms are listed, newest first; all alarms are counted.
@@ -222,23 +224,22 @@ _WATCHED = select(WatchedPackage.index_name, func.count()).group_by(WatchedPacka
 
 @dataclass(frozen=True, slots=True)
 class IndexAnswer:
-    """The last answer of an index to a request for a package.
+    """The last answer of an index to a request for a package."""
 
-    :param state: ``known``, ``missing`` (no such package) or ``failed`` (no readable page)
-    :param as_of: when the index last gave a page
-    :param problem: code of the failure, only if the state is ``failed``
-    :param message: description of the failure
-    :param status: state of the project on its last page (PEP 792); ``None`` if unknown
-    :param status_reason: the reason that the index gives
-    """
-
-    index: str
-    state: str
-    as_of: datetime | None = None
-    problem: str | None = None
-    message: str | None = None
-    status: str | None = None
-    status_reason: str | None = None
+    index: Annotated[str, Field("Name of the index.", "pypi")]
+    state: Annotated[
+        str, Field("Whether the index has the package.", values=("known", "missing", "failed"))
+    ]
+    as_of: Annotated[
+        datetime | None, Field("When the index last answered; null if it never did.")
+    ] = None
+    problem: Annotated[str | None, Field("Why the request failed, as a code.")] = None
+    message: Annotated[str | None, Field("Why the request failed, for people.")] = None
+    status: Annotated[
+        str | None,
+        Field("State of the project on the index (PEP 792); null if unknown.", values=ProjectState),
+    ] = None
+    status_reason: Annotated[str | None, Field("Reason for that state, from the index.")] = None
 
     @property
     def failure(self) -> str | None:
@@ -302,13 +303,15 @@ KINDS = (
 class RecordedEvent:
     """A change on an index; the version is empty if the change concerns a whole project."""
 
-    event_id: int
-    kind: str
-    index: str
-    name: str
-    version: str
-    detail: dict[str, Any]
-    occurred_at: datetime
+    event_id: Annotated[int, Field("Identifier; later events have larger ones.", 17)]
+    kind: Annotated[str, Field("Kind of event.", values=KINDS)]
+    index: Annotated[str, Field("Name of the index.", "pypi")]
+    name: Annotated[str, Field("Name of the package.", "flask")]
+    version: Annotated[
+        str, Field("Version; empty if the event concerns the whole project.", "3.1.2")
+    ]
+    detail: Annotated[dict[str, Any], Field("Details, depending on the kind.")]
+    occurred_at: Annotated[datetime, Field("When the change was noticed.")]
 
 
 def browse_events(

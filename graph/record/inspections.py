@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import (
     ARRAY,
@@ -48,12 +48,14 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.declared_fields import Field
 from model.measurements.inspection import (
     InspectionDocument,
     Observation,
     Outcome,
 )
 from model.reasons import Reason
+from model.shared_fields import DIGEST
 
 #: Values of a row by column.
 Row = dict[str, Any]
@@ -287,20 +289,20 @@ def accept_observations(
 
 @dataclass(frozen=True, slots=True)
 class InspectionHead:
-    """An inspection with the fields that are shown in lists.
+    """An inspection with the fields that are shown in lists."""
 
-    :param stack_digest: ``None`` if the stack is unknown; ``stack_note`` contains the reason
-    :param created_at: creation time according to the document; ``None`` if it has none
-    """
-
-    document_id: str
-    name: str
-    schema_version: str
-    stack_digest: str | None
-    stack_note: str | None
-    job_count: int
-    created_at: datetime | None
-    ingested_at: datetime
+    document_id: Annotated[str, Field("Digest of the document.", DIGEST)]
+    name: Annotated[str, Field("Name in the document.", "inspection-matmul-1f2e3d4c")]
+    schema_version: Annotated[str, Field("Schema version of the document.", "inspection-directory")]
+    stack_digest: Annotated[str | None, Field("Digest of the inspected stack; null if unknown.")]
+    stack_note: Annotated[
+        str | None, Field("Why the stack is unknown, or what of its lock was ignored.")
+    ]
+    job_count: Annotated[int, Field("Number of jobs.", 10)]
+    created_at: Annotated[
+        datetime | None, Field("When the inspection was made, if the document says so.")
+    ]
+    ingested_at: Annotated[datetime, Field("When the document was ingested.")]
 
 
 @dataclass(frozen=True, slots=True)

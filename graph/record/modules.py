@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, Row, func, select
 
 from graph.record.postgresql_helpers import texts
 from graph.tables import ArtifactRow, PackageVersionRow
+from model.declared_fields import Field
 from model.packages.identity import version_key
 from model.packages.import_names import ImportNames, ImportSource, parents_of
+from model.shared_fields import INDEX, PACKAGE
 
 #: Source of the names of a wheel that was unpacked (``thoth analyze wheel --ingest``).
 UNPACKED_WHEEL = "unpacked-wheel"
@@ -36,21 +38,20 @@ class ProvidedModule:
 
 @dataclass(frozen=True, slots=True)
 class ModuleProvider:
-    """A package on an index with releases that provide a module.
+    """A package on an index with releases that provide a module."""
 
-    :param module: as in :class:`ProvidedModule`, in its newest release
-    :param versions: number of these releases
-    :param oldest: the oldest of these releases
-    :param newest: the newest of these releases
-    """
-
-    name: str
-    index: str
-    module: str
-    source: str
-    versions: int
-    oldest: str
-    newest: str
+    name: Annotated[str, PACKAGE]
+    index: Annotated[str, INDEX]
+    module: Annotated[str, Field("The module, or the package in which it lies.", "google.protobuf")]
+    source: Annotated[
+        str,
+        Field(
+            "How the names of the newest release were read.", values=(*ImportSource, UNPACKED_WHEEL)
+        ),
+    ]
+    versions: Annotated[int, Field("Number of known releases that provide it.", 25)]
+    oldest: Annotated[str, Field("The oldest of these releases.", "4.21.0")]
+    newest: Annotated[str, Field("The newest of these releases.", "6.33.0")]
 
 
 def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
@@ -96,17 +97,12 @@ def releases_without_names(connection: Connection, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PackageModule:
-    """An importable module of a package; namespaces above other modules are left out.
+    """An importable module of a package; namespaces above other modules are left out."""
 
-    :param releases: number of releases that provide it
-    :param oldest: the oldest version that provides it
-    :param newest: the newest version that provides it
-    """
-
-    module: str
-    releases: int
-    oldest: str
-    newest: str
+    module: Annotated[str, Field("Dotted name of the module.", "google.protobuf")]
+    releases: Annotated[int, Field("Number of releases that provide it.", 6)]
+    oldest: Annotated[str, Field("The oldest version that provides it.", "3.20.0")]
+    newest: Annotated[str, Field("The newest version that provides it.", "6.33.0")]
 
 
 @dataclass(frozen=True, slots=True)

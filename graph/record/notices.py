@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import Row
 
 from graph.record.events import Event, EventKind
+from model.declared_fields import Field
 
 #: Attempts to deliver a notice, before it is given up.
 MAX_ATTEMPTS = 10
@@ -151,16 +152,11 @@ class ListedNotice:
 
 @dataclass(frozen=True, slots=True)
 class NoticeLag:
-    """What the outbox of notices still has to do.
+    """What the outbox of notices still has to do."""
 
-    :param waiting: notices that wait for their first or next attempt
-    :param oldest_s: age of the oldest of them, s
-    :param given_up: notices that were given up within a day
-    """
-
-    waiting: int
-    oldest_s: float
-    given_up: int
+    waiting: Annotated[int, Field("Notices that wait for their first or next attempt.", 0)]
+    oldest_s: Annotated[float, Field("How long the oldest of them has waited.", 0.0, unit="s")]
+    given_up: Annotated[int, Field("Notices that were given up within a day.", 0)]
 
 
 def plan_notices(connection: Connection, targets: Mapping[str, bool]) -> int:

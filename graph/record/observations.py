@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, Select, any_, func, select, text
 
@@ -24,25 +24,24 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
+from model.declared_fields import Field
 from model.packages.identity import version_key
+from model.shared_fields import INDICATOR
 
 
 @dataclass(frozen=True, slots=True)
 class IndicatorCoverage:
-    """What an indicator measured of one package on a hardware class.
+    """What an indicator measured of one package on a hardware class."""
 
-    :param package: the package that provides the measured library; ``None`` for none
-    :param versions: its measured versions, newest first
-    :param measurements: number of measurements; a job may make several
-    :param measured_at: when the last job ended; ``None`` if no document says so
-    """
-
-    indicator: str
-    package: str | None
-    versions: tuple[str, ...]
-    stacks: int
-    measurements: int
-    measured_at: datetime | None
+    indicator: Annotated[str, INDICATOR]
+    package: Annotated[str | None, Field("Package that it measures.", "numpy")]
+    versions: Annotated[
+        tuple[str, ...],
+        Field("Measured versions of the package, newest first.", ["2.4.6", "2.3.5"]),
+    ]
+    stacks: Annotated[int, Field("Number of measured stacks.", 6)]
+    measurements: Annotated[int, Field("Number of measurements.", 60)]
+    measured_at: Annotated[datetime | None, Field("When the last of these jobs was made.")]
 
 
 def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage]:
@@ -86,19 +85,13 @@ def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTotals:
-    """How much was measured on all hardware together.
+    """How much was measured on all hardware together."""
 
-    :param packages: number of packages that indicators measured
-    :param versions: number of their measured versions
-    :param stacks: number of known stacks
-    :param hardware: number of hardware classes
-    """
-
-    packages: int
-    versions: int
-    stacks: int
-    hardware: int
-    measurements: int
+    packages: Annotated[int, Field("Number of packages that indicators measured.", 3)]
+    versions: Annotated[int, Field("Number of their measured versions.", 12)]
+    stacks: Annotated[int, Field("Number of known stacks that were measured.", 12)]
+    hardware: Annotated[int, Field("Number of hardware classes.", 1)]
+    measurements: Annotated[int, Field("Number of measurements; a job may make several.", 200)]
 
 
 def measured_totals(connection: Connection) -> MeasuredTotals:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -27,7 +28,9 @@ from graph.tables import (
     PackageVersionRow,
     VulnerabilityRow,
 )
+from model.declared_fields import Field
 from model.packages.identity import version_of
+from model.shared_fields import PACKAGE
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
 #: other's versions. Sorted by name, to avoid deadlocks.
@@ -147,19 +150,23 @@ def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PackageDetail:
-    """A package.
+class PackageHead:
+    """A package with the fields that are shown in lists."""
 
-    :param revision: changes whenever advice about the package could change; ``None`` without
-        versions
-    :param document_id: the first document that contained it
-    """
+    name: Annotated[str, PACKAGE]
+    versions: Annotated[int, Field("Number of known versions on all indexes.", 6)] = 0
+    indexes: Annotated[tuple[str, ...], Field("Indexes that serve the package.", ["pypi"])] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackageDetail:
+    """A package."""
 
     name: str
     versions: int
     indexes: tuple[str, ...]
-    revision: str | None
-    document_id: str
+    revision: Annotated[str | None, Field("Digest of the package data that advice depends on.")]
+    document_id: Annotated[str, Field("First document that names the package.")]
     answers: tuple[IndexAnswer, ...]
 
 
@@ -173,19 +180,6 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
     versions, indexes = _counts(connection, [name]).get(name, (0, ()))
     answers = answers_about(connection, name)
     return PackageDetail(name, versions, indexes, row.revision, row.document_id, answers)
-
-
-@dataclass(frozen=True, slots=True)
-class PackageHead:
-    """A package with the fields that are shown in lists.
-
-    :param versions: number of known versions on all indexes
-    :param indexes: indexes that serve a version, sorted
-    """
-
-    name: str
-    versions: int = 0
-    indexes: tuple[str, ...] = ()
 
 
 def browse_packages(

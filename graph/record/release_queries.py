@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 from packaging.version import Version
 from sqlalchemy import (
@@ -32,27 +32,32 @@ from graph.tables import (
     PackageVersionRow,
     ReleaseFileRow,
 )
+from model.declared_fields import Field
 from model.errors import InvalidDocument
 from model.packages.identity import Purl, package_version, version_of
 from model.packages.releases import ReleaseFile, ReleaseState, Requirement
+from model.shared_fields import INDEX, PACKAGE, PURL, REQUIRES_PYTHON, UPLOADED_AT, VERSION, YANKED
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """A release with the fields that are shown in lists.
+    """A release with the fields that are shown in lists."""
 
-    :param vulnerabilities: their number; ``None`` if no advisories were read
-    """
-
-    purl: str
-    name: str
-    version: str
-    index: str
-    state: str
-    yanked: bool
-    uploaded_at: datetime | None
-    requires_python: str | None
-    vulnerabilities: int | None
+    purl: Annotated[str, PURL]
+    name: Annotated[str, PACKAGE]
+    version: Annotated[str, VERSION]
+    index: Annotated[str, INDEX]
+    state: Annotated[
+        str,
+        Field("What is known about it; only solved releases are recommended.", values=ReleaseState),
+    ]
+    yanked: Annotated[bool, YANKED]
+    uploaded_at: Annotated[datetime | None, UPLOADED_AT]
+    requires_python: Annotated[str | None, REQUIRES_PYTHON]
+    vulnerabilities: Annotated[
+        int | None,
+        Field("Number of vulnerabilities that affect it; null if no advisories were read.", 0),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import ColumnElement, Connection, Select, any_, func, or_, select
 
@@ -23,7 +23,9 @@ from graph.tables import (
     StackPackage,
     StackRow,
 )
+from model.declared_fields import Field
 from model.measurements.inspection import Stack
+from model.shared_fields import DIGEST, STACK_DIGEST
 
 
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
@@ -79,18 +81,13 @@ def add_stacks(connection: Connection, delivered: Iterable[tuple[Stack, str]]) -
 
 @dataclass(frozen=True, slots=True)
 class StackHead:
-    """A set of package versions.
+    """A set of package versions."""
 
-    :param inspections: number of inspections of the stack
-    :param advised: number of pieces of advice that recommend the stack
-    :param document_id: the first document that contained it
-    """
-
-    digest: str
-    package_count: int
-    document_id: str
-    inspections: int = 0
-    advised: int = 0
+    digest: Annotated[str, STACK_DIGEST]
+    package_count: Annotated[int, Field("Number of packages.", 3)]
+    document_id: Annotated[str, Field("First document that names the stack.", DIGEST)]
+    inspections: Annotated[int, Field("Number of inspections.", 1)] = 0
+    advised: Annotated[int, Field("Number of advice reports that recommend it.", 0)] = 0
 
 
 @dataclass(frozen=True, slots=True)

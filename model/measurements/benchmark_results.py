@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+from model.declared_fields import Field
 
 #: A parameter of a benchmark, such as a batch size or a precision.
 Parameter = str | int | float | bool
@@ -74,62 +76,56 @@ class Metric:
     """A measured quantity.
 
     :param name: the name that the system uses
-    :param unit: unit of its values; empty for counts and fractions
-    :param definition: name and version of the definition; values of different definitions are
-        never compared
     """
 
     name: str
-    unit: str
-    direction: Direction
-    definition: str
+    unit: Annotated[str, Field("Unit of the value; empty for counts and fractions.", "GFLOPS")]
+    direction: Annotated[Direction, Field("Which values are better.")]
+    definition: Annotated[
+        str, Field("Only values with the same definition are comparable.", "mlperf-training-v0.6")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFile:
-    """A file that a result was read from.
+    """A file that a result was read from."""
 
-    :param place: path inside the source
-    :param sha256: digest of the file's content
-    """
-
-    place: str
-    sha256: str
+    place: Annotated[str, Field("Path inside the source.", "dawnbench/CIFAR10/train/entry.json")]
+    sha256: Annotated[str, Field("Digest of the content.", "1f2e3d4c5b6a7988" * 4)]
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
     """One value of one metric, with everything that its files say about it.
 
-    :param system: key of the benchmark system
-    :param source: path of the file, or of the folder for a group of files, inside the given source
-    :param benchmark: task, model or operation
-    :param parameters: data set, phase, scenario, division, batch size and the like
-    :param value: ``None`` if nothing was measured; then ``validity`` is never ``valid``
     :param samples: all samples behind ``value``; empty if the file has only the summary
-    :param validity: judged by the rules of the system
-    :param reason: why the result is not valid, or which of its runs or jobs failed
-    :param hardware: names of the machine's parts, such as ``cpu`` and ``accelerator``
-    :param accelerators: number of accelerators; 0 for a run on processors alone
-    :param software: versions by lower-case name; ``None`` for a version that the file does not say
-    :param measured_at: start of the measurement
     :param files: what the result was read from, ordered by path
     """
 
-    system: str
-    source: str
-    benchmark: str
+    system: Annotated[str, Field("Key of the benchmark system.", "thoth")]
+    source: Annotated[str, Field("Path of the file or folder; the name of one of our inspections.")]
+    benchmark: Annotated[str, Field("Task, model or operation.", "PiMatmul")]
     metric: Metric
-    value: float | None
-    aggregate: Aggregate
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    value: Annotated[float | None, Field("The value; null if nothing was measured.", 217.6)]
+    aggregate: Annotated[Aggregate, Field("How the value follows from its samples.")]
+    parameters: Annotated[
+        Mapping[str, Parameter], Field("Data set, phase, batch size and the like.")
+    ] = field(default_factory=dict)
     samples: Sequence[float] = ()
-    validity: Validity = Validity.UNKNOWN
-    reason: str | None = None
-    hardware: Mapping[str, str] = field(default_factory=dict)
-    accelerators: int | None = None
-    software: Mapping[str, str | None] = field(default_factory=dict)
-    measured_at: datetime | None = None
+    validity: Annotated[Validity, Field("Validity by the rules of the system.")] = Validity.UNKNOWN
+    reason: Annotated[
+        str | None, Field("Why the result is not valid, or which of its runs or jobs failed.")
+    ] = None
+    hardware: Annotated[Mapping[str, str], Field("Names of the machine's parts.")] = field(
+        default_factory=dict
+    )
+    accelerators: Annotated[
+        int | None, Field("Number of accelerators; 0 for processors alone.", 8)
+    ] = None
+    software: Annotated[
+        Mapping[str, str | None], Field("Versions by name; null for an unknown version.")
+    ] = field(default_factory=dict)
+    measured_at: Annotated[datetime | None, Field("Start of the measurement.")] = None
     files: Sequence[MeasuredFile] = ()
 
     def __post_init__(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from model.declared_fields import Field
 from model.measurements.evidence import MeasuredObservation, Series
+from model.shared_fields import COMPARISON_KEY, COMPONENT, STACK_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,12 @@ class JobSamples:
 class SeriesSettings:
     """What a series was measured with, and how many measurements it has.
 
-    :param component: library that the indicator measures, if known
     :param hardware: identity of the hardware class
-    :param python_versions: minor versions, sorted
-    :param jobs: number of measurements
-    :param stacks: number of known stacks
     """
 
     comparison_key: str
     indicator: str
-    component: str | None
+    component: Annotated[str | None, COMPONENT]
     script_sha256: str | None
     parameters: Mapping[str, Any]
     device: str | None
@@ -56,20 +54,19 @@ class SeriesSettings:
     hardware_digest: str
     hardware_label: str
     hardware: Mapping[str, Any]
-    python_versions: tuple[str, ...]
-    jobs: int
-    stacks: int
+    python_versions: Annotated[
+        tuple[str, ...], Field("Versions of the Python interpreter.", ["3.11"])
+    ]
+    jobs: Annotated[int, Field("Number of measurements.", 60)]
+    stacks: Annotated[int, Field("Number of known stacks.", 6)]
 
 
 @dataclass(frozen=True, slots=True)
 class MissingMeasurement:
-    """Jobs that ran but were not measured, or whose measurement does not count.
+    """Jobs that ran but were not measured, or whose measurement does not count."""
 
-    :param reason: code of the crash or of the quarantine
-    """
-
-    comparison_key: str
-    stack: str | None
-    outcome: str
-    reason: str | None
-    jobs: int
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    stack: Annotated[str | None, STACK_DIGEST]
+    outcome: Annotated[str, Field("Outcome of the jobs.", "crashed")]
+    reason: Annotated[str | None, Field("Code of the crash or of the quarantine.")]
+    jobs: Annotated[int, Field("Number of jobs.", 1)]

@@ -1,0 +1,116 @@
+"""Declares a field of a dataclass once: its meaning, unit, example, and whether it is public.
+
+``rate: Annotated[float | None, Field("Measured rate.", 9.4e10, unit="FLOP/s", public=True)]``
+
+Response schemas of the API, columns of exports, JSON documents and tables of the reference are
+derived from these declarations when a module is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a field means.
+
+    :param description: a sentence for readers of the API and of the docs
+    :param example: a value, for the docs of the API
+    :param unit: such as ``s``; a name in backticks is the field that contains the unit
+    :param values: the only values of a text
+    :param public: whether exports contain the field, because anybody may read it
+    :param unbounded: whether a number may be infinite or NaN, which is null in JSON
+    """
+
+    description: str = ""
+    example: Any = None
+    unit: str = ""
+    values: type[Enum] | tuple[str, ...] = ()
+    public: bool = False
+    unbounded: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The description with the unit.
+
+        >>> Field("Processor time; null if unknown.", unit="s").sentence
+        'Processor time, s; null if unknown.'
+        """
+        if not self.unit:
+            return self.description
+        first, semicolon, rest = self.description.removesuffix(".").partition(";")
+        unit = f"in {self.unit}" if self.unit.startswith("`") else self.unit
+        return f"{first}, {unit}{semicolon}{rest}."
+
+
+def public(description: str, example: Any = None, **more: Any) -> Field:
+    """A :class:`Field` that exports contain."""
+    return Field(description, example, public=True, **more)
+
+
+def unbounded(description: str, example: Any = None, **more: Any) -> Field:
+    """A :class:`Field` of numbers that may be infinite or NaN."""
+    return Field(description, example, unbounded=True, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredField:
+    """A field or property of a dataclass with its declaration.
+
+    :param type: without ``None``
+    :param optional: whether the value may be ``None``
+    """
+
+    name: str
+    type: Any
+    optional: bool
+    declared: Field
+
+    @property
+    def choices(self) -> list[str]:
+        """The only values of a text; empty if it may be any."""
+        kind = self.declared.values or self.type
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return [it.value for it in kind]
+        return list(kind) if isinstance(kind, tuple) else []
+
+
+@cache
+def declared_fields(kind: Any) -> tuple[DeclaredField, ...]:
+    """The declared fields of a dataclass in their order, then its declared properties.
+
+    A field whose type is a declared dataclass, or a list of one, needs no declaration of its own.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    for cls in reversed(kind.__mro__):
+        for name, value in vars(cls).items():
+            if isinstance(value, property) and "Annotated[" in str(_returned(value)):
+                hints[name] = get_type_hints(value.fget, include_extras=True)["return"]
+    own = (_declared_field(name, hint) for name, hint in hints.items())
+    return tuple(it for it in own if it is not None)
+
+
+def is_declared(kind: Any) -> bool:
+    """Whether ``kind`` is a dataclass with declared fields."""
+    return isinstance(kind, type) and is_dataclass(kind) and bool(declared_fields(kind))
+
+
+def _returned(value: property) -> Any:
+    return value.fget and value.fget.__annotations__.get("return")
+
+
+def _declared_field(name: str, hint: Any) -> DeclaredField | None:
+    declared = None
+    if get_origin(hint) is Annotated:
+        hint, declared = get_args(hint)[:2]
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kind, *others = (it for it in choices if it is not NoneType)
+    if declared is None and not any(map(is_declared, (kind, *get_args(kind)))):
+        return None
+    # A union of several types is any JSON value.
+    return DeclaredField(name, Any if others else kind, NoneType in choices, declared or Field())
