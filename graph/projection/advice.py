@@ -13,10 +13,9 @@ from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
     Row,
-    array_or_null,
     edge_kind,
+    properties_of,
     rows_of,
-    utc_text,
 )
 from graph.projection.packages import PACKAGE, STACK, project_stacks
 from graph.projection.upsert import (
@@ -46,40 +45,9 @@ def _complete(row: Row) -> None:
 CLAIM = NodeKind(
     label="Claim",
     rows=select(
-        ClaimRow.claim_id,
-        ClaimRow.package,
-        ClaimRow.verdict,
-        ClaimRow.indicator,
-        ClaimRow.comparison_key,
-        ClaimRow.hardware_digest.label("hardware"),
-        ClaimRow.python_version,
-        ClaimRow.same_hardware,
-        ClaimRow.same_python,
-        ClaimRow.parameters.cast(Text).label("parameters"),
-        ClaimRow.device,
-        ClaimRow.unit,
-        ClaimRow.effect_pct,
-        ClaimRow.observed_pct,
-        ClaimRow.interval_low_pct,
-        ClaimRow.interval_high_pct,
-        ClaimRow.delta_pct,
-        ClaimRow.p_value,
-        ClaimRow.method,
-        ClaimRow.jobs,
-        ClaimRow.baseline_jobs,
-        ClaimRow.runs,
-        ClaimRow.baseline_runs,
-        ClaimRow.pairs,
-        ClaimRow.hosts,
-        ClaimRow.needs,
-        ClaimRow.jobs_missing,
-        ClaimRow.baseline_jobs_missing,
-        ClaimRow.scored,
-        utc_text(ClaimRow.as_of).label("as_of"),
-        ClaimRow.document_id,
+        *properties_of(ClaimRow, ("stack_digest", "baseline_digest"), hardware_digest="hardware")
     ),
     owner=ClaimRow.claim_id,
-    times=frozenset({"as_of"}),
     complete=_complete,
 )
 _PARAMETERS = CLAIM.properties.index("parameters")
@@ -113,21 +81,14 @@ def project_claims(connection: Connection, session: neo4j.Session, keys: Iterabl
     upsert(connection, session, CLAIM_SUBJECT, keys)
 
 
+_NOT_PROJECTED = (
+    "request_document_id", "snapshot_document_id", "evidence_document_id", "files_document_id",
+)  # fmt: skip
+
 ADVICE = NodeKind(
     label="Advice",
-    rows=select(
-        AdviceRow.advice_id,
-        AdviceRow.recommendation_type,
-        AdviceRow.status,
-        AdviceRow.python_version,
-        AdviceRow.platform,
-        AdviceRow.snapshot_revision,
-        AdviceRow.result_digest,
-        utc_text(AdviceRow.created_at).label("created_at"),
-        AdviceRow.report_document_id.label("document_id"),
-    ),
+    rows=select(*properties_of(AdviceRow, _NOT_PROJECTED, report_document_id="document_id")),
     owner=AdviceRow.advice_id,
-    times=frozenset({"created_at"}),
 )
 
 RECOMMENDED = edge_kind(
@@ -148,14 +109,7 @@ BASED_ON = edge_kind(
 REQUEST = NodeKind(
     label="Request",
     rows=select(
-        RequestRow.document_id.label("request_id"),
-        RequestRow.recommendation_type,
-        RequestRow.python_version,
-        RequestRow.platform,
-        RequestRow.hardware_digest.label("hardware"),
-        array_or_null(RequestRow.requirements).label("requirements"),
-        array_or_null(RequestRow.packages).label("packages"),
-        RequestRow.stack_count,
+        *properties_of(RequestRow, document_id="request_id", hardware_digest="hardware"),
         RequestRow.document_id,
     ),
     owner=RequestRow.document_id,

@@ -21,6 +21,7 @@ from graph.projection.kinds import (
     Row,
     edge_kind,
     own,
+    properties_of,
     row_of,
     rows_of,
     utc_text,
@@ -93,7 +94,7 @@ SOFTWARE_NODES = MutableNode(
 
 HARDWARE_PART = NodeKind(
     label="HardwarePart",
-    rows=select(HardwarePartRow.part_id, HardwarePartRow.kind, HardwarePartRow.model),
+    rows=select(*properties_of(HardwarePartRow)),
     owner=HardwarePartRow.part_id,
 )
 _PART, _CLASS = table_of(HardwarePartRow).alias("part"), table_of(HardwareRow).alias("class")
@@ -140,7 +141,6 @@ BENCHMARK_ENTRY = NodeKind(
         utc_text(_ENTRY.ingested_at).label("ingested_at"),
     ),
     owner=_ENTRY.entry_id,
-    times=frozenset({"measured_at", "ingested_at"}),
 )
 USED = edge_kind(
     "USED",

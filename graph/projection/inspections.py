@@ -10,8 +10,7 @@ from typing import Any, LiteralString
 
 import neo4j
 import orjson
-from sqlalchemy import Connection, Double, Integer, Text, func, null, select
-from sqlalchemy import cast as sql_cast
+from sqlalchemy import Connection, Double, Integer, func, null, select
 
 from graph.projection.kinds import (
     EdgeKind,
@@ -20,6 +19,7 @@ from graph.projection.kinds import (
     edge_kind,
     filled_columns,
     origin,
+    properties_of,
     row_of,
     rows_of,
     utc_text,
@@ -58,14 +58,7 @@ _INSTALLED = (
 
 RUNTIME_ENVIRONMENT = NodeKind(
     label="RuntimeEnvironment",
-    rows=select(
-        _DIGEST,
-        RuntimeEnvironmentRow.os_name,
-        RuntimeEnvironmentRow.os_version,
-        RuntimeEnvironmentRow.python_version,
-        RuntimeEnvironmentRow.cuda_version,
-        RuntimeEnvironmentRow.document_id,
-    ),
+    rows=select(*properties_of(RuntimeEnvironmentRow, without=("base_image", "native_packages"))),
     owner=_DIGEST,
 )
 
@@ -132,13 +125,7 @@ HARDWARE_CLASSES = ImmutableNode(node=HARDWARE)
 
 PERFORMANCE_INDICATOR = NodeKind(
     label="PerformanceIndicator",
-    rows=select(
-        IndicatorRow.indicator_id,
-        IndicatorRow.name,
-        IndicatorRow.component,
-        IndicatorRow.script_sha256,
-        IndicatorRow.document_id,
-    ),
+    rows=select(*properties_of(IndicatorRow)),
     owner=IndicatorRow.indicator_id,
 )
 
@@ -164,7 +151,6 @@ INSPECTION = NodeKind(
         *origin(),
     ).join(Document, Document.document_id == InspectionRow.document_id),
     owner=InspectionRow.document_id,
-    times=frozenset({"created_at", "ingested_at"}),
 )
 
 
@@ -173,63 +159,24 @@ def _complete(row: Row) -> None:
     row[_PARAMETERS], row[-len(PARAMETERS) :] = typed_parameters(row[_PARAMETERS])
 
 
+_NOT_PROJECTED = ("position", "indicator_id", "environment_digest", "repetitions_s")
+
 OBSERVATION = NodeKind(
     label="Observation",
     rows=select(
-        ObservationRow.observation_id,
-        ObservationRow.document_id,
-        ObservationRow.job_id,
-        ObservationRow.outcome,
-        ObservationRow.exit_code,
-        ObservationRow.comparison_key,
-        ObservationRow.hardware_digest.label("hardware"),
+        # Durations are left in the record, because a batch may have millions.
+        *properties_of(ObservationRow, _NOT_PROJECTED, hardware_digest="hardware"),
         InspectionRow.stack_digest.label("stack"),
         # Series differ by minor version, such as 3.11 for 3.11.7.
         func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
             "python_version"
         ),
-        sql_cast(ObservationRow.parameters, Text).label("parameters"),
-        ObservationRow.device,
-        ObservationRow.elapsed_s,
-        ObservationRow.rate,
-        ObservationRow.reported_rate,
-        ObservationRow.unit,
-        ObservationRow.correction,
-        ObservationRow.quarantine_reason,
-        ObservationRow.unstable_reason,
-        ObservationRow.failure_reason,
-        ObservationRow.failure_message,
-        ObservationRow.host,
-        ObservationRow.block,
-        ObservationRow.turn,
-        utc_text(ObservationRow.started_at).label("started_at"),
-        utc_text(ObservationRow.ended_at).label("ended_at"),
-        # Durations are left in the record, because a batch may have millions.
         func.nullif(func.cardinality(ObservationRow.repetitions_s), 0).label("repetitions"),
-        ObservationRow.spread,
-        ObservationRow.memory_bytes,
-        ObservationRow.user_s,
-        ObservationRow.system_s,
-        ObservationRow.minor_faults,
-        ObservationRow.major_faults,
-        ObservationRow.voluntary_switches,
-        ObservationRow.involuntary_switches,
-        ObservationRow.blocks_read,
-        ObservationRow.blocks_written,
-        ObservationRow.steal_share,
-        ObservationRow.throttled,
-        ObservationRow.swapped,
-        ObservationRow.load,
-        ObservationRow.launcher,
-        ObservationRow.threads,
-        ObservationRow.blas,
-        ObservationRow.tick_share,
         *(null().label(f"parameter_{name}") for name in PARAMETERS),
     )
     .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
     .join(RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest),
     owner=ObservationRow.document_id,
-    times=frozenset({"started_at", "ended_at"}),
     complete=_complete,
 )
 _DOCUMENT, _PARAMETERS = (

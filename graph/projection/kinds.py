@@ -5,7 +5,7 @@ The projection and ``thoth graph verify`` use the same definitions, so they cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
@@ -13,8 +13,10 @@ from typing import Any, LiteralString
 
 from neo4j.time import DateTime
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal, select
+from sqlalchemy import DateTime as Moment
+from sqlalchemy.dialects.postgresql import JSONB
 
-from graph.tables import Document
+from graph.tables import Base, Document, table_of
 
 #: Values in the order of the properties of a kind.
 Row = list[Any]
@@ -26,7 +28,6 @@ class NodeKind:
 
     :param rows: query with a column for each property, the key first; at most one row for each node
     :param owner: column that is compared with the keys of a batch
-    :param times: properties that :func:`utc_text` selects; the graph has them as temporal values
     :param shared: whether several rows may name the node; its ``document_id`` is then the smallest
         one in these rows, which does not depend on their order of arrival
     :param complete: adds values to a row that SQL cannot compute
@@ -35,7 +36,6 @@ class NodeKind:
     label: str
     rows: Select[*tuple[Any, ...]]
     owner: ColumnElement[str]
-    times: frozenset[str] = frozenset()
     shared: bool = False
     complete: Callable[[Row], None] | None = None
 
@@ -65,7 +65,13 @@ class NodeKind:
 
     def _value(self, name: str, row: str, number: int) -> str:
         value = f"{row}[{number}]"
-        return f"datetime({value})" if name in self.times else value
+        return f"datetime({value})" if name in self._times else value
+
+    @cached_property
+    def _times(self) -> frozenset[str]:
+        """Properties that :func:`utc_text` selects; the graph has them as temporal values."""
+        columns = self.rows.selected_columns
+        return frozenset(str(it.key) for it in columns if isinstance(it.type, _UtcText))
 
     @cached_property
     def existing(self) -> LiteralString:
@@ -274,13 +280,38 @@ def filled_columns(rows: Collection[Row]) -> tuple[int, ...]:
     return tuple(number for number, values in columns if values.count(None) < len(rows))
 
 
+class _UtcText(Text):
+    """The type of a time as text."""
+
+
+def properties_of(
+    table: type[Base], without: Collection[str] = (), **renamed: str
+) -> Iterator[ColumnElement[Any]]:
+    """The columns of a table as properties: times and JSON as text, an empty array as null.
+
+    :param without: columns that are not in the graph
+    :param renamed: names of properties by column
+    """
+    for name, column in table_of(table).columns.items():
+        value: ColumnElement[Any] = column
+        if isinstance(column.type, Moment):
+            value = utc_text(column)
+        elif isinstance(column.type, JSONB):
+            value = column.cast(Text)
+        elif isinstance(column.type, ARRAY):
+            value = array_or_null(column)
+        if name not in without:
+            yield value.label(renamed.get(name, name))
+
+
 def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
     """A time as text, in UTC with microseconds.
 
     ArcadeDB drops the time zone of a temporal parameter; ``datetime()`` of a text has the same
     result on Neo4j and ArcadeDB.
     """
-    return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+    form = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
+    return func.to_char(func.timezone("UTC", moment), form, type_=_UtcText())
 
 
 def plain(value: Any) -> Any:

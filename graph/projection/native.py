@@ -6,9 +6,9 @@ from sqlalchemy import select
 
 from graph.projection.kinds import (
     NodeKind,
-    array_or_null,
     edge_kind,
     origin,
+    properties_of,
 )
 from graph.projection.packages import PACKAGE_VERSION, PACKAGE_VERSIONS
 from graph.projection.upsert import MutableNode
@@ -23,43 +23,24 @@ from graph.tables import (
 
 NATIVE_INTERFACE = NodeKind(
     label="NativeInterface",
-    rows=select(
-        NativeInterfaceRow.interface,
-        NativeInterfaceRow.library,
-        NativeInterfaceRow.version,
-        NativeInterfaceRow.document_id,
-    ),
+    rows=select(*properties_of(NativeInterfaceRow)),
     owner=NativeInterfaceRow.interface,
 )
 
 ARTIFACT = NodeKind(
     label="Artifact",
-    rows=select(
-        ArtifactRow.sha256,
-        ArtifactRow.filename,
-        array_or_null(ArtifactRow.imports).label("imports"),
-        array_or_null(ArtifactRow.bundled).label("bundled"),
-        ArtifactRow.document_id,
-        *origin(),
-    ).join(Document, Document.document_id == ArtifactRow.document_id),
+    rows=select(*properties_of(ArtifactRow, without=("purl",)), *origin()).join(
+        Document, Document.document_id == ArtifactRow.document_id
+    ),
     owner=ArtifactRow.sha256,
-    times=frozenset({"ingested_at"}),
 )
 
 NATIVE_ENVIRONMENT = NodeKind(
     label="NativeEnvironment",
-    rows=select(
-        NativeEnvironmentRow.digest,
-        NativeEnvironmentRow.kind,
-        NativeEnvironmentRow.name,
-        NativeEnvironmentRow.architecture,
-        NativeEnvironmentRow.os_name,
-        NativeEnvironmentRow.os_version,
-        NativeEnvironmentRow.document_id,
-        *origin(),
-    ).join(Document, Document.document_id == NativeEnvironmentRow.document_id),
+    rows=select(*properties_of(NativeEnvironmentRow), *origin()).join(
+        Document, Document.document_id == NativeEnvironmentRow.document_id
+    ),
     owner=NativeEnvironmentRow.digest,
-    times=frozenset({"ingested_at"}),
 )
 
 BUILT_AS = edge_kind(

@@ -20,7 +20,7 @@ from graph.projection.kinds import (
     edge_kind,
     origin,
     own,
-    utc_text,
+    properties_of,
 )
 from graph.projection.upsert import (
     ImmutableNode,
@@ -96,20 +96,10 @@ def _random_revision() -> str:
 VULNERABILITY = NodeKind(
     label="Vulnerability",
     rows=select(
-        VulnerabilityRow.vulnerability_id,
-        array_or_null(VulnerabilityRow.aliases).label("aliases"),
-        VulnerabilityRow.summary,
-        VulnerabilityRow.severity,
-        VulnerabilityRow.score,
-        VulnerabilityRow.vector,
-        utc_text(VulnerabilityRow.published_at).label("published_at"),
-        utc_text(VulnerabilityRow.modified_at).label("modified_at"),
-        utc_text(VulnerabilityRow.withdrawn_at).label("withdrawn_at"),
-        VulnerabilityRow.document_id,
+        *properties_of(VulnerabilityRow),
         *origin(),
     ).join(Document, Document.document_id == VulnerabilityRow.document_id),
     owner=VulnerabilityRow.vulnerability_id,
-    times=frozenset({"published_at", "modified_at", "withdrawn_at", "ingested_at"}),
 )
 
 VULNERABILITIES = MutableNode(node=VULNERABILITY, written=invalidate_affected_revisions)
@@ -120,7 +110,7 @@ _VERSION = PackageVersionRow
 
 PACKAGE = NodeKind(
     label="Package",
-    rows=select(PackageRow.name, PackageRow.revision, PackageRow.document_id),
+    rows=select(*properties_of(PackageRow)),
     owner=PackageRow.name,
 )
 
@@ -133,35 +123,18 @@ PACKAGE_INDEX = NodeKind(
     shared=True,
 )
 
+_NOT_PROJECTED = ("problem_message", "license", "metadata_file", "facts", "as_of", "ranks")
+
 PACKAGE_VERSION = NodeKind(
     label="PackageVersion",
     rows=select(
-        _VERSION.purl,
-        _VERSION.name,
-        _VERSION.version,
-        _INDEX.label("index"),
-        _VERSION.document_id,
-        _VERSION.state,
-        _VERSION.problem,
-        _VERSION.requires_python,
-        _VERSION.yanked,
-        _VERSION.yanked_reason,
-        utc_text(_VERSION.uploaded_at).label("uploaded_at"),
-        array_or_null(_VERSION.wheels).label("wheels"),
-        _VERSION.has_sdist,
-        _VERSION.files_complete,
-        array_or_null(_VERSION.extras).label("extras"),
-        _VERSION.metadata_source,
-        array_or_null(_VERSION.imports).label("imports"),
-        _VERSION.imports_source,
-        _VERSION.release_document_id,
+        *properties_of(_VERSION, _NOT_PROJECTED, index_name="index"),
         *origin(),
     ).join(
         Document,
         Document.document_id == func.coalesce(_VERSION.release_document_id, _VERSION.document_id),
     ),
     owner=_VERSION.purl,
-    times=frozenset({"uploaded_at", "ingested_at"}),
 )
 
 HAS_VERSION = edge_kind(
