@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -42,6 +42,7 @@ from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Read
 from model.measurements.job_stability import noise_warnings, robust_variation
 from model.measurements.units import Unit
 from model.packages.identity import DEFAULT_INDEX, PackageVersion, version_of
+from model.shared_fields import COMPONENT, STACK_DIGEST, STACK_LABEL
 
 #: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8
@@ -234,43 +235,62 @@ class UnknownBaseline(ProjectError):
 class StackResult:
     """One stack under one comparison key.
 
-    :param stack_digest: ``None`` if the inspection named no lock
-    :param jobs: number of all jobs, including those left out
-    :param unstable: for each job left out the reason, sorted
-    :param median_rate: median over the jobs that count, in the group's unit; ``None`` without jobs.
-        A compared stack has the baseline's median times its difference, because the jobs of the two
-        may have run at different times: so rates and differences agree
+    :param median_rate: the jobs of a compared stack and of the baseline may have run at different
+        times, so a median of its own jobs would disagree with the difference
     :param variation: MAD-based coefficient of variation of the rates of the jobs that count,
         dimensionless; ``None`` below two jobs
     :param comparison: comparison with the group's baseline; ``None`` for the baseline itself and
         for unknown stacks
-    :param left_out: by reason, the number of jobs of this stack and of the baseline that take no
-        part in the comparison; without a comparison, those of this stack
-    :param differing: all packages that differ from the baseline, the measured one first
     """
 
-    label: str
-    stack_digest: str | None
-    component: str | None
-    component_version: str | None
-    jobs: int
-    unstable: tuple[str, ...]
-    median_rate: float | None
+    label: Annotated[str, STACK_LABEL]
+    stack_digest: Annotated[str | None, STACK_DIGEST]
+    component: Annotated[str | None, COMPONENT]
+    component_version: Annotated[
+        str | None, Field("Version of that library in the stack.", "2.4.6")
+    ]
+    jobs: Annotated[int, Field("Number of jobs, including unstable ones.", 10)]
+    unstable: Annotated[tuple[str, ...], Field("Why each unstable job was left out, sorted.", [])]
+    median_rate: Annotated[
+        float | None,
+        Field(
+            "Median rate of the stable jobs, in `unit`; of a compared stack, that of the baseline"
+            " times 1 + `difference_pct` / 100, so that rates and differences agree.",
+            9.4e10,
+        ),
+    ]
     variation: float | None
     comparison: Comparison | None = None
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    differing: tuple[DifferingPackage, ...] = ()
+    left_out: Annotated[
+        Mapping[str, int],
+        Field("Number of jobs of both stacks that are left out, by reason."),
+    ] = field(default_factory=dict)
+    differing_packages: Annotated[
+        tuple[DifferingPackage, ...],
+        Field("All packages that differ from the baseline; the measured first."),
+    ] = ()
+
+    @property
+    def spread_pct(
+        self,
+    ) -> Annotated[
+        float | None, Field("Coefficient of variation of the jobs' rates.", 2.1, unit="%")
+    ]:
+        """:attr:`variation` in per cent."""
+        return None if self.variation is None else 100 * self.variation
 
     @property
     def unnamed_differences(self) -> tuple[DifferingPackage, ...]:
         """All packages that differ from the baseline, unless labels say it all."""
-        named = [it.name for it in self.differing] == [self.component]
-        return () if named else self.differing
+        named = [it.name for it in self.differing_packages] == [self.component]
+        return () if named else self.differing_packages
 
     @property
-    def warnings(self) -> Iterator[str]:
+    def warnings(
+        self,
+    ) -> Annotated[tuple[str, ...], Field("Warnings about noise, for people.", [])]:
         """Warnings about noisy jobs."""
-        return noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation)
+        return tuple(noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +416,7 @@ def estimated_series(measured: MeasuredSeries, baseline: str | None = None) -> S
                         (stack.digest or "", estimate.used),
                     ],
                 ),
-                differing=differing_packages(base, stack),
+                differing_packages=differing_packages(base, stack),
             )
             for stack, estimate in zip(others, effects.estimates, strict=True)
             if base is not None

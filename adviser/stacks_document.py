@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from adviser.scoring.comparisons import Comparison, SelfCheck
 from adviser.scoring.verdicts import family_document
 from adviser.stack_comparison import DifferingPackage, StackGroup, StackResult
+from model.declared_documents import document_of
 from model.measurements.units import Unit
 from model.text import first_few
 
@@ -67,21 +67,10 @@ def group_document(group: StackGroup) -> dict[str, Any]:
 
 
 def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
-    flop = stack.median_rate if unit is Unit.FLOP_PER_SECOND else None
     return {
-        "label": stack.label,
-        "stack_digest": stack.stack_digest,
-        "component": stack.component,
-        "component_version": stack.component_version,
-        "differing_packages": [asdict(it) for it in stack.differing],
-        "jobs": stack.jobs,
-        "unstable": list(stack.unstable),
-        "median_rate": stack.median_rate,
-        "median_flop_per_s": flop,
-        "spread_pct": None if stack.variation is None else 100 * stack.variation,
-        "left_out": dict(stack.left_out),
-        "warnings": list(stack.warnings),
+        **document_of(stack),
         "comparison": stack.comparison and _comparison_document(stack.comparison),
+        "median_flop_per_s": stack.median_rate if unit is Unit.FLOP_PER_SECOND else None,
     }
 
 
@@ -99,31 +88,10 @@ def differing_text(packages: Sequence[Mapping[str, Any]], most: int | None = Non
 
 
 def _comparison_document(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "verdict": comparison.verdict.value,
-        "difference_pct": _number(comparison.difference_pct),
-        "interval_low_pct": _number(comparison.interval_low_pct, comparison.standard_error),
-        "interval_high_pct": _number(comparison.interval_high_pct, comparison.standard_error),
-        "d": _number(comparison.d),
-        "standard_error": _number(comparison.standard_error),
-        "degrees_of_freedom": _number(comparison.degrees_of_freedom, comparison.standard_error),
-        "p_value": comparison.p_value,
-        "runs": comparison.runs,
-        "baseline_runs": comparison.baseline_runs,
-        "batches": comparison.batches,
-        "needs": comparison.needs and comparison.needs.value,
-        "jobs_missing": comparison.jobs_missing,
-        "baseline_jobs_missing": comparison.baseline_jobs_missing,
-        "method": comparison.method.value,
-        "pairs": comparison.pairs,
-        "hosts": comparison.hosts,
-        "tau": comparison.tau,
-    }
-
-
-def _number(value: float, *conditions: float) -> float | None:
-    """The number, or ``None`` if it is unknown: JSON has neither infinity nor NaN."""
-    return value if all(map(math.isfinite, (value, *conditions))) else None
+    document: dict[str, Any] = document_of(comparison)
+    if not math.isfinite(comparison.standard_error):
+        document |= dict.fromkeys(("interval_low_pct", "interval_high_pct", "degrees_of_freedom"))
+    return document
 
 
 def self_check_document(check: SelfCheck) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from model.declared_fields import Field
+from model.declared_fields import Field, public
 from model.measurements.inspection import Stack
 from model.shared_fields import DIGEST
 
@@ -21,16 +21,16 @@ class AdviceHead:
     ]
     recommendation_type: str
     status: str
-    snapshot_revision: Annotated[str, Field("Revision of the package data that was used.", DIGEST)]
+    snapshot_revision: Annotated[str, public("Revision of the package data that was used.", DIGEST)]
     result_digest: Annotated[
-        str, Field("Digest of the result, without times and identifiers.", DIGEST)
+        str, public("Digest of the result, without times and identifiers.", DIGEST)
     ]
-    created_at: Annotated[datetime, Field("When the advice was made.")]
+    created_at: Annotated[datetime, public("When the advice was made.")]
     python_version: Annotated[
-        str | None, Field("Python version of the requested environment.", "3.11")
+        str | None, public("Python version of the requested environment.", "3.11")
     ] = None
     platform: Annotated[
-        str | None, Field("Platform of the requested environment, as a wheel tag.")
+        str | None, public("Platform of the requested environment, as a wheel tag.")
     ] = None
 
 

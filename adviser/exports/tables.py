@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import Connection
 
 from adviser.exports.verdicts import exported_verdicts
+from adviser.scoring.comparisons import Comparison
 from graph.record.exported_rows import (
     RowSet,
     exported_advice,
@@ -24,6 +27,13 @@ from graph.record.exported_rows import (
     exported_stacks,
     exported_vulnerabilities,
 )
+from graph.record.hardware import HardwareHead
+from graph.record.inspections import InspectionHead
+from graph.record.observations import RecordedObservation
+from graph.record.vulnerability_queries import VulnerabilityHead
+from model.advice import AdviceHead
+from model.declared_fields import DeclaredField, declared_fields
+from model.measurements.benchmark_results import BenchmarkResult, Metric
 
 
 class ColumnType(StrEnum):
@@ -101,6 +111,45 @@ def _json(name: str, description: str) -> ExportColumn:
     return ExportColumn(name, ColumnType.JSON, description)
 
 
+def columns_of(view: type, **renamed: str) -> tuple[ExportColumn, ...]:
+    """The public fields of a dataclass as columns.
+
+    :param renamed: names of columns by field
+    """
+    return tuple(
+        ExportColumn(
+            name := renamed.get(field.name, field.name),
+            _column_type(name, field),
+            field.declared.description,
+            re.sub("`(.+)`", r"see column \1", field.declared.unit),
+        )
+        for field in declared_fields(view)
+        if field.declared.public
+    )
+
+
+#: Columns of text with few distinct values.
+_CATEGORIES = frozenset(
+    {
+        "aggregate", "baseline_reason", "benchmark", "blas", "collector", "component",
+        "correction", "cuda_version", "definition", "device", "direction", "failure_reason",
+        "hardware", "hardware_digest", "indicator", "launcher", "method", "needs", "os_name",
+        "os_version", "outcome", "platform", "python_version", "quarantine_reason",
+        "schema_version", "severity", "system", "unit", "unstable_reason", "validity", "verdict",
+    }
+)  # fmt: skip
+_TYPES = {
+    datetime: ColumnType.TIME, float: ColumnType.REAL, int: ColumnType.INTEGER,
+    bool: ColumnType.FLAG, tuple[str, ...]: ColumnType.TEXTS, Sequence[float]: ColumnType.REALS,
+}  # fmt: skip
+
+
+def _column_type(name: str, field: DeclaredField) -> ColumnType:
+    if isinstance(field.type, type) and issubclass(field.type, str):
+        return ColumnType.CATEGORY if name in _CATEGORIES else ColumnType.TEXT
+    return _TYPES.get(field.type, ColumnType.JSON)
+
+
 _DOCUMENT = _text("document_id", "Digest of the document that the row comes from.")
 _STACK = _text("stack_digest", "Digest of the stack; null if it is unknown.")
 _INDICATOR = _category("indicator", "Name of the performance indicator.")
@@ -121,73 +170,13 @@ _OF_ROW = "see column unit"
 _INSPECTIONS = ExportTable(
     "inspections",
     "One row for each inspection: a stack that was built and measured by a number of jobs.",
-    (
-        _DOCUMENT,
-        _text("name", "Name in the document."),
-        _category("schema_version", "Schema version of the document."),
-        _category("collector", "Program that made the document."),
-        _STACK,
-        _text("stack_note", "Why the stack is unknown, or what of its lock was left out."),
-        _integer("job_count", "Number of jobs."),
-        _time("created_at", "When the inspection was made, if the document says so."),
-        _time("ingested_at", "When the document was ingested."),
-    ),
+    columns_of(InspectionHead),
     exported_inspections,
 )
 _OBSERVATIONS = ExportTable(
     "observations",
     "One row for each result of a job, in a folder for each indicator.",
-    (
-        _text("observation_id", "Identifier of the observation."),
-        _DOCUMENT,
-        _text("job_id", "Identifier of the job."),
-        _integer("position", "Position within the inspection, from 0."),
-        _category("outcome", "How the job ended."),
-        _integer("exit_code", "Exit code of the indicator."),
-        _INDICATOR,
-        _category("component", "Library that the indicator measures."),
-        _SCRIPT,
-        _STACK,
-        *_HARDWARE,
-        _category("os_name", "Operating system."),
-        _category("os_version", "Version of the operating system."),
-        _PYTHON,
-        _category("cuda_version", "Version of CUDA."),
-        _COMPARISON_KEY,
-        _PARAMETERS,
-        _DEVICE,
-        _real("elapsed_s", "Duration of one measured call.", "s"),
-        _real("rate", "Measured rate; null unless the outcome is measured.", _OF_ROW),
-        _real("reported_rate", "Rate in the document, before any correction.", _OF_ROW),
-        _RATE_UNIT,
-        _category("correction", "How a rate with a wrong definition was corrected."),
-        _category("quarantine_reason", "Why no comparison uses the observation."),
-        _category("unstable_reason", "Why comparisons leave the job out as unstable."),
-        _category("failure_reason", "Why the build failed or the host ended the job, as a code."),
-        _text("host", "Digest of the machine within its hardware class."),
-        _text("block", "Block of jobs that ran in turns."),
-        _integer("turn", "Position within the block."),
-        _real("steal_share", "Share of processor time that the hypervisor took."),
-        _time("started_at", "When the job started."),
-        _time("ended_at", "When the job ended."),
-        _integer("memory_bytes", "Peak memory of the job.", "B"),
-        _real("user_s", "Processor time in user mode.", "s"),
-        _real("system_s", "Processor time in the kernel.", "s"),
-        _real("spread", "Median absolute deviation of the repetitions over their median."),
-        _integer("minor_faults", "Page faults without input or output."),
-        _integer("major_faults", "Page faults with input or output."),
-        _integer("voluntary_switches", "Voluntary context switches."),
-        _integer("involuntary_switches", "Involuntary context switches."),
-        _integer("blocks_read", "Blocks read from disk."),
-        _integer("blocks_written", "Blocks written to disk."),
-        _flag("throttled", "Whether heat or a quota slowed the job down."),
-        _flag("swapped", "Whether memory was swapped."),
-        _real("load", "Load average of the minute before the job."),
-        _category("launcher", "What started the job."),
-        _integer("threads", "Threads that the library used, or else that were requested."),
-        _category("blas", "Linear algebra library and its kernels."),
-        _real("tick_share", "Smallest step of the clock over the time of a repetition."),
-    ),
+    columns_of(RecordedObservation, hardware_label="hardware"),
     exported_observations,
 )
 _SAMPLES = ExportTable(
@@ -206,11 +195,7 @@ _SAMPLES = ExportTable(
 _HARDWARE_CLASSES = ExportTable(
     "hardware",
     "One row for each hardware class: machines whose measurements may be compared.",
-    (
-        *_HARDWARE,
-        _text("document_id", "Digest of the first document that described the class."),
-        _json("identity", "Properties of the class, which make its digest."),
-    ),
+    columns_of(HardwareHead, digest="hardware_digest", label="hardware"),
     exported_hardware,
 )
 _STACKS = ExportTable(
@@ -304,18 +289,7 @@ _ADVISORY_ARCHIVES = ExportTable(
 _VULNERABILITIES = ExportTable(
     "vulnerabilities",
     "One row for each vulnerability, merged from the advisories that are aliases.",
-    (
-        _text("vulnerability_id", "Main identifier of the vulnerability."),
-        _text("document_id", "Digest of the advisory with the main identifier."),
-        _texts("aliases", "All its identifiers, with the main one."),
-        _text("summary", "Summary in one line."),
-        _category("severity", "Worst severity of its advisories; null if none is rated."),
-        _real("score", "CVSS base score, 0 to 10."),
-        _text("vector", "CVSS vector of the score."),
-        _time("published_at", "When it was first published."),
-        _time("modified_at", "When one of its advisories last changed."),
-        _time("withdrawn_at", "When all its advisories were withdrawn; null if one holds."),
-    ),
+    columns_of(VulnerabilityHead),
     exported_vulnerabilities,
 )
 _BENCHMARKS = ExportTable(
@@ -325,23 +299,9 @@ _BENCHMARKS = ExportTable(
     (
         _text("document_id", "Digest of the inspection, or of the files and what they share."),
         _integer("position", "Position within the document."),
-        _category("system", "Key of the benchmark system."),
-        _text("source", "Path of the file or folder inside the delivery."),
-        _category("benchmark", "Task, model or operation."),
-        _json("parameters", "Parameters of the benchmark."),
         _category("metric", "Name of the metric."),
-        _category("unit", "Unit of the value and the samples."),
-        _category("direction", "Which values are better: higher or lower."),
-        _category("definition", "Definition of the metric; only equal ones are comparable."),
-        _real("value", "The value; null if nothing was measured.", _OF_ROW),
-        ExportColumn("samples", ColumnType.REALS, "All samples behind the value.", _OF_ROW),
-        _category("aggregate", "How the value follows from the samples."),
-        _category("validity", "Whether the result counts by the rules of its system."),
-        _text("reason", "Why it is not valid, or which of its runs failed."),
-        _json("hardware", "Names of the parts of the machine."),
-        _integer("accelerators", "Number of accelerators."),
-        _json("software", "Versions of software by name."),
-        _time("measured_at", "Start of the measurement."),
+        *columns_of(BenchmarkResult),
+        *columns_of(Metric),
         _texts("file_sha256", "SHA-256 of each file that it was read from."),
     ),
     exported_benchmarks,
@@ -354,11 +314,7 @@ _ADVICE = ExportTable(
         _text("document_id", "Digest of the report."),
         _category("recommendation_type", "Recommendation type of the request."),
         _category("status", "How the search ended."),
-        _category("python_version", "Python version of the requested environment."),
-        _category("platform", "Platform of the requested environment, as a wheel tag."),
-        _text("snapshot_revision", "Revision of the package data that was used."),
-        _text("result_digest", "Digest of the result, without times and identifiers."),
-        _time("created_at", "When the advice was made."),
+        *columns_of(AdviceHead),
         _integer("rank", "Position of the stack; the best has rank 1."),
         _real("score", "Score of the stack, in points."),
         _text("stack_digest", "Digest of the stack; null if it was never measured."),
@@ -394,24 +350,7 @@ _VERDICTS = ExportTable(
         _real("spread_pct", "Robust coefficient of variation of the jobs.", "%"),
         _texts("differing_packages", "Packages that differ from the baseline, with versions."),
         _integer("left_out", "Jobs of the stack and the baseline outside the comparison."),
-        _category("verdict", "faster, slower, equivalent or undetermined; null for the baseline."),
-        _real("difference_pct", "How much faster than the baseline.", "%"),
-        _real("interval_low_pct", "Lower end of the 95 % interval.", "%"),
-        _real("interval_high_pct", "Upper end of the 95 % interval.", "%"),
-        _real("d", "Difference of the logarithms of the rates."),
-        _real("standard_error", "Standard error of d."),
-        _real("degrees_of_freedom", "Degrees of freedom of the standard error."),
-        _real("p_value", "P-value, adjusted over all comparisons; 1 if not tested."),
-        _integer("runs", "Runs of the stack, or pairs."),
-        _integer("baseline_runs", "Runs of the baseline, or pairs."),
-        _integer("batches", "Batches of the pairs, or the smaller number of runs."),
-        _category("needs", "What a verdict needs; null if nothing."),
-        _integer("jobs_missing", "Further jobs of the stack for a verdict."),
-        _integer("baseline_jobs_missing", "Further jobs of the baseline for a verdict."),
-        _category("method", "How the difference was estimated."),
-        _integer("pairs", "Pairs of jobs that ran in turns."),
-        _integer("hosts", "Hosts that both stacks used."),
-        _real("tau", "Standard deviation of the difference between hosts, natural logarithm."),
+        *columns_of(Comparison),
         _texts("document_ids", "Digests of the inspections of the stack in this series."),
     ),
     exported_verdicts,

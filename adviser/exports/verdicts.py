@@ -8,10 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import DifferingPackage, compare_stacks
 from adviser.stacks_document import stacks_document
 from graph.record.exported_rows import RowSet
 from graph.record.measurements import measured_observations
+from model.declared_fields import declared_fields
 from model.measurements.evidence import MeasuredObservation
 
 _GROUP_COLUMNS = (
@@ -21,11 +23,7 @@ _GROUP_COLUMNS = (
 _STACK_COLUMNS = (
     "stack_digest", "component", "component_version", "jobs", "median_rate", "spread_pct",
 )  # fmt: skip
-_COMPARISON_COLUMNS = (
-    "verdict", "difference_pct", "interval_low_pct", "interval_high_pct", "d", "standard_error",
-    "degrees_of_freedom", "p_value", "runs", "baseline_runs", "batches", "needs", "jobs_missing",
-    "baseline_jobs_missing", "method", "pairs", "hosts", "tau",
-)  # fmt: skip
+_COMPARISON_COLUMNS = tuple(it.name for it in declared_fields(Comparison))
 _COLUMNS = (
     *_GROUP_COLUMNS, "hardware_digest", "hardware", "baseline_digest", "baseline_reason",
     *_STACK_COLUMNS, "differing_packages", "left_out", *_COMPARISON_COLUMNS, "document_ids",

@@ -23,7 +23,7 @@ from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import NoiseTest
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
-from model.declared_fields import Field, unbounded
+from model.declared_fields import public, unbounded
 from model.errors import IncomparableSamples
 
 
@@ -60,31 +60,33 @@ class ComparisonResult:
         rate; empty unless several hosts disagree beyond chance
     """
 
-    verdict: Annotated[Verdict, Field("Verdict about the candidate.")]
+    verdict: Annotated[Verdict, public("Verdict about the candidate.")]
     p_value: Annotated[
-        float, Field("One-sided; Holm-adjusted over all comparisons with the baseline.", 0.01)
+        float, public("One-sided; Holm-adjusted over all comparisons; 1 if not tested.", 0.01)
     ]
     jobs: int
     baseline_jobs: int
     runs: Annotated[
-        int, Field("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
+        int, public("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
     ]
-    baseline_runs: Annotated[int, Field("Number of inspections with jobs of the baseline.", 5)]
+    baseline_runs: Annotated[int, public("Number of inspections with jobs of the baseline.", 5)]
     batches: Annotated[
-        int, Field("Number of batches, such as nights, that the pairs or jobs are from.", 1)
+        int, public("Number of batches, such as nights, that the pairs or jobs are from.", 1)
     ]
     tested: bool
-    needs: Annotated[Need | None, Field("What is missing for a verdict; null if there is one.")]
-    jobs_missing: Annotated[int, Field("Estimated number of further jobs of the candidate.", 0)]
+    needs: Annotated[Need | None, public("What is missing for a verdict; null if there is one.")]
+    jobs_missing: Annotated[int, public("Estimated number of further jobs of the candidate.", 0)]
     baseline_jobs_missing: Annotated[
-        int, Field("Estimated number of further jobs of the baseline.", 0)
+        int, public("Estimated number of further jobs of the baseline.", 0)
     ]
     chance: float
-    method: Annotated[Method, Field("Estimation method of d.", "paired")]
-    pairs: Annotated[int, Field("Number of pairs of jobs that ran in turns.", 10)]
-    hosts: Annotated[int | None, Field("Number of hosts that ran both stacks; null if unknown.", 1)]
+    method: Annotated[Method, public("Estimation method of d.", "paired")]
+    pairs: Annotated[int, public("Number of pairs of jobs that ran in turns.", 10)]
+    hosts: Annotated[
+        int | None, public("Number of hosts that ran both stacks; null if unknown.", 1)
+    ]
     tau: Annotated[
-        float | None, Field("Standard deviation of the effect between hosts, natural log.")
+        float | None, public("Standard deviation of the effect between hosts, natural log.")
     ]
     host_differences_pct: Mapping[str, float] = field(default_factory=dict)
 
@@ -174,7 +176,7 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
 MIN_DELTA = 0.02
 
 
-_DIFFERENCE = unbounded("How much higher the candidate's rate is.", -15.2, unit="%")
+_DIFFERENCE = unbounded("How much higher the candidate's rate is.", -15.2, unit="%", public=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,16 +191,18 @@ class Comparison(ComparisonResult):
 
     candidate: str
     baseline: str
-    d: Annotated[float, unbounded("Candidate minus baseline, natural logarithm.", -0.165)]
-    standard_error: Annotated[float, unbounded("Standard error of d.", 0.02)]
+    d: Annotated[
+        float, unbounded("Candidate minus baseline, natural logarithm.", -0.165, public=True)
+    ]
+    standard_error: Annotated[float, unbounded("Standard error of d.", 0.02, public=True)]
     degrees_of_freedom: Annotated[
-        float, unbounded("Degrees of freedom of the standard error.", 17.3)
+        float, unbounded("Degrees of freedom of the standard error.", 17.3, public=True)
     ]
     interval_low_pct: Annotated[
-        float, unbounded("Lower end of the 95 % interval.", -18.0, unit="%")
+        float, unbounded("Lower end of the 95 % interval.", -18.0, unit="%", public=True)
     ]
     interval_high_pct: Annotated[
-        float, unbounded("Upper end of the 95 % interval.", -12.3, unit="%")
+        float, unbounded("Upper end of the 95 % interval.", -12.3, unit="%", public=True)
     ]
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
@@ -206,7 +210,9 @@ class Comparison(ComparisonResult):
     @property
     def difference_pct(
         self,
-    ) -> Annotated[float, unbounded("How much higher the candidate's rate is.", -15.2, unit="%")]:
+    ) -> Annotated[
+        float, unbounded("How much higher the candidate's rate is.", -15.2, unit="%", public=True)
+    ]:
         """``exp(d) − 1`` in per cent of the baseline's rate."""
         return float(per_cent(np.array([self.d]))[0])
 

@@ -18,16 +18,12 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
-    choice,
     count,
     filter_choice,
     filter_flag,
     filter_text,
     flag,
     fresh,
-    json_object,
-    moment,
-    number,
     page_of,
     schema_of,
     text,
@@ -54,6 +50,7 @@ from graph.record.observations import (
     IndicatorCoverage,
     MeasuredTotals,
     ObservationFilter,
+    RecordedObservation,
     browse_observations,
     coverage_of,
     measured_totals,
@@ -123,49 +120,8 @@ class ObservationQuerySchema(PageQuerySchema):
     comparison_key = filter_text("Key that comparable observations share.", _DIGEST)
 
 
-class ObservationItemSchema(Schema):
-    """One observation in a list."""
-
-    observation_id = text("Identifier of the observation.", _DIGEST)
-    document_id = text("Digest of the inspection's document.", _DIGEST)
-    job_id = text("Identifier of the job.", f"{_DIGEST}:0")
-    outcome = choice("Outcome of the job.", _OUTCOMES)
-    exit_code = count("Exit code of the indicator.", 0)
-    indicator = text("Name of the indicator.", "PiMatmul")
-    component = text("Library that the indicator measures.", "numpy", null=True)
-    script_sha256 = text("Digest of the indicator's script.", null=True)
-    stack_digest = text("Digest of the stack.", null=True)
-    hardware_digest = text("Digest of the hardware class.", _DIGEST)
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    comparison_key = text("Key that comparable observations share.", _DIGEST)
-    parameters = json_object("Parameters of the indicator.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
-    elapsed_s = number("Duration of one measured call, s.", 0.0029, null=True)
-    rate = number("Measured rate in `unit`; null if nothing was measured.", 9.4e10, null=True)
-    unit = text("Unit of the rate.", "FLOP/s", null=True)
-    repetitions_s = fields.List(
-        fields.Float(),
-        required=True,
-        metadata={"description": "Duration of each repetition, s.", "example": [0.0029, 0.0028]},
-    )
-    correction = text("How a rate with a wrong definition was corrected.", null=True)
-    quarantine_reason = text("Why the observation is quarantined.", null=True)
-    unstable_reason = text("Why comparisons leave it out as unstable.", null=True)
-    failure_reason = text("Why the job crashed, as a code.", null=True)
-    failure_message = text("Why the job crashed, for people.", null=True)
-    host = text("Digest of the machine within its hardware class.", null=True)
-    block = text("Block of jobs that ran in turns.", null=True)
-    turn = count("Position within the block.", 0, null=True)
-    started_at = moment("When the job started.", null=True)
-    ended_at = moment("When the job ended.", null=True)
-    memory_bytes = count("Peak memory of the job.", 120000512, null=True)
-    user_s = number("Processor time in user mode, s.", 3.1, null=True)
-    system_s = number("Processor time in the kernel, s.", 0.2, null=True)
-
-
+ObservationItemSchema = schema_of("ObservationItem", RecordedObservation)
 ObservationPageSchema = page_of("ObservationPage", ObservationItemSchema)
-
-
 ObservationDetailSchema = fresh("ObservationDetail", ObservationItemSchema)
 
 

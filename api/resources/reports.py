@@ -17,7 +17,7 @@ from adviser.quality.reports import ReportedJob
 from adviser.quality.summaries import ValueSummary
 from adviser.quality.variance_components import RepetitionAdvice
 from adviser.scoring.effects import SpreadRatio
-from adviser.stack_comparison import UnknownBaseline
+from adviser.stack_comparison import StackResult, UnknownBaseline
 from api.access.authentication import needs
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.paging import Cursor, freshness, page
@@ -38,8 +38,8 @@ from api.http.schema_fields import (
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import (
     BASELINE_DESCRIPTION,
+    FLOP_PER_S,
     GroupSchema,
-    GroupStackSchema,
     HardwareNameSchema,
     MeasuredAlikeSchema,
 )
@@ -120,10 +120,12 @@ class StackQualitySchema(Schema):
     jobs = fields.List(fields.Nested(ReportedJobSchema), required=True)
 
 
-class ReportedStackSchema(GroupStackSchema):
-    """A stack of a report."""
-
-    quality = fields.Nested(StackQualitySchema, required=True)
+ReportedStackSchema = schema_of(
+    "ReportedStack",
+    StackResult,
+    median_flop_per_s=FLOP_PER_S,
+    quality=fields.Nested(StackQualitySchema, required=True),
+)
 
 
 JobOrderSchema = schema_of(

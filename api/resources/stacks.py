@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import Need
-from adviser.stack_comparison import DifferingPackage, RecentHistory, stack_label
+from adviser.stack_comparison import DifferingPackage, RecentHistory, StackResult, stack_label
 from api.access.authentication import needs, token
 from api.http.comparison_cache import SeriesFilter
 from api.http.errors import not_found
@@ -29,7 +29,6 @@ from api.http.schema_fields import (
     page_of,
     schema_of,
     text,
-    texts,
 )
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.vulnerabilities import ReleaseNameSchema
@@ -104,33 +103,13 @@ class HardwareNameSchema(Schema):
 DifferingPackageSchema = schema_of("DifferingPackage", DifferingPackage)
 
 
-class ComparedStackSchema(Schema):
-    """One of the two stacks under one comparison key."""
-
-    label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
-    stack_digest = text("Digest of the stack.", _DIGEST)
-    component = text("Package that the indicator measures.", "numpy", null=True)
-    component_version = text("Version of that package in the stack.", "2.4.6", null=True)
-    jobs = count("Number of jobs, including unstable ones.", 10)
-    unstable = texts("Why each unstable job was left out.", [])
-    differing_packages = fields.List(
-        fields.Nested(DifferingPackageSchema),
-        required=True,
-        metadata={"description": "All packages that differ from the baseline; the measured first."},
-    )
-    median_rate = number(
-        "Median rate of the stable jobs, in `unit`; of a compared stack, that of the baseline times"
-        " 1 + `difference_pct` / 100, so that rates and differences agree.",
-        9.4e10,
-        null=True,
-    )
-    median_flop_per_s = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
-    spread_pct = number("Coefficient of variation of the jobs' rates, %.", 2.1, null=True)
-    left_out = json_object("Number of jobs of both stacks that are left out, by reason.")
-    warnings = texts("Warnings about noise, for people.", [])
-
-
 EffectSchema = schema_of("Effect", Comparison)
+FLOP_PER_S = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
+GroupStackSchema = schema_of("GroupStack", StackResult, median_flop_per_s=FLOP_PER_S)
+ComparedStackSchema = Schema.from_dict(
+    {it: field for it, field in GroupStackSchema._declared_fields.items() if it != "comparison"},
+    name="ComparedStackSchema",
+)
 
 
 class MeasuredAlikeSchema(Schema):
@@ -200,12 +179,6 @@ class GroupBaselineSchema(Schema):
     reason = text(
         "Why this stack is the baseline.", "the reference, because it has the most jobs (50)"
     )
-
-
-class GroupStackSchema(ComparedStackSchema):
-    """A stack of a group."""
-
-    comparison = fields.Nested(EffectSchema, required=True, allow_none=True)
 
 
 class NextJobsSchema(Schema):

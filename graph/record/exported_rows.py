@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Executable, Select, Text, bindparam, text
 
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
 from graph.record.benchmark_results import ListedResult
+from graph.record.observations import RecordedObservation, select_observations
 from graph.record.own_results import OWN_SYSTEM
+from graph.tables import ObservationRow
+from model.declared_fields import declared_fields
 
 #: Rows that a cursor fetches at once.
 _FETCHED = 2_000
@@ -109,16 +112,15 @@ def exported_benchmarks(connection: Connection) -> Iterator[RowSet]:
 
 def _row_set(
     connection: Connection,
-    query: str,
+    query: Executable,
     values: Mapping[str, Any] | None = None,
     partition: str | None = None,
 ) -> RowSet:
-    streamed = text(query).execution_options(yield_per=_FETCHED)
-    result = connection.execute(streamed, values or {})
+    result = connection.execute(query, values or {}, execution_options={"yield_per": _FETCHED})
     return RowSet(partition, tuple(result.keys()), result)
 
 
-def _by_indicator(connection: Connection, query: str) -> Iterator[RowSet]:
+def _by_indicator(connection: Connection, query: Executable) -> Iterator[RowSet]:
     """The rows of each indicator; scripts with the same name follow each other.
 
     Reading one script at a time lets an index give the order, so that nothing is sorted.
@@ -128,34 +130,29 @@ def _by_indicator(connection: Connection, query: str) -> Iterator[RowSet]:
         yield _row_set(connection, query, {"indicator": indicator}, name)
 
 
-_INSPECTIONS = """
+def _observations() -> Select[*tuple[Any, ...]]:
+    names = [it.name for it in declared_fields(RecordedObservation) if it.declared.public]
+    query = select_observations(names).where(
+        ObservationRow.indicator_id == bindparam("indicator", type_=Text)
+    )
+    columns = dict(query.selected_columns)
+    columns["parameters"] = columns["parameters"].cast(Text).label("parameters")
+    columns["hardware_label"] = columns["hardware_label"].label("hardware")
+    return query.with_only_columns(*columns.values()).order_by(ObservationRow.observation_id)
+
+
+_OBSERVATIONS = _observations()
+_INSPECTIONS = text(
+    """
 SELECT inspection.document_id, inspection.name, document.schema_version, document.collector,
        inspection.stack_digest, inspection.stack_note, inspection.job_count,
        inspection.created_at, document.ingested_at
 FROM inspections AS inspection JOIN documents AS document USING (document_id)
 ORDER BY inspection.document_id
-"""
-_OBSERVATIONS = """
-SELECT job.observation_id, job.document_id, job.job_id, job.position, job.outcome, job.exit_code,
-       indicator.name AS indicator, indicator.component, indicator.script_sha256,
-       inspection.stack_digest, job.hardware_digest, machine.label AS hardware,
-       environment.os_name, environment.os_version, environment.python_version,
-       environment.cuda_version, job.comparison_key, job.parameters::text AS parameters,
-       job.device, job.elapsed_s, job.rate, job.reported_rate, job.unit, job.correction,
-       job.quarantine_reason, job.unstable_reason, job.failure_reason, job.host, job.block,
-       job.turn, job.steal_share, job.started_at, job.ended_at, job.memory_bytes, job.user_s,
-       job.system_s, job.spread, job.minor_faults, job.major_faults, job.voluntary_switches,
-       job.involuntary_switches, job.blocks_read, job.blocks_written, job.throttled, job.swapped,
-       job.load, job.launcher, job.threads, job.blas, job.tick_share
-FROM observations AS job
-JOIN inspections AS inspection USING (document_id)
-JOIN indicators AS indicator USING (indicator_id)
-JOIN hardware AS machine ON machine.digest = job.hardware_digest
-JOIN runtime_environments AS environment ON environment.digest = job.environment_digest
-WHERE job.indicator_id = :indicator
-ORDER BY job.observation_id
-"""
-_SAMPLES = """
+    """
+)
+_SAMPLES = text(
+    """
 SELECT job.observation_id, job.document_id, indicator.name AS indicator, job.comparison_key,
        (sample.number - 1)::int AS repetition, sample.duration_s
 FROM observations AS job
@@ -163,13 +160,17 @@ JOIN indicators AS indicator USING (indicator_id)
 CROSS JOIN LATERAL unnest(job.repetitions_s) WITH ORDINALITY AS sample (duration_s, number)
 WHERE job.indicator_id = :indicator
 ORDER BY job.observation_id, sample.number
-"""
-_HARDWARE = """
+    """
+)
+_HARDWARE = text(
+    """
 SELECT digest AS hardware_digest, document_id, label AS hardware, identity::text AS identity
 FROM hardware
 ORDER BY digest
-"""
-_STACKS = """
+    """
+)
+_STACKS = text(
+    """
 SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
        release.name, release.version, release.index_name AS index
 FROM stacks AS stack
@@ -177,8 +178,10 @@ LEFT JOIN stack_packages AS package ON package.stack_digest = stack.digest
 LEFT JOIN package_versions AS release USING (purl)
 WHERE EXISTS (SELECT FROM inspections WHERE inspections.stack_digest = stack.digest)
 ORDER BY stack.digest, release.purl
-"""
-_RELEASES = """
+    """
+)
+_RELEASES = text(
+    """
 SELECT purl, coalesce(release_document_id, document_id) AS document_id, name, version,
        index_name AS index, state, problem, requires_python, extras, license, yanked, yanked_reason,
        uploaded_at, metadata_source, wheels, has_sdist, files_complete, imports, as_of AS read_at,
@@ -190,8 +193,10 @@ SELECT purl, coalesce(release_document_id, document_id) AS document_id, name, ve
 FROM package_versions AS release
 WHERE index_name = :index
 ORDER BY purl
-"""
-_ADVISORIES = """
+    """
+)
+_ADVISORIES = text(
+    """
 SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, score, vector,
        published_at, modified_at, withdrawn_at,
        ARRAY(SELECT purl FROM affected_versions
@@ -199,25 +204,33 @@ SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, s
              ORDER BY purl) AS affected
 FROM advisories AS advisory
 ORDER BY advisory_id
-"""
-_ADVISORY_PACKAGES = """
+    """
+)
+_ADVISORY_PACKAGES = text(
+    """
 SELECT advisory_id, document_id, position, name, ranges::text AS ranges, versions
 FROM advisory_packages JOIN advisories USING (advisory_id)
 ORDER BY advisory_id, position
-"""
-_ADVISORY_ARCHIVES = """
+    """
+)
+_ADVISORY_ARCHIVES = text(
+    """
 SELECT sha256, advisories, as_of AS read_at
 FROM advisory_sources
 WHERE advisories > 0
 ORDER BY as_of, sha256
-"""
-_VULNERABILITIES = """
+    """
+)
+_VULNERABILITIES = text(
+    """
 SELECT vulnerability_id, document_id, aliases, summary, severity, score, vector, published_at,
        modified_at, withdrawn_at
 FROM vulnerabilities
 ORDER BY vulnerability_id
-"""
-_ADVICE = """
+    """
+)
+_ADVICE = text(
+    """
 SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') AS advice_digest,
        advice.report_document_id AS document_id, recommendation_type, status, python_version,
        platform, snapshot_revision, result_digest, created_at, advised.rank, advised.score,
@@ -226,7 +239,8 @@ SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') 
        ) THEN advised.stack_digest END AS stack_digest
 FROM advice LEFT JOIN advised_stacks AS advised USING (advice_id)
 ORDER BY created_at, advice_id, rank
-"""
+    """
+)
 _BENCHMARK_COLUMNS = (
     "document_id", "position", "system", "source", "benchmark", "parameters", "metric", "unit",
     "direction", "definition", "value", "samples", "aggregate", "validity", "reason", "hardware",

@@ -14,7 +14,7 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from model.declared_fields import Field
+from model.declared_fields import public
 from model.measurements.evidence import RecordedHardware
 from model.measurements.hardware import distinct_labels
 from model.shared_fields import DIGEST, HARDWARE_DIGEST
@@ -85,9 +85,9 @@ class HardwareHead:
     """A hardware class; its digest is computed from ``identity``."""
 
     digest: Annotated[str, HARDWARE_DIGEST]
-    label: Annotated[str, Field("Name for people.", "AMD EPYC, 2 processors")]
-    identity: Annotated[dict[str, Any], Field("Properties that the digest covers.")]
-    document_id: Annotated[str, Field("First document that names the class.", DIGEST)]
+    label: Annotated[str, public("Name for people.", "AMD EPYC, 2 processors")]
+    identity: Annotated[dict[str, Any], public("Properties that the digest covers.")]
+    document_id: Annotated[str, public("First document that names the class.", DIGEST)]
 
 
 def browse_hardware(

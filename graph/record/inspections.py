@@ -48,7 +48,7 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from model.declared_fields import Field
+from model.declared_fields import public
 from model.measurements.inspection import (
     InspectionDocument,
     Observation,
@@ -291,18 +291,21 @@ def accept_observations(
 class InspectionHead:
     """An inspection with the fields that are shown in lists."""
 
-    document_id: Annotated[str, Field("Digest of the document.", DIGEST)]
-    name: Annotated[str, Field("Name in the document.", "inspection-matmul-1f2e3d4c")]
-    schema_version: Annotated[str, Field("Schema version of the document.", "inspection-directory")]
-    stack_digest: Annotated[str | None, Field("Digest of the inspected stack; null if unknown.")]
+    document_id: Annotated[str, public("Digest of the document.", DIGEST)]
+    name: Annotated[str, public("Name in the document.", "inspection-matmul-1f2e3d4c")]
+    schema_version: Annotated[
+        str, public("Schema version of the document.", "inspection-directory")
+    ]
+    collector: Annotated[str | None, public("Program that made the document.", "thoth")]
+    stack_digest: Annotated[str | None, public("Digest of the inspected stack; null if unknown.")]
     stack_note: Annotated[
-        str | None, Field("Why the stack is unknown, or what of its lock was ignored.")
+        str | None, public("Why the stack is unknown, or what of its lock was ignored.")
     ]
-    job_count: Annotated[int, Field("Number of jobs.", 10)]
+    job_count: Annotated[int, public("Number of jobs.", 10)]
     created_at: Annotated[
-        datetime | None, Field("When the inspection was made, if the document says so.")
+        datetime | None, public("When the inspection was made, if the document says so.")
     ]
-    ingested_at: Annotated[datetime, Field("When the document was ingested.")]
+    ingested_at: Annotated[datetime, public("When the document was ingested.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,8 +384,8 @@ def _inspections() -> Select[*tuple[Any, ...]]:
     row = InspectionRow
     return (
         select(
-            row.document_id, row.name, Document.schema_version, row.stack_digest, row.stack_note,
-            row.job_count, row.created_at, Document.ingested_at,
+            row.document_id, row.name, Document.schema_version, Document.collector,
+            row.stack_digest, row.stack_note, row.job_count, row.created_at, Document.ingested_at,
         )
         .join(Document, Document.document_id == row.document_id)
         .where(Document.kind == "inspection")

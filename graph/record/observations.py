@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,21 +12,31 @@ from sqlalchemy import Connection, Select, any_, func, select, text
 
 from graph.record.measurements import installed_component, measured_releases
 from graph.record.postgresql_helpers import (
-    first_as,
     matching,
     texts,
 )
 from graph.record.stacks import stacks_with
 from graph.tables import (
+    HardwareRow,
     IndicatorRow,
     InspectionRow,
     ObservationRow,
     RuntimeEnvironmentRow,
     StackPackage,
+    table_of,
 )
-from model.declared_fields import Field
+from model.declared_fields import Field, public
+from model.measurements.inspection import ObservationValues
 from model.packages.identity import version_key
-from model.shared_fields import INDICATOR
+from model.shared_fields import (
+    COMPONENT,
+    DIGEST,
+    HARDWARE_DIGEST,
+    HARDWARE_LABEL,
+    INDICATOR,
+    PYTHON_VERSION,
+    SCRIPT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,50 +175,35 @@ def newest_series(connection: Connection, series: int, observations: int) -> tup
     return tuple(keys)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedObservation:
-    """One result of one job, from :class:`graph.tables.ObservationRow` and joined tables.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedObservation(ObservationValues):
+    """One result of one job, with names of what it refers to."""
 
-    Rates are in ``unit``.
+    document_id: Annotated[str, public("Digest of the inspection's document.", DIGEST)]
+    indicator: Annotated[str, INDICATOR]
+    component: Annotated[str | None, COMPONENT]
+    script_sha256: Annotated[str | None, SCRIPT]
+    stack_digest: Annotated[str | None, public("Digest of the stack; null if it is unknown.")]
+    hardware_digest: Annotated[str, HARDWARE_DIGEST]
+    hardware_label: Annotated[str, HARDWARE_LABEL]
+    os_name: Annotated[str | None, public("Operating system.", "rhel")]
+    os_version: Annotated[str | None, public("Version of the operating system.", "9")]
+    python_version: Annotated[str | None, PYTHON_VERSION]
+    cuda_version: Annotated[str | None, public("Version of CUDA.")]
 
-    :param elapsed_s: duration of one measured call
-    :param rate: ``None`` unless the outcome is ``measured``
-    :param repetitions_s: duration of each repetition, in order
-    :param unstable_reason: why the job was unstable; comparisons ignore unstable jobs
-    :param quarantine_reason: why the measurement is excluded from comparisons
-    """
 
-    observation_id: str
-    document_id: str
-    job_id: str
-    outcome: str
-    exit_code: int
-    indicator: str
-    component: str | None
-    script_sha256: str | None
-    stack_digest: str | None
-    hardware_digest: str
-    python_version: str | None
-    comparison_key: str
-    parameters: dict[str, Any]
-    device: str | None
-    elapsed_s: float | None
-    rate: float | None
-    unit: str | None
-    repetitions_s: list[float]
-    correction: str | None
-    quarantine_reason: str | None
-    unstable_reason: str | None
-    failure_reason: str | None
-    failure_message: str | None
-    host: str | None
-    block: str | None
-    turn: int | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    memory_bytes: int | None
-    user_s: float | None
-    system_s: float | None
+#: Columns of other tables by name; the others are those of observations.
+_JOINED: Mapping[str, Any] = {
+    "indicator": IndicatorRow.name,
+    "component": IndicatorRow.component,
+    "script_sha256": IndicatorRow.script_sha256,
+    "stack_digest": InspectionRow.stack_digest,
+    "hardware_label": HardwareRow.label,
+    "os_name": RuntimeEnvironmentRow.os_name,
+    "os_version": RuntimeEnvironmentRow.os_version,
+    "python_version": RuntimeEnvironmentRow.python_version,
+    "cuda_version": RuntimeEnvironmentRow.cuda_version,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +245,14 @@ def browse_observations(
     if after is not None:
         query = query.where(row.observation_id > after)
     rows = connection.execute(query.order_by(row.observation_id).limit(limit))
-    return [RecordedObservation(*it) for it in rows]
+    return [RecordedObservation(**it) for it in rows.mappings()]
 
 
 def observation_named(connection: Connection, observation_id: str) -> RecordedObservation | None:
     """An observation by its identifier, or ``None``."""
     query = _observations().where(ObservationRow.observation_id == observation_id)
-    return first_as(connection, query, RecordedObservation)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else RecordedObservation(**row)
 
 
 def common_keys(
@@ -294,23 +290,23 @@ def common_keys(
     return list(connection.scalars(query.distinct().order_by(row.comparison_key).limit(limit)))
 
 
-def _observations() -> Select[*tuple[Any, ...]]:
-    joined = {
-        "indicator": IndicatorRow.name,
-        "component": IndicatorRow.component,
-        "script_sha256": IndicatorRow.script_sha256,
-        "stack_digest": InspectionRow.stack_digest,
-        "python_version": RuntimeEnvironmentRow.python_version,
-    }
-    names = [field.name for field in fields(RecordedObservation)]
-    columns: list[Any] = [
-        joined[it] if it in joined else getattr(ObservationRow, it) for it in names
-    ]
+def select_observations(names: Iterable[str]) -> Select[*tuple[Any, ...]]:
+    """These fields of observations.
+
+    :param names: of fields of :class:`RecordedObservation`
+    """
+    own = table_of(ObservationRow).columns
+    columns = [(_JOINED[it] if it in _JOINED else own[it]).label(it) for it in names]
     return (
         select(*columns)
         .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
         .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+        .join(HardwareRow, HardwareRow.digest == ObservationRow.hardware_digest)
         .join(
             RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest
         )
     )
+
+
+def _observations() -> Select[*tuple[Any, ...]]:
+    return select_observations(it.name for it in fields(RecordedObservation))

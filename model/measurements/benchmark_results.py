@@ -15,7 +15,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Annotated, Any
 
-from model.declared_fields import Field
+from model.declared_fields import Field, public
 
 #: A parameter of a benchmark, such as a batch size or a precision.
 Parameter = str | int | float | bool
@@ -79,10 +79,10 @@ class Metric:
     """
 
     name: str
-    unit: Annotated[str, Field("Unit of the value; empty for counts and fractions.", "GFLOPS")]
-    direction: Annotated[Direction, Field("Which values are better.")]
+    unit: Annotated[str, public("Unit of the value; empty for counts and fractions.", "GFLOPS")]
+    direction: Annotated[Direction, public("Which values are better.")]
     definition: Annotated[
-        str, Field("Only values with the same definition are comparable.", "mlperf-training-v0.6")
+        str, public("Only values with the same definition are comparable.", "mlperf-training-v0.6")
     ]
 
 
@@ -102,30 +102,34 @@ class BenchmarkResult:
     :param files: what the result was read from, ordered by path
     """
 
-    system: Annotated[str, Field("Key of the benchmark system.", "thoth")]
-    source: Annotated[str, Field("Path of the file or folder; the name of one of our inspections.")]
-    benchmark: Annotated[str, Field("Task, model or operation.", "PiMatmul")]
+    system: Annotated[str, public("Key of the benchmark system.", "thoth")]
+    source: Annotated[
+        str, public("Path of the file or folder; the name of one of our inspections.")
+    ]
+    benchmark: Annotated[str, public("Task, model or operation.", "PiMatmul")]
     metric: Metric
-    value: Annotated[float | None, Field("The value; null if nothing was measured.", 217.6)]
-    aggregate: Annotated[Aggregate, Field("How the value follows from its samples.")]
+    value: Annotated[
+        float | None, public("The value; null if nothing was measured.", 217.6, unit="`unit`")
+    ]
+    aggregate: Annotated[Aggregate, public("How the value follows from its samples.")]
     parameters: Annotated[
-        Mapping[str, Parameter], Field("Data set, phase, batch size and the like.")
+        Mapping[str, Parameter], public("Data set, phase, batch size and the like.")
     ] = field(default_factory=dict)
-    samples: Sequence[float] = ()
-    validity: Annotated[Validity, Field("Validity by the rules of the system.")] = Validity.UNKNOWN
+    samples: Annotated[Sequence[float], public("All samples behind the value.", unit="`unit`")] = ()
+    validity: Annotated[Validity, public("Validity by the rules of the system.")] = Validity.UNKNOWN
     reason: Annotated[
-        str | None, Field("Why the result is not valid, or which of its runs or jobs failed.")
+        str | None, public("Why the result is not valid, or which of its runs or jobs failed.")
     ] = None
-    hardware: Annotated[Mapping[str, str], Field("Names of the machine's parts.")] = field(
+    hardware: Annotated[Mapping[str, str], public("Names of the machine's parts.")] = field(
         default_factory=dict
     )
     accelerators: Annotated[
-        int | None, Field("Number of accelerators; 0 for processors alone.", 8)
+        int | None, public("Number of accelerators; 0 for processors alone.", 8)
     ] = None
     software: Annotated[
-        Mapping[str, str | None], Field("Versions by name; null for an unknown version.")
+        Mapping[str, str | None], public("Versions by name; null for an unknown version.")
     ] = field(default_factory=dict)
-    measured_at: Annotated[datetime | None, Field("Start of the measurement.")] = None
+    measured_at: Annotated[datetime | None, public("Start of the measurement.")] = None
     files: Sequence[MeasuredFile] = ()
 
     def __post_init__(self) -> None:

@@ -7,14 +7,17 @@ digits of the canonical JSON of the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
+from model.declared_fields import Field, public
 from model.json_documents import digest
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion
+from model.shared_fields import COMPARISON_KEY, DEVICE, DIGEST, PARAMETERS
 
 #: ``collector`` of documents that this project's own programs write.
 OWN_COLLECTOR = "thoth"
@@ -100,80 +103,107 @@ class PerformanceIndicator:
     script_sha256: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationValues:
+    """Values of one result of one job, in the record, the API, exports and the graph alike."""
+
+    observation_id: Annotated[str, public("Identifier of the observation.", DIGEST)]
+    job_id: Annotated[str, public("Identifier of the job.", f"{DIGEST}:0")]
+    position: Annotated[int, public("Position within the inspection, from 0.", 0)]
+    outcome: Annotated[str, public("How the job ended.", values=Outcome)]
+    exit_code: Annotated[int, public("Exit code of the job, or of the build.", 0)]
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    parameters: Annotated[dict[str, Any], PARAMETERS]
+    device: Annotated[str | None, DEVICE]
+    elapsed_s: Annotated[
+        float | None, public("Duration of one measured call.", 0.0029, unit="s")
+    ] = None
+    rate: Annotated[
+        float | None,
+        public("Rate after any correction; null if nothing was measured.", 9.4e10, unit="`unit`"),
+    ] = None
+    reported_rate: Annotated[
+        float | None, public("Rate in the document, before any correction.", 9.4e10, unit="`unit`")
+    ] = None
+    unit: Annotated[str | None, public("Unit of the rates.", "FLOP/s")] = None
+    repetitions_s: Annotated[
+        Sequence[float], Field("Duration of each repetition.", [0.0029, 0.0028], unit="s")
+    ] = ()
+    correction: Annotated[
+        str | None, public("How a rate with a wrong definition was corrected.")
+    ] = None
+    quarantine_reason: Annotated[
+        str | None, public("Why no comparison uses the observation, as a code.")
+    ] = None
+    unstable_reason: Annotated[
+        str | None, public("Why comparisons leave the job out as unstable, as a code.")
+    ] = None
+    failure_reason: Annotated[
+        str | None,
+        public("Why the build failed, the host ended the job or the output is invalid, as a code."),
+    ] = None
+    failure_message: Annotated[str | None, Field("Why it failed, for people.")] = None
+    host: Annotated[str | None, public("Digest of the machine within its hardware class.")] = None
+    block: Annotated[str | None, public("Block of jobs that ran in turns on one host.")] = None
+    turn: Annotated[
+        int | None, public("Position of the job within its block or its inspection.", 0)
+    ] = None
+    steal_share: Annotated[
+        float | None,
+        public("Share of processor time that the hypervisor gave to others, 0 to 1.", 0.01),
+    ] = None
+    started_at: Annotated[datetime | None, public("When the job started.")] = None
+    ended_at: Annotated[datetime | None, public("When the job ended.")] = None
+    memory_bytes: Annotated[
+        int | None, public("Peak memory of the job.", 120_000_512, unit="B")
+    ] = None
+    user_s: Annotated[float | None, public("Processor time in user mode.", 3.1, unit="s")] = None
+    system_s: Annotated[float | None, public("Processor time in the kernel.", 0.2, unit="s")] = None
+    spread: Annotated[
+        float | None,
+        public("Median absolute deviation of the repetitions over their median.", 0.004),
+    ] = None
+    minor_faults: Annotated[int | None, public("Page faults without input or output.", 11_250)] = (
+        None
+    )
+    major_faults: Annotated[int | None, public("Page faults with input or output.", 0)] = None
+    voluntary_switches: Annotated[int | None, public("Voluntary context switches.", 15)] = None
+    involuntary_switches: Annotated[int | None, public("Involuntary context switches.", 3)] = None
+    blocks_read: Annotated[int | None, public("Blocks read from disk.", 0)] = None
+    blocks_written: Annotated[int | None, public("Blocks written to disk.", 8)] = None
+    throttled: Annotated[bool | None, public("Whether heat or a quota slowed the job down.")] = None
+    swapped: Annotated[bool | None, public("Whether the machine swapped during the job.")] = None
+    load: Annotated[float | None, public("Load average of the minute before the job.", 0.2)] = None
+    launcher: Annotated[
+        str | None, public("What started the job: local, ray, container or kubernetes.", "local")
+    ] = None
+    threads: Annotated[
+        int | None, public("Threads that the library used, or else that were requested.", 1)
+    ] = None
+    blas: Annotated[
+        str | None,
+        public("Linear algebra library and its kernels.", "OpenBLAS 0.3.27 Cooperlake"),
+    ] = None
+    tick_share: Annotated[
+        float | None, public("Smallest step of the clock over the time of a repetition.", 1e-6)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation(ObservationValues):
     """One result of one job; a job that measured three sizes has three observations.
 
-    A failed build has a single observation, and no job.
-
-    :param position: index within the inspection, from 0
-    :param comparison_key: digest of indicator, script, parameters, device and hardware class;
-        only observations with equal keys are compared
-    :param rate: in ``unit``, after any ``correction``; ``reported_rate`` is the rate in the
-        document, in the same unit
-    :param repetitions_s: raw durations, if the document has them
-    :param spread: median absolute deviation of the repetitions over their median; ``None`` below
-        two repetitions
-    :param quarantine_reason: why it is excluded from every comparison
-    :param unstable_reason: stability rule that flagged the job
-    :param failure_reason: code of why the build failed, or of what ended the job from outside
-    :param failure_message: the same for a person
-    :param host: digest that identifies the machine, if the runner recorded it
-    :param block: jobs of one block on one host ran interleaved; ``None`` if they did not
-    :param turn: position within its block or its inspection
-    :param steal_share: share of CPU time that the hypervisor took, within [0, 1]
-    :param throttled: whether heat or a quota slowed the job down
-    :param load: load average of the minute before the job
-    :param launcher: what started the job, such as ``local`` or ``ray``
-    :param threads: that the library used, or else that were requested
-    :param blas: linear algebra library and its kernels, as the script reported them
-    :param tick_share: smallest step of the clock as a share of the time of a repetition
+    A failed build has a single observation, and no job. ``comparison_key`` is the digest of
+    indicator, script, parameters, device and hardware class: only observations with equal keys are
+    compared. ``repetitions_s`` is empty and ``spread`` is ``None`` if the document has no
+    repetitions, or too few.
     """
 
-    observation_id: str
-    job_id: str
-    position: int
     outcome: Outcome
-    exit_code: int
+    unit: Unit | None = None
     indicator: PerformanceIndicator
     hardware: Hardware
     environment: RuntimeEnvironment
-    parameters: dict[str, Any]
-    device: str | None
-    comparison_key: str
-    elapsed_s: float | None = None
-    rate: float | None = None
-    reported_rate: float | None = None
-    repetitions_s: tuple[float, ...] = ()
-    correction: str | None = None
-    unit: Unit | None = None
-    quarantine_reason: str | None = None
-    unstable_reason: str | None = None
-    failure_reason: str | None = None
-    failure_message: str | None = None
-    host: str | None = None
-    block: str | None = None
-    turn: int | None = None
-    steal_share: float | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    memory_bytes: int | None = None
-    user_s: float | None = None
-    system_s: float | None = None
-    spread: float | None = None
-    minor_faults: int | None = None
-    major_faults: int | None = None
-    voluntary_switches: int | None = None
-    involuntary_switches: int | None = None
-    blocks_read: int | None = None
-    blocks_written: int | None = None
-    throttled: bool | None = None
-    swapped: bool | None = None
-    load: float | None = None
-    launcher: str | None = None
-    threads: int | None = None
-    blas: str | None = None
-    tick_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

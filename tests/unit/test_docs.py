@@ -15,6 +15,7 @@ import pytest
 from cli import main as cli
 from cli.ingest import REFUSED
 from common.settings import Settings
+from docs.reference_tables import rewritten
 from graph.projection.registry import NODES
 from graph.tables import Base
 from model.measurements.units import UNITS
@@ -74,6 +75,12 @@ def test_compose_passes_every_setting_to_the_services() -> None:
     pages = "".join(it.read_text(encoding="utf-8") for it in (ROOT / "docs").rglob("*.md"))
     theirs = set(re.findall(r"\b(?:AWS|OTEL)_[A-Z_]*[A-Z]\b", pages)) | {"HTTPS_PROXY", "NO_PROXY"}
     assert set(re.findall(r"(?m)^    (\w+):$", shared)) == theirs
+
+
+def test_tables_that_follow_from_code_are_up_to_date() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert text == rewritten(text), f"{page}: python -m docs.reference_tables writes it again"
 
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:

@@ -660,7 +660,7 @@ def test_all_packages_that_differ_are_named_everywhere() -> None:
     alone = stacked(*alone, tensorflow="2.8.0", numpy="2.3.5", ctx="1.0", gone="1")
     group = only(compare_stacks(base + rows + alone))
     stacks = {it.stack_digest: it for it in group.stacks}
-    assert [str(it) for it in stacks[OLD].differing] == [
+    assert [str(it) for it in stacks[OLD].differing_packages] == [
         "tensorflow 2.10.0 → 2.9.3", "ctx 1.0 → 2.0", "gone 1 → none", "new none → 3",
         "numpy 2.3.5 → 2.2.6 (builds)", "same none → 1",
     ]  # fmt: skip

@@ -1,0 +1,92 @@
+"""Writes the tables of the docs that follow from code: ``python -m docs.reference_tables``.
+
+Such a table stands between the lines ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import get_origin
+
+from graph.projection.registry import NODES
+from graph.record.observations import RecordedObservation
+from graph.record.vulnerability_queries import VulnerabilityHead
+from model.declared_fields import DeclaredField, declared_fields
+
+ROOT = Path(__file__).parents[1]
+_GENERATED = re.compile(r"(?s)<!-- generated: (.+?) -->\n.*?<!-- end -->")
+_TYPES = {int: "integer", float: "float", bool: "boolean", datetime: "datetime"}
+#: Dataclasses that declare the properties of nodes, by label.
+_DECLARED = {"Observation": RecordedObservation, "Vulnerability": VulnerabilityHead}
+#: Types and meanings of properties that differ from the field of this name, or have none.
+_PROPERTIES = {
+    "hardware": ("string", "`Hardware.digest` of the machine of this job."),
+    "stack": ("string", "`Stack.digest` of the inspection."),
+    "python_version": ("string", "Major and minor version of Python, such as `3.11`."),
+    "parameters": ("string", "Canonical JSON of the indicator's parameters."),
+    "repetitions": ("integer", "Number of repetitions; their durations are in the record."),
+    "ingested_at": ("datetime", "When the document was ingested."),
+    "collector": ("string", "What made the document."),
+    "source": ("string", "Where it was first read."),
+}
+_PARAMETER = "parameter_"
+
+
+def node_table(label: str) -> Iterator[str]:
+    """The properties of a label with their types and meanings."""
+    node = next(it for it in NODES if it.label == label)
+    meanings = {it.name: (_type_of(it), _meaning(it)) for it in declared_fields(_DECLARED[label])}
+    meanings |= _PROPERTIES
+    files = sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
+    statements = "".join(path.read_text(encoding="utf-8") for path in files)
+    yield "| property | type | meaning |"
+    yield "| --- | --- | --- |"
+    for name in node.properties:
+        if not name.startswith(_PARAMETER):
+            indexed = f"FOR (node:{label}) ON (node.{name})" in statements
+            note = ", key" if name == node.key else ", indexed" if indexed else ""
+            kind, meaning = meanings[name]
+            yield f"| `{name}` | {kind}{note} | {meaning} |"
+    if parameters := [it for it in node.properties if it.startswith(_PARAMETER)]:
+        names = ", ".join(f"`{it}`" for it in parameters)
+        yield (
+            f"| {names} | number, string or boolean | The indicator's parameter of this name, with"
+            " its type in the document. Other parameters, lists and objects are only in"
+            " `parameters`. |"
+        )
+
+
+def _type_of(field: DeclaredField) -> str:
+    return (
+        "list of strings" if get_origin(field.type) is tuple else _TYPES.get(field.type, "string")
+    )
+
+
+def _meaning(field: DeclaredField) -> str:
+    sentence, choices = field.declared.sentence, ", ".join(f"`{it}`" for it in field.choices)
+    return f"{sentence.removesuffix('.')}: {choices}." if choices else sentence
+
+
+def rewritten(text: str) -> str:
+    """A page with its tables generated again."""
+    return _GENERATED.sub(
+        lambda match: "\n".join(
+            (f"<!-- generated: {match[1]} -->", *node_table(match[1]), "<!-- end -->")
+        ),
+        text,
+    )
+
+
+def main() -> None:
+    """Rewrite all pages."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if rewritten(text) != text:
+            page.write_text(rewritten(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

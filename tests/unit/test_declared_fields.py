@@ -1,0 +1,73 @@
+"""Schemas and documents that follow from declared fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import pytest
+from marshmallow import ValidationError
+
+from api.http.schema_fields import schema_of
+from model.declared_documents import document_of
+from model.declared_fields import Field, declared_fields, public, unbounded
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True)
+class Wheel:
+    size: Annotated[float, unbounded("Diameter.", 0.7, unit="m")]
+    secret: str = "hidden"
+
+
+@dataclass(frozen=True)
+class Bicycle:
+    """``secret`` has no declaration, ``wheels`` has that of its type."""
+
+    name: Annotated[str | None, public("Name; null if it has none.")]
+    colour: Annotated[Colour, Field("Colour.")]
+    wheels: tuple[Wheel, ...]
+    parts: Annotated[Mapping[str, int], Field("Number of parts.")]
+    secret: str = "hidden"
+
+    @property
+    def heavy(self) -> Annotated[bool, Field("Whether it is heavy.")]:
+        return sum(self.parts.values()) > 3
+
+
+BICYCLE = Bicycle(None, Colour.BLUE, (Wheel(0.7), Wheel(math.inf)), {"chain": 1})
+
+
+def test_only_declared_fields_and_properties_are_shown() -> None:
+    names = [it.name for it in declared_fields(Bicycle)]
+    assert names == ["name", "colour", "wheels", "parts", "heavy"]
+    assert [it.name for it in declared_fields(Bicycle) if it.declared.public] == ["name"]
+
+
+def test_an_infinite_number_is_null_in_a_document() -> None:
+    assert document_of(BICYCLE) == {
+        "name": None,
+        "colour": "blue",
+        "wheels": [{"size": 0.7}, {"size": None}],
+        "parts": {"chain": 1},
+        "heavy": False,
+    }
+
+
+def test_a_schema_has_the_types_of_the_fields_and_dumps_a_dataclass_like_its_document() -> None:
+    schema = schema_of("Bicycle", Bicycle)()
+    document = document_of(BICYCLE)
+    assert schema.dump(document) == document
+    assert schema.fields["name"].allow_none
+    assert schema.fields["wheels"].inner.schema.fields["size"].allow_none
+    assert not schema.fields["parts"].allow_none
+    with pytest.raises(ValidationError) as error:
+        schema.load({**document, "colour": "green"})
+    assert "colour" in error.value.messages_dict
