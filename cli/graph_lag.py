@@ -8,7 +8,6 @@ import click
 
 from cli.console import progress_bars
 from graph.engine import GRAPH, Stores
-from graph.projection import catch_up
 from graph.record.freshness import FEW_ENTRIES, lag_of, pending_packages
 from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
@@ -30,7 +29,7 @@ def catch_up_graph(stores: Stores, within_s: float = CATCH_UP_S) -> None:
         behind = lag_of(connection)
     if not behind.count:
         return
-    # Loading the projection takes time, and usually nothing is pending.
+    from graph.projection import catch_up  # loads the driver, and usually nothing is pending
 
     if behind.count > FEW_ENTRIES:
         changes = counted(behind.count, "change")
