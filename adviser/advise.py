@@ -19,13 +19,13 @@ from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
-from adviser.reused_results import ReusedResults
 from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
+from common.versioned_cache import VersionedCache
 from model.errors import ProjectError
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, ExclusionReason
@@ -135,8 +135,8 @@ class AdviceReuse:
     :param admitted: of universes
     """
 
-    scores: ReusedResults[PackageScores] = field(default_factory=ReusedResults)
-    admitted: ReusedResults[AdmittedPackage] = field(default_factory=ReusedResults)
+    scores: VersionedCache[str, PackageScores] = field(default_factory=VersionedCache)
+    admitted: VersionedCache[str, AdmittedPackage] = field(default_factory=VersionedCache)
 
     @staticmethod
     def key_of(request: StackRequest, roots: Iterable[Dependency]) -> Hashable:
@@ -424,7 +424,7 @@ def universe_for(
     snapshot: Snapshot,
     assessment: Assessment,
     unbounded: frozenset[str] = frozenset(),
-    reused: ReusedResults[AdmittedPackage] | None = None,
+    reused: VersionedCache[str, AdmittedPackage] | None = None,
     premises: Premises | None = None,
 ) -> Universe:
     """The versions that the request may choose from, with their scores.
@@ -449,7 +449,7 @@ def assess_candidates(
     snapshot: Snapshot,
     evidence: Evidence,
     premises: Premises,
-    reused: ReusedResults[PackageScores] | None = None,
+    reused: VersionedCache[str, PackageScores] | None = None,
     measured: MeasuredStacks | None = None,
 ) -> Assessment:
     """The assessment of all versions that the request may choose from.

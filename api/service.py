@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore, Lock
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import sqlalchemy
 from flask import current_app
@@ -15,9 +15,9 @@ from flask import current_app
 from api.access.client_shares import ClientShares
 from api.health.graph_timeout import MAX_READINGS
 from api.http.comparison_cache import ComparisonCache
-from api.http.record_cache import RecordCache
 from api.jobs.queue import Queue
 from common.settings import Settings
+from common.versioned_cache import VersionedCache
 from graph.engine import (
     GRAPH,
     STATEMENT_TIMEOUT_S,
@@ -27,13 +27,18 @@ from graph.engine import (
     relational_engine,
     relational_errors,
 )
+from graph.record.freshness import changes
 from graph.record.measurements import SeriesMark, series_marks
 from graph.statement_watch import watch_statements
 from model.errors import ProjectError, StoreUnavailable
 
+T = TypeVar("T")
+
 #: Key of the object in ``app.extensions``.
 EXTENSION = "thoth"
 
+#: Maximum number of values of :meth:`ServiceStores.record_value`.
+_MOST_VALUES = 100
 #: Measurements that are read before a waiting request comes next; they take some 0.5 s.
 _STEP_JOBS = 5_000
 
@@ -69,7 +74,8 @@ class ServiceStores:
         self._statements = watch_statements(self.engine)
         self.queue = Queue(self.engine, settings.queue_limit)
         self.comparisons = ComparisonCache()
-        self.record_cache = RecordCache()
+        #: Values that depend on the record only; the largest, a page of series, takes some 100 kB.
+        self._record_values: VersionedCache[Hashable, Any] = VersionedCache(_MOST_VALUES)
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
         #: Limits clients that compare locks, which takes seconds if the locks are large. More would
@@ -100,6 +106,18 @@ class ServiceStores:
             _LOG.warning("comparisons_not_read", extra={"error": str(error)})
         else:
             _LOG.info("comparisons_read", extra={"series": len(marks)})
+
+    def record_value(
+        self, connection: sqlalchemy.Connection, key: Hashable, compute: Callable[[], T]
+    ) -> T:
+        """A value that is computed again only after the record has changed.
+
+        Use this for queries whose time grows with the record. Callers must not change the value.
+
+        :param key: name of the value and everything that it depends on beside the record
+        """
+        value: T = self._record_values.get(key, changes(connection), compute)
+        return value
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:

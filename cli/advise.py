@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from adviser.locks.lock_model import LockFormat
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.index_reading import read_over_indexes, stored_knowledge
+from cli.knowledge import knowledge_for
 from cli.options import as_json_option
 from cli.request_options import advice_request_of, index_from_project, project_path, request_options
 from common.settings import Settings
@@ -18,11 +17,7 @@ from model.errors import InvalidArgument
 from model.text import counted
 
 if TYPE_CHECKING:
-    from adviser.advise import Resolver
-    from adviser.answering.answers import Answer
     from adviser.projects.project import Project
-    from adviser.stack_request import StackRequest
-    from graph.engine import Stores
 
 #: Suffixes of file names that may be any of several locks.
 _AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
@@ -77,6 +72,7 @@ def advise(
     from adviser.reports.documents import lock_of
     from adviser.reports.unfetched_versions import unread_texts
     from adviser.resolver.worker import ResolverWorker
+    from cli.graph_lag import require_projected
     from cli.project_files import keep_manifest, write_file
     from cli.report_view import print_report
     from graph.migrate import migrated_stores
@@ -94,7 +90,10 @@ def advise(
         with migrated_stores(settings, graph_on_use=True) as stores:
             request = on_hardware(stores, request, options["hardware"])
             urls = with_lock and chosen_format is LockFormat.PYLOCK
-            answered, fetched = _answered(stores, request, worker.resolve, options, urls=urls)
+            known = knowledge_for(stores, request, options, worker.resolve)
+            answered = known.answer(options["threads"], urls=urls)
+            if answered.advice.best is None and not known.is_listed:
+                require_projected(stores, answered.advice.snapshot.revisions)
             store(stores, answered)
     advice, lock = answered.advice, None
     if advice.best is not None and with_lock:
@@ -109,59 +108,9 @@ def advise(
         click.echo(lock.data.decode(), nl=False)
     else:
         offline = options["fetch"] is False
-        print_report(answered.report, fetched=fetched, offline=offline, verbose=verbose)
+        print_report(answered.report, fetched=known.fetches, offline=offline, verbose=verbose)
     if advice.best is None:
         context.exit(3 if unread_texts(advice.snapshot) else 1)
-
-
-def _answered(
-    stores: Stores,
-    request: StackRequest,
-    resolver: Resolver,
-    options: dict[str, Any],
-    *,
-    urls: bool,
-) -> tuple[Answer, bool]:
-    """Return the answer, from all listed versions or the graph, and whether indexes were queried.
-
-    :param urls: ask the indexes for the URLs of files
-    """
-    from adviser.answering.answers import answer, make_answer
-    from adviser.answering.index_selection import with_silent_indexes
-    from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
-    from cli.graph_lag import catch_up_graph, require_projected
-    from model.packages.candidates import IndexesSilent
-    from model.packages.snapshot import with_absences
-
-    known, fetch, threads = None, options["build"] or options["fetch"], options["threads"]
-    if fetch is None:
-        # Reading the graph would be in vain.
-        fetch = lacks_releases_of_roots(stores, request)
-        if not fetch:
-            known = stored_knowledge(stores, request)
-            fetch = lacks_releases(stores, request, known[0])
-    if fetch:
-        from adviser.answering.index_resolution import advice_with_revision
-
-        began = perf_counter()
-        advice = read_over_indexes(stores, request, lambda it: it.advise(threads), resolver)
-        if not isinstance(advice, IndexesSilent):
-            timings = {"indexes_s": perf_counter() - began}
-            return make_answer(
-                stores, advice_with_revision(advice), timings, urls=urls, all_listed=True
-            ), True
-        snapshot, evidence = known or stored_knowledge(stores, request)
-        known = with_absences(snapshot, advice.absences), evidence
-        request = with_silent_indexes(request)
-    elif known is None:
-        catch_up_graph(stores)
-    reader = None if known is None else lambda *_: known
-    answered = answer(stores, request, resolver, threads=threads, urls=urls, reader=reader)
-    if fetch is False and options["fetch"] is None and answered.known.other_wheels:
-        return _answered(stores, request, resolver, {**options, "fetch": True}, urls=urls)
-    if answered.advice.best is None:
-        require_projected(stores, answered.advice.snapshot.revisions)
-    return answered, fetch
 
 
 def _format_of(output: Path | None, project: Project) -> str:

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note, shown
-from cli.index_reading import read_over_indexes
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
 from cli.request_options import environment_options, requested_environment
 from common.settings import Settings
@@ -19,7 +18,6 @@ from model.errors import InvalidArgument
 from model.text import counted
 
 if TYPE_CHECKING:
-    from adviser.answering.index_resolution import IndexResolution
     from adviser.answering.lock_comparison import LockKnowledge
     from adviser.guard import (
         GuardResult,
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
     )
     from adviser.projects.locks import ProjectLock
     from adviser.scoring.assessment_types import Claim
-    from adviser.stack_request import StackRequest
-    from graph.engine import Stores
-    from model.packages.candidates import Dependency
     from model.packages.environments import Environment
 
 #: Exit codes by outcome.
@@ -199,53 +194,13 @@ def _stored_knowledge(
     :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
         read
     """
-    from adviser.answering.lock_comparison import (
-        changed_versions,
-        compare_lock_versions,
-        knowledge_of_locks,
-        lacks_metadata,
-        request_of_locks,
-    )
-    from adviser.answering.target_hardware import requested_hardware
-    from cli.graph_lag import catch_up_graph
+    from adviser.answering.lock_comparison import read_knowledge_of_locks, request_of_locks
+    from cli.knowledge import TerminalObserver
     from graph.migrate import migrated_stores
-    from graph.record.hardware import recorded_hardware
 
     with migrated_stores(settings) as stores:
-        with stores.engine.connect() as connection:
-            recorded = recorded_hardware(connection)
-        read = (requested_hardware(recorded, hardware).digest,)
-        if not fetch:
-            catch_up_graph(stores)
-            knowledge = knowledge_of_locks(stores, before, after, where, recorded, read)
-            if fetch is False or not settings.fetch_missing:
-                return knowledge, None
-            if not lacks_metadata(compare_lock_versions(knowledge, before, after, where, None)):
-                return knowledge, None
-        request = request_of_locks(settings, locks, where)
-        unmet = _read_versions(stores, request, changed_versions(before, after))
-        return knowledge_of_locks(stores, before, after, where, recorded, read), unmet
-
-
-def _read_versions(
-    stores: Stores, request: StackRequest, versions: Sequence[Dependency]
-) -> Mapping[str, str]:
-    """Read the metadata of versions from the indexes into the record and the graph.
-
-    :returns: why the indexes cannot provide a version, by package
-    """
-    from adviser.advise import in_this_process
-    from graph.projection import sync
-    from model.packages.candidates import IndexesSilent
-
-    async def read(resolution: IndexResolution) -> Mapping[str, str]:
-        await resolution.read_versions(versions)
-        return resolution.unmet()
-
-    unmet = read_over_indexes(stores, request, read, in_this_process, versions)
-    # Locks are compared by the graph.
-    sync(stores.engine, stores.driver, database=stores.database)
-    return {} if isinstance(unmet, IndexesSilent) else unmet
+        request, observer = request_of_locks(settings, locks, where), TerminalObserver(stores)
+        return read_knowledge_of_locks(stores, request, before, after, fetch, observer, hardware)
 
 
 def guard_lines(

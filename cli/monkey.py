@@ -12,7 +12,6 @@ import click
 from packaging.utils import canonicalize_name
 
 from adviser.answering.answers import on_hardware
-from adviser.answering.missing_packages import lacks_releases
 from adviser.answering.stack_generation import (
     StackKnowledge,
     files_of_stack,
@@ -43,8 +42,8 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from adviser.stack_request import StackRequest
 from cli.console import print_json, print_note
-from cli.index_reading import read_over_indexes, stored_knowledge
 from cli.inspect import inspect
+from cli.knowledge import knowledge_for
 from cli.options import NamedPath, as_json_option, key_and_value
 from cli.project_files import read_lock_file, write_file
 from cli.request_options import advice_request_of, project_path, request_options
@@ -53,7 +52,6 @@ from graph.engine import Stores
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.json_documents import digest
-from model.packages.candidates import IndexesSilent
 from model.text import counted
 from pis.catalogue import InvalidParameters, arguments_of, indicator_of
 
@@ -169,18 +167,12 @@ def _known(
     stores: Stores, request: StackRequest, options: Mapping[str, Any], resolver: Any
 ) -> StackKnowledge:
     """What is stored, or what the indexes list if the store lacks releases."""
-    fetch, stored = options["build"] or options["fetch"], None
-    if fetch is None:
-        stored = stored_knowledge(stores, request)
-        fetch = lacks_releases(stores, request, stored[0])
-    if fetch:
-        varied = _names(options["varied"])
-        read = read_over_indexes(
-            stores, request, lambda it: read_varied(it, request, varied), resolver
-        )
-        if not isinstance(read, IndexesSilent):
-            return stack_knowledge(request, *read)
-    return stack_knowledge(request, *(stored or stored_knowledge(stores, request)))
+    varied = _names(options["varied"])
+    known = knowledge_for(stores, request, options, resolver)
+    snapshot, evidence = known.use(
+        lambda it: read_varied(it, request, varied), lambda: known.stored
+    )
+    return stack_knowledge(request, snapshot, evidence)
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:

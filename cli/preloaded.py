@@ -30,10 +30,8 @@ from model.errors import ProjectError
 
 #: What the commands import, apart from what these import.
 _MODULES = (
-    "adviser.answering.answers",
     "adviser.answering.index_resolution",
-    "adviser.answering.index_selection",
-    "adviser.answering.missing_packages",
+    "adviser.answering.knowledge",
     "adviser.explain",
     "adviser.projects.parsing",
     "adviser.resolver.worker",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import methodcaller
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.index_reading import read_over_indexes, stored_knowledge
+from cli.knowledge import knowledge_for
 from cli.options import as_json_option
 from cli.request_options import (
     advice_request_of,
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from adviser.advise import Advice, Resolver
     from adviser.explain import ForcedStack, PackagePresence
     from adviser.resolver.results import VersionChange
-    from model.packages.candidates import Absence, Dependency
-    from model.packages.snapshot import Snapshot
+    from model.packages.candidates import Dependency
 
 Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 
@@ -109,9 +107,7 @@ def _explained(
     :returns: the explanation, notes about versions that were not read, and whether these are due
         to an index that did not give everything that was needed
     """
-    from adviser.advise import advise
     from adviser.answering.answers import listed_unread, on_hardware
-    from adviser.answering.missing_packages import lacks_releases
     from adviser.reports.unfetched_versions import (
         fetch_hint,
         missing_message,
@@ -121,47 +117,29 @@ def _explained(
     from adviser.resolver.worker import ResolverWorker
     from cli.graph_lag import require_projected
     from graph.migrate import migrated_stores
-    from model.packages.candidates import IndexesSilent
-    from model.packages.snapshot import with_absences
 
-    listed_snapshot: Snapshot | None = None
-    absences: Mapping[str, Absence] = {}
-
-    def explain_listed(advice: Advice, resolver: Resolver) -> Explanation:
-        nonlocal listed_snapshot
-        listed_snapshot = advice.snapshot
-        return explain(advice, resolver)
+    def with_advice(advice: Advice, resolver: Resolver) -> tuple[Advice, Explanation]:
+        return advice, explain(advice, resolver)
 
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, options)
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
             print_note(request.hardware_note)
-            known, fetch = None, options["build"] or options["fetch"]
-            if fetch is None:
-                known = stored_knowledge(stores, request, more)
-                fetch = lacks_releases(stores, request, known[0])
-            if fetch:
-                use = methodcaller("explain", explain_listed)
-                explanation = read_over_indexes(stores, request, use, worker.resolve, more)
-                if not isinstance(explanation, IndexesSilent):
-                    unread = list(unread_texts(listed_snapshot)) if listed_snapshot else []
-                    return explanation, unread, bool(unread)
-                absences = explanation.absences
-            snapshot, evidence = known or stored_knowledge(stores, request, more)
-            snapshot = with_absences(snapshot, absences) if absences else snapshot
+            known = knowledge_for(stores, request, options, worker.resolve, more)
+            advice, explanation = known.explain(with_advice, options["threads"])
+            snapshot = advice.snapshot
+            unread = list(unread_texts(snapshot))
+            if known.is_listed:
+                return explanation, unread, bool(unread)
             listed = listed_unread(stores, snapshot)
             if snapshot.missing:
                 require_projected(stores, snapshot.missing)
-        message = missing_message(request, snapshot)
-        print_note(message and fetch_hint(message, fetch=options["fetch"]))
-        advice = advise(
-            request, snapshot, evidence, resolver=worker.resolve, threads=options["threads"]
-        )
-        explanation = explain(advice, worker.resolve)
+    message = missing_message(request, snapshot)
+    print_note(message and fetch_hint(message, fetch=options["fetch"]))
     conflict = explanation.conflict
     unfetched = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
-    return explanation, [it.message for it in unfetched], bool(unread_texts(snapshot))
+    return explanation, [it.message for it in unfetched], bool(unread)
 
 
 def _print(

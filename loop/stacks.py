@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, Resolver, advise, assess_candidates
-from adviser.answering.answers import files_known, knowledge, on_hardware
+from adviser.answering.answers import files_known, on_hardware
+from adviser.answering.knowledge import stored_knowledge
 from adviser.locks.lock_model import LockFormat
 from adviser.premises import Premises
 from adviser.reports.documents import lock_of
@@ -86,7 +87,7 @@ def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) ->
     request = request_of_watch(watch)
     if request.hardware is None:
         request = on_hardware(stores, request, None)
-    snapshot, evidence = knowledge(stores, request)
+    snapshot, evidence = stored_knowledge(stores, request)
     advice = advise(request, snapshot, evidence, resolver=resolver)
     advised = {} if advice.best is None else advice.best.versions()
     reference = request.locked or watch.versions or advised

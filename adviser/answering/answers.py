@@ -6,7 +6,7 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adviser.advise import Advice, Resolver, advise
+from adviser.advise import Advice
 from adviser.answering.target_hardware import TargetHardware, requested_hardware
 from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
@@ -33,18 +33,14 @@ from adviser.stack_request import StackRequest
 from graph.engine import GRAPH, Stores
 from graph.record.advice import add_advice
 from graph.record.benchmark_links import context_of
-from graph.record.evidence import evidence_for
 from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
-from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
 from model.advice import StoredAdvice
 from model.errors import StoreUnavailable
 from model.json_documents import digest_bytes
 from model.measurements.benchmark_results import ResultContext
-from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency
-from model.packages.environments import Environment
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
 from model.packages.wheels import installed_rank, installed_wheel
@@ -55,9 +51,6 @@ def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
     with stores.engine.connect() as connection:
         return unread_of(connection, list(snapshot.revisions))
 
-
-#: Reads the snapshot of requirements in an environment, and the evidence for it.
-Reader = Callable[[Stores, Iterable[str], Environment], tuple[Snapshot, Evidence]]
 
 #: Prefix of identifiers of advice.
 PREFIX = "adviser"
@@ -76,34 +69,6 @@ class Answer:
     timings: dict[str, float]
 
 
-def answer(
-    stores: Stores,
-    request: StackRequest,
-    resolver: Resolver,
-    *,
-    threads: int = 1,
-    urls: bool = False,
-    reader: Reader | None = None,
-    advice_id: str | None = None,
-) -> Answer:
-    """Use the graph to answer a request, and make the report; nothing is stored.
-
-    :param urls: ask the indexes for the URLs of files, which some lock formats need
-    :param reader: reads snapshot and evidence, for callers that cache them
-    :param advice_id: identifier of the advice; by default a new one
-    """
-    timings: dict[str, float] = {}
-    with _timed(timings, "knowledge_s"):
-        if reader is None:
-            snapshot, evidence = knowledge(stores, request, timings)
-        else:
-            roots = [it.text for it in request.requirements]
-            snapshot, evidence = reader(stores, roots, request.environment)
-    with _timed(timings, "search_s"):
-        advice = advise(request, snapshot, evidence, resolver=resolver, threads=threads)
-    return make_answer(stores, advice, timings, urls=urls, advice_id=advice_id)
-
-
 def make_answer(
     stores: Stores,
     advice: Advice,
@@ -119,11 +84,11 @@ def make_answer(
     :param all_listed: whether the advice covers everything that the indexes list, so that reading
         more cannot change it
     """
-    with _timed(timings, "files_s"):
+    with timed(timings, "files_s"):
         known = files_known(stores, advice, all_listed=all_listed)
         if urls:
             known = _with_addresses(stores, known, advice)
-    with _timed(timings, "report_s"):
+    with timed(timings, "report_s"):
         result = result_document(advice, known)
     timings["total_s"] = sum(timings[it] for it in _STEPS if it in timings)
     return Answer(advice, known, report_document(result, metadata(timings, advice_id)), timings)
@@ -131,35 +96,6 @@ def make_answer(
 
 #: Steps of an answer that follow each other.
 _STEPS = ("knowledge_s", "search_s", "indexes_s", "files_s", "report_s")
-
-
-def knowledge(
-    stores: Stores,
-    request: StackRequest,
-    timings: dict[str, float] | None = None,
-    more: Iterable[Dependency] = (),
-) -> tuple[Snapshot, Evidence]:
-    """The snapshot of a request and the evidence for it.
-
-    :param more: further roots of the snapshot, beside the requirements of the request
-    """
-    roots = [*(it.text for it in request.requirements), *map(text_of, more)]
-    return known_of(stores, roots, request.environment, timings)
-
-
-def known_of(
-    stores: Stores,
-    roots: Iterable[str],
-    environment: Environment,
-    timings: dict[str, float] | None = None,
-) -> tuple[Snapshot, Evidence]:
-    """The snapshot of requirements in an environment, and the evidence for it."""
-    times = {} if timings is None else timings
-    with _timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
-        snapshot = load_snapshot(stores.driver, roots, environment, database=stores.database)
-    with _timed(times, "evidence_s"), stores.engine.connect() as connection:
-        evidence = evidence_for(connection, snapshot, datetime.now(UTC))
-    return snapshot, evidence
 
 
 def text_of(dependency: Dependency) -> str:
@@ -329,7 +265,7 @@ def _distribution() -> dict[str, Any]:
 
 
 @contextmanager
-def _timed(times: dict[str, float], name: str) -> Iterator[None]:
+def timed(times: dict[str, float], name: str) -> Iterator[None]:
     """Store the duration of a ``with`` block in ``times``."""
     began = time.perf_counter()
     yield

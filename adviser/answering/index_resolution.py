@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -58,7 +58,6 @@ from model.packages.candidates import (
 )
 from model.packages.project_pages import IndexFile, ProjectPage
 from model.packages.releases import ReleaseMetadata, ReleaseProblem
-from model.packages.snapshot import with_revision
 from model.packages.wheels import installed_rank
 
 if TYPE_CHECKING:
@@ -646,8 +645,3 @@ def _builder(settings: Settings, request: StackRequest, on_build: OnBuild) -> Sd
     from adviser.answering.sdist_builds import SdistBuilder
 
     return SdistBuilder(settings, request.environment, on_build)
-
-
-def advice_with_revision(advice: Advice) -> Advice:
-    """The advice with the revision of its snapshot; rounds do not compute the revision."""
-    return replace(advice, snapshot=with_revision(advice.snapshot))

@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from adviser.advise import in_this_process
 from adviser.answering.index_selection import indexes_to_search
+from adviser.answering.knowledge import Knowledge, KnowledgeObserver, KnowledgeSources
+from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import (
     GuardResult,
     MissingKind,
@@ -28,7 +31,9 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
+from graph.projection import sync
 from graph.record.evidence import evidence_for
+from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
@@ -40,6 +45,9 @@ from model.packages.environments import Environment
 from model.packages.identity import same_version
 from model.packages.snapshot import Snapshot, with_revision
 from model.reasons import Reason
+
+if TYPE_CHECKING:
+    from adviser.answering.index_resolution import IndexResolution
 
 #: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
 #: 170 MB.
@@ -145,6 +153,50 @@ def knowledge_of_locks(
     return LockKnowledge(known, evidence, vulnerabilities, tuple(recorded))
 
 
+def read_knowledge_of_locks(
+    stores: Stores,
+    request: StackRequest,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    fetch: bool | None,
+    observer: KnowledgeObserver,
+    prefix: str | None,
+) -> tuple[LockKnowledge, Mapping[str, str] | None]:
+    """:func:`knowledge_of_locks`, after the indexes were read if that is necessary.
+
+    :param request: of :func:`request_of_locks`
+    :param fetch: whether the metadata of changed versions is read from the indexes; ``None`` if it
+        is missing
+    :param prefix: as for :func:`requested_hardware`
+    :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
+        read
+    """
+    environment = request.environment
+    with stores.engine.connect() as connection:
+        recorded = recorded_hardware(connection)
+    hardware = (requested_hardware(recorded, prefix).digest,)
+    if not fetch:
+        observer.before_graph()
+        knowledge = knowledge_of_locks(stores, old, new, environment, recorded, hardware)
+        if fetch is False or not stores.settings.fetch_missing:
+            return knowledge, None
+        if not lacks_metadata(compare_lock_versions(knowledge, old, new, environment, None)):
+            return knowledge, None
+    changed = changed_versions(old, new)
+
+    async def read(resolution: IndexResolution) -> Mapping[str, str]:
+        await resolution.read_versions(changed)
+        return resolution.unmet()
+
+    known = Knowledge(
+        KnowledgeSources(stores), request, observer, in_this_process, changed, fetches=True
+    )
+    unmet: Mapping[str, str] = known.use(read, dict)
+    # Locks are compared by the graph.
+    sync(stores.engine, stores.driver, database=stores.database)
+    return knowledge_of_locks(stores, old, new, environment, recorded, hardware), unmet
+
+
 def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:
     """The snapshot without versions that neither lock has."""
 
@@ -200,14 +252,14 @@ def lacks_metadata(upgrade: GuardResult) -> bool:
     return any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing)
 
 
-def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dependency]:
+def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Dependency, ...]:
     """Versions of changed packages as requirements."""
-    return [
+    return tuple(
         Dependency(it.name, f"=={version}")
         for it in changes_of(old, new)
         for version in (it.forced, it.advised)
         if version is not None
-    ]
+    )
 
 
 def request_of_locks(

@@ -29,7 +29,7 @@ from adviser.resolver.nearness import nearness_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
-from adviser.reused_results import ReusedResults
+from common.versioned_cache import VersionedCache
 from model.packages.candidates import Absence, Candidate, Dependency, Excluded
 from model.packages.environments import Environment
 from model.packages.identity import Purl
@@ -110,7 +110,7 @@ def universe_of(
     scores: Scores,
     penalties: Collection[int] = (),
     newness: Collection[int] = (),
-    reused: ReusedResults[AdmittedPackage] | None = None,
+    reused: VersionedCache[str, AdmittedPackage] | None = None,
 ) -> Universe:
     """The versions of ``snapshot`` that ``request`` may choose from.
 
@@ -120,7 +120,7 @@ def universe_of(
     :param reused: packages of a universe before, of the same request but for refused versions
     :raises ValueError: if a penalty is above zero
     """
-    reused = ReusedResults() if reused is None else reused
+    reused = VersionedCache() if reused is None else reused
     roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
     screen = _Screen(request)
     compiled = compiled_ranks(snapshot.environment) if request.inferred_bounds else None

@@ -9,7 +9,6 @@ from functools import partial
 
 from packageurl import PackageURL
 
-from adviser.reused_results import ReusedResults
 from adviser.scoring.assessment_types import (
     Assessment,
     Coverage,
@@ -26,6 +25,7 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
+from common.versioned_cache import VersionedCache
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.identity import Purl, same_version
@@ -167,7 +167,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
     measured: MeasuredStacks | None = None,
     context: Collection[Purl] | None = None,
     harmful: Mapping[Purl, str] | None = None,
-    reused: ReusedResults[PackageScores] | None = None,
+    reused: VersionedCache[str, PackageScores] | None = None,
 ) -> Assessment:
     """Assess every candidate of ``snapshot``.
 
@@ -212,7 +212,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
     coverages = Coverages(snapshot, evidence, known.index, target)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=scoring.scores(ReusedResults() if reused is None else reused),
+        scores=scoring.scores(VersionedCache() if reused is None else reused),
         criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
         claims=scored,
         comparisons=claims.comparisons,
@@ -337,7 +337,7 @@ class _Scoring:
         self._allow_list, self._harmful, self._losses = allow_list, harmful, losses
         self._criteria = criteria_of(kind, statuses=bool(snapshot.statuses))
 
-    def scores(self, reused: ReusedResults[PackageScores]) -> PackageScores:
+    def scores(self, reused: VersionedCache[str, PackageScores]) -> PackageScores:
         """The scores of all candidates."""
         evidence, statuses = self._evidence, self._snapshot.statuses
         common = evidence.as_of, evidence.vulnerabilities, self._losses, len(self._criteria)

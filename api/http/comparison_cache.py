@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,6 +20,7 @@ from adviser.stack_comparison import (
     judged_groups,
 )
 from adviser.stacks_document import group_document
+from common.versioned_cache import VersionedCache
 from graph.record.freshness import changes
 from graph.record.measurements import (
     SeriesMark,
@@ -37,9 +37,6 @@ _MOST_JOBS = 50_000
 _MOST_STACKS = 10_000
 #: Maximum number of kept families; most have the same series.
 _MOST_FAMILIES = 20
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +65,22 @@ class SeriesFilter:
         )
 
 
-@dataclass(slots=True)
 class SeriesFamily:
     """Series whose comparisons share one error rate.
 
-    :param series: in the order of ``thoth stacks``
+    :ivar series: in the order of ``thoth stacks``
     """
 
-    series: Sequence[SeriesEstimates]
-    _lock: Lock = field(default_factory=Lock, init=False)
-    _documents: OrderedDict[int, dict[str, Any]] = field(default_factory=OrderedDict, init=False)
-    #: Number of stacks in the kept documents.
-    kept_stacks: int = field(default=0, init=False)
+    def __init__(
+        self,
+        series: Sequence[SeriesEstimates],
+        documents: VersionedCache[tuple[object, int], dict[str, Any]],
+    ) -> None:
+        """:param documents: of all families together"""
+        self.series = series
+        self._documents = documents
+        self._name = object()
+        self._lock = Lock()
 
     def groups(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """The series at some places as JSON values of ``thoth stacks``.
@@ -88,19 +89,20 @@ class SeriesFamily:
         values.
         """
         with self._lock:  # others wait, since they would compute the same
-            missing = [it for it in places if it not in self._documents]
+            kept = {it: self._documents.last((self._name, it)) for it in places}
+            documents = {place: it for place, it in kept.items() if it is not None}
+            missing = [it for it in kept if it not in documents]
             for place, group in zip(missing, judged_groups(self.series, missing), strict=True):
-                self._documents[place] = group_document(group)
-            documents = [self._documents[it] for it in places]
-            self._forget(len(places))
-            return documents
+                documents[place] = group_document(group)
+                self._documents.put((self._name, place), None, documents[place])
+            return [documents[it] for it in places]
 
-    def _forget(self, kept: int) -> None:
-        """Forget the oldest documents beyond the limit, but not the last ones."""
-        self.kept_stacks = _forget_oldest(
-            self._documents,
-            {it: len(self.series[it].stacks) for it in self._documents}, _MOST_STACKS, kept,
-        )  # fmt: skip
+
+_Estimates = VersionedCache[tuple[str, str | None], list[SeriesEstimates]]
+
+
+def _jobs(series: Sequence[MeasuredSeries]) -> int:
+    return sum(it.recent.observations for it in series)
 
 
 class ComparisonCache:
@@ -114,18 +116,22 @@ class ComparisonCache:
         self._lock = Lock()
         self._position = -1
         self._progress: SeriesProgress | None = None
+        #: The version of each series, by comparison key.
         self._marks: dict[str, SeriesMark] = {}
         #: The keys whose marks are of this position.
         self._current: set[str] = set()
         #: Whether these are all keys, except for those that may have changed.
         self._is_complete = False
         self._changed: set[str] = set()
-        #: By comparison key, one for each version of Python.
-        self._measured: OrderedDict[str, list[MeasuredSeries]] = OrderedDict()
-        self._estimates: dict[str, list[SeriesEstimates]] = {}
+        #: One for each version of Python.
+        self._measured = VersionedCache[str, list[MeasuredSeries]](_MOST_JOBS, _jobs)
         #: By comparison key and baseline.
-        self._others: OrderedDict[tuple[str, str], list[SeriesEstimates]] = OrderedDict()
-        self._families: OrderedDict[object, SeriesFamily] = OrderedDict()
+        self._estimates = _Estimates()
+        self._others = _Estimates(_MOST_STACKS, lambda them: sum(len(it.stacks) for it in them))
+        self._families = VersionedCache[Hashable, SeriesFamily](_MOST_FAMILIES)
+        self._documents = VersionedCache[tuple[object, int], dict[str, Any]](
+            _MOST_STACKS, lambda it: len(it["stacks"])
+        )
 
     def family(
         self,
@@ -143,24 +149,16 @@ class ComparisonCache:
         """
         with self._lock:  # others wait, since they would read the same
             if (position := changes(connection)) > self._position:
-                self._families.clear()
                 self._note_changes(connection)
                 self._position = position  # Last: a failed query is repeated.
             chosen = None if keys is None else frozenset(keys)
-            name = baseline, chosen, wanted
-            if name not in self._families:
+
+            def read() -> SeriesFamily:
                 self._mark(connection, chosen)
                 series = self._series(connection, baseline, chosen)
-                self._families[name] = SeriesFamily([it for it in series if wanted.admits(it)])
-            self._families.move_to_end(name)
-            self._forget_families()
-            return self._families[name]
+                return SeriesFamily([it for it in series if wanted.admits(it)], self._documents)
 
-    def _forget_families(self) -> None:
-        """Forget the least recently used families beyond the limits, but not the last one."""
-        _forget_oldest(self._families, dict.fromkeys(self._families, 1), _MOST_FAMILIES, 1)
-        sizes = {name: it.kept_stacks for name, it in self._families.items()}
-        _forget_oldest(self._families, sizes, _MOST_STACKS, 1)
+            return self._families.get((baseline, chosen, wanted), self._position, read)
 
     def _note_changes(self, connection: Connection) -> None:
         """Note which marks may no longer be current."""
@@ -175,7 +173,7 @@ class ComparisonCache:
             self._changed |= changed
 
     def _mark(self, connection: Connection, keys: frozenset[str] | None) -> None:
-        """Forget those of these series that changed; ``None`` for all series."""
+        """Read the marks of these series that may have changed; ``None`` for all series."""
         unmarked: AbstractSet[str] | None = None
         if self._is_complete:
             unmarked = self._changed
@@ -184,12 +182,9 @@ class ComparisonCache:
         if unmarked is not None and not unmarked:
             return
         marks = series_marks(connection, unmarked)
-        for key in self._marks.keys() | marks if unmarked is None else unmarked:
-            if key not in marks or marks[key] != self._marks.get(key):
-                self._measured.pop(key, None)
-                self._estimates.pop(key, None)
-                self._marks.pop(key, None)
-        self._others = OrderedDict(it for it in self._others.items() if it[0][0] in self._estimates)
+        for key in (self._marks.keys() if unmarked is None else unmarked) - marks.keys():
+            self._marks.pop(key, None)
+            self._estimates.pop((key, None))
         self._marks |= marks
         self._current |= marks.keys()
         self._is_complete = self._is_complete or unmarked is None
@@ -199,56 +194,45 @@ class ComparisonCache:
         self, connection: Connection, baseline: str | None, keys: frozenset[str] | None
     ) -> list[SeriesEstimates]:
         wanted = self._marks.keys() if keys is None else self._marks.keys() & keys
-        for key, measured in self._read(connection, wanted - self._estimates.keys()):
-            self._estimates[key] = [estimated_series(it) for it in measured]
-        chosen = {key: self._estimates.get(key, []) for key in wanted}
+        chosen = self._estimated(connection, self._estimates, wanted, None)
         if baseline is not None:
             holding = {
                 key
                 for key, them in chosen.items()
                 if baseline == NEWEST_BASELINE or any(it.has(baseline) for it in them)
             }
-            missing = {it for it in holding if (it, baseline) not in self._others}
-            for key, measured in self._read(connection, missing):
-                self._others[key, baseline] = [estimated_series(it, baseline) for it in measured]
-            chosen |= {it: self._others.get((it, baseline), []) for it in holding}
-            self._forget()
+            chosen |= self._estimated(connection, self._others, holding, baseline)
         return sorted((it for them in chosen.values() for it in them), key=lambda it: it.order)
+
+    def _estimated(
+        self,
+        connection: Connection,
+        cache: _Estimates,
+        keys: AbstractSet[str],
+        baseline: str | None,
+    ) -> dict[str, list[SeriesEstimates]]:
+        """The series of these comparison keys; only those that changed are estimated."""
+        kept = {key: cache.kept((key, baseline), self._marks[key]) for key in keys}
+        estimates = {key: them for key, them in kept.items() if them is not None}
+        for key, measured in self._read(connection, keys - estimates.keys()):
+            estimates[key] = [estimated_series(it, baseline) for it in measured]
+            cache.put((key, baseline), self._marks[key], estimates[key])
+        return estimates
 
     def _read(
         self, connection: Connection, keys: AbstractSet[str]
     ) -> Iterator[tuple[str, list[MeasuredSeries]]]:
         """The measurements of these comparison keys, one after the other."""
-        for key in keys & self._measured.keys():
-            self._measured.move_to_end(key)
-            yield key, self._measured[key]
-        if unread := keys - self._measured.keys():
+        unread = set()
+        for key in keys:
+            measured = self._measured.kept(key, self._marks[key])
+            if measured is None:
+                unread.add(key)
+            else:
+                yield key, measured
+        if unread:
             observations = measured_observations(connection, keys=unread)
             for key, alike in groupby(observations, lambda it: it.series.comparison_key):
-                self._measured[key] = all_series(alike)
-                yield key, self._measured[key]
-                self._forget_jobs()
-
-    def _forget_jobs(self) -> None:
-        jobs = {
-            key: sum(it.recent.observations for it in them) for key, them in self._measured.items()
-        }
-        _forget_oldest(self._measured, jobs, _MOST_JOBS)
-
-    def _forget(self) -> None:
-        stacks = {name: sum(len(it.stacks) for it in them) for name, them in self._others.items()}
-        _forget_oldest(self._others, stacks, _MOST_STACKS)
-
-
-def _forget_oldest(
-    kept: OrderedDict[_Key, _Value], sizes: Mapping[_Key, int], most: int, least: int = 0
-) -> int:
-    """Forget the oldest values until their sizes sum up to at most ``most``.
-
-    :param least: this many values stay, whatever their size
-    :returns: the sum that is left
-    """
-    left = sum(sizes.values())
-    while left > most and len(kept) > least:
-        left -= sizes[kept.popitem(last=False)[0]]
-    return left
+                measured = all_series(alike)
+                self._measured.put(key, self._marks[key], measured)
+                yield key, measured

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from operator import methodcaller
-from time import perf_counter
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from adviser.advise import Advice, Resolver, advise
-from adviser.answering.answers import (
-    Answer,
-    answer,
-    knowledge,
-    make_answer,
-    on_hardware,
-    store,
-)
-from adviser.answering.index_resolution import IndexResolution, advice_with_revision
-from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
+from adviser.advise import Advice, Resolver
+from adviser.answering.answers import Answer, on_hardware, store
+from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
+from adviser.answering.knowledge import Knowledge, KnowledgeSources
 from adviser.answering.recorded_advice import (
     replay_stored,
     request_in,
@@ -35,22 +28,94 @@ from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.jobs.accepted_requests import AdviceRequest
-from api.jobs.index_reading import read_over_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import log_for_client, store_result
 from api.jobs.worker_context import WorkerContext
 from graph.engine import Stores
 from graph.record.advice import report_document_of
-from graph.record.analyses import Analysis, supersede
+from graph.record.analyses import Analysis, set_progress, supersede
 from graph.record.hardware import jobs_on, recorded_hardware
 from graph.record.postgresql_helpers import commit_unflushed
+from ingest.crawl.record_writer import store_read
 from model.json_documents import digest_bytes
-from model.measurements.evidence import Evidence, RecordedHardware
-from model.packages.candidates import Absence, IndexesSilent
-from model.packages.snapshot import Snapshot, with_absences
+from model.measurements.evidence import RecordedHardware
+from model.packages.candidates import Dependency, IndexesSilent
+from model.packages.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from adviser.answering.knowledge import ReadingCallbacks
+
+#: Shortest time between two updates of a request's progress, s.
+_UPDATED_EVERY_S = 0.5
 #: Fields that identify a processor, by the names that ``thamos`` has for them.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}
+
+
+class JobObserver:
+    """Stores the progress of a request and what was read, and logs for the client."""
+
+    def __init__(self, worker: WorkerContext, stores: Stores, analysis: Analysis) -> None:
+        self._worker, self._stores = worker, stores
+        self._analysis_id = analysis.analysis_id
+        self._due = 0.0
+
+    def before_graph(self) -> None:
+        """Refuse a graph that was not projected from this record."""
+        self._worker.require_own_graph(self._stores)
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadingCallbacks]:
+        """Store the progress at most once every :data:`_UPDATED_EVERY_S` seconds."""
+        self._due = monotonic() + _UPDATED_EVERY_S
+        yield self._update, lambda _name, _version: None
+
+    def after_reading(self, resolution: IndexResolution) -> None:
+        """Store what was read."""
+        self._store(resolution.progress)
+        if unstored := resolution.listed.unstored():
+            store_read(self._stores.settings, self._stores.engine, unstored)
+        read = resolution.progress
+        log_for_client(
+            f"read {read.read:,} of {read.listed:,} listed releases of {read.packages:,} packages;"
+            f" rounds: {read.rounds:,}, requests: {read.requests:,}, bytes: {read.bytes_received:,}"
+        )
+        for name, reason in resolution.unmet().items():
+            log_for_client(f"still missing: {name}: {reason}")
+
+    def on_silence(self, error: IndexesSilent) -> None:
+        """Have equal requests answered anew."""
+        for name, absence in error.absences.items():
+            log_for_client(f"still missing: {name}: {absence.message}")
+        log_for_client("no index gave a page of what is required, so only what is stored counts")
+        with self._worker.service.writing() as connection:
+            supersede(connection, self._analysis_id)
+
+    def _update(self, progress: ResolutionProgress) -> None:
+        if monotonic() >= self._due:
+            self._store(progress)
+
+    def _store(self, progress: ResolutionProgress) -> None:
+        with self._worker.service.writing() as connection:
+            set_progress(connection, self._analysis_id, asdict(progress))
+        self._due = monotonic() + _UPDATED_EVERY_S
+
+
+def worker_knowledge(
+    worker: WorkerContext,
+    stores: Stores,
+    analysis: Analysis,
+    request: StackRequest,
+    fetch: bool | None,
+    more: Iterable[Dependency] = (),
+) -> Knowledge:
+    """The knowledge for a request of a client.
+
+    :param more: requirements whose packages are read besides those of the request
+    :param fetch: as for :meth:`Knowledge.for_request`
+    """
+    sources = KnowledgeSources(stores, worker.graph, worker.index_memory)
+    observer = JobObserver(worker, stores, analysis)
+    return Knowledge.for_request(sources, request, fetch, observer, worker.resolver.resolve, more)
 
 
 def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
@@ -68,7 +133,9 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
         if stored is not None:
             return stored
         stack_request = _on_hardware(stores, request)
-        answered = _answered(worker, stores, analysis, stack_request, may_fetch=request.may_fetch)
+        fetch = None if request.may_fetch else False
+        known = worker_knowledge(worker, stores, analysis, stack_request, fetch)
+        answered = known.answer(advice_id=analysis.analysis_id)
 
         def also(connection: Connection) -> None:
             commit_unflushed(connection)  # the end of the analysis follows
@@ -79,55 +146,6 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
         report = store(stores, answered, also)
     _log_outcome(answered, debug=stack_request.options.debug)
     return report
-
-
-def _answered(
-    worker: WorkerContext,
-    stores: Stores,
-    analysis: Analysis,
-    request: StackRequest,
-    *,
-    may_fetch: bool,
-    fetch: bool = False,
-) -> Answer:
-    """Answer a request from all listed versions or from the graph.
-
-    :param may_fetch: whether releases that the store lacks are read from the indexes
-    :param fetch: whether the graph is known not to suffice
-    """
-    known: tuple[Snapshot, Evidence] | None = None
-    # Reading the graph would be in vain.
-    fetch = fetch or (may_fetch and lacks_releases_of_roots(stores, request))
-    if not fetch:
-        known = _kept_knowledge(worker, stores, request)
-        fetch = may_fetch and lacks_releases(stores, request, known[0])
-    absences: Mapping[str, Absence] = {}
-    if fetch:
-        began = perf_counter()
-        listed = read_over_indexes(worker, stores, analysis, request, IndexResolution.advise)
-        if not isinstance(listed, IndexesSilent):
-            timings, advice_id = {"indexes_s": perf_counter() - began}, analysis.analysis_id
-            return make_answer(
-                stores, advice_with_revision(listed), timings, all_listed=True, advice_id=advice_id
-            )
-        absences = listed.absences
-    snapshot, evidence = known or _kept_knowledge(worker, stores, request)
-    if fetch:
-        snapshot = with_absences(snapshot, absences)
-    answered = answer(
-        stores, request, worker.resolver.resolve,
-        reader=lambda *_: (snapshot, evidence), advice_id=analysis.analysis_id,
-    )  # fmt: skip
-    if may_fetch and not fetch and answered.known.other_wheels:
-        return _answered(worker, stores, analysis, request, may_fetch=True, fetch=True)
-    return answered
-
-
-def _kept_knowledge(
-    worker: WorkerContext, stores: Stores, request: StackRequest
-) -> tuple[Snapshot, Evidence]:
-    roots = [it.text for it in request.requirements]
-    return worker.kept_knowledge(stores, roots, request.environment)
 
 
 def _log_outcome(answered: Answer, *, debug: bool) -> None:
@@ -228,20 +246,9 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
 
     with worker.service.stores() as stores:
         stack_request, *_ = request_in(stored_advice(stores, request["advice_id"]))
-        worker.require_own_graph(stores)
-        snapshot, evidence = knowledge(stores, stack_request, more=[requirement])
-        explained: tuple[Snapshot, ForcedStack] | None = None
-        if request.get("may_fetch") and lacks_releases(stores, stack_request, snapshot):
-            use = methodcaller("explain", explain)
-            listed = read_over_indexes(worker, stores, analysis, stack_request, use, [requirement])
-            if isinstance(listed, IndexesSilent):
-                snapshot = with_absences(snapshot, listed.absences)
-            else:
-                explained = listed
-    if explained is None:
-        resolver = worker.resolver.resolve
-        explained = explain(advise(stack_request, snapshot, evidence, resolver=resolver), resolver)
-    snapshot, explanation = explained
+        fetch = None if request.get("may_fetch") else False
+        known = worker_knowledge(worker, stores, analysis, stack_request, fetch, [requirement])
+        snapshot, explanation = known.explain(explain)
     if unread_texts(snapshot):
         with worker.service.writing() as connection:
             supersede(connection, analysis.analysis_id)

@@ -82,7 +82,7 @@ class ClaimResource(MethodView):
             # Judging thousands of comparisons takes seconds.
             key = "claim", advice_id, claim_id
             try:
-                document = service().record_cache.value(connection, key, explained)
+                document = service().record_value(connection, key, explained)
             except UnknownClaim as error:
                 raise not_found("claim of this advice", claim_id) from error
         return {**document, **freshness(progress)}

@@ -268,7 +268,7 @@ class HardwareCoverageResource(MethodView):
             nearest = near_classes(hardware.identity, recorded_hardware(connection))[:_NEAREST]
             digests = [it.hardware.digest for it in nearest]
             measurements = measurements_on(connection, digests, _COUNTED)
-            coverage = service().record_cache.value(
+            coverage = service().record_value(
                 connection,
                 ("coverage", hardware.digest),
                 lambda: coverage_of(connection, hardware.digest),
@@ -295,7 +295,7 @@ class CoverageResource(MethodView):
     def get(self) -> dict[str, Any]:
         """Get how many packages, versions, stacks and hardware classes were measured."""
         with reading() as (connection, progress):
-            totals = service().record_cache.value(
+            totals = service().record_value(
                 connection, ("coverage",), lambda: measured_totals(connection)
             )
             return {**members(totals), **freshness(progress)}

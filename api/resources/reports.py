@@ -299,9 +299,7 @@ class ReportResource(MethodView):
 def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSettings]:
     """:func:`browse_series`, which counts all measurements, computed once for each state."""
     key = ("series", *sorted(selection.items()))
-    return service().record_cache.value(
-        connection, key, lambda: browse_series(connection, **selection)
-    )
+    return service().record_value(connection, key, lambda: browse_series(connection, **selection))
 
 
 def _report(comparison_key: str, query: dict[str, Any]) -> dict[str, Any]:

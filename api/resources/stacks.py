@@ -298,7 +298,7 @@ class ComparisonGroupsResource(MethodView):
         with reading() as (connection, progress):
             keys = None
             if (newest := selection.pop("newest", None)) is not None:
-                keys = service().record_cache.value(
+                keys = service().record_value(
                     connection,
                     ("newest series", newest),
                     lambda: newest_series(connection, newest, _MOST_OF_NEWEST),

@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
+from adviser.answering.knowledge import GraphSource
 from api.jobs import upkeep as upkeep_module
-from api.jobs import worker_context
 from api.jobs.upkeep import prune
 from api.jobs.worker_context import WorkerContext
 from graph.engine import Stores
@@ -73,10 +73,10 @@ def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
     with known.engine.connect() as long:
         add_inspections(long, known.settings, batch.deliveries)
         deliver(known, [release("other", "1.0")])
-        _, before = shop.kept_knowledge(known, ["numpy"], LINUX)
-        assert shop.kept_knowledge(known, ["numpy"], LINUX)[1] is before
+        _, before = shop.graph.read(known, ["numpy"], LINUX)
+        assert shop.graph.read(known, ["numpy"], LINUX)[1] is before
         long.commit()
-    _, after = shop.kept_knowledge(known, ["numpy"], LINUX)
+    _, after = shop.graph.read(known, ["numpy"], LINUX)
     assert (len(before.readings), len(after.readings)) == (0, 10)
 
 
@@ -103,17 +103,14 @@ DOCUMENT = (
 )
 
 
-def test_as_much_as_fits_is_kept_and_the_last_always(
-    known: Stores, shop: WorkerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = shop.kept_knowledge(known, ["web"], LINUX)
-    shop.kept_knowledge(known, ["numpy"], LINUX)
-    assert shop.kept_knowledge(known, ["web"], LINUX)[0] is first[0]
-    monkeypatch.setattr(worker_context, "KEPT_ITEMS", 1)
-    last = shop.kept_knowledge(known, ["numpy"], LINUX)
-    assert shop.kept_knowledge(known, ["numpy"], LINUX)[0] is last[0]
-    monkeypatch.undo()
-    assert shop.kept_knowledge(known, ["web"], LINUX)[0] is not first[0]
+def test_as_much_as_fits_is_kept_and_the_last_always(known: Stores, shop: WorkerContext) -> None:
+    first = shop.graph.read(known, ["web"], LINUX)
+    shop.graph.read(known, ["numpy"], LINUX)
+    assert shop.graph.read(known, ["web"], LINUX)[0] is first[0]
+    little = GraphSource(limit=1)
+    first, last = (little.read(known, [it], LINUX) for it in ("web", "numpy"))
+    assert little.read(known, ["numpy"], LINUX)[0] is last[0]
+    assert little.read(known, ["web"], LINUX)[0] is not first[0]
 
 
 @pytest.fixture

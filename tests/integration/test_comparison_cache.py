@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import Connection, select, text
 
-from adviser.stack_comparison import compare_stacks
+from adviser.stack_comparison import SeriesEstimates, compare_stacks, judged_groups
 from adviser.stacks_document import stacks_document
 from api import service as service_module
 from api.http import comparison_cache
@@ -188,15 +188,21 @@ def test_all_families_together_keep_few_documents(
     delivered: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 6)
+    judged: list[int] = []
+
+    def noted(series: Sequence[SeriesEstimates], places: Sequence[int]) -> Iterable[Any]:
+        judged.append(len(places))
+        return judged_groups(series, places)
+
+    monkeypatch.setattr(comparison_cache, "judged_groups", noted)
     cache = ComparisonCache()
     with delivered.engine.connect() as connection:
         first = cache.family(connection)
-        assert len(documents(first)) == len(SIZES)
-        assert cache.family(connection) is first
         second = cache.family(connection, wanted=SeriesFilter(package="numpy"))
-        documents(second)
-        assert cache.family(connection, wanted=SeriesFilter(package="numpy")) is second
-        assert cache.family(connection) is not first
+        assert cache.family(connection) is first
+        for family in (first, first, second, second, first):
+            assert len(documents(family)) == len(SIZES)
+    assert judged == [2, 0, 2, 0, 2]
 
 
 def test_the_time_of_some_series_does_not_depend_on_the_others(

@@ -15,7 +15,7 @@ import sqlalchemy
 from click.testing import CliRunner
 from sqlalchemy import event, text
 
-from adviser.answering.answers import known_of
+from adviser.answering.knowledge import GraphSource
 from cli.ingest import ingest
 from graph.engine import Stores
 from graph.projection import sync_few
@@ -97,7 +97,7 @@ def test_no_update_is_lost_with_two_writers_and_two_advisers_on_the_same_keys(
 
     def advise(history: list[dict[str, int]]) -> None:
         while not ended.is_set() or len(history) < OPERATIONS // 20:
-            snapshot, _ = known_of(stores, PACKAGES, WHERE)
+            snapshot, _ = GraphSource().read(stores, PACKAGES, WHERE)
             seen = {}
             for name in PACKAGES:
                 for candidate in snapshot.packages.get(name, ()):
@@ -129,7 +129,7 @@ def delivery_name(number: int) -> str:
 
 
 def known_numbers(stores: Stores) -> dict[str, int]:
-    snapshot, _ = known_of(stores, PACKAGES, WHERE)
+    snapshot, _ = GraphSource().read(stores, PACKAGES, WHERE)
     return {
         name: int((snapshot.packages[name][0].yanked_reason or "").removeprefix("operation "))
         for name in PACKAGES

@@ -7,8 +7,7 @@ from typing import Any
 from flask import Flask
 from sqlalchemy import event
 
-from api.http.record_cache import RecordCache
-from api.service import EXTENSION
+from api.service import EXTENSION, ServiceStores
 from graph.engine import Stores
 from graph.record.freshness import count_change
 from graph.record.job_samples import browse_series
@@ -16,19 +15,20 @@ from graph.record.observations import newest_series
 
 
 def test_a_value_is_computed_again_after_a_change_only(stores: Stores) -> None:
-    cache, computed = RecordCache(), list[int]()
+    service, computed = ServiceStores(stores.settings), list[int]()
 
     def value() -> int:
         computed.append(1)
         return len(computed)
 
-    with stores.engine.connect() as connection:
-        assert [cache.value(connection, "a", value) for _ in range(3)] == [1, 1, 1]
-        assert cache.value(connection, "b", value) == 2
-    with stores.engine.begin() as connection:
+    with service.reading() as connection:
+        assert [service.record_value(connection, "a", value) for _ in range(3)] == [1, 1, 1]
+        assert service.record_value(connection, "b", value) == 2
+    with service.writing() as connection:
         count_change(connection)
-    with stores.engine.connect() as connection:
-        assert cache.value(connection, "a", value) == 3
+    with service.reading() as connection:
+        assert service.record_value(connection, "a", value) == 3
+    service.close()
 
 
 def test_series_are_counted_once_for_many_requests(filled_app: Flask) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adviser.advise import Advice, advise, in_this_process
 from adviser.answering.index_memory import IndexMemory
-from adviser.answering.index_resolution import IndexResolution, advice_with_revision
+from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
@@ -23,7 +23,7 @@ from model.errors import IndexFault, IndexProblem
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency, IndexesSilent
 from model.packages.project_pages import IndexFile, ProjectPage
-from model.packages.snapshot import Snapshot
+from model.packages.snapshot import Snapshot, with_revision
 from tests.effort import examples
 from tests.factories.listed_indexes import ListedIndex
 from tests.factories.requests import NOTHING, request_for
@@ -107,9 +107,7 @@ def test_the_answer_is_the_one_after_reading_everything(
         assert everything.best is not None
         assert everything.best.uninvited > 0, (index, roots)
         assert advice.best.levels <= everything.best.levels
-    again = advise(
-        request, Snapshot.from_json(advice_with_revision(advice).snapshot.to_json()), NOTHING
-    )
+    again = advise(request, Snapshot.from_json(with_revision(advice.snapshot).to_json()), NOTHING)
     assert versions(again) == versions(advice)
     assert again.resolution.status is advice.resolution.status
 
@@ -211,10 +209,7 @@ def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
         assert advice.resolution.status is fresh.resolution.status
         if earlier == resolution.reads():
             assert not reader.read
-            assert (
-                advice_with_revision(advice).snapshot.revision
-                == advice_with_revision(fresh).snapshot.revision
-            )
+            assert with_revision(advice.snapshot).revision == with_revision(fresh.snapshot).revision
         elif versions(advice) != versions(fresh):
             # A version that the other request needed may invite a pre-release or a yanked one.
             bests = [it.best for it in (advice, fresh) if it.best is not None]
@@ -232,10 +227,7 @@ def test_an_old_source_distribution_that_was_broken_changes_no_answer() -> None:
     )
     assert fresh.best is None
     assert [it.version for it in fresh.snapshot.packages["a"]] == ["1.0"]
-    assert (
-        advice_with_revision(asyncio.run(later.advise())).snapshot
-        == advice_with_revision(fresh).snapshot
-    )
+    assert with_revision(asyncio.run(later.advise()).snapshot) == with_revision(fresh.snapshot)
 
 
 def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:

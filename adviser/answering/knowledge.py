@@ -1,0 +1,281 @@
+"""The one door to knowledge: a request is answered from the stores, from the indexes, or from both.
+
+The stores know what was read before. Indexes list all versions, and reading them takes rounds
+(:mod:`adviser.answering.index_resolution`). :meth:`Knowledge.for_request` decides between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
+from adviser.answering.answers import Answer, make_answer, text_of, timed
+from adviser.answering.index_selection import with_silent_indexes
+from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
+from adviser.stack_request import StackRequest
+from common.versioned_cache import VersionedCache
+from graph.engine import GRAPH, Stores
+from graph.record.evidence import evidence_for
+from graph.record.freshness import changes
+from graph.snapshot_reader import is_current, load_snapshot
+from graph.watchdog import watchdog
+from model.packages.candidates import Absence, Dependency, IndexesSilent
+from model.packages.environments import Environment
+from model.packages.snapshot import with_absences, with_revision
+
+if TYPE_CHECKING:
+    from adviser.answering.index_memory import IndexMemory
+    from adviser.answering.index_resolution import IndexResolution, OnProgress
+    from adviser.answering.sdist_builds import OnBuild
+
+    #: What is called while indexes are read.
+    ReadingCallbacks = tuple[OnProgress, OnBuild]
+
+T = TypeVar("T")
+
+#: Number of items that a request without data counts as.
+_ITEMS_PER_REQUEST = 10
+
+
+class KnowledgeObserver(Protocol):
+    """What a command or a job does while knowledge is read, such as showing the progress."""
+
+    def before_graph(self) -> None:
+        """Called before the graph is read; may wait for it, or refuse it."""
+
+    def reading(self) -> AbstractContextManager[ReadingCallbacks]:
+        """A block in which the indexes are read."""
+
+    def after_reading(self, resolution: IndexResolution) -> None:
+        """Called with what was read from the indexes; stores it."""
+
+    def on_silence(self, error: IndexesSilent) -> None:
+        """Called if no index answers, so that the stores must do."""
+
+
+class KnowledgeSource(Protocol):
+    """Stored knowledge: the graph is one source."""
+
+    def read(
+        self, stores: Stores, roots: Iterable[str], environment: Environment,
+        timings: dict[str, float],
+    ) -> SnapshotAndEvidence:  # fmt: skip
+        """The snapshot of requirements in an environment, and the evidence for it.
+
+        :param timings: gets the duration of each step, s
+        """
+
+
+class GraphSource:
+    """Snapshots from the graph and evidence from the record, read again only after a change.
+
+    :param limit: maximum number of kept items, such as versions and readings; the last request
+        alone may have more. An item takes 1 to 1.6 kB
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        self._kept: VersionedCache[object, SnapshotAndEvidence] = VersionedCache(limit, _items)
+
+    def read(
+        self, stores: Stores, roots: Iterable[str], environment: Environment,
+        timings: dict[str, float] | None = None,
+    ) -> SnapshotAndEvidence:  # fmt: skip
+        """See :class:`KnowledgeSource`."""
+        names, times = tuple(sorted(roots)), {} if timings is None else timings
+        driver, database = stores.driver, stores.database
+        position = record_position(stores)
+        last = self._kept.last((names, environment))
+        with timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+            if last is not None and is_current(driver, last[0], database=database):
+                snapshot = last[0]
+            else:
+                snapshot = load_snapshot(driver, names, environment, database=database)
+
+        def with_evidence() -> SnapshotAndEvidence:
+            with stores.engine.connect() as connection:
+                return snapshot, evidence_for(connection, snapshot, datetime.now(UTC))
+
+        with timed(times, "evidence_s"):
+            return self._kept.get((names, environment), (snapshot, position), with_evidence)
+
+
+def record_position(stores: Stores) -> object:
+    """What evidence depends on: the position of the record, and the day."""
+    with stores.engine.connect() as connection:
+        return changes(connection), datetime.now(UTC).date()
+
+
+def _items(known: SnapshotAndEvidence) -> int:
+    """Number of items, as a measure of the memory in use."""
+    snapshot, evidence = known
+    packages = (snapshot.packages, snapshot.excluded, evidence.stacks)
+    many = sum(len(them) for some in packages for them in some.values())
+    return _ITEMS_PER_REQUEST + len(snapshot.revisions) + many + len(evidence.readings)
+
+
+def stored_knowledge(
+    stores: Stores, request: StackRequest, more: Iterable[Dependency] = (),
+    source: KnowledgeSource | None = None, timings: dict[str, float] | None = None,
+) -> SnapshotAndEvidence:  # fmt: skip
+    """What the stores know for a request.
+
+    :param more: further roots of the snapshot, beside the requirements of the request
+    :param source: by default, the graph
+    """
+    roots = [*(it.text for it in request.requirements), *map(text_of, more)]
+    times = {} if timings is None else timings
+    with timed(times, "knowledge_s"):
+        return (source or GraphSource()).read(stores, roots, request.environment, times)
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeSources:
+    """Where knowledge may come from.
+
+    :param stored: what the stores know
+    :param memory: what earlier requests of this process read from indexes; commands have none
+    """
+
+    stores: Stores
+    stored: KnowledgeSource = field(default_factory=GraphSource)
+    memory: IndexMemory | None = None
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What is known for one request, and answers from it; see :meth:`for_request`.
+
+    :param fetches: whether the indexes are read
+    :param may_reread: whether they are read if an answer of the stores rests on other files than
+        would be installed
+    :param more: requirements whose packages are read besides those of the request
+    :ivar request: with a note if no index answered
+    :ivar is_listed: whether the last answer is over all versions that the indexes list
+    :ivar timings: duration of each step, s
+    """
+
+    sources: KnowledgeSources
+    request: StackRequest
+    observer: KnowledgeObserver
+    resolver: Resolver
+    more: tuple[Dependency, ...] = ()
+    fetches: bool = False
+    may_reread: bool = False
+    is_listed: bool = False
+    timings: dict[str, float] = field(default_factory=dict)
+    _stored: SnapshotAndEvidence | None = None
+    _absences: Mapping[str, Absence] = field(default_factory=dict)
+
+    @classmethod
+    def for_request(
+        cls,
+        sources: KnowledgeSources,
+        request: StackRequest,
+        fetch: bool | None,
+        observer: KnowledgeObserver,
+        resolver: Resolver,
+        more: Iterable[Dependency] = (),
+    ) -> Knowledge:
+        """Decide where the knowledge for a request comes from.
+
+        :param fetch: whether the indexes are read; ``None`` to read them if the stores lack
+            releases that a configured index may have
+        """
+        known = cls(sources, request, observer, resolver, tuple(more), fetches=bool(fetch))
+        if fetch is None:
+            # Without a required package, reading the graph would be in vain.
+            lacks = lacks_releases_of_roots(sources.stores, request)
+            known.fetches = lacks or lacks_releases(sources.stores, request, known.stored[0])
+            known.may_reread = not known.fetches
+        return known
+
+    @property
+    def stored(self) -> SnapshotAndEvidence:
+        """Snapshot and evidence of the stores, read once, with what silent indexes said."""
+        if self._stored is None:
+            self.observer.before_graph()
+            self._stored = stored_knowledge(
+                self.sources.stores, self.request, self.more, self.sources.stored, self.timings
+            )
+        snapshot, evidence = self._stored
+        return (with_absences(snapshot, self._absences) if self._absences else snapshot), evidence
+
+    def use(self, listed: Callable[[IndexResolution], Awaitable[T]], stored: Callable[[], T]) -> T:
+        """The result over all versions that the indexes list, or from :attr:`stored`.
+
+        :param listed: such as :meth:`IndexResolution.advise`
+        :param stored: called instead if the indexes are not read, or none of them answers
+        """
+        if not self.fetches:
+            return stored()
+        # The clients of indexes are imported only where something is read.
+        from adviser.answering.index_resolution import over_indexes
+
+        stores, memory = self.sources.stores, self.sources.memory
+        try:
+            with timed(self.timings, "indexes_s"):
+                with self.observer.reading() as (on_progress, on_build):
+                    result, resolution = over_indexes(
+                        stores, self.request, listed, self.resolver, on_progress=on_progress,
+                        on_build=on_build, more=self.more, memory=memory,
+                        parse_elsewhere=memory is None,
+                    )  # fmt: skip
+                self.observer.after_reading(resolution)
+        except IndexesSilent as error:
+            self.observer.on_silence(error)
+            self._absences = error.absences
+            self.request = with_silent_indexes(self.request)
+            return stored()
+        resolution.keep()
+        self.is_listed = True
+        return result
+
+    def advise(self, threads: int = 1) -> Advice:
+        """The best stacks.
+
+        :param threads: threads of the solver; the answer does not depend on them
+        """
+
+        def over_stored() -> Advice:
+            snapshot, evidence = self.stored
+            with timed(self.timings, "search_s"):
+                return advise(
+                    self.request, snapshot, evidence, resolver=self.resolver, threads=threads
+                )
+
+        advice = self.use(lambda it: it.advise(threads), over_stored)
+        if self.is_listed:  # rounds compute no revision
+            return replace(advice, snapshot=with_revision(advice.snapshot))
+        return advice
+
+    def explain(self, explain: Callable[[Advice, Resolver], T], threads: int = 1) -> T:
+        """The result of ``explain``, which gets the advice and the resolver that it is to use."""
+        return self.use(
+            lambda it: it.explain(explain),
+            lambda: explain(
+                advise(self.request, *self.stored, resolver=self.resolver, threads=threads),
+                self.resolver,
+            ),
+        )
+
+    def answer(
+        self, threads: int = 1, *, urls: bool = False, advice_id: str | None = None
+    ) -> Answer:
+        """The advice with its report; nothing is stored.
+
+        :param urls: ask the indexes for the URLs of files, which some lock formats need
+        :param advice_id: identifier of the advice; by default a new one
+        """
+        advice = self.advise(threads)
+        answer = make_answer(
+            self.sources.stores, advice, self.timings,
+            urls=urls, all_listed=self.is_listed, advice_id=advice_id,
+        )  # fmt: skip
+        if self.may_reread and answer.known.other_wheels:
+            self.fetches, self.may_reread, self.timings = True, False, {}
+            return self.answer(threads, urls=urls, advice_id=advice_id)
+        return answer

@@ -1,0 +1,144 @@
+"""The knowledge of a command: catches up with the graph, shows progress, says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.console import progress_bars
+from model.text import counted, printable
+
+if TYPE_CHECKING:
+    from adviser.advise import Resolver
+    from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
+    from adviser.answering.knowledge import Knowledge, ReadingCallbacks
+    from adviser.stack_request import StackRequest
+    from graph.engine import Stores
+    from model.packages.candidates import Dependency, IndexesSilent
+
+#: What to do about a missing package, by the reason.
+_REMEDIES = {
+    "not_found": "check the spelling, or name the index that has the package (--index)",
+    "unavailable": "run the command again; check the address and the credentials of the index",
+    "not_configured": "configure the index on this machine (PACKAGE_INDEXES), or correct its name",
+}
+
+
+def knowledge_for(
+    stores: Stores,
+    request: StackRequest,
+    options: Mapping[str, Any],
+    resolver: Resolver,
+    more: Iterable[Dependency] = (),
+) -> Knowledge:
+    """The knowledge for the request of a command.
+
+    :param options: ``fetch`` and ``build`` of :func:`cli.options.request_options`
+    :param more: requirements whose packages are read besides those of the request
+    """
+    from adviser.answering.knowledge import Knowledge, KnowledgeSources
+
+    fetch = options["build"] or options["fetch"]
+    observer = TerminalObserver(stores)
+    return Knowledge.for_request(KnowledgeSources(stores), request, fetch, observer, resolver, more)
+
+
+class TerminalObserver:
+    """Shows on standard error what is read and what is missing, and stores what was read."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    def before_graph(self) -> None:
+        """Wait until the graph is up to date."""
+        from cli.graph_lag import catch_up_graph
+
+        catch_up_graph(self._stores)
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadingCallbacks]:
+        """Show progress bars."""
+        with progress_bars("packages", "releases") as bars:
+
+            def show(progress: ResolutionProgress) -> None:
+                if bars.visible:
+                    bars.update("packages", progress.packages, progress.packages)
+                    bars.update("releases", progress.read, progress.read)
+                    return
+                reached = counted(progress.packages, "package"), counted(progress.rounds, "round")
+                text = f"{', '.join(reached)}; releases"
+                bars.update("releases", progress.read, description=text)
+
+            def show_build(name: str, version: str) -> None:
+                line = printable(f"building the metadata of {name} {version}")
+                if bars.visible:
+                    bars.advance("builds", description=line)
+                else:
+                    click.echo(line, err=True)
+
+            yield show, show_build
+
+    def after_reading(self, resolution: IndexResolution) -> None:
+        """Store what was read, and print how much it was and what is still missing."""
+        from ingest.crawl.record_writer import store_read
+
+        stores, progress = self._stores, resolution.progress
+        store_read(stores.settings, stores.engine, resolution.listed.unstored())
+        if progress.requests:
+            rounds = f" {counted(progress.rounds, 'round')} and" if progress.rounds else ""
+            _note(
+                f"read {progress.read:,} of {progress.listed:,} listed releases of"
+                f" {counted(progress.packages, 'package')}, in{rounds}"
+                f" {counted(progress.requests, 'request')}"
+                f" ({progress.bytes_received / 1e6:.1f} MB)"
+            )
+        for (name, version), reason in resolution.unbuilt().items():
+            _note(f"not built: {name} {version}: {reason}")
+        for warning in resolution.warnings:
+            _note(f"warning: {warning}")
+        self._print_unmet(resolution)
+
+    def _print_unmet(self, resolution: IndexResolution) -> None:
+        """Print why the indexes cannot provide what is required, with remedies."""
+        from graph.record.indexes import with_suggestions
+        from model.packages.candidates import AbsenceReason
+
+        reasons, absences = resolution.unmet(), resolution.listed.absences
+        if not reasons:
+            return
+        unknown = {name for name, it in absences.items() if it.reason == "not_found"}
+        with self._stores.engine.connect() as connection:
+            reasons = with_suggestions(connection, reasons, unknown)
+        required = resolution.required
+        for name, reason in reasons.items():
+            is_own = name in required
+            label = "still missing" if is_own else "warning"
+            who = "" if is_own else ", which only other packages require"
+            _note(f"{label}: {name}{who}: {reason}")
+        kinds = dict.fromkeys(it.reason for name, it in absences.items() if name in required)
+        if not all(it.is_complete for it in resolution.listed.packages.values()):
+            kinds[AbsenceReason.UNAVAILABLE] = None
+        for kind in kinds:
+            _note(f"hint: {_REMEDIES[kind]}")
+
+    def on_silence(self, error: IndexesSilent) -> None:
+        """Print an error for packages that the store lacks, and a warning for others."""
+        from graph.record.indexes import without_releases
+
+        with self._stores.engine.connect() as connection:
+            unknown = without_releases(connection, error.absences)
+        for name, absence in error.absences.items():
+            label = "still missing" if name in unknown else "warning"
+            _note(f"{label}: {name}: {absence.message}")
+        _note(
+            f"{'error' if unknown else 'warning'}: the indexes gave no page of what is required, so"
+            " the answer is among the versions in the store; check their addresses"
+            " (PACKAGE_INDEXES) and the network"
+        )
+
+
+def _note(text: str) -> None:
+    click.echo(printable(text), err=True)
