@@ -1,4 +1,4 @@
-"""What a process keeps between requests over indexes: packages, evidence and results by package.
+"""What earlier requests over indexes read: kept in a process, and on disk for the next one.
 
 A page is reused for as long as the index cache would use it, unless the record has a newer page.
 Vulnerabilities and evidence are read again whenever the record changed. So an advice takes into
@@ -7,25 +7,39 @@ account everything that was stored before the request.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import hashlib
+import logging
+import time
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import orjson
+import zstandard
 from sqlalchemy import Connection
 
 from adviser.advise import AdviceReuse, SnapshotAndEvidence
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.stack_request import StackRequest
+from common.index.cache import read_packed, write_packed
+from common.versioned_cache import VersionedCache
 from graph.engine import Stores
 from graph.record.affected_versions import vulnerabilities_of_listed
 from graph.record.evidence import EvidenceReader
-from graph.record.freshness import changes
+from graph.record.freshness import evidence_position
 from graph.record.indexes import answers_of
 from model.measurements.evidence import Evidence
 from model.packages.candidate_builder import CandidateBuilder
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
+from model.packages.import_names import ImportNames, ImportSource
+from model.packages.releases import ReleaseMetadata, ReleaseProblem
+from model.redaction import without_secrets
+
+logger = logging.getLogger(__name__)
 
 #: Maximum number of listed versions that are kept; 10,000 of them take about 40 MB.
 KEPT_VERSIONS = 30_000
@@ -77,7 +91,6 @@ class RecordKnowledge:
         return bool(new)
 
 
-@dataclass(slots=True)
 class IndexMemory:
     """Data that requests resolved from indexes share in one process, for one request at a time.
 
@@ -85,28 +98,31 @@ class IndexMemory:
     :param limit: maximum number of listed versions between requests
     """
 
-    page_age_s: float = 600.0
-    limit: int = KEPT_VERSIONS
-    _position: Hashable = None
-    _knowledge: RecordKnowledge | None = None
-    _packages: OrderedDict[PackageKey, ListedPackage] = field(default_factory=OrderedDict)
-    _builders: OrderedDict[Environment, CandidateBuilder] = field(default_factory=OrderedDict)
-    _reuse: OrderedDict[Hashable, AdviceReuse] = field(default_factory=OrderedDict)
+    def __init__(self, page_age_s: float = 600.0, limit: int = KEPT_VERSIONS) -> None:
+        self._page_age_s = page_age_s
+        self._packages = VersionedCache[PackageKey, ListedPackage](
+            limit, lambda package: len(package.records)
+        )
+        self._knowledge = VersionedCache[str, RecordKnowledge]()
+        self._builders = VersionedCache[Environment, CandidateBuilder](_KEPT_KINDS)
+        self._reuse = VersionedCache[Hashable, AdviceReuse](_KEPT_KINDS)
 
     def knowledge(self, stores: Stores) -> RecordKnowledge:
         """The current data of the record; forgets a package whose page is newer in the record."""
         with stores.engine.connect() as connection:
-            position = changes(connection), datetime.now(UTC).date()
-            if self._knowledge is None or position != self._position:
-                names = {name for *_, name in self._packages}
-                answers = answers_of(connection, names) if names else {}
-                for key, package in list(self._packages.items()):
-                    answer = answers.get((package.index, key[-1]))
-                    if answer and answer.as_of and answer.as_of > package.page.as_of:
-                        del self._packages[key]
-                self._position = position
-                self._knowledge = RecordKnowledge(stores, position)
-        return self._knowledge
+            position = evidence_position(connection)
+
+            def current() -> RecordKnowledge:
+                keys = self._packages.keys()
+                answers = answers_of(connection, {name for *_, name in keys}) if keys else {}
+                for key in keys:
+                    package, (_, index, _, name) = self._packages.last(key), key
+                    answer = answers.get((index, name))
+                    if package and answer and answer.as_of and answer.as_of > package.page.as_of:
+                        self._packages.pop(key)
+                return RecordKnowledge(stores, position)
+
+            return self._knowledge.get("record", position, current)
 
     def for_request(
         self, request: StackRequest, urls: Mapping[str, str], more: Iterable[Dependency] = ()
@@ -117,31 +133,25 @@ class IndexMemory:
         :param urls: by name, of the indexes whose packages may be kept
         """
         environment = request.environment
-        builder = self._builders.pop(environment, None) or CandidateBuilder(environment)
-        reuse_key = AdviceReuse.key_of(request, (*request.roots, *more))
-        reuse = self._reuse.pop(reuse_key, None) or AdviceReuse()
-        self._builders[environment], self._reuse[reuse_key] = builder, reuse
-        for kept in (self._builders, self._reuse):
-            if len(kept) > _KEPT_KINDS:
-                kept.popitem(last=False)
+        builder = self._builders.get(environment, None, lambda: CandidateBuilder(environment))
+        key = AdviceReuse.key_of(request, (*request.roots, *more))
+        reuse = self._reuse.get(key, None, AdviceReuse)
         return RequestMemory(self, environment, urls, builder, reuse)
 
     def take(self, key: PackageKey) -> ListedPackage | None:
         """Remove and return a package whose page is recent enough."""
-        package = self._packages.pop(key, None)
-        if package is None or not 0 <= _age_s(package) < self.page_age_s:
+        package = self._packages.pop(key)
+        if package is None:
             return None
-        return package
+        age_s = (datetime.now(UTC) - package.page.as_of).total_seconds()
+        return package if 0 <= age_s < self._page_age_s else None
 
     def keep(self, packages: Mapping[PackageKey, ListedPackage]) -> None:
         """Keep packages, and forget those that were used least recently."""
-        self._packages.update(packages)
-        versions = sum(len(it.records) for it in self._packages.values())
-        while versions > self.limit:
-            _, forgotten = self._packages.popitem(last=False)
-            versions -= len(forgotten.records)
+        forgets = [self._packages.put(key, None, it) for key, it in packages.items()]
+        if any(forgets):
             # Results refer to the versions of forgotten packages.
-            self._reuse.clear()
+            self._reuse = VersionedCache(_KEPT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +187,119 @@ class RequestMemory:
         self.memory.keep(kept)
 
 
-def _age_s(package: ListedPackage) -> float:
-    return (datetime.now(UTC) - package.page.as_of).total_seconds()
+#: Reads that began to be collected longer ago are not used. Otherwise the versions of a request
+#: that is repeated every day would only grow.
+_AGE_S = 7 * 86_400.0
+#: Bytes after decompression.
+_LARGEST = 80 << 20
+_LEVEL = 1
+#: Raised when rows change.
+_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PackageReads:
+    """The versions of a package that were read.
+
+    :param index: name of the index
+    :param page: fingerprint of the page; the metadata belongs to the files that this page lists
+    """
+
+    index: str
+    page: str
+    metadata: Mapping[str, ReleaseMetadata]
+
+
+class EarlierReads:
+    """The reads of an earlier resolution, in the cache that all homes of a user share.
+
+    A resolution reads metadata in rounds, and each round shows which versions are needed next. One
+    that begins with the versions of an earlier resolution mostly needs a single round. Reading more
+    versions than needed never changes an answer, so a file that is missing or out of date does no
+    harm.
+
+    :param root: folder of the cache
+    :param request: text that is the same for requests that read the same versions
+    """
+
+    def __init__(self, root: Path, request: str) -> None:
+        self._root = root
+        self._path = root / "requests" / f"{hashlib.sha256(request.encode()).hexdigest()}.reads"
+        self._since = time.time()
+        self._known: Mapping[str, PackageReads] = {}
+
+    def load(self) -> Mapping[str, PackageReads]:
+        """The reads by package; none if there are none, or if they are too old."""
+        stored = read_packed(self._path)
+        if stored is None or stored[0].get("format") != _FORMAT:
+            return {}
+        about, packed = stored
+        try:
+            since = float(about["since"])
+            if not 0 <= time.time() - since < _AGE_S:
+                return {}
+            packages = orjson.loads(zstandard.decompress(packed, _LARGEST))
+            reads = {
+                name: PackageReads(
+                    it["index"], it["page"],
+                    {version: _metadata(row) for version, row in it["metadata"].items()},
+                )
+                for name, it in packages.items()
+            }  # fmt: skip
+        except (zstandard.ZstdError, KeyError, TypeError, ValueError, AttributeError):
+            return {}
+        self._since, self._known = since, reads
+        return reads
+
+    def keep(self, reads: Mapping[str, PackageReads]) -> None:
+        """Store the reads of a resolution, unless nothing was read since :meth:`load`.
+
+        Secrets in URLs are left out. A full disk is logged and raises nothing.
+        """
+        if reads == self._known:
+            return
+        public = {
+            name: replace(it, metadata={at: _public(read) for at, read in it.metadata.items()})
+            for name, it in reads.items()
+        }
+        packed = zstandard.compress(orjson.dumps(public), _LEVEL)
+        about = {"format": _FORMAT, "since": self._since}
+        try:
+            write_packed(self._path, self._root, about, packed)
+            self._remove_old()
+        except OSError as error:
+            fields = {"path": str(self._path), "error": str(error)}
+            logger.warning("index_cache_not_written", extra=fields)
+
+    def _remove_old(self) -> None:
+        oldest = time.time() - _AGE_S
+        for path in self._path.parent.glob("*.reads"):
+            with suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink(missing_ok=True)
+
+
+def _public(metadata: ReleaseMetadata) -> ReleaseMetadata:
+    """Metadata without secrets in URLs."""
+    requires = metadata.requires_dist
+    return replace(
+        metadata,
+        requires_dist=requires and tuple(map(without_secrets, requires)),
+        license=metadata.license and without_secrets(metadata.license),
+    )
+
+
+def _metadata(row: Mapping[str, Any]) -> ReleaseMetadata:
+    """Metadata from JSON.
+
+    :raises ValueError: or ``KeyError`` or ``TypeError`` if it is something else
+    """
+    requires, problem, imports = row["requires_dist"], row["problem"], row["imports"]
+    values = {
+        "requires_dist": None if requires is None else tuple(requires),
+        "provides_extra": tuple(row["provides_extra"]),
+        "problem": problem and ReleaseProblem(problem),
+        "imports": imports
+        and ImportNames(tuple(imports["names"]), ImportSource(imports["source"])),
+    }
+    return ReleaseMetadata(**{**row, **values})

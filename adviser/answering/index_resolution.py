@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -25,20 +24,16 @@ from adviser.advise import (
     advise_listed,
 )
 from adviser.answering.answers import text_of
-from adviser.answering.index_memory import IndexMemory, RequestMemory
+from adviser.answering.index_clients import ReadingEnded, opened_clients, urls_of
+from adviser.answering.index_memory import EarlierReads, IndexMemory, PackageReads, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
-from adviser.answering.limited_reader import LimitedReader, ReadingEnded, ReadingTime
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Universe
 from adviser.stack_request import StackRequest
-from common.index.client import IndexClient
-from common.index.configuration import configured_indexes
-from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
-from common.index.helper import IndexHelper
 from common.index.release_metadata import (
     metadata_files,
     read_release,
@@ -534,47 +529,6 @@ def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) 
     return f"no {text} {what}; {first.version}: {first.message}"
 
 
-async def _over_indexes(
-    settings: Settings,
-    request: StackRequest,
-    resolution_over: Callable[
-        [Mapping[str, IndexReader], OnProgress, Mapping[str, str]], IndexResolution
-    ],
-    use: Callable[[IndexResolution], Awaitable[T]],
-    on_progress: OnProgress,
-    *,
-    parse_elsewhere: bool,
-) -> tuple[T, IndexResolution]:
-    indexes = configured_indexes(settings)
-    async with AsyncExitStack() as stack:
-        clients = {}
-        for name in dict.fromkeys(it.name for it in request.options.indexes):
-            if name in indexes:
-                helper = stack.enter_context(closing(IndexHelper())) if parse_elsewhere else None
-                client = IndexClient(settings, indexes[name], helper=helper)
-                clients[name] = await stack.enter_async_context(client)
-
-        def count(progress: ResolutionProgress) -> None:
-            traffic = [it.traffic for it in clients.values()]
-            progress.requests = sum(it.requests for it in traffic)
-            progress.bytes_received = sum(it.bytes_received for it in traffic)
-
-        def counted(progress: ResolutionProgress) -> None:
-            count(progress)
-            on_progress(progress)
-
-        time = ReadingTime(settings.index_time_s)
-        readers = {name: LimitedReader(it, time) for name, it in clients.items()}
-        # A local folder may change at any time.
-        urls = {name: indexes[name].url for name in clients if not indexes[name].is_local}
-        resolution = resolution_over(readers, counted, urls)
-        result = await use(resolution)
-        count(resolution.progress)
-        warnings = (warning for it in readers.values() for warning in it.warnings())
-        resolution.warnings = (*dict.fromkeys(warnings), *resolution.other_files.values())
-        return result, resolution
-
-
 def over_indexes(  # noqa: PLR0913 - parts of one resolution
     stores: Stores,
     request: StackRequest,
@@ -599,37 +553,42 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     :raises IndexesSilent: if no index gave a page
     :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
+    settings, options, more = stores.settings, request.options, tuple(more)
     # What a build says counts for requests that want builds, and for no others.
-    more = tuple(more)
-    memory = IndexMemory() if memory is None or request.options.build else memory
+    memory = IndexMemory() if memory is None or options.build else memory
     knowledge = memory.knowledge(stores)
-    earlier = EarlierReads(stores.settings.index_cache, _reading_key(request, more))
-    builder = _builder(stores.settings, request, on_build) if request.options.build else None
-
-    def over(
-        readers: Mapping[str, IndexReader], progress: OnProgress, urls: Mapping[str, str]
-    ) -> IndexResolution:
-        return IndexResolution(
-            request, readers, knowledge, resolver, progress, more,
-            builder=builder, memory=memory.for_request(request, urls, more),
-            earlier=dict if request.options.build else earlier.load,
-        )  # fmt: skip
-
+    earlier = EarlierReads(settings.index_cache, _reading_key(request, more))
+    builder = _builder(settings, request, on_build) if options.build else None
     outcome: list[tuple[T, IndexResolution]] = []
 
     async def run() -> None:
-        outcome.append(
-            await _over_indexes(
-                stores.settings, request, over, use, on_progress, parse_elsewhere=parse_elsewhere
-            )
-        )
+        names = (it.name for it in options.indexes)
+        async with opened_clients(settings, names, parse_elsewhere=parse_elsewhere) as clients:
+
+            def count(progress: ResolutionProgress) -> ResolutionProgress:
+                traffic = [it.traffic for it in clients.values()]
+                progress.requests = sum(it.requests for it in traffic)
+                progress.bytes_received = sum(it.bytes_received for it in traffic)
+                return progress
+
+            resolution = IndexResolution(
+                request, clients, knowledge, resolver,
+                lambda progress: on_progress(count(progress)), more, builder=builder,
+                memory=memory.for_request(request, urls_of(clients), more),
+                earlier=dict if options.build else earlier.load,
+            )  # fmt: skip
+            result = await use(resolution)
+            count(resolution.progress)
+            warnings = (warning for it in clients.values() for warning in it.warnings())
+            resolution.warnings = (*dict.fromkeys(warnings), *resolution.other_files.values())
+            outcome.append((result, resolution))
 
     # In the main thread, asyncio.run formats the result of its task, which takes half a second for
     # an advice; so this task has none.
     asyncio.run(run())
     result, resolution = outcome[0]
     # A worker's memory often has everything; then no file is worth its time.
-    if resolution.progress.read and not request.options.build:
+    if resolution.progress.read and not options.build:
         earlier.keep(resolution.reads())
     return result, resolution
 

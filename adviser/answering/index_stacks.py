@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence
+from adviser.answering.index_clients import opened_clients, urls_of
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_selection import indexes_to_search
 from adviser.answering.index_snapshot import IndexSnapshot
-from adviser.answering.limited_reader import LimitedReader, ReadingTime
 from adviser.projects.parsing import REQUIREMENTS_TXT, parse_project
 from adviser.resolver.checker import check_stack
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from common.index.client import IndexClient
-from common.index.configuration import index_of
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem, ProjectError
 from model.measurements.evidence import Evidence
@@ -65,12 +63,10 @@ class IndexStacks:
         return StackRequest(project, self._environment, RecommendationType.LATEST, options)
 
     async def _best(self, request: StackRequest) -> dict[str, str]:
-        index = index_of(self._settings, self._index)
-        async with IndexClient(self._settings, index) as client:
-            reader = LimitedReader(client, ReadingTime(self._settings.index_time_s))
+        async with opened_clients(self._settings, [self._index]) as clients:
             resolution = IndexResolution(
-                request, {index.name: reader}, self._known, self._resolver,
-                memory=self._memory.for_request(request, {index.name: index.url}),
+                request, clients, self._known, self._resolver,
+                memory=self._memory.for_request(request, urls_of(clients)),
             )  # fmt: skip
             try:
                 advice = await resolution.advise()

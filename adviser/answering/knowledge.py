@@ -20,7 +20,7 @@ from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
 from graph.record.evidence import evidence_for
-from graph.record.freshness import changes
+from graph.record.freshness import evidence_position
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
 from model.packages.candidates import Absence, Dependency, IndexesSilent
@@ -87,7 +87,8 @@ class GraphSource:
         """See :class:`KnowledgeSource`."""
         names, times = tuple(sorted(roots)), {} if timings is None else timings
         driver, database = stores.driver, stores.database
-        position = record_position(stores)
+        with stores.engine.connect() as connection:
+            position = evidence_position(connection)
         last = self._kept.last((names, environment))
         with timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
             if last is not None and is_current(driver, last[0], database=database):
@@ -101,12 +102,6 @@ class GraphSource:
 
         with timed(times, "evidence_s"):
             return self._kept.get((names, environment), (snapshot, position), with_evidence)
-
-
-def record_position(stores: Stores) -> object:
-    """What evidence depends on: the position of the record, and the day."""
-    with stores.engine.connect() as connection:
-        return changes(connection), datetime.now(UTC).date()
 
 
 def _items(known: SnapshotAndEvidence) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 from packaging.utils import canonicalize_name
 
@@ -95,7 +95,7 @@ class IndexClient:
         """Why a write to the cache failed: the folder of the cache, and the system's message."""
         return self._cache.write_error
 
-    async def __aenter__(self) -> IndexClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -143,6 +143,11 @@ def changes(connection: Connection) -> int:
     transaction began.
     """
     return connection.scalar(_CHANGES) or 0
+
+
+def evidence_position(connection: Connection) -> Hashable:
+    """What evidence depends on: the changes to the knowledge, and the day."""
+    return changes(connection), datetime.now(UTC).date()
 
 
 def pending_packages(connection: Connection, names: Collection[str]) -> set[str]:

@@ -1,15 +1,18 @@
-"""Reads from an index within a time limit, and from the cache if the index does not answer."""
+"""Clients that read from indexes within a time limit, and from the cache without an answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from common.index.client import IndexClient
+from common.index.configuration import Index, configured_indexes
 from common.index.file_metadata import MetadataRead
+from common.index.helper import IndexHelper
+from common.settings import Settings
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import IndexFile, ProjectPage
 from model.text import counted
@@ -56,15 +59,21 @@ class ReadingTime:
                 self._used_s += asyncio.get_running_loop().time() - self._began
 
 
-class LimitedReader:
+class LimitedClient(IndexClient):
     """An index client with a time limit.
 
     If the index fails temporarily, the cached page of the package is used, however old it is. If an
     index did not answer at all, the client does not wait for it again.
     """
 
-    def __init__(self, client: IndexClient, time: ReadingTime) -> None:
-        self._client = client
+    def __init__(
+        self,
+        settings: Settings,
+        index: Index,
+        time: ReadingTime,
+        helper: IndexHelper | None = None,
+    ) -> None:
+        super().__init__(settings, index, helper=helper)
         self._time = time
         self._began = datetime.now(UTC)
         self._has_answered = False
@@ -78,14 +87,14 @@ class LimitedReader:
         try:
             if self._silence is not None and not self._has_answered:
                 raise self._silence
-            page = await self._time.within(self._client.project(name, max_age_s))
+            page = await self._time.within(super().project(name, max_age_s))
         except IndexProblem as problem:
             if not problem.retryable:
                 raise
             self._failure = problem
             if problem.code in (IndexFault.TIMEOUT, IndexFault.UNREACHABLE):
                 self._silence = problem
-            kept = self._client.kept_page(name)
+            kept = self.kept_page(name)
             if kept is None:
                 raise
             self._outdated[kept.name] = kept.as_of
@@ -95,19 +104,7 @@ class LimitedReader:
 
     async def metadata(self, file: IndexFile) -> MetadataRead:
         """Metadata of a file; see :meth:`common.index.client.IndexClient.metadata`."""
-        return await self._time.within(self._client.metadata(file))
-
-    async def download(self, file: IndexFile, target: Path) -> None:
-        """Download a file for a build; builds have limits of their own."""
-        await self._client.download(file, target)
-
-    def kept_metadata(self, key: str) -> str | None:
-        """Metadata that an earlier build produced."""
-        return self._client.kept_metadata(key)
-
-    def keep_metadata(self, key: str, text: str) -> None:
-        """Store metadata that a build produced."""
-        self._client.keep_metadata(key, text)
+        return await self._time.within(super().metadata(file))
 
     def warnings(self) -> Iterator[str]:
         """A remark about an index that did give an answer, for the user to see."""
@@ -115,9 +112,32 @@ class LimitedReader:
             oldest = min(self._outdated.values())
             count = counted(len(self._outdated), "page is", "pages are")
             yield (
-                f"{self._client.index.name} does not answer, so {count} from the cache, the oldest "
+                f"{self.index.name} does not answer, so {count} from the cache, the oldest "
                 f"of {oldest:%Y-%m-%d %H:%M} UTC: {self._failure}"
             )
-        if self._client.cache_error is not None:
-            error = self._client.cache_error
+        if (error := self.cache_error) is not None:
             yield f"the cache cannot be written, so the same is read again next time: {error}"
+
+
+@asynccontextmanager
+async def opened_clients(
+    settings: Settings, names: Iterable[str], *, parse_elsewhere: bool = False
+) -> AsyncIterator[dict[str, LimitedClient]]:
+    """Clients of the configured indexes among ``names``, which share the time for reading.
+
+    :param parse_elsewhere: whether pages are parsed in a fork of this process
+    """
+    indexes, time = configured_indexes(settings), ReadingTime(settings.index_time_s)
+    async with AsyncExitStack() as stack:
+        clients = {}
+        for name in dict.fromkeys(names):
+            if name in indexes:
+                helper = stack.enter_context(closing(IndexHelper())) if parse_elsewhere else None
+                client = LimitedClient(settings, indexes[name], time, helper)
+                clients[name] = await stack.enter_async_context(client)
+        yield clients
+
+
+def urls_of(clients: Mapping[str, IndexClient]) -> dict[str, str]:
+    """URLs of the indexes whose packages may be kept; a local folder may change at any time."""
+    return {name: it.index.url for name, it in clients.items() if not it.index.is_local}

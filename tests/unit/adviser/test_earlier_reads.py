@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.index.earlier_reads import EarlierReads, PackageReads
+from adviser.answering.index_memory import EarlierReads, PackageReads
 from common.index.release_metadata import NO_FILES
 from model.packages.import_names import ImportNames, ImportSource
 from model.packages.releases import ReleaseMetadata
