@@ -57,7 +57,7 @@ class KnowledgeObserver(Protocol):
         """Called if no index answers, so that the stores must do."""
 
 
-class KnowledgeSource(Protocol):
+class StoredSource(Protocol):
     """Stored knowledge: the graph is one source."""
 
     def read(
@@ -84,7 +84,7 @@ class GraphSource:
         self, stores: Stores, roots: Iterable[str], environment: Environment,
         timings: dict[str, float] | None = None,
     ) -> SnapshotAndEvidence:  # fmt: skip
-        """See :class:`KnowledgeSource`."""
+        """See :class:`StoredSource`."""
         names, times = tuple(sorted(roots)), {} if timings is None else timings
         driver, database = stores.driver, stores.database
         with stores.engine.connect() as connection:
@@ -114,7 +114,7 @@ def _items(known: SnapshotAndEvidence) -> int:
 
 def stored_knowledge(
     stores: Stores, request: StackRequest, more: Iterable[Dependency] = (),
-    source: KnowledgeSource | None = None, timings: dict[str, float] | None = None,
+    source: StoredSource | None = None, timings: dict[str, float] | None = None,
 ) -> SnapshotAndEvidence:  # fmt: skip
     """What the stores know for a request.
 
@@ -136,7 +136,7 @@ class KnowledgeSources:
     """
 
     stores: Stores
-    stored: KnowledgeSource = field(default_factory=GraphSource)
+    stored: StoredSource = field(default_factory=GraphSource)
     memory: IndexMemory | None = None
 
 
@@ -235,14 +235,9 @@ class Knowledge:
         :param threads: threads of the solver; the answer does not depend on them
         """
 
-        def over_stored() -> Advice:
-            snapshot, evidence = self.stored
-            with timed(self.timings, "search_s"):
-                return advise(
-                    self.request, snapshot, evidence, resolver=self.resolver, threads=threads
-                )
-
-        advice = self.use(lambda it: it.advise(threads), over_stored)
+        advice = self.use(
+            lambda resolution: resolution.advise(threads), lambda: self._advise_stored(threads)
+        )
         if self.is_listed:  # rounds compute no revision
             return replace(advice, snapshot=with_revision(advice.snapshot))
         return advice
@@ -250,12 +245,14 @@ class Knowledge:
     def explain(self, explain: Callable[[Advice, Resolver], T], threads: int = 1) -> T:
         """The result of ``explain``, which gets the advice and the resolver that it is to use."""
         return self.use(
-            lambda it: it.explain(explain),
-            lambda: explain(
-                advise(self.request, *self.stored, resolver=self.resolver, threads=threads),
-                self.resolver,
-            ),
+            lambda resolution: resolution.explain(explain),
+            lambda: explain(self._advise_stored(threads), self.resolver),
         )
+
+    def _advise_stored(self, threads: int) -> Advice:
+        snapshot, evidence = self.stored
+        with timed(self.timings, "search_s"):
+            return advise(self.request, snapshot, evidence, resolver=self.resolver, threads=threads)
 
     def answer(
         self, threads: int = 1, *, urls: bool = False, advice_id: str | None = None

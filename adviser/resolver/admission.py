@@ -87,7 +87,7 @@ def contributions_of(
         yield it.purl, tuple(column[place] for column in columns)
 
 
-class Knowledge(Protocol):
+class KnownVersions(Protocol):
     """The part of :class:`model.packages.snapshot.Snapshot` that the resolver reads."""
 
     @property
@@ -105,7 +105,7 @@ class Knowledge(Protocol):
 
 
 def universe_of(
-    snapshot: Knowledge,
+    snapshot: KnownVersions,
     request: ResolverRequest,
     scores: Scores,
     penalties: Collection[int] = (),
@@ -206,7 +206,7 @@ class AdmittedPackage:
     named: frozenset[str]
 
 
-def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
+def choosable(snapshot: KnownVersions, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
     """For each package name, the versions that a stack may have if it meets the request.
 
     It applies two kinds of requirements: those of the request, and those shared by all usable
