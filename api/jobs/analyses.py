@@ -16,7 +16,7 @@ from api.access.authentication import token
 from api.access.token_throttle import client_address
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.http.request_context import from_earlier_data
-from api.jobs.queue import QUEUE_OF, QueueClient
+from api.jobs.queue import REQUEST_WORK, QueueClient
 from api.service import service
 from graph.record import analyses
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
@@ -34,16 +34,6 @@ _PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.008, 1.25, 0.05
 #: After a long wait, the longest pause is this fraction of the wait, up to a limit in s. So clients
 #: that wait for a busy worker do not take its processor time.
 _PAUSE_FRACTION, _PAUSE_LIMIT_S = 0.1, 0.5
-#: Task of the job for each kind of analysis.
-_TASKS = {
-    AnalysisKind.ADVICE: "advice.make",
-    AnalysisKind.REPLAY: "advice.replay",
-    AnalysisKind.WHY_NOT: "advice.why_not",
-    AnalysisKind.PROVENANCE: "provenance.check",
-    AnalysisKind.FETCH: "packages.fetch",
-    AnalysisKind.UPLOAD: "uploads.ingest",
-    AnalysisKind.INSPECTION: "inspections.run",
-}
 
 
 def may_fetch() -> bool:
@@ -96,10 +86,10 @@ def submit(
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         before = 0
         if not cached:
-            queue, who = QUEUE_OF[kind], sender(client)
-            before = stores.queue.admit(connection, queue, who)
+            work, who = REQUEST_WORK[kind], sender(client)
+            before = stores.queue.admit(connection, work.queue, who)
             also(connection, new.analysis_id)
-            stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, who)
+            stores.queue.enqueue_request(connection, work, new.analysis_id, who)
     if cached:
         wrote_nothing()
     return _awaited(accepted, SUBMIT_WAIT_S, before), cached

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import procrastinate
 import sqlalchemy
@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from common.tracing import TRACEPARENT, carried_trace
 from graph.record.analyses import AnalysisKind
+from graph.record.tokens import Scope
 from model.errors import ProjectError
 
 #: Namespace of task names in procrastinate.
@@ -128,16 +129,46 @@ class QueueName(StrEnum):
     INSPECTIONS = "inspections"
 
 
-#: The queue of each kind of request.
-QUEUE_OF = {
-    AnalysisKind.ADVICE: QueueName.PEOPLE,
-    AnalysisKind.REPLAY: QueueName.PEOPLE,
-    AnalysisKind.WHY_NOT: QueueName.PEOPLE,
-    AnalysisKind.PROVENANCE: QueueName.PEOPLE,
-    AnalysisKind.FETCH: QueueName.BULK,
-    AnalysisKind.UPLOAD: QueueName.BULK,
-    AnalysisKind.INSPECTION: QueueName.INSPECTIONS,
-}
+class RequestWork(NamedTuple):
+    """How a kind of request is answered.
+
+    :param task: name of its task
+    :param function: answers a stored request, as ``module:name``; only workers of its queue load it
+    :param limit_s: a job that takes longer must be hanging, because a store does not answer
+    :param scope: what a client needs to read the request
+    """
+
+    task: str
+    queue: QueueName
+    function: str
+    limit_s: float
+    scope: Scope
+
+
+#: A search may take a minute, the jobs of an inspection a day, and building them some hours.
+_ADVICE_S, BULK_S, _INSPECTION_S = 1800.0, 4 * 3600.0, 36 * 3600.0
+
+
+def _work(task: str, function: str) -> RequestWork:
+    return RequestWork(task, QueueName.PEOPLE, f"api.jobs.{function}", _ADVICE_S, Scope.ADVISE)
+
+
+REQUEST_WORK = {
+    AnalysisKind.ADVICE: _work("advice.make", "advice:run_advice"),
+    AnalysisKind.REPLAY: _work("advice.replay", "advice:run_replay"),
+    AnalysisKind.WHY_NOT: _work("advice.why_not", "advice:run_why_not"),
+    AnalysisKind.PROVENANCE: _work("provenance.check", "provenance:check_provenance"),
+    AnalysisKind.FETCH: RequestWork(
+        "packages.fetch", QueueName.BULK, "api.jobs.fetching:fetch_requested", BULK_S, Scope.INGEST
+    ),
+    AnalysisKind.UPLOAD: RequestWork(
+        "uploads.ingest", QueueName.BULK, "api.jobs.uploads:ingest_upload", BULK_S, Scope.INGEST
+    ),
+    AnalysisKind.INSPECTION: RequestWork(
+        "inspections.run", QueueName.INSPECTIONS, "api.jobs.inspections:run_inspection",
+        _INSPECTION_S, Scope.INSPECT,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,15 +294,20 @@ class Queue:
         return True
 
     def enqueue_request(
-        self, connection: Connection, task: str, queue: QueueName, analysis_id: str,
-        client: QueueClient,
-    ) -> None:  # fmt: skip
+        self, connection: Connection, work: RequestWork, analysis_id: str, client: QueueClient
+    ) -> None:
         """Enqueue the job of a request: clients take turns, and those with a token come first."""
-        first = _BULK if queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
-        among = {"queue": queue.value, "client": client.name, "first": first, "rounds": _ROUNDS}
+        first = _BULK if work.queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
+        among = {
+            "queue": work.queue.value,
+            "client": client.name,
+            "first": first,
+            "rounds": _ROUNDS,
+        }
         priority = first - min(connection.execute(_ROUND, among).scalar_one(), _ROUNDS - 1)
         key = f"{client.name}#{analysis_id}"
-        self.enqueue(connection, QueueJob(task, queue, {"analysis_id": analysis_id}, key, priority))
+        arguments = {"analysis_id": analysis_id}
+        self.enqueue(connection, QueueJob(work.task, work.queue, arguments, key, priority))
 
     def admit(
         self, connection: Connection, queue: QueueName, client: QueueClient | None = None
@@ -297,7 +333,7 @@ class Queue:
 
     @staticmethod
     def _retry_after_s(connection: Connection, queue: QueueName, jobs: int) -> int:
-        kinds = [kind.value for kind, name in QUEUE_OF.items() if name is queue]
+        kinds = [kind.value for kind, it in REQUEST_WORK.items() if it.queue is queue]
         # Workers may have been idle until the oldest job came, which says nothing of their speed.
         oldest_s = connection.scalar(_OLDEST, {"queue": queue.value}) or 0.0
         busy_s = min(_LONGEST_RATE_S, max(_SHORTEST_RATE_S, oldest_s))

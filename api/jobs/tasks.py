@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
+from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, cast
 
 from procrastinate import Blueprint, JobContext, RetryDecision
@@ -14,7 +15,7 @@ from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
 from api.health.tracing import job_span
-from api.jobs.queue import QueueJob, QueueName
+from api.jobs.queue import BULK_S, REQUEST_WORK, QueueJob, QueueName
 from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
@@ -34,9 +35,8 @@ from model.redaction import absolute_source
 
 P = ParamSpec("P")
 
-#: Limits after which a job must be hanging, because a store does not answer. A search may take a
-#: minute, the jobs of an inspection a day, and building them some hours.
-_ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
+#: Limit of the nightly jobs.
+_NIGHT_S = 24 * 3600.0
 #: Far longer than a round of deliveries.
 _NOTICES_S = 600.0
 #: Sends the notices of events that a job has recorded. A round takes seconds, and a bulk job hours.
@@ -100,71 +100,29 @@ def _another_waits(context: JobContext) -> bool:
         return False
 
 
-@_task("advice.make", _ADVICE_S)
-def make_advice(context: JobContext, analysis_id: str) -> None:
-    """Answer a request for advice."""
-    from api.jobs.advice import run_advice
+def _answering(function: str) -> Task[[str]]:
+    """The task that answers a request.
 
-    _run(context, analysis_id, run_advice)
+    :param function: as in :class:`api.jobs.queue.RequestWork`
+    """
 
+    def answer(context: JobContext, analysis_id: str) -> None:
+        module, _, name = function.partition(":")
+        work: Work = getattr(import_module(module), name)
+        try:
+            with disk_errors():
+                run(_worker(context), analysis_id, work, _attempt(context))
+        except StoreUnavailable as error:  # while the state of the analysis was read or written
+            raise _postponed(context, error, SHORTEST_PAUSE_S) from error
 
-@_task("advice.replay", _ADVICE_S)
-def replay_advice(context: JobContext, analysis_id: str) -> None:
-    """Answer a recorded request again and compare the reports."""
-    from api.jobs.advice import run_replay
-
-    _run(context, analysis_id, run_replay)
-
-
-@_task("advice.why_not", _ADVICE_S)
-def explain_why_not(context: JobContext, analysis_id: str) -> None:
-    """Explain what a requirement would cost the stack of a recorded request."""
-    from api.jobs.advice import run_why_not
-
-    _run(context, analysis_id, run_why_not)
+    return answer
 
 
-@_task("provenance.check", _ADVICE_S)
-def check_provenance(context: JobContext, analysis_id: str) -> None:
-    """Check where the files of a lock come from."""
-    from api.jobs.provenance import check_provenance
-
-    _run(context, analysis_id, check_provenance)
+for _work in REQUEST_WORK.values():
+    _task(_work.task, _work.limit_s)(_answering(_work.function))
 
 
-@_task("uploads.ingest", _BULK_S)
-def ingest_upload(context: JobContext, analysis_id: str) -> None:
-    """Ingest the inspections of an upload."""
-    from api.jobs.uploads import ingest_upload
-
-    _run(context, analysis_id, ingest_upload)
-
-
-@_task("inspections.run", _INSPECTION_S)
-def run_inspection(context: JobContext, analysis_id: str) -> None:
-    """Build and measure a submitted specification."""
-    from api.jobs.inspections import run_inspection
-
-    _run(context, analysis_id, run_inspection)
-
-
-def _run(context: JobContext, analysis_id: str, work: Work) -> None:
-    try:
-        with disk_errors():
-            run(_worker(context), analysis_id, work, _attempt(context))
-    except StoreUnavailable as error:  # while the state of the analysis was read or written
-        raise _postponed(context, error, SHORTEST_PAUSE_S) from error
-
-
-@_task("packages.fetch", _BULK_S)
-def fetch_packages(context: JobContext, analysis_id: str) -> None:
-    """Fetch the packages of a request, with all their dependencies."""
-    from api.jobs.fetching import fetch_requested
-
-    _run(context, analysis_id, fetch_requested)
-
-
-@_task("graph.project", _BULK_S)
+@_task("graph.project", BULK_S)
 def project_graph(context: JobContext) -> None:
     """Project the record into the graph; if the graph is unavailable, wait without a time limit.
 

@@ -22,10 +22,10 @@ from api.http.schema_fields import (
     text,
 )
 from api.jobs import analyses
+from api.jobs.queue import REQUEST_WORK
 from api.resources.base import Resources, members
 from api.service import service
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
-from graph.record.tokens import Scope
 
 _STATES = ["pending", "running", "succeeded", "failed", "error"]
 
@@ -81,14 +81,8 @@ class LogSchema(Schema):
 
 blueprint = Resources("requests", __name__, description="Requests that a worker answers.")
 
-#: Reading a request needs the scope that sending one needs; others need `advise`.
-_SCOPES = {
-    AnalysisKind.UPLOAD: Scope.INGEST,
-    AnalysisKind.FETCH: Scope.INGEST,
-    AnalysisKind.INSPECTION: Scope.INSPECT,
-}
-#: The scope depends on the kind of the request.
-_SECURITY = security(*dict.fromkeys((Scope.ADVISE, *_SCOPES.values())))
+#: Reading a request needs the scope that sending one needs, which depends on its kind.
+_SECURITY = security(*dict.fromkeys(it.scope for it in REQUEST_WORK.values()))
 
 
 @blueprint.route("/requests/<string:analysis_id>")
@@ -157,5 +151,5 @@ def _analysis(analysis_id: str) -> Analysis:
         analysis = analysis_of(connection, analysis_id)
     if analysis is None:
         raise not_found("request", analysis_id)
-    require(_SCOPES.get(analysis.kind, Scope.ADVISE))
+    require(REQUEST_WORK[analysis.kind].scope)
     return analysis
