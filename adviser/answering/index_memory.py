@@ -241,10 +241,10 @@ class EarlierReads:
             packages = orjson.loads(zstandard.decompress(packed, _LARGEST))
             reads = {
                 name: PackageReads(
-                    it["index"], it["page"],
-                    {version: _metadata(row) for version, row in it["metadata"].items()},
+                    package["index"], package["page"],
+                    {version: _metadata(row) for version, row in package["metadata"].items()},
                 )
-                for name, it in packages.items()
+                for name, package in packages.items()
             }  # fmt: skip
         except (zstandard.ZstdError, KeyError, TypeError, ValueError, AttributeError):
             return {}

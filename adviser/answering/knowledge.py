@@ -6,7 +6,7 @@ The stores know what was read before. Indexes list all versions, and reading the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
 from adviser.answering.answers import Answer, make_answer, text_of, timed
 from adviser.answering.index_selection import with_silent_indexes
-from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
+from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
 from graph.record.evidence import evidence_for
 from graph.record.freshness import evidence_position
+from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
-from model.packages.candidates import Absence, Dependency, IndexesSilent
+from model.packages.candidates import Absence, Dependency, ExclusionReason, IndexesSilent
 from model.packages.environments import Environment
-from model.packages.snapshot import with_absences, with_revision
+from model.packages.identity import version_of
+from model.packages.snapshot import Snapshot, with_absences, with_revision
 
 if TYPE_CHECKING:
     from adviser.answering.index_memory import IndexMemory
@@ -271,3 +274,111 @@ class Knowledge:
             self.fetches, self.may_reread, self.timings = True, False, {}
             return self.answer(threads, urls=urls, advice_id=advice_id)
         return answer
+
+
+#: Last answer of an index, by index and project name.
+IndexAnswers = Mapping[tuple[str, str], IndexAnswer]
+
+
+def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) -> bool:
+    """Whether a configured index may have releases that a snapshot of the graph lacks.
+
+    Also true if the store has only the releases of a package that an earlier advice read. Never
+    with ``FETCH_MISSING=0``.
+    """
+    configured = _configured(stores, request)
+    if not configured:
+        return False
+    names = list(snapshot.revisions)
+    with stores.engine.connect() as connection:
+        if are_partly_read(connection, names):
+            return True
+        answers = answers_of(connection, names)
+    rules = request.resolver_request({})
+    return any(
+        not configured.isdisjoint(indexes_to_ask(snapshot, rules, name, answers)) for name in names
+    )
+
+
+def lacks_releases_of_roots(stores: Stores, request: StackRequest) -> bool:
+    """Like :func:`lacks_releases`, for the packages that the request names; needs no snapshot."""
+    configured = _configured(stores, request)
+    if not configured:
+        return False
+    rules = request.resolver_request({})
+    names = {it.name for it in request.roots if it.url is None}
+    of_indexes = {name for name in names if rules.only_index_of(name) in {None, *configured}}
+    with stores.engine.connect() as connection:
+        return are_partly_read(connection, names) or bool(without_releases(connection, of_indexes))
+
+
+def _configured(stores: Stores, request: StackRequest) -> frozenset[str]:
+    """The indexes of a request that may be asked for missing releases."""
+    if not stores.settings.fetch_missing:
+        return frozenset()
+    return frozenset(it.name for it in request.options.indexes if it.known)
+
+
+def indexes_to_ask(
+    snapshot: Snapshot, request: ResolverRequest, name: str, answers: IndexAnswers
+) -> tuple[str, ...]:
+    """The indexes that may have what a snapshot lacks of a package, in search order.
+
+    - all indexes, for a package without any version on an index of the request;
+    - those up to the one that has it, if no version has requirements that can be known, unless that
+      index was asked already, or if no version that was read meets a requirement of the request;
+    - those that come earlier, if they were not asked yet.
+    """
+    sources = request.indexes_of(name)
+    versions = _versions(snapshot, name)
+    place = next((at for at, index in enumerate(sources) if index in versions), None)
+    if place is None:
+        return sources
+    index, known = sources[place], versions[sources[place]]
+    states = {it: answers[it, name].state for it in sources if (it, name) in answers}
+    reasons = set(known.values())
+    if reasons <= _UNKNOWN and (_UNREAD in reasons or states.get(index) != "known"):
+        return sources[: place + 1]
+    read = [
+        it for it, reason in known.items() if reason not in (_UNREAD, ExclusionReason.UNAVAILABLE)
+    ]
+    if not _meets_request(snapshot, request, name, read):
+        return sources[: place + 1]
+    # An index that failed to answer may have it.
+    is_open = any(states.get(it) in (None, "failed") for it in sources[:place])
+    return sources[:place] if is_open else ()
+
+
+_UNREAD = ExclusionReason.UNREAD
+_UNKNOWN = frozenset({_UNREAD, ExclusionReason.UNSOLVABLE, ExclusionReason.NO_FILES})
+
+
+def _versions(snapshot: Snapshot, name: str) -> dict[str, dict[str, ExclusionReason | None]]:
+    """Versions by index, with the reason if they are not candidates."""
+    versions: dict[str, dict[str, ExclusionReason | None]] = {}
+    for it in snapshot.packages.get(name, ()):
+        versions.setdefault(it.index, {})[it.version] = None
+    for out in snapshot.excluded.get(name, ()):
+        versions.setdefault(out.index, {})[out.version] = out.reason
+    return versions
+
+
+def _meets_request(
+    snapshot: Snapshot, request: ResolverRequest, name: str, versions: Iterable[str]
+) -> bool:
+    """Whether each requirement of the request on a package admits one of these versions."""
+    valid = [it for it in versions if version_of(it) is not None]
+    return all(
+        any(admits(specifier, version) for version in valid)
+        for specifier in _own_specifiers(snapshot, request, name)
+    )
+
+
+def _own_specifiers(snapshot: Snapshot, request: ResolverRequest, name: str) -> Iterator[str]:
+    """Specifiers from the request's own requirements, bounds and override for a package."""
+    override = request.overrides.get(name)
+    if override is not None:
+        yield override
+        return
+    own: tuple[Dependency, ...] = (*snapshot.roots, *request.constraints)
+    yield from (it.specifier for it in own if it.name == name)
