@@ -26,24 +26,15 @@ DEEPEST = 256
 TEXT_BYTES = 64 * 1024
 
 
-class Walker(Protocol):
-    """A position in a file tree; a step takes the same time at any depth."""
-
-    def enter(self, name: str) -> str | None:
-        """Enter the folder ``name``; if it is a link, stay and return its unresolved target."""
-
-    def leave(self) -> None:
-        """Go to the parent folder; must not be called at the root."""
-
-    def restart(self) -> None:
-        """Go to the root."""
-
-
 class Tree(Protocol):
     """A root folder with its files. Paths are relative to it, with ``/`` between the parts."""
 
-    def walker(self) -> Walker:
-        """Return a new walker at the root."""
+    @property
+    def root(self) -> Any:
+        """The root folder, from which :meth:`enter` begins."""
+
+    def enter(self, folder: Any, name: str) -> Any:
+        """The entry ``name`` of a folder; a text is the unresolved target of a link."""
 
     def is_file(self, path: str) -> bool:
         """Whether ``path`` is a regular file and not a link."""
@@ -67,7 +58,7 @@ def resolve(tree: Tree, path: str) -> str | None:
     :returns: the resolved path, which need not exist; ``None`` if links are circular or lead deeper
         than :data:`DEEPEST` folders
     """
-    walker = tree.walker()
+    folders = [tree.root]
     resolved: list[str] = []
     remaining = _parts(path)
     followed = length = 0
@@ -76,10 +67,11 @@ def resolve(tree: Tree, path: str) -> str | None:
         if part == "..":
             if resolved:  # the parent of the root is the root
                 resolved.pop()
-                walker.leave()
+                folders.pop()
             continue
-        target = walker.enter(part)
-        if target is None:
+        target = tree.enter(folders[-1], part)
+        if not isinstance(target, str):
+            folders.append(target)
             resolved.append(part)
             if len(resolved) > DEEPEST:
                 return None
@@ -89,7 +81,7 @@ def resolve(tree: Tree, path: str) -> str | None:
             return None
         if target.startswith("/"):
             resolved.clear()
-            walker.restart()
+            del folders[1:]
         remaining.extend(_parts(target))
     return "/".join(resolved)
 
@@ -117,43 +109,27 @@ def read_text(tree: Tree, path: str) -> str | None:
     return None if real is None else tree.text(real)
 
 
-class _FolderWalker:
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._parts: list[str] = []
-
-    def enter(self, name: str) -> str | None:
-        try:
-            return str(self._root.joinpath(*self._parts, name).readlink())
-        except (OSError, ValueError):  # not a link, or a path with NUL
-            self._parts.append(name)
-            return None
-
-    def leave(self) -> None:
-        self._parts.pop()
-
-    def restart(self) -> None:
-        self._parts.clear()
-
-
 class FolderTree:
     """A file tree in a folder of this machine, such as ``/``."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
-    def walker(self) -> Walker:
-        return _FolderWalker(self._root)
+    def enter(self, folder: Path, name: str) -> Path | str:
+        try:
+            return str((folder / name).readlink())
+        except (OSError, ValueError):  # not a link, or a path with NUL
+            return folder / name
 
     def is_file(self, path: str) -> bool:
         try:
-            return stat.S_ISREG((self._root / path).lstat().st_mode)
+            return stat.S_ISREG((self.root / path).lstat().st_mode)
         except (OSError, ValueError):
             return False
 
     def names(self, folder: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._root / folder))  # noqa: PTH208 - names, not paths
+            return sorted(os.listdir(self.root / folder))  # noqa: PTH208 - names, not paths
         except (OSError, ValueError):
             return []
 
@@ -179,7 +155,7 @@ class FolderTree:
     def open(self, path: str) -> IO[bytes]:
         """Open a regular file; ``path`` must not contain links below the root."""
         # Without the flags, a pipe would wait for a writer, and a new link would be followed.
-        number = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        number = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         stream = os.fdopen(number, "rb")
         if not stat.S_ISREG(os.fstat(number).st_mode):
             stream.close()
@@ -189,7 +165,7 @@ class FolderTree:
 
 MEBIBYTE = 1024 * 1024
 #: Real headers of archives are shorter; only a forged header requests more.
-_LONGEST_READ = 64 * MEBIBYTE
+LONGEST_READ = 64 * MEBIBYTE
 #: Errors that broken compressed data raises.
 BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
@@ -216,7 +192,7 @@ class Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0 or size > _LONGEST_READ:
+        if size is None or size < 0 or size > LONGEST_READ:
             raise self._bomb("a header claims to be longer than 64 MiB")
         parts = []
         while size and (part := self._stream.read(size)):

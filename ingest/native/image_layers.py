@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, NamedTuple
 
 from ingest.native.file_trees import (
     BROKEN_STREAM,
     DEEPEST,
     MEBIBYTE,
     TEXT_BYTES,
-    Walker,
     copy_bounded,
     open_decompressed,
     resolve,
@@ -48,24 +47,20 @@ class Layer:
     open: Callable[[], BinaryIO]
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A file, folder or link at a path of an image.
-
-    :param layer: number of the last layer that contains it
-    :param names: entries of a folder; ``None`` otherwise
-    :param link: target of a link; ``None`` otherwise
-    :param place: layer of a file, and its position in the layer; ``None`` otherwise
-    :param text: beginning of a configuration file
-    :param cleared: number of the last layer that hid the entries of earlier layers in this folder
-    """
+class _File(NamedTuple):
+    """A file: its layer, its position in the layer, and the beginning of a configuration file."""
 
     layer: int
-    names: dict[str, _Entry] | None = None
-    link: str | None = None
-    place: tuple[int, int] | None = None
+    place: int
     text: bytes | None = None
-    cleared: int = -1
+
+
+class _Hardlink(NamedTuple):
+    target: str
+
+
+#: A folder by names, the target of a link, a file, or ``None`` for a device or a pipe.
+_Entry = dict[str, "_Entry"] | str | _File | None
 
 
 class LayeredTree:
@@ -77,53 +72,48 @@ class LayeredTree:
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = layers
-        self._root = _Entry(0, names={})
+        self.root: _Entry = {}
         self._members = 0
         self._steps = 0
         # Folders by path; cleared when an entry is replaced or removed that may be part of a path.
-        self._folders: dict[str, _Entry] = {}
+        self._folders: dict[str, dict[str, _Entry]] = {}
         for number in range(len(layers)):
             self._add_layer(number)
         self._folders.clear()
 
-    def walker(self) -> Walker:
-        return _LayeredWalker(self._root, self._step)
-
-    def is_file(self, path: str) -> bool:
-        entry = self._at(path)
-        return entry is not None and entry.place is not None
-
-    def names(self, folder: str) -> list[str]:
-        entry = self._at(folder)
-        return [] if entry is None else sorted(entry.names or ())
-
-    def text(self, path: str) -> str | None:
-        entry = self._at(path)
-        if entry is None or entry.text is None:
-            return None
-        return entry.text.decode("utf-8", "replace")
-
-    def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        wanted: dict[int, dict[int, list[str]]] = {}
-        for path in paths:
-            entry = self._at(path)
-            if entry is not None and entry.place is not None:
-                layer, place = entry.place
-                wanted.setdefault(layer, {}).setdefault(place, []).append(path)
-        for layer, places in wanted.items():
-            yield from self._read(layer, places)
-
-    def _step(self) -> None:
+    def enter(self, folder: _Entry, name: str) -> _Entry:
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise InvalidDocument(
                 Reason.ARCHIVE_BOMB, f"its paths and links take more than {_MOST_STEPS} steps"
             )
+        return folder.get(name) if isinstance(folder, dict) else None
 
-    def _at(self, path: str) -> _Entry | None:
-        entry: _Entry | None = self._root
+    def is_file(self, path: str) -> bool:
+        return isinstance(self._at(path), _File)
+
+    def names(self, folder: str) -> list[str]:
+        entry = self._at(folder)
+        return sorted(entry) if isinstance(entry, dict) else []
+
+    def text(self, path: str) -> str | None:
+        entry = self._at(path)
+        text = entry.text if isinstance(entry, _File) else None
+        return None if text is None else text.decode("utf-8", "replace")
+
+    def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
+        wanted: dict[int, dict[int, list[str]]] = {}
+        for path in paths:
+            entry = self._at(path)
+            if isinstance(entry, _File):
+                wanted.setdefault(entry.layer, {}).setdefault(entry.place, []).append(path)
+        for layer, places in wanted.items():
+            yield from self._read(layer, places)
+
+    def _at(self, path: str) -> _Entry:
+        entry = self.root
         for part in path.split("/") if path else ():
-            entry = None if entry is None or entry.names is None else entry.names.get(part)
+            entry = entry.get(part) if isinstance(entry, dict) else None
         return entry
 
     def _read(self, number: int, places: dict[int, list[str]]) -> Iterator[tuple[str, IO[bytes]]]:
@@ -144,6 +134,9 @@ class LayeredTree:
                     return
 
     def _add_layer(self, number: int) -> None:
+        """Remove what a layer removes of the layers below it, then add its own entries."""
+        removed: list[tuple[str, str]] = []
+        added: list[tuple[str, str, _Entry | _Hardlink]] = []
         with _members(self._layers[number]) as members:
             for place, (archive, member) in enumerate(members):
                 self._members += 1
@@ -151,57 +144,54 @@ class LayeredTree:
                     raise InvalidDocument(
                         Reason.ARCHIVE_BOMB, f"more than {_MOST_MEMBERS} files in all layers"
                     )
-                self._add((number, place), archive, member)
+                path = _clean(member.name, self._layers[number].name)
+                folder, _, name = path.rpartition("/")
+                if name.startswith(_WHITEOUT):
+                    removed.append((folder, name))
+                elif name:
+                    added.append((folder, name, self._entry(number, place, path, archive, member)))
+        for folder, name in removed:
+            names = self._folder(folder, number)
+            if name == _OPAQUE:
+                names.clear()
+            else:
+                names.pop(name.removeprefix(_WHITEOUT), None)
+            self._folders.clear()
+        for folder, name, entry in added:
+            self._add(self._folder(folder, number), name, entry)
 
-    def _add(
-        self, place: tuple[int, int], archive: tarfile.TarFile, member: tarfile.TarInfo
-    ) -> None:
-        """Add one member of a layer."""
-        path = _clean(member.name, self._layers[place[0]].name)
-        folder, _, name = path.rpartition("/")
-        if not name:
-            return
-        parent = self._folder(folder, place[0])
-        names = parent.names if parent.names is not None else {}
+    def _add(self, names: dict[str, _Entry], name: str, entry: _Entry | _Hardlink) -> None:
+        if isinstance(entry, _Hardlink):
+            target = resolve(self, entry.target)
+            entry = None if target is None else self._at(target)
+            if not isinstance(entry, _File):
+                return
         known = names.get(name)
-        if name == _OPAQUE:
+        if isinstance(known, dict) and isinstance(entry, dict):
+            return  # a folder over a folder keeps its entries
+        if isinstance(known, dict | str):
             self._folders.clear()
-            _clear(parent, place[0])
-        elif name.startswith(_WHITEOUT):
-            self._folders.clear()
-            _hide(names, name.removeprefix(_WHITEOUT), place[0])
-        elif entry := self._entry(place, member, known):
-            if known is not None and known is not entry and known.place is None:
-                self._folders.clear()
-            if member.isreg() and path.startswith(_TEXTS):
-                content = archive.extractfile(member)
-                entry.text = None if content is None else content.read(TEXT_BYTES)
-            names[name] = entry
+        names[name] = entry
 
     def _entry(
-        self, place: tuple[int, int], member: tarfile.TarInfo, known: _Entry | None
-    ) -> _Entry | None:
-        layer = place[0]
+        self, number: int, place: int, path: str, archive: tarfile.TarFile, member: tarfile.TarInfo
+    ) -> _Entry | _Hardlink:
         if member.isdir():
-            if known is None or known.names is None:
-                return _Entry(layer, names={})
-            known.layer = layer  # a folder over a folder keeps its entries
-            return known
+            return {}
         if member.issym():
-            return _Entry(layer, link=member.linkname[:_LONGEST_PATH])
+            return member.linkname[:_LONGEST_PATH]
         if member.islnk():
-            target = resolve(self, _clean(member.linkname, self._layers[layer].name))
-            known = None if target is None else self._at(target)
-            return _Entry(layer, place=known.place, text=known.text) if known else None
-        if member.isreg() and not member.issparse():
-            if member.size > _LIBRARY_BYTES:
-                raise InvalidDocument(
-                    Reason.FILE_TOO_LARGE, f"{member.size} bytes", place=member.name[:200]
-                )
-            return _Entry(layer, place=place)
-        return _Entry(layer)  # a device or a pipe hides what was there
+            return _Hardlink(_clean(member.linkname, self._layers[number].name))
+        if not member.isreg() or member.issparse():
+            return None  # a device or a pipe hides what was there
+        if member.size > _LIBRARY_BYTES:
+            raise InvalidDocument(
+                Reason.FILE_TOO_LARGE, f"{member.size} bytes", place=member.name[:200]
+            )
+        content = archive.extractfile(member) if path.startswith(_TEXTS) else None
+        return _File(number, place, None if content is None else content.read(TEXT_BYTES))
 
-    def _folder(self, path: str, layer: int) -> _Entry:
+    def _folder(self, path: str, number: int) -> dict[str, _Entry]:
         """Return the folder at ``path``, following links; create it if it is missing."""
         if path in self._folders:
             return self._folders[path]
@@ -210,67 +200,16 @@ class LayeredTree:
             raise InvalidDocument(
                 Reason.ARCHIVE_PATH,
                 f"{path[:200]!r} has circular links, or is deeper than {DEEPEST} folders",
-                place=self._layers[layer].name,
+                place=self._layers[number].name,
             )
-        entry = self._root
+        names = self.root if isinstance(self.root, dict) else {}
         for part in real.split("/") if real else ():
-            names = entry.names if entry.names is not None else {}
             inner = names.get(part)
-            if inner is None or inner.names is None:
-                inner = names[part] = _Entry(layer, names={})
-            entry = inner
-        self._folders[path] = entry
-        return entry
-
-
-class _LayeredWalker:
-    """A walker that keeps its path, so that each step starts where the last step ended."""
-
-    def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
-        self._path: list[_Entry | None] = [root]
-        self._on_step = on_step
-
-    def enter(self, name: str) -> str | None:
-        self._on_step()
-        folder = self._path[-1]
-        entry = None if folder is None or folder.names is None else folder.names.get(name)
-        if entry is not None and entry.link is not None:
-            return entry.link
-        self._path.append(entry)
-        return None
-
-    def leave(self) -> None:
-        self._on_step()
-        self._path.pop()
-
-    def restart(self) -> None:
-        del self._path[1:]
-
-
-def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
-    """Remove the entries of lower layers at ``name``; keep the entries of ``layer`` itself."""
-    entry = names.get(name)
-    if entry is None:
-        return
-    _clear(entry, layer)
-    if entry.layer < layer and not entry.names:
-        del names[name]
-
-
-def _clear(folder: _Entry, layer: int) -> None:
-    """Remove a folder's entries, at any depth, that come from layers below ``layer``."""
-    folders: list[dict[str, _Entry]] = []
-    remaining = [folder]
-    while remaining:
-        entry = remaining.pop()
-        if entry.names is not None and entry.cleared != layer:
-            entry.cleared = layer  # a layer clears a folder only once
-            folders.append(entry.names)
-            remaining += entry.names.values()
-    for names in reversed(folders):  # inner folders first
-        for name, inner in list(names.items()):
-            if inner.layer < layer and not inner.names:
-                del names[name]
+            if not isinstance(inner, dict):
+                inner = names[part] = {}
+            names = inner
+        self._folders[path] = names
+        return names
 
 
 def _clean(name: str, layer: str) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import platform
+import posixpath
 import re
-from collections.abc import Iterator
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar, cast
+
+import orjson
 
 from ingest.native.file_trees import (
+    BROKEN_STREAM,
+    LONGEST_READ,
+    MEBIBYTE,
     FolderTree,
     Tree,
+    copy_bounded,
     is_there,
-)
-from ingest.native.image_blobs import (
-    Blobs,
-    FolderBlobs,
-    TarBlobs,
-    TooManyBlobs,
-    check_content,
-    plain_tar,
-    read_json,
+    open_decompressed,
+    resolve,
 )
 from ingest.native.image_layers import Layer, LayeredTree
 from model.errors import InvalidArgument, InvalidDocument
@@ -33,6 +37,9 @@ from model.text import first_few, printable
 _ARCHITECTURES = {
     "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
 }  # fmt: skip
+_JSON_BYTES = 4 * MEBIBYTE
+_ARCHIVE_BYTES = 128 * 1024 * MEBIBYTE
+_MOST_BLOBS = 100_000
 _MOST_LAYERS = 1_000
 _DEEPEST_INDEX = 4
 _INDEXES = re.compile(
@@ -41,6 +48,11 @@ _INDEXES = re.compile(
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
 #: Annotations with the name of an index entry: the full name by containerd, or the tag only.
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+#: Opens a file of an image archive by its name; ``None`` if there is no such file.
+_Blobs = Callable[[str], BinaryIO | None]
+_T = TypeVar("_T")
+_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,73 +82,125 @@ def open_image(wanted: str) -> Iterator[OpenedImage]:
             f"no file or folder {wanted[:80]!r}: write the image to a file first, such as with"
             f" `podman save -o image.tar {wanted[:80]}`"
         )
-    with _image_at(Path(wanted)) as image:
-        yield image
-
-
-@contextmanager
-def _image_at(path: Path) -> Iterator[OpenedImage]:
+    path = Path(wanted)
     try:
-        if path.is_dir():
-            blobs = FolderBlobs(path)
-            if blobs.has("index.json") and blobs.has("oci-layout"):
-                yield _oci(blobs)
-            else:
-                yield OpenedImage(FolderTree(path))
+        if not path.is_dir():
+            with _plain_tar(path) as tar, _tar_blobs(tar) as files:
+                yield _in_tar(tar, files)
             return
-        with plain_tar(path) as tar:
-            yield _in_tar(tar)
+        blobs = _folder_blobs(FolderTree(path))
+        is_layout = _has(blobs, "index.json") and _has(blobs, "oci-layout")
+        yield _oci(blobs) if is_layout else OpenedImage(FolderTree(path))
     except OSError as error:
         message = error.strerror or str(error)
         raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
 
 
-def _in_tar(path: Path) -> OpenedImage:
-    try:
-        blobs = TarBlobs(path)
-    except TooManyBlobs:  # not an image archive, but perhaps an exported root folder
-        return _exported(path)
-    if blobs.has("manifest.json"):
+def _folder_blobs(tree: FolderTree) -> _Blobs:
+    """Files of a folder; links within it are followed."""
+
+    def blob(name: str) -> BinaryIO | None:
+        real = resolve(tree, name)
+        is_file = real is not None and tree.is_file(real)
+        return cast(BinaryIO, tree.open(real)) if real is not None and is_file else None
+
+    return blob
+
+
+@contextmanager
+def _plain_tar(path: Path) -> Iterator[Path]:
+    """Yield ``path`` itself, or an unpacked temporary copy."""
+    with path.open("rb") as stream, tempfile.NamedTemporaryFile(prefix="thoth-image-") as copy:
+        with _reading(path.name):
+            packed = stream.read(4)[:2] in (b"\x1f\x8b", b"\x28\xb5")
+            stream.seek(0)
+            if packed:
+                plain = open_decompressed(stream, _ARCHIVE_BYTES, path.name)
+                copy_bounded(plain, copy, _ARCHIVE_BYTES)
+                copy.flush()
+        yield Path(copy.name) if packed else path
+
+
+def _in_tar(path: Path, blobs: _Blobs | None) -> OpenedImage:
+    if blobs is not None and _has(blobs, "manifest.json"):
         return _saved(blobs)
-    return _oci(blobs) if blobs.has("index.json") else _exported(path)
-
-
-def _exported(path: Path) -> OpenedImage:
+    if blobs is not None and _has(blobs, "index.json"):
+        return _oci(blobs)
     return OpenedImage(LayeredTree([Layer(path.name, lambda: path.open("rb"))]))
 
 
-def _saved(blobs: Blobs) -> OpenedImage:
+@contextmanager
+def _tar_blobs(path: Path) -> Iterator[_Blobs | None]:
+    """Files of a tar file, links within it followed; ``None`` for more files than images have."""
+    with _Guarded(path) as stream:
+        members: dict[str, tarfile.TarInfo] = {}
+        with _reading(path.name):
+            archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - closes nothing
+            while len(members) <= _MOST_BLOBS and (member := archive.next()) is not None:
+                members[posixpath.normpath(member.name)] = member
+
+        def blob(name: str) -> BinaryIO | None:
+            member = members.get(posixpath.normpath(name))
+            try:
+                with _reading(name):
+                    return None if member is None else cast(BinaryIO, archive.extractfile(member))
+            except KeyError:  # a link that leads nowhere
+                return None
+
+        yield blob if len(members) <= _MOST_BLOBS else None
+
+
+class _Guarded(io.FileIO):
+    """A file whose headers cannot request more memory than real ones."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > LONGEST_READ:
+            raise ValueError("a header claims to be longer than 64 MiB")
+        return super().read(-1 if size is None else size)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
+        message = str(error)[:200] or "the archive is truncated"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=name) from error
+
+
+def _saved(blobs: _Blobs) -> OpenedImage:
     """Open the output of ``docker save``."""
-    listed = read_json(blobs, "manifest.json")
+    listed = _json(blobs, "manifest.json")
     if not isinstance(listed, list) or len(listed) != 1:
         raise InvalidDocument(
             Reason.OUT_OF_RANGE, "the archive must contain exactly one image",
             place="manifest.json",
         )  # fmt: skip
-    manifest = _table(listed[0], "manifest.json")
-    names = _list(manifest.get("Layers"), "manifest.json")
-    config = read_json(blobs, _text(manifest.get("Config"), "manifest.json"))
-    tags = _list(manifest.get("RepoTags") or [""], "RepoTags")
-    layers = [_layer(blobs, _text(name, "manifest.json")) for name in names]
-    return _image(layers, _table(config, "the configuration"), str(tags[0]))
+    manifest = _checked(listed[0], dict, "manifest.json")
+    names = _checked(manifest.get("Layers"), list, "manifest.json")
+    config = _checked(manifest.get("Config"), str, "manifest.json")
+    content = _checked(_json(blobs, config), dict, "the configuration")
+    tags = _checked(manifest.get("RepoTags") or [""], list, "RepoTags")
+    layers = [_layer(blobs, _checked(name, str, "manifest.json")) for name in names]
+    return _image(layers, content, str(tags[0]))
 
 
-def _oci(blobs: Blobs) -> OpenedImage:
+def _oci(blobs: _Blobs) -> OpenedImage:
     """Open an OCI image layout."""
     entry: dict[str, Any] = {}
-    index = _table(read_json(blobs, "index.json"), "index.json")
+    index = _checked(_json(blobs, "index.json"), dict, "index.json")
     for _ in range(_DEEPEST_INDEX):
         entry = _chosen(index)
         if not _INDEXES.match(str(entry.get("mediaType", ""))):
             break
-        index = _blob_json(blobs, entry)
-    manifest = _blob_json(blobs, entry)
+        index = _described_json(blobs, entry)
+    manifest = _described_json(blobs, entry)
     layers = []
-    for layer in _list(manifest.get("layers"), "layers"):
-        name, sha256 = _blob(_table(layer, "layers"))
-        check_content(blobs, name, sha256)
+    for described in _checked(manifest.get("layers"), list, "layers"):
+        name, sha256 = _blob_of(_checked(described, dict, "layers"))
+        _check_digest(blobs, name, sha256)
         layers.append(_layer(blobs, name))
-    config = _blob_json(blobs, _table(manifest.get("config"), "config"))
+    config = _described_json(blobs, _checked(manifest.get("config"), dict, "config"))
     return _image(layers, config, _note(entry, _NAMES[1]))
 
 
@@ -146,7 +210,10 @@ def _chosen(index: dict[str, Any]) -> dict[str, Any]:
     :raises InvalidDocument: if there is no image for Linux, or there are several with different
         names
     """
-    listed = [_table(entry, "manifests") for entry in _list(index.get("manifests"), "manifests")]
+    listed = [
+        _checked(it, dict, "manifests")
+        for it in _checked(index.get("manifests"), list, "manifests")
+    ]
     entries = [entry for entry in listed if _is_image(entry)]
     if not entries:
         message = "it contains no image for Linux" if listed else "it contains no image"
@@ -209,11 +276,25 @@ def _machine(name: object) -> str | None:
     return _ARCHITECTURES.get(name, name) if isinstance(name, str) and name else None
 
 
-def _layer(blobs: Blobs, name: str) -> Layer:
-    return Layer(name, lambda: blobs.open(name))
+def _layer(blobs: _Blobs, name: str) -> Layer:
+    return Layer(name, lambda: _open(blobs, name))
 
 
-def _blob(descriptor: dict[str, Any]) -> tuple[str, str]:
+def _has(blobs: _Blobs, name: str) -> bool:
+    stream = blobs(name)
+    if stream is not None:
+        stream.close()
+    return stream is not None
+
+
+def _open(blobs: _Blobs, name: str) -> BinaryIO:
+    stream = blobs(name)
+    if stream is None:
+        raise InvalidDocument(Reason.UNREADABLE, "it is not in the image", place=name[:200])
+    return stream
+
+
+def _blob_of(descriptor: dict[str, Any]) -> tuple[str, str]:
     """Return the file that a descriptor names, and its digest."""
     match = _SHA256.fullmatch(str(descriptor.get("digest")))
     if match is None:
@@ -224,24 +305,38 @@ def _blob(descriptor: dict[str, Any]) -> tuple[str, str]:
     return f"blobs/sha256/{match[1]}", match[1]
 
 
-def _blob_json(blobs: Blobs, descriptor: dict[str, Any]) -> dict[str, Any]:
-    name, sha256 = _blob(descriptor)
-    return _table(read_json(blobs, name, sha256), name)
+def _described_json(blobs: _Blobs, descriptor: dict[str, Any]) -> dict[str, Any]:
+    name, sha256 = _blob_of(descriptor)
+    value = _json(blobs, name)
+    _check_digest(blobs, name, sha256)
+    return _checked(value, dict, name)
 
 
-def _table(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidDocument(Reason.WRONG_TYPE, "not an object", place=where)
-    return value
+def _check_digest(blobs: _Blobs, name: str, sha256: str) -> None:
+    digest = hashlib.sha256()
+    with _open(blobs, name) as stream, _reading(name):
+        while chunk := stream.read(MEBIBYTE):
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
+        message = "its content does not match its digest"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=name[:200])
 
 
-def _list(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidDocument(Reason.WRONG_TYPE, "not a list", place=where)
-    return value
+def _json(blobs: _Blobs, name: str) -> Any:
+    with _open(blobs, name) as stream, _reading(name):
+        data = stream.read(_JSON_BYTES + 1)
+    if len(data) > _JSON_BYTES:
+        raise InvalidDocument(Reason.FILE_TOO_LARGE, "more than 4 MiB of JSON", place=name[:200])
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidDocument(Reason.INVALID_JSON, str(error), place=name[:200]) from error
 
 
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidDocument(Reason.WRONG_TYPE, "not a text", place=where)
+def _checked(value: object, kind: type[_T], where: str) -> _T:
+    if not isinstance(value, kind):
+        message = (
+            "not an object" if kind is dict else "not a list" if kind is list else "not a text"
+        )
+        raise InvalidDocument(Reason.WRONG_TYPE, message, place=where)
     return value
