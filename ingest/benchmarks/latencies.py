@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from model.measurements.benchmark_results import Aggregate, Direction, Metric
+from ingest.benchmarks.results import LOWER, Run, measure
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult
 from pis.indicators.tails import percentile
-
-#: A summary: its metric, its value, and the rule that makes the value of the samples.
-LatencySummary = tuple[Metric, float, Aggregate]
 
 
 def latency_summaries(
-    name: str, unit: str, definition: str, samples: Sequence[float]
-) -> Iterator[LatencySummary]:
+    run: Run, name: str, unit: str, definition: str, samples: Sequence[float]
+) -> Iterator[BenchmarkResult]:
     """Mean, p50, p90, p99 and maximum of ``samples``, of which there is at least one."""
     ordered = sorted(samples)
     for aggregate, value in (
@@ -25,5 +23,5 @@ def latency_summaries(
         (Aggregate.MAXIMUM, ordered[-1]),
     ):
         suffix = "max" if aggregate is Aggregate.MAXIMUM else aggregate.value
-        metric = Metric(f"{name}_{suffix}", unit, Direction.LOWER, definition)
-        yield metric, value, aggregate
+        each = measure(f"{name}_{suffix}", unit, LOWER, definition, aggregate)
+        yield run.stated(each, value, samples=tuple(samples))

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
-from ingest.benchmarks.result_tree import missing_value, results_of_parts
+from ingest.benchmarks.result_tree import missing_value
+from ingest.benchmarks.results import LOWER, Run, measure, results_of_parts
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 from model.reasons import Reason
 
-_GPU_TIME = Metric("gpu_time", "ms", Direction.LOWER, "nvprof-1")
+_GPU_TIME = measure("gpu_time", "ms", LOWER, "nvprof-1", Aggregate.SUM)
 _IN_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 #: Name, share in per cent, and time in milliseconds.
 _Kernel = tuple[str, float, float]
@@ -46,16 +41,14 @@ def is_nvprof(text: str) -> bool:
     return _START.search(text) is not None
 
 
-def gpu_time(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def gpu_time(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Time on the GPU of each profiled program in ``text``.
 
-    :param common: the fields that all results of the file share
     :raises InvalidDocument: after the results, if a program has no table of kernels
     """
+    place = run.source
     yield from results_of_parts(
-        place,
-        _profiles(text),
-        lambda profile, source: _of_profile(profile, place, {**common, "source": source}),
+        run, _profiles(text), lambda part, profile: _of_profile(part, profile, place)
     )
 
 
@@ -69,13 +62,12 @@ def _profiles(text: str) -> list[str]:
     return profiles
 
 
-def _of_profile(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def _of_profile(run: Run, text: str, place: str) -> Iterator[BenchmarkResult]:
     """Time of all kernels and copies on the GPU; the shares of the longest are parameters.
 
     The benchmark is the profiled script. Its other arguments have paths of the machine and are
     dropped.
 
-    :param common: the fields that all results of the file share
     :raises InvalidDocument: if there is no table of kernels
     """
     script = _SCRIPT.search(text)
@@ -90,14 +82,8 @@ def _of_profile(text: str, place: str, common: dict[str, Any]) -> Iterator[Bench
             shares[key] = share
     if total <= 0:
         raise missing_value(place, "Time", "no kernel ran on the GPU")
-    yield BenchmarkResult(
-        benchmark=script[1] if script else "unknown",
-        metric=_GPU_TIME,
-        value=total,
-        aggregate=Aggregate.SUM,
-        parameters=shares,
-        **common,
-    )
+    benchmark = script[1] if script else "unknown"
+    yield replace(run, benchmark=benchmark, parameters=shares).stated(_GPU_TIME, total)
 
 
 def _of_table(text: str) -> Iterator[_Kernel]:

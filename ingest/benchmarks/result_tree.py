@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from posixpath import dirname, splitext
-from typing import Any, BinaryIO, Protocol, TypeVar, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from fsspec import AbstractFileSystem
 
 from ingest.benchmarks.captures import without_captures
+from ingest.benchmarks.results import Run, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument
@@ -31,7 +32,6 @@ from model.reasons import Reason
 
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]
-_Part = TypeVar("_Part")
 _GZIP = b"\x1f\x8b\x08"
 #: Endings by which readers know files; other systems write them in capitals, too.
 _ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
@@ -187,6 +187,10 @@ class ResultFile:
         """The file as results name it."""
         return MeasuredFile(self.place, sha256(self.content).hexdigest())
 
+    def run(self, system: str, *others: MeasuredFile) -> Run:
+        """What all results of this file share, which ``others`` describe."""
+        return run_of(system, self.place, self.measured, *others)
+
     @property
     def text(self) -> str:
         """The content as :func:`decode_text` text.
@@ -271,36 +275,6 @@ def results_or_refusal(
         yield error
 
 
-def numbered_parts(place: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Part]]:
-    """Each part of the file at ``place`` with its source: the path, with a number if several.
-
-    >>> list(numbered_parts("log", "a")), list(numbered_parts("log", "ab"))
-    ([('log', 'a')], [('log#0', 'a'), ('log#1', 'b')])
-    """
-    for number, part in enumerate(parts):
-        yield place if len(parts) == 1 else f"{place}#{number}", part
-
-
-def results_of_parts(
-    place: str,
-    parts: Sequence[_Part],
-    results: Callable[[_Part, str], Iterator[BenchmarkResult]],
-) -> Iterator[BenchmarkResult]:
-    """Results of each part of a file; a part that is refused does not lose the others.
-
-    :param results: reads a part; its second argument is the source
-    :raises InvalidDocument: after all results, the first refusal
-    """
-    refusal: InvalidDocument | None = None
-    for source, part in numbered_parts(place, parts):
-        try:
-            yield from results(part, source)
-        except InvalidDocument as error:
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
-
-
 class ResultReader(Protocol):
     """Reads the results in all files of one system."""
 
@@ -309,16 +283,24 @@ class ResultReader(Protocol):
     ) -> Iterator[BenchmarkResult | InvalidDocument]: ...
 
 
+def reader_of_places(
+    results: Callable[[ResultTree, str], Iterator[BenchmarkResult]],
+) -> ResultReader:
+    """Make a reader of ``results``, which reads one file, and others that describe it."""
+
+    def read(
+        tree: ResultTree, places: Sequence[str]
+    ) -> Iterator[BenchmarkResult | InvalidDocument]:
+        for place in places:
+            yield from results_or_refusal(results(tree, place), place)
+
+    return read
+
+
 def reader_of_files(results: Callable[[ResultFile], Iterator[BenchmarkResult]]) -> ResultReader:
     """Make a reader of ``results``, for a system whose files are independent of each other."""
 
     def opened(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         yield from results(tree.file(place))
 
-    def read(
-        tree: ResultTree, places: Sequence[str]
-    ) -> Iterator[BenchmarkResult | InvalidDocument]:
-        for place in places:
-            yield from results_or_refusal(opened(tree, place), place)
-
-    return read
+    return reader_of_places(opened)

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 
@@ -42,6 +43,16 @@ def complete_lines(text: str) -> str:
     ('time 12\\n', '12\\n')
     """
     return text[: text.rfind("\n") + 1]
+
+
+def text_from_each(start: re.Pattern[str], text: str) -> list[str]:
+    """A part for each match of ``start``; the first one has the text before it, too.
+
+    >>> text_from_each(re.compile("run"), "a run b run c"), text_from_each(re.compile("x"), "a")
+    (['a run b ', 'run c'], ['a'])
+    """
+    starts = [it.start() for it in start.finditer(text)]
+    return [text[begin:end] for begin, end in pairwise([0, *starts[1:], len(text)])]
 
 
 def delimiter_of(line: str) -> str:

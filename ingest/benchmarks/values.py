@@ -1,7 +1,8 @@
-"""Numbers and times in result files, and the outcome of a value that was not measured."""
+"""Numbers, times and texts in result files."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any
 import orjson
 
 from model.json_documents import canonical_json
-from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
+from model.measurements.benchmark_results import Parameter
 
 #: Sums of larger numbers overflow; no measurement is larger.
 _LARGEST = 1e30
@@ -92,24 +93,29 @@ def time_of_text(text: object, form: str | None = None) -> datetime | None:
         return None
 
 
-def measured_or_failed(
-    value: object,
-    failure: str = "the value is missing, zero or no number",
-    *,
-    zero_counts: bool = False,
-    **fields: Any,
-) -> BenchmarkResult:
-    """A result with ``value`` if that is a number above zero, and else a failed one.
+def product_of(*counts: object) -> int | None:
+    """The product of counts, such as nodes and accelerators in each; ``None`` if one is unknown.
 
-    :param failure: reason of a failed result
-    :param zero_counts: for quantities that can be zero, such as an accuracy
-    :param fields: the other fields of the result, for a measured value
+    >>> product_of("2", 8), product_of(2, None)
+    (16, None)
     """
-    number = finite_number(value) if zero_counts else positive_number(value)
-    if number is None or number < 0:
-        fields |= {"validity": Validity.FAILED, "reason": failure, "samples": ()}
-        number = None
-    return BenchmarkResult(value=number, **fields)
+    numbers = [whole_number(it) for it in counts]
+    return None if None in numbers else math.prod(it or 0 for it in numbers)
+
+
+def stated_texts(most: int | None, **values: object) -> dict[str, str]:
+    """The texts among ``values`` that are not empty, cut to ``most`` characters.
+
+    >>> stated_texts(3, cpu="Xeon", accelerator="", description=None)
+    {'cpu': 'Xeo'}
+    """
+    return {name: it[:most] for name, it in values.items() if isinstance(it, str) and it}
+
+
+def mapping_of(record: object, key: str) -> Mapping[str, Any]:
+    """The object at ``key``; empty if there is none."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def shown_values(values: Mapping[str, Parameter]) -> dict[str, str]:

@@ -8,37 +8,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from posixpath import basename
-from typing import Any
 from urllib.parse import urlsplit
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    missing_value,
-    reader_of_files,
-    results_of_parts,
-)
+from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, results_of_parts
 from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
-from ingest.benchmarks.values import finite_number, measured_or_failed, time_of_epoch
+from ingest.benchmarks.values import finite_number, time_of_epoch
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 from model.reasons import Reason
 
-SYSTEM = "aibench"
 _JMETER = "jmeter-1"
-_THROUGHPUT = Metric("throughput", "requests/s", Direction.HIGHER, _JMETER)
-_ERROR_RATE = Metric("error_rate", "", Direction.LOWER, _JMETER)
+_THROUGHPUT = measure("throughput", "requests/s", HIGHER, _JMETER, Aggregate.TOTAL)
+_ERROR_RATE = measure("error_rate", "", LOWER, _JMETER, Aggregate.TOTAL)
 _REQUESTS = re.compile(r"^(?=[\w,;\t]*\btimeStamp\b)[\w,;\t]+$", re.MULTILINE)
 _NEEDED = ("timeStamp", "elapsed", "label", "success")
 _XML_START, _XML_END = re.compile(r"(?:\A|(?<=\n)|(?<=\?>))[ \t]*<testResults\b"), "</testResults>"
@@ -52,22 +40,18 @@ _XML_PIECE = 64 * 1024
 _DEPTH_OF_URL = 3
 #: The test at the end of a training; checkpoints before it are not results.
 _SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})[ \t]*$", re.MULTILINE)
-_ROUGE = "aibench-rouge-f-1"
 
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of a log."""
-    text, place = file.text, file.place
-    common: dict[str, Any] = {"system": SYSTEM, "source": place, "files": (file.measured,)}
+    text, run = file.text, file.run("aibench")
     if is_nvprof(text):
-        yield from gpu_time(text, place, common)
+        yield from gpu_time(run, text)
     elif logs := list(_logs(text)):
-        yield from results_of_parts(
-            place, logs, lambda log, source: _requests(log, place, {**common, "source": source})
-        )
+        yield from results_of_parts(run, logs, lambda part, log: _requests(part, log, file.place))
     else:
-        yield from _summaries(text, common)
+        yield from _summaries(run, text)
 
 
 def _logs(text: str) -> Iterator[str]:
@@ -143,7 +127,7 @@ def _of_xml(text: str, place: str) -> Iterator[_Request]:
         complete.clear()
 
 
-def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def _requests(run: Run, text: str, place: str) -> Iterator[BenchmarkResult]:
     starts, latencies, failures, threads = [], [], 0, 0
     labels, paths = set[str](), set[str]()
     left_out: list[int] = []
@@ -171,33 +155,23 @@ def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[Benchma
         parameters["threads"] = threads
     if len(paths - {""}) == 1:
         parameters["path"] = max(paths)
-    common = {
-        **common,
-        "benchmark": labels.pop()[:200] if len(labels) == 1 else "all requests",
-        "parameters": parameters,
-        "measured_at": time_of_epoch(min(starts) / 1000),
-        "validity": Validity.UNKNOWN,
-    }
-    if left_out:
-        common["reason"] = (
-            f"{len(left_out)} of {count + len(left_out)} rows have no time or too many cells and "
-            f"are left out, row {left_out[0]} first"
-        )
-    for metric, value, aggregate in latency_summaries("latency", "ms", _JMETER, latencies):
-        yield BenchmarkResult(
-            metric=metric, value=value, samples=tuple(latencies), aggregate=aggregate, **common
-        )
+    run = replace(
+        run,
+        benchmark=labels.pop()[:200] if len(labels) == 1 else "all requests",
+        parameters=parameters,
+        measured_at=time_of_epoch(min(starts) / 1000),
+        reason=f"{len(left_out)} of {count + len(left_out)} rows have no time or too many cells "
+        f"and are left out, row {left_out[0]} first"
+        if left_out
+        else None,
+    )
+    yield from latency_summaries(run, "latency", "ms", _JMETER, latencies)
     ends = (start + latency for start, latency in zip(starts, latencies, strict=True))
     elapsed_s = (max(ends) - min(starts)) / 1000
     if elapsed_s > 0:
         # A rate must count all requests.
-        yield measured_or_failed(
-            None if left_out else count / elapsed_s, str(common.get("reason")),
-            metric=_THROUGHPUT, aggregate=Aggregate.TOTAL, **common,
-        )  # fmt: skip
-    yield BenchmarkResult(
-        metric=_ERROR_RATE, value=failures / count, aggregate=Aggregate.TOTAL, **common
-    )
+        yield run.result(_THROUGHPUT, None if left_out else count / elapsed_s, str(run.reason))
+    yield run.stated(_ERROR_RATE, failures / count)
 
 
 def _path(url: str) -> str:
@@ -208,18 +182,14 @@ def _path(url: str) -> str:
         return ""
 
 
-def _summaries(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def _summaries(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """ROUGE scores of the tests that a training of text summarisation ends with."""
     for match in _SCORES.finditer(text):
+        checkpoint = basename(match["checkpoint"])[:100]
+        part = replace(run, benchmark="text summarization", parameters={"checkpoint": checkpoint})
         for name, value in _rouge(match["scores"]).items():
-            yield BenchmarkResult(
-                benchmark="text summarization",
-                metric=Metric(f"{name}_f", "", Direction.HIGHER, _ROUGE),
-                value=value,
-                aggregate=Aggregate.MEAN,
-                parameters={"checkpoint": basename(match["checkpoint"])[:100]},
-                **common,
-            )
+            each = measure(f"{name}_f", "", HIGHER, "aibench-rouge-f-1", Aggregate.MEAN)
+            yield part.stated(each, value)
 
 
 def _rouge(text: str) -> Mapping[str, float]:

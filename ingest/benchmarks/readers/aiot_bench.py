@@ -8,42 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    missing_value,
-    numbered_parts,
-    reader_of_files,
-)
+from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
 from ingest.benchmarks.software import software_versions
-from ingest.benchmarks.values import (
-    measured_or_failed,
-    positive_number,
-    whole_number,
-)
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-)
+from ingest.benchmarks.values import positive_number, stated_texts, whole_number
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 
 SYSTEM = "aiot-bench"
-_DEFINITION = "aiot-bench-1"
+_measure = partial(measure, definition="aiot-bench-1")
 _SCORES = (
-    Metric("vips", "images/s", Direction.HIGHER, _DEFINITION),
-    Metric("vops", "FLOP/s", Direction.HIGHER, _DEFINITION),
+    _measure("vips", "images/s", HIGHER, aggregate=Aggregate.SUM),
+    _measure("vops", "FLOP/s", HIGHER, aggregate=Aggregate.SUM),
 )
-_TIME = Metric("time_avg", "ms", Direction.LOWER, _DEFINITION)
 _TIMES = (
-    _TIME,
-    Metric("time_first_img", "ms", Direction.LOWER, _DEFINITION),
-    Metric("time_load", "ms", Direction.LOWER, _DEFINITION),
+    _measure("time_avg", "ms", LOWER, aggregate=Aggregate.MEAN),
+    _measure("time_first_img", "ms", LOWER),
+    _measure("time_load", "ms", LOWER),
 )
-_ACCURACY = Metric("accuracy", "", Direction.HIGHER, _DEFINITION)
-_RATE = Metric("images_per_second", "images/s", Direction.HIGHER, _DEFINITION)
+_ACCURACY = _measure("accuracy", "", HIGHER, aggregate=Aggregate.MEAN, zero_counts=True)
+_RATE = _measure("images_per_second", "images/s", HIGHER, aggregate=Aggregate.MEAN)
 _LINE = re.compile(r"^ *([a-z_]+(?: [a-z]+){0,2}) *: *(.*?) *$")
 #: The lines that only a head has.
 _HEAD = re.compile(r"^(?=device *:[^\n]*\n+[ \t]*ram size *:)", re.MULTILINE)
@@ -54,72 +40,53 @@ _LONGEST_NAME = 200
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of each log in a file."""
+    """Results of each log in a file: the scores of the device, then those of a workload."""
     logs = [it for it in _HEAD.split(file.text) if _WORKLOAD.search(it)]
-    for source, text in numbered_parts(file.place, logs or [file.text]):
-        yield from _of_log(text, file, source)
+    for run, text in numbered_parts(file.run(SYSTEM), logs or [file.text]):
+        head, workloads = _blocks(text)
+        if not workloads:
+            raise missing_value(file.place, "workload", "the log has no workload")
+        yield from _of_log(run, head, workloads)
 
 
-def _of_log(text: str, file: ResultFile, source: str) -> Iterator[BenchmarkResult]:
-    """Results of a log: the scores of the device, then those of a workload."""
-    head, workloads = _blocks(text)
-    if not workloads:
-        raise missing_value(file.place, "workload", "the log has no workload")
-    device, chip = head.get("device", ""), head.get("device hardware", "")
-    hardware = {"description": device[:_LONGEST_NAME], "cpu": chip[:_LONGEST_NAME]}
+def _of_log(
+    run: Run, head: Mapping[str, str], workloads: list[dict[str, str]]
+) -> Iterator[BenchmarkResult]:
     images = whole_number(head.get("image count"))
     shared: dict[str, Parameter] = {} if images is None else {"images": images}
-    if head.get("resource name"):
-        shared["data_set"] = head["resource name"][:_LONGEST_NAME]
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "hardware": {key: value for key, value in hardware.items() if value},
-        "files": (file.measured,),
-    }
-    names = sorted(_name(it) for it in workloads)
-    summed: dict[str, Parameter] = {**shared, "workloads": ", ".join(names)[:2000]}
+    shared |= stated_texts(_LONGEST_NAME, data_set=head.get("resource name"))
     versions = [software_versions([it.get("framework", "")]) for it in workloads]
-    common["software"] = {name: value for it in versions for name, value in it.items()}
-    for metric in _SCORES:
-        if metric.name in head:
-            yield measured_or_failed(
-                head[metric.name],
-                metric=metric,
-                benchmark="all workloads",
-                aggregate=Aggregate.SUM,
-                parameters=summed,
-                **common,
-            )
+    run = replace(
+        run,
+        benchmark="all workloads",
+        hardware=stated_texts(
+            _LONGEST_NAME, description=head.get("device"), cpu=head.get("device hardware")
+        ),
+        software={name: value for it in versions for name, value in it.items()},
+        parameters={**shared, "workloads": ", ".join(sorted(map(_name, workloads)))[:2000]},
+    )
+    for score in _SCORES:
+        if score.metric.name in head:
+            yield run.result(score, head[score.metric.name])
     for workload in workloads:
-        yield from _of_workload(workload, shared, common)
+        yield from _of_workload(replace(run, parameters=shared), workload)
 
 
-def _of_workload(
-    workload: Mapping[str, str], shared: Mapping[str, Parameter], common: Mapping[str, Any]
-) -> Iterator[BenchmarkResult]:
-    parameters = dict(shared)
-    for key in ("framework", "quantisation", "device"):
-        if workload.get(key):
-            parameters[key] = workload[key][:_LONGEST_NAME]
-    benchmark = workload.get("model", "")[:_LONGEST_NAME] or _name(workload)
-    common = {**common, "benchmark": benchmark, "parameters": parameters}
-    for metric in _TIMES:
-        if metric.name in workload or metric is _TIME:
-            time = workload.get(metric.name, "").removesuffix("ms")
-            rule = Aggregate.MEAN if metric is _TIME else Aggregate.SINGLE
-            yield measured_or_failed(time, metric=metric, aggregate=rule, **common)
-    mean = positive_number(workload.get(_TIME.name, "").removesuffix("ms"))
-    rate = _MILLISECONDS / mean if mean else None
-    yield measured_or_failed(rate, metric=_RATE, aggregate=Aggregate.MEAN, **common)
+def _of_workload(run: Run, workload: Mapping[str, str]) -> Iterator[BenchmarkResult]:
+    names = {key: workload.get(key) for key in ("framework", "quantisation", "device")}
+    run = replace(
+        run,
+        benchmark=workload.get("model", "")[:_LONGEST_NAME] or _name(workload),
+        parameters={**run.parameters, **stated_texts(_LONGEST_NAME, **names)},
+    )
+    times = [workload.get(it.metric.name, "").removesuffix("ms") for it in _TIMES]
+    for each, time in zip(_TIMES, times, strict=True):
+        if each.metric.name in workload or each is _TIMES[0]:
+            yield run.result(each, time)
+    mean = positive_number(times[0])
+    yield run.result(_RATE, _MILLISECONDS / mean if mean else None)
     if "accuracy" in workload:
-        yield measured_or_failed(
-            workload["accuracy"],
-            zero_counts=True,
-            metric=_ACCURACY,
-            aggregate=Aggregate.MEAN,
-            **common,
-        )
+        yield run.result(_ACCURACY, workload["accuracy"])
 
 
 def _blocks(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -129,13 +96,10 @@ def _blocks(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
     for line in text.split("\n"):
         if line.strip() == "workload":
             workloads.append({})
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        block = workloads[-1] if workloads else head
-        repeated = workloads and match[1] == "framework" and "framework" in block
-        block["quantisation" if repeated else match[1]] = match[2]
+        elif match := _LINE.match(line):
+            block = workloads[-1] if workloads else head
+            repeated = workloads and match[1] == "framework" and "framework" in block
+            block["quantisation" if repeated else match[1]] = match[2]
     return head, workloads
 
 

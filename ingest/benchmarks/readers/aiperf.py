@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
-from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
+from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
+from ingest.benchmarks.text_tables import text_from_each
 from ingest.benchmarks.values import finite_number
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import BenchmarkResult, Validity
 
-SYSTEM = "aiperf"
-_DEFINITION = "aiperf-1"
-_SCORE = Metric("score", "GFLOPS", Direction.HIGHER, _DEFINITION)
-_REGULATED_SCORE = Metric("regulated_score", "GFLOPS", Direction.HIGHER, _DEFINITION)
-_ERROR = Metric("error", "%", Direction.LOWER, _DEFINITION)
+# Versions of the report print the last or the largest value of a series.
+_SCORE = measure("score", "GFLOPS", HIGHER, "aiperf-1")
+_REGULATED_SCORE = measure("regulated_score", "GFLOPS", HIGHER, "aiperf-1")
+_ERROR = measure("error", "%", LOWER, "aiperf-1")
 _FINAL = re.compile(r"^Final (Regulated )?Score *: *(\S+) *GFLOPS", re.MULTILINE)
 #: The beginning of a report; a failure comes before the scores.
 _REPORT = re.compile(
@@ -42,46 +36,32 @@ _MOST_ERROR_PERCENT = 30.0
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each report in a file."""
-    starts = [it.start() for it in _REPORT.finditer(file.text)]
-    ends = [*starts[1:], len(file.text)]
-    reports = [file.text[start:end] for start, end in zip([0, *starts[1:]], ends, strict=True)]
-    for source, report in numbered_parts(file.place, reports):
-        yield from _of_report(report, source, file)
+    reports = text_from_each(_REPORT, file.text)
+    for run, report in numbered_parts(replace(file.run("aiperf"), benchmark="AutoML"), reports):
+        yield from _of_report(run, report)
 
 
-def _of_report(text: str, source: str, file: ResultFile) -> Iterator[BenchmarkResult]:
+def _of_report(run: Run, text: str) -> Iterator[BenchmarkResult]:
     series = {match[1]: _numbers(match[2]) for match in _SERIES.finditer(text)}
     hours, errors = series.get("real_time", ()), series.get("Error", ())
     violation = _violation(text, hours, errors)
-    parameters: dict[str, Parameter] = {"hours": hours[-1]} if hours else {}
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "benchmark": "AutoML",
-        # Versions of the report print the last or the largest value.
-        "aggregate": Aggregate.SINGLE,
-        "parameters": parameters,
-        "files": (file.measured,),
-    }
+    # Without the series, neither time nor error is known.
+    validity = Validity.VALID if hours and errors else Validity.UNKNOWN
+    if violation is not None:
+        validity = Validity.INVALID
+    parameters = {"hours": hours[-1]} if hours else {}
+    run = replace(run, parameters=parameters, validity=validity, reason=violation)
     final = {bool(match[1]): _number(match[2]) for match in _FINAL.finditer(text)}
-    values = (
+    for each, value, samples in (
         (_SCORE, final.get(False), series.get("GFLOPS", ())),
         (_REGULATED_SCORE, final.get(True), series.get("Score", ())),
         (_ERROR, errors[-1] if errors else None, errors),
-    )
-    for metric, stated, samples in values:
-        value = stated or None  # a search without a trial has a score of zero
-        if value is None:
-            validity, reason = Validity.FAILED, f"the report has no {metric.name}"
-        elif violation is not None:
-            validity, reason = Validity.INVALID, violation
-        else:
-            # Without the series, neither time nor error is known.
-            validity = Validity.VALID if hours and errors else Validity.UNKNOWN
-            reason = None
-        yield BenchmarkResult(
-            metric=metric, value=value, samples=samples, validity=validity, reason=reason, **common
-        )
+    ):
+        # A search without a trial has a score of zero; its samples stay.
+        failed = {} if value else {
+            "validity": Validity.FAILED, "reason": f"the report has no {each.metric.name}"
+        }  # fmt: skip
+        yield run.stated(each, value or None, samples=samples, **failed)
 
 
 def _violation(text: str, hours: Sequence[float], errors: Sequence[float]) -> str | None:

@@ -9,32 +9,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from posixpath import splitext
 from typing import Any
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.results import LOWER, Run, measure, with_parameters
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 from model.errors import InvalidDocument
 from model.json_fields import text_of
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
 from model.reasons import Reason
 
-SYSTEM = "dawnbench"
-_HOURS = Metric("time_to_accuracy", "hours", Direction.LOWER, "dawnbench-1")
-_COST = Metric("training_cost", "USD", Direction.LOWER, "dawnbench-1")
-_LATENCY = Metric("latency", "ms", Direction.LOWER, "dawnbench-1")
-_INFERENCE_COST = Metric("inference_cost", "USD", Direction.LOWER, "dawnbench-1")
+_HOURS = measure("time_to_accuracy", "hours", LOWER, "dawnbench-1")
+_COST = measure("training_cost", "USD", LOWER, "dawnbench-1")
+_LATENCY = measure("latency", "ms", LOWER, "dawnbench-1")
+_INFERENCE_COST = measure("inference_cost", "USD", LOWER, "dawnbench-1")
 #: Column and value that an epoch must reach, by data set.
 _TARGETS = {
     "CIFAR10": ("top1Accuracy", 94.0),
@@ -75,41 +68,33 @@ def _inference(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         raise InvalidDocument(
             Reason.MISSING_FIELD, "neither a latency nor a table beside it", field="$.latency"
         )
-    common = _described(entry, place, "inference", [file.measured])
-    accuracies: dict[str, Parameter] = {
-        key: value for key in _ACCURACIES if (value := finite_number(entry.get(key))) is not None
-    }
-    common["parameters"] = {**common["parameters"], **accuracies}
-    key, target = _TARGETS.get(str(common["parameters"].get("data_set")), ("", 0.0))
+    run = _described(file.run("dawnbench"), entry, "inference")
+    numbers = {key: finite_number(entry.get(key)) for key in _ACCURACIES}
+    run = with_parameters(run, **{key: it for key, it in numbers.items() if it is not None})
+    key, target = _TARGETS.get(str(run.parameters.get("data_set")), ("", 0.0))
     reached = finite_number(entry.get(key))
     if reached is not None and reached < (wanted := _in_unit_of(target, reached)):
-        common["validity"] = Validity.INVALID
-        common["reason"] = f"{key} {reached:g} misses the target of {wanted:g}"
-    yield BenchmarkResult(metric=_LATENCY, value=latency, **common)
+        missed = f"{key} {reached:g} misses the target of {wanted:g}"
+        run = replace(run, validity=Validity.INVALID, reason=missed)
+    yield run.stated(_LATENCY, latency)
     cost = finite_number(entry.get("cost"))
     if cost is not None:
-        yield BenchmarkResult(metric=_INFERENCE_COST, value=cost, **common)
+        yield run.stated(_INFERENCE_COST, cost)
 
 
 def _training(tree: ResultTree, place: str, description: str | None) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
-    files = [file.measured]
-    entry: Mapping[str, Any] = {}
-    if description is not None:
-        described = tree.file(description)
-        entry = described.json_object()
-        files.append(described.measured)
-    common = _described(entry, place, "training", sorted(files, key=lambda it: it.place))
-    hours, reason = _hours_to_target(file.text, common["parameters"].get("data_set"))
-    common["reason"] = reason
-    if hours is None:
-        common["validity"] = Validity.FAILED
-    elif reason is not None:
-        common["validity"] = Validity.UNKNOWN
-    yield BenchmarkResult(metric=_HOURS, value=hours, **common)
+    described = None if description is None else tree.file(description)
+    entry = {} if described is None else described.json_object()
+    run = file.run("dawnbench", *((described.measured,) if described else ()))
+    run = _described(run, entry, "training")
+    hours, reason = _hours_to_target(file.text, run.parameters.get("data_set"))
+    validity = Validity.UNKNOWN if reason is not None else Validity.VALID
+    run = replace(run, reason=reason, validity=Validity.FAILED if hours is None else validity)
+    yield run.stated(_HOURS, hours)
     price = finite_number(entry.get("costPerHour"))
     if price is not None and hours is not None:
-        yield BenchmarkResult(metric=_COST, value=hours * price, **common)
+        yield run.stated(_COST, hours * price)
 
 
 def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | None, str | None]:
@@ -221,31 +206,23 @@ def _counts_from_one(numbers: Sequence[float | None]) -> bool:
     return len(known) > 1 and all(it.is_integer() for it in known) and known[0] in (0, 1)
 
 
-def _described(
-    entry: Mapping[str, Any], place: str, phase: str, files: Sequence[MeasuredFile]
-) -> dict[str, Any]:
-    record = dict(entry)
+def _described(run: Run, record: dict[str, Any], phase: str) -> Run:
+    """``run`` with what the description of an entry says; its source names the data set."""
     framework = text_of(record, "framework", "$") or ""
     misc = record.get("misc") if isinstance(record.get("misc"), dict) else {}
     stated = [f"{key} {value}" for key, value in (misc or {}).items() if "version" in key.lower()]
     hardware = text_of(record, "hardware", "$")
-    parameters: dict[str, Parameter] = {"phase": phase}
-    data_set = next((it for it in place.split("/") if it in _TARGETS), None)
-    if data_set is not None:
-        parameters["data_set"] = data_set
-    return {
-        "system": SYSTEM,
-        "source": place,
-        "benchmark": text_of(record, "model", "$") or "unknown",
-        "aggregate": Aggregate.SINGLE,
-        "parameters": parameters,
-        "validity": Validity.VALID,
-        "hardware": _hardware(hardware),
-        "accelerators": _accelerators(hardware),
-        "software": software_versions([*re.split(r"[,;+]", framework), *stated]),
-        "measured_at": time_of_text(text_of(record, "timestamp", "$"), "%Y-%m-%d"),
-        "files": files,
-    }
+    data_set = next((it for it in run.source.split("/") if it in _TARGETS), None)
+    return replace(
+        run,
+        benchmark=text_of(record, "model", "$") or "unknown",
+        parameters={"phase": phase, **({"data_set": data_set} if data_set is not None else {})},
+        validity=Validity.VALID,
+        hardware=_hardware(hardware),
+        accelerators=_accelerators(hardware),
+        software=software_versions([*re.split(r"[,;+]", framework), *stated]),
+        measured_at=time_of_text(text_of(record, "timestamp", "$"), "%Y-%m-%d"),
+    )
 
 
 def _hardware(text: str | None) -> dict[str, str]:

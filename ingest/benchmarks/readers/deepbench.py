@@ -15,34 +15,18 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    ResultTree,
-    missing_value,
-    results_or_refusal,
-)
+from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, reader_of_places
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.text_tables import complete_lines
-from ingest.benchmarks.values import (
-    finite_number,
-    measured_or_failed,
-    positive_number,
-    whole_number,
-)
+from ingest.benchmarks.values import finite_number, positive_number, stated_texts, whole_number
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 from model.reasons import Reason
 
 SYSTEM = "deepbench"
@@ -54,7 +38,6 @@ _DAMAGED = (
     zipfile.BadZipFile, zlib.error, SyntaxError, ValueError, TypeError, AttributeError, LookupError,
     OSError, EOFError, RuntimeError, ArithmeticError, AssertionError,
 )  # fmt: skip
-_DEFINITION = "deepbench-1"
 #: Sections by the beginning of their name, and the benchmark that each holds.
 _SECTIONS = {
     "dense matrix multiplication": "gemm", "sparse matrix multiplication": "sparse_gemm",
@@ -139,44 +122,23 @@ _CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
 _COMPUTED = ("flops", "speedup", "bytes", "std dev", "algorithm", "application")
 
 
-def _metric(name: str, unit: str, direction: Direction) -> Metric:
-    return Metric(name, unit, direction, _DEFINITION)
+_TIME = measure("time", "ms", LOWER, "deepbench-1")
+_GEMM_SUM = measure("gemm_time_sum", "ms", LOWER, "deepbench-1", Aggregate.SUM)
+_RATE = measure("rate", "TFLOPS", HIGHER, "deepbench-1")
 
 
-_TIME = _metric("time", "ms", Direction.LOWER)
-_GEMM_SUM = _metric("gemm_time_sum", "ms", Direction.LOWER)
-_RATE = _metric("rate", "TFLOPS", Direction.HIGHER)
-
-
-def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
-    """Results of each workbook and console log, row by row."""
-    for place in places:
-        yield from results_or_refusal(_results(tree, place), place)
-
-
-def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+@reader_of_places
+def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of a workbook or a console log, row by row."""
     file = tree.file(place)
-    packed = file.content.startswith(b"PK")
-    yield from _workbook(file, tree.limits) if packed else _console(file)
-
-
-@dataclass(slots=True)
-class _Section:
-    """A part of a result sheet.
-
-    :param columns: lower-case titles by index; empty until the header was read
-    """
-
-    benchmark: str
-    columns: dict[int, str] = field(default_factory=dict)
-
-
-def _workbook(file: ResultFile, limits: SourceLimits) -> Iterator[BenchmarkResult]:
-    sheets = list(_sheets(file, limits))
-    common = {"system": SYSTEM, "files": (file.measured,), **_specs(sheets)}
+    if not file.content.startswith(b"PK"):
+        yield from _console(file)
+        return
+    sheets = list(_sheets(file, tree.limits))
+    run = _with_specs(file.run(SYSTEM), sheets)
     for title, rows in sheets:
         if not _has_specs(title):
-            yield from _sheet(rows, f"{file.place}#{title}", common)
+            yield from _sheet(replace(run, source=f"{file.place}#{title}"), rows)
 
 
 def _sheets(file: ResultFile, limits: SourceLimits) -> Iterator[_Sheet]:
@@ -216,8 +178,8 @@ def _has_specs(title: str) -> bool:
     return title.lower().startswith("spec")
 
 
-def _specs(sheets: Sequence[_Sheet]) -> dict[str, Any]:
-    """Hardware and software that the sheet of specifications states."""
+def _with_specs(run: Run, sheets: Sequence[_Sheet]) -> Run:
+    """``run`` with the hardware and software that the sheet of specifications states."""
     stated: dict[str, str] = {}
     for title, rows in sheets:
         for row in rows if _has_specs(title) else ():
@@ -225,53 +187,50 @@ def _specs(sheets: Sequence[_Sheet]) -> dict[str, Any]:
                 stated[str(row[0]).strip().lower()] = str(row[1]).replace("\xa0", " ").strip()
     cpu = stated.get("cpu model") or stated.get("cpu")
     gpu = stated.get("gpu model") or stated.get("gpu")
-    names = {"cpu": cpu, "accelerator": gpu}
+    parts = stated_texts(500, cpu=cpu, accelerator=gpu)
     versions = [
         f"{key.removesuffix(' version')} {value}"
         for key, value in stated.items()
         if key.endswith("version") or key.endswith("driver")
     ]
-    return {
-        "hardware": {key: text[:500] for key, text in names.items() if text and text != "-"},
-        "accelerators": 1 if gpu and gpu != "-" else 0 if cpu else None,
-        "software": software_versions(versions),
-    }
+    return replace(
+        run,
+        hardware={key: text for key, text in parts.items() if text != "-"},
+        accelerators=1 if gpu and gpu != "-" else 0 if cpu else None,
+        software=software_versions(versions),
+    )
 
 
-def _sheet(
-    rows: Sequence[tuple[Any, ...]], place: str, common: Mapping[str, Any]
-) -> Iterator[BenchmarkResult]:
-    precision: str | None = None
-    section: _Section | None = None
+def _sheet(run: Run, rows: Sequence[tuple[Any, ...]]) -> Iterator[BenchmarkResult]:
+    precision: dict[str, Parameter] = {}
+    benchmark: str | None = None
+    columns: dict[int, str] = {}  # lower-case titles by index; empty until the header was read
     times: list[float] = []
     reduced: list[BenchmarkResult] = []
     for row in rows:
         first = str(row[0]).strip().lower() if row and row[0] is not None else ""
         if first == "precision" and len(row) > 1:
-            precision = str(row[1])[:200] if row[1] is not None else None
+            precision = {} if row[1] is None else {"precision": str(row[1])[:200]}
             continue
-        benchmark = next((it for name, it in _SECTIONS.items() if first.startswith(name)), None)
-        if benchmark is not None:
-            section = _Section(benchmark, _titles(row) if _has_header(row) else {})
+        section = next((it for name, it in _SECTIONS.items() if first.startswith(name)), None)
+        if section is not None:
+            benchmark, columns = section, _titles(row) if _has_header(row) else {}
             continue
-        if section is None or not any(cell is not None for cell in row):
+        if benchmark is None or not any(cell is not None for cell in row):
             continue
-        if not section.columns:
-            section.columns = _titles(row)
+        if not columns:
+            columns = _titles(row)
             continue
-        for result in _row(section, row, place, precision, common):
-            if section.benchmark == "all_reduce":
+        for result in _row(replace(run, benchmark=benchmark, parameters=precision), columns, row):
+            if benchmark == "all_reduce":
                 reduced.append(result)
                 continue
             yield result
-            if section.benchmark == "gemm" and result.metric.name == "time" and result.value:
+            if benchmark == "gemm" and result.metric == _TIME.metric and result.value:
                 times.append(result.value)
     if times:
-        yield BenchmarkResult(
-            source=place, benchmark="gemm", metric=_GEMM_SUM, value=sum(times),
-            samples=tuple(times), aggregate=Aggregate.SUM, validity=Validity.UNKNOWN,
-            parameters={} if precision is None else {"precision": precision}, **common,
-        )  # fmt: skip
+        gemm = replace(run, benchmark="gemm", parameters=precision)
+        yield gemm.stated(_GEMM_SUM, sum(times), samples=tuple(times))
     # Results with the same number of accelerators are one entry, and follow each other.
     yield from sorted(reduced, key=lambda it: it.accelerators or 0)
 
@@ -288,17 +247,11 @@ def _titles(row: Sequence[Any]) -> dict[int, str]:
     }
 
 
-def _row(
-    section: _Section,
-    row: Sequence[Any],
-    place: str,
-    precision: str | None,
-    common: Mapping[str, Any],
-) -> Iterator[BenchmarkResult]:
+def _row(run: Run, columns: Mapping[int, str], row: Sequence[Any]) -> Iterator[BenchmarkResult]:
     """One result for each time, and its rate where the formula of the operation is known."""
-    parameters: dict[str, Parameter] = {} if precision is None else {"precision": precision}
+    parameters = dict(run.parameters)
     times: list[tuple[str, Any]] = []
-    for index, title in section.columns.items():
+    for index, title in columns.items():
         cell = row[index] if index < len(row) else None
         if any(it in title for it in _COMPUTED):
             continue
@@ -312,23 +265,24 @@ def _row(
         parameters.setdefault("application", row[1])
     if not any(isinstance(it, int | float) for key, it in parameters.items() if key != "precision"):
         return  # a note between the rows
+    if run.benchmark == "all_reduce" and run.accelerators:
+        run = replace(run, accelerators=whole_number(parameters.get("ranks")))
     for name, cell in times:
-        if cell is None:
-            continue
-        duration = positive_number(cell)
-        phase: dict[str, Parameter] = {"pass": name} if name else {}
-        base = {
-            "source": place, "benchmark": section.benchmark, "aggregate": Aggregate.SINGLE,
-            "parameters": {**parameters, **phase}, **common,
-        }  # fmt: skip
-        if section.benchmark == "all_reduce" and common["accelerators"]:
-            base["accelerators"] = whole_number(parameters.get("ranks"))
-        yield measured_or_failed(duration, f"the cell is {str(cell)[:60]!r}", metric=_TIME, **base)
-        operations = _operations(section.benchmark, parameters, name)
-        if duration is not None and operations is not None:
-            yield measured_or_failed(
-                operations / duration / 1e9, "the rate is zero or too large", metric=_RATE, **base
-            )
+        if cell is not None:
+            timed = positive_number(cell)
+            yield from _timed(run, parameters, name, timed, f"the cell is {str(cell)[:60]!r}")
+
+
+def _timed(
+    run: Run, parameters: Mapping[str, Parameter], name: str, milliseconds: float | None,
+    failure: str,
+) -> Iterator[BenchmarkResult]:  # fmt: skip
+    """The time of a pass, and its rate where the formula of the operation is known."""
+    run = replace(run, parameters={**parameters, "pass": name} if name else {**parameters})
+    yield run.result(_TIME, milliseconds, failure)
+    operations = _operations(run.benchmark, parameters, name)
+    if milliseconds is not None and operations is not None:
+        yield run.result(_RATE, operations / milliseconds / 1e9, "the rate is zero or too large")
 
 
 def _operations(benchmark: str, parameters: Mapping[str, Parameter], phase: str) -> float | None:
@@ -367,27 +321,16 @@ def convolution_operations(shape: Mapping[str, float]) -> float:
 
 
 def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
-    common: dict[str, Any] = {
-        "system": SYSTEM, "source": file.place, "aggregate": Aggregate.SINGLE,
-        "files": (file.measured,),
-    }  # fmt: skip
+    run = file.run(SYSTEM)
     count = 0
     for benchmark, parameters, times in _rows(complete_lines(file.text)):
+        run = replace(run, benchmark=benchmark)
         if benchmark == "all_reduce":
-            common["accelerators"] = _reducing(parameters)
+            run = replace(run, accelerators=_reducing(parameters))
         for name, duration in times.items():
             count += 1
-            phase: dict[str, Parameter] = {"pass": name} if name else {}
-            base = {**common, "benchmark": benchmark, "parameters": {**parameters, **phase}}
-            milliseconds = positive_number(duration)
             failure = "the row has no time" if duration is None else "the time is zero"
-            yield measured_or_failed(milliseconds, failure, metric=_TIME, **base)
-            operations = _operations(benchmark, parameters, name)
-            if milliseconds is not None and operations is not None:
-                rate = operations / milliseconds / 1e9
-                yield measured_or_failed(
-                    rate, "the rate is zero or too large", metric=_RATE, **base
-                )
+            yield from _timed(run, parameters, name, positive_number(duration), failure)
     if not count:
         raise missing_value(
             file.place, "$", "no row of matrix products, convolutions, layers or all-reduce"

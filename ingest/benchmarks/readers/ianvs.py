@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from posixpath import basename, dirname
 from typing import Any
 
 import yaml
 
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.result_tree import ResultTree, reader_of_places
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
 from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, tables_with_bars
 from ingest.benchmarks.values import finite_number, time_of_text
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import BenchmarkResult, Direction, Parameter, Validity
 from model.reasons import Reason
 
-SYSTEM = "ianvs"
 #: Units of the metrics that the examples of Ianvs define; other names may mean anything.
 _UNITS = {
     "Time to First Token": "s", "Internal Token Latency": "s", "Throughput": "tokens/s",
     "Edge Ratio": "%",
 }  # fmt: skip
-_DIRECTIONS = {"descend": Direction.HIGHER, "ascend": Direction.LOWER}
+_DIRECTIONS = {"descend": HIGHER, "ascend": LOWER}
 _NEEDED = {"algorithm", "paradigm"}
 _NO_METRICS = {"rank", "algorithm", "paradigm", "time", "url"}
 #: Hyper-parameters that some tables name without their module.
@@ -49,27 +42,17 @@ _PATH = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:[\\/])")
 _LONGEST_TEXT = 300
 
 
-def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
-    """Results of each table."""
-    for place in places:
-        yield from results_or_refusal(_results(tree, place), place)
-
-
-def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
-    file = tree.file(place)
-    text = file.text
-    files = [file.measured]
-    directions = {}
-    job = _job_place(tree, place)
-    if job is not None:
-        described = tree.file(job)
-        directions = _directions(described.content)
-        if directions:
-            files.append(described.measured)
+@reader_of_places
+def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of each row of a table."""
+    file, job = tree.file(place), _job_place(tree, place)
+    described = None if job is None else tree.file(job)
+    directions = {} if described is None else _directions(described.content)
+    run = file.run("ianvs", *((described.measured,) if described and directions else ()))
     rows = []
     refusal: InvalidDocument | None = None
     try:
-        for table in _tables(text):
+        for table in _tables(file.text):
             metrics = _metrics(table, directions)
             for cells in table.rows:
                 row = dict(zip(table.header, cells, strict=True))
@@ -80,9 +63,7 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     # Rows of one time are one entry, and the results of an entry follow each other.
     rows.sort(key=lambda it: it[0].isoformat() if it[0] else "")
     for moment, row, metrics in rows:
-        yield from _of_row(
-            row, metrics, directions, place, moment, sorted(files, key=lambda it: it.place)
-        )
+        yield from _of_row(replace(run, measured_at=moment), row, metrics, directions)
     if refusal is not None:
         raise refusal
 
@@ -146,14 +127,9 @@ def _metrics(table: TextTable, directions: Mapping[str, Direction]) -> list[str]
 
 
 def _of_row(
-    row: Mapping[str, str],
-    metrics: Sequence[str],
-    directions: Mapping[str, Direction],
-    place: str,
-    moment: datetime | None,
-    files: Sequence[MeasuredFile],
+    run: Run, row: Mapping[str, str], metrics: Sequence[str], directions: Mapping[str, Direction]
 ) -> Iterator[BenchmarkResult]:
-    scenario = _scenario(place)
+    scenario = _scenario(run.source)
     benchmark = "/".join(filter(None, (scenario, row["paradigm"])))
     parameters: dict[str, Parameter] = {"algorithm": row["algorithm"][:_LONGEST_TEXT]}
     case = _UUID.search(row.get("url", ""))
@@ -162,32 +138,18 @@ def _of_row(
     for name, cell in row.items():
         if name and cell and name not in _NO_METRICS and name not in metrics:
             parameters[name] = _parameter(cell)
+    run = replace(run, benchmark=benchmark[:_LONGEST_TEXT] or "unknown", parameters=parameters)
+    # The user defines the metrics of a scenario.
+    definition = f"ianvs-1 {scenario or run.files[0].sha256[:12]}"
     for name in metrics:
-        value = finite_number(row[name])
-        measured = value is not None
-        yield BenchmarkResult(
-            system=SYSTEM,
-            source=place,
-            benchmark=benchmark[:_LONGEST_TEXT] or "unknown",
-            metric=Metric(
-                name,
-                _UNITS.get(name, ""),
-                directions.get(name, Direction.UNKNOWN),
-                # The user defines the metrics of a scenario.
-                f"ianvs-1 {scenario or files[0].sha256[:12]}",
-            ),
-            value=value,
-            aggregate=Aggregate.SINGLE,
-            parameters=parameters,
-            validity=Validity.UNKNOWN if measured else Validity.FAILED,
-            reason=None if measured else _reason(row[name]),
-            measured_at=moment,
-            files=files,
-        )
-
-
-def _reason(cell: str) -> str:
-    return f"the cell has {cell[:50]!r} instead of a number" if cell else "the cell is empty"
+        value, cell = finite_number(row[name]), row[name]
+        failed: dict[str, Any] = {}
+        if value is None:
+            shown = f"the cell has {cell[:50]!r} instead of a number"
+            failed = {"validity": Validity.FAILED, "reason": shown if cell else "the cell is empty"}
+        direction = directions.get(name, Direction.UNKNOWN)
+        each = measure(name, _UNITS.get(name, ""), direction, definition)
+        yield run.stated(each, value, **failed)
 
 
 def _parameter(cell: str) -> Parameter:

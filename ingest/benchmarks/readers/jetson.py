@@ -8,34 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from posixpath import basename, dirname, splitext
 from statistics import fmean
-from typing import Any
 
-from ingest.benchmarks.result_tree import ResultTree, numbered_parts, results_or_refusal
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
 from ingest.benchmarks.text_tables import csv_rows, tables_with_bars
-from ingest.benchmarks.values import (
-    finite_number,
-    measured_or_failed,
-    positive_number,
-    time_of_text,
-)
+from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 
 SYSTEM = "jetson"
-_FPS = Metric("fps", "frames/s", Direction.HIGHER, "jetson-benchmarks-1")
-_LATENCY = Metric("gpu_latency", "ms", Direction.LOWER, "trtexec-1")
-_THROUGHPUT = Metric("throughput", "queries/s", Direction.HIGHER, "trtexec-1")
+_FPS = measure("fps", "frames/s", HIGHER, "jetson-benchmarks-1", Aggregate.SUM)
+_LATENCY = measure("gpu_latency", "ms", LOWER, "trtexec-1", Aggregate.MEAN)
+_THROUGHPUT = measure("throughput", "queries/s", HIGHER, "trtexec-1", Aggregate.TOTAL)
 _TRTEXEC = re.compile(
     r"Average on \d+ runs - GPU latency|Average over \d+ runs is \S+ ms \("
     r"|&&&& (?:RUNNING|FAILED) TensorRT\.trtexec|^(?:\[.*\] )?GPU Compute Time: min = ",
@@ -100,30 +89,19 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
 
 def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
-    text = file.text
-    files = [file.measured]
-    for source, run in numbered_parts(place, list(_runs(text))):
-        yield from _trtexec(run, source, files)
+    text, run = file.text, file.run(SYSTEM)
+    for part, output in numbered_parts(run, list(_runs(text))):
+        yield from _trtexec(part, output)
     board = _BOARD.search(text)
-    rows = {}
     beside = inputs.get(f"{board['board']}-benchmarks.csv") if board else None
-    if beside is not None:
-        table = tree.file(beside)
-        files.append(table.measured)
-        rows = _inputs(table.text)
+    table = None if beside is None else tree.file(beside)
+    rows = {} if table is None else _inputs(table.text)
+    run = file.run(SYSTEM, *((table.measured,) if table else ()))
+    hardware = {"description": f"Jetson {board['board']}"} if board else {}
     for model, fps, built in _rates(text):
-        yield measured_or_failed(
-            fps,
-            "no rate was printed" if built else "an engine could not be built",
-            system=SYSTEM,
-            source=place,
-            benchmark=model,
-            metric=_FPS,
-            aggregate=Aggregate.SUM,
-            parameters=rows.get(model, {}),
-            hardware={"description": f"Jetson {board['board']}"} if board else {},
-            files=sorted(files, key=lambda it: it.place),
-        )
+        failure = "no rate was printed" if built else "an engine could not be built"
+        of_model = replace(run, benchmark=model, parameters=rows.get(model, {}), hardware=hardware)
+        yield of_model.result(_FPS, fps, failure)
 
 
 def _rates(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -192,8 +170,7 @@ def _engine_log(text: str) -> _EngineLog:
         latencies.append(latency)
     parameters: dict[str, Parameter] = {}
     for name, pattern in _LOGGED_PARAMETERS.items():
-        value = pattern.search(text)
-        if value:
+        if value := pattern.search(text):
             parameters[name] = int(value[1]) if value[1].isdecimal() else value[1].strip()[:100]
     options = _OPTIONS.search(text)
     batch = _BATCH_OPTION.search(options[0]) if options else None
@@ -251,85 +228,62 @@ def _runs(text: str) -> Iterator[str]:
     starts = next(
         filter(None, ([it.start() for it in begin.finditer(text)] for begin in begins)), []
     )
-    for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise([0, *starts[1:], len(text)]):
         if _TRTEXEC.search(text[start:end]):
             yield text[start:end]
 
 
-def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[BenchmarkResult]:
+def _of_log(run: Run, log: _EngineLog) -> Run:
+    return replace(
+        run,
+        parameters=log.parameters,
+        hardware=log.hardware,
+        software=log.software,
+        measured_at=log.started_at,
+    )
+
+
+def _trtexec(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Latency and throughput of one engine; a log without a latency is one of a failed run."""
     log = _engine_log(text)
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": place,
-        "benchmark": _model(text),
-        "aggregate": Aggregate.MEAN,
-        "parameters": log.parameters,
-        "hardware": log.hardware,
-        "software": log.software,
-        "measured_at": log.started_at,
-        "files": files,
-    }
+    run = _of_log(replace(run, benchmark=_model(text)), log)
     mean, rate = _COMPUTE_TIME.search(text), _THROUGHPUT_LINE.search(text)
-    yield measured_or_failed(
+    yield run.result(
+        _LATENCY,
         fmean(log.latencies) if log.latencies else mean[1] if mean else None,
         f"the mean latency is {mean[1][:50]!r}" if mean else "trtexec printed no latency",
-        metric=_LATENCY,
         samples=tuple(log.latencies),
-        **common,
     )
     # TensorRT 7 and 8.0 print a rate of zero while they still measure.
     if rate and positive_number(rate[1]) is not None:
-        yield measured_or_failed(
-            rate[1], metric=_THROUGHPUT, **{**common, "aggregate": Aggregate.TOTAL}
-        )
+        yield run.result(_THROUGHPUT, rate[1])
 
 
 def _engines(tree: ResultTree, folder: str, model: str) -> Iterator[BenchmarkResult]:
     """The rate of one model from the logs of its engines, also of those without a latency."""
-    files: list[MeasuredFile] = []
-    logs: list[tuple[_EngineLog, str, int]] = []
-    source = folder
-    for place in tree.in_folder(folder):
-        engine = _ENGINE_FILE.fullmatch(basename(place))
-        if engine is None or engine["model"] != model:
-            continue
-        file = tree.file(place)
-        files.append(file.measured)
-        source = place if not logs else folder
-        log = _engine_log(file.text)
-        logs.append((log, engine["engine"], int(engine["batch"])))
-    first = logs[0][0]
-    starts = [log.started_at for log, _, _ in logs if log.started_at is not None]
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "benchmark": model,
-        "parameters": {
-            **{name: it for name, it in first.parameters.items() if name != "batch_size"},
-            **{f"batch_size_{engine}": batch for _, engine, batch in logs},
-        },
-        "hardware": first.hardware,
-        "accelerators": len(logs),
-        "software": first.software,
-        "measured_at": max(starts, default=None),
-        "files": files,
-    }
-    silent, rates = [], []
-    for mean, (_, name, batch) in zip(
-        _means_together([log for log, _, _ in logs]), logs, strict=True
-    ):
-        if mean is None or batch == 0:
-            silent.append(name)
-        else:
-            rates.append(batch * 1000 / mean)
-    yield measured_or_failed(
-        None if silent else sum(rates),
-        f"no latency of {', '.join(silent)} while all engines ran",
-        metric=_FPS,
-        aggregate=Aggregate.SUM,
-        **common,
+    names = ((_ENGINE_FILE.fullmatch(basename(place)), place) for place in tree.in_folder(folder))
+    engines = [
+        (match["engine"], int(match["batch"]), tree.file(place))
+        for match, place in names
+        if match and match["model"] == model
+    ]
+    logs = [_engine_log(file.text) for _, _, file in engines]
+    (_, _, first), *others = engines
+    run = _of_log(first.run(SYSTEM, *(file.measured for _, _, file in others)), logs[0])
+    parameters = {name: it for name, it in run.parameters.items() if name != "batch_size"}
+    run = replace(
+        run,
+        source=folder if others else run.source,
+        benchmark=model,
+        parameters=parameters | {f"batch_size_{name}": batch for name, batch, _ in engines},
+        accelerators=len(logs),
+        measured_at=max((it.started_at for it in logs if it.started_at is not None), default=None),
     )
+    means = list(zip(engines, _means_together(logs), strict=True))
+    silent = [name for (name, batch, _), mean in means if mean is None or batch == 0]
+    failure = f"no latency of {', '.join(silent)} while all engines ran"
+    rates = (batch * 1000 / mean for (_, batch, _), mean in means if mean is not None)
+    yield run.result(_FPS, None if silent else sum(rates), failure)
 
 
 def _means_together(logs: Sequence[_EngineLog]) -> list[float | None]:
@@ -345,10 +299,7 @@ def _means_together(logs: Sequence[_EngineLog]) -> list[float | None]:
     last = min(offset + it.ends_s[-1] for offset, it in zip(offsets, logs, strict=True))
     means: list[float | None] = []
     for offset, log in zip(offsets, logs, strict=True):
-        inside = [
-            latency
-            for end, latency in zip(log.ends_s, log.latencies, strict=True)
-            if first < offset + end < last
-        ]
+        timed = zip(log.ends_s, log.latencies, strict=True)
+        inside = [latency for end, latency in timed if first < offset + end < last]
         means.append(fmean(inside) if inside else None)
     return means

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from posixpath import basename, dirname, join
 from typing import Any
 
@@ -25,15 +27,25 @@ from ingest.benchmarks.result_tree import (
     ResultFile,
     ResultTree,
     missing_value,
+    results_or_refusal,
+)
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Measure,
+    Run,
+    measure,
     numbered_parts,
     results_of_parts,
-    results_or_refusal,
+    run_of,
+    with_parameters,
 )
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     finite_number,
-    measured_or_failed,
     positive_number,
+    product_of,
+    stated_texts,
     time_of_text,
     whole_number,
 )
@@ -41,9 +53,6 @@ from model.errors import InvalidDocument
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
     Parameter,
     Validity,
 )
@@ -56,19 +65,12 @@ _SUMMARY_TITLE = "MLPerf Results Summary"
 _ACCURACY = "accuracy.txt"
 _DETAIL = "mlperf_log_detail.txt"
 _LINE = re.compile(r"^[ \t]*([^\s:=][^:=\n]*?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
-_SAMPLES = ("samples/s", Direction.HIGHER, Aggregate.TOTAL)
-_TOKENS = ("tokens/s", Direction.HIGHER, Aggregate.TOTAL)
-#: Quantities that summaries name, apart from latencies.
+#: Units of the quantities that summaries name, apart from latencies.
 _QUANTITIES = {
-    "Samples per query": ("", Direction.HIGHER, Aggregate.SINGLE),
-    "Scheduled samples per second": _SAMPLES, "Completed samples per second": _SAMPLES,
-    "Samples per second": _SAMPLES, "Tokens per second": _TOKENS,
-    "Completed tokens per second": _TOKENS,
+    "Samples per query": "", "Scheduled samples per second": "samples/s",
+    "Completed samples per second": "samples/s", "Samples per second": "samples/s",
+    "Tokens per second": "tokens/s", "Completed tokens per second": "tokens/s",
 }  # fmt: skip
-_TARGET_LATENCIES = {
-    "90th percentile latency (ns)": ("ns", Direction.LOWER, Aggregate.P90),
-    "99th percentile latency (ns)": ("ns", Direction.LOWER, Aggregate.P99),
-}
 _TARGET_LATENCY = re.compile(r"(\d{1,2})(?:\.0)?th percentile latency \(ns\)")
 _ESTIMATE = "Early stopping {}th percentile estimate"
 _ESTIMATES = re.compile(
@@ -88,11 +90,11 @@ _HEADLINES = {
     "server": ("Scheduled samples per second", "Completed samples per second"),
     "offline": ("Samples per second",),
 }
+#: Rules of latencies in nanoseconds; those of targets are read as headlines only.
+_PERCENTILES = {"50": Aggregate.P50, "90": Aggregate.P90, "99": Aggregate.P99}
 _LATENCIES = {
     "Mean latency (ns)": Aggregate.MEAN,
-    "50.00 percentile latency (ns)": Aggregate.P50,
-    "90.00 percentile latency (ns)": Aggregate.P90,
-    "99.00 percentile latency (ns)": Aggregate.P99,
+    **{f"{share}.00 percentile latency (ns)": rule for share, rule in _PERCENTILES.items()},
     "Mean First Token latency (ns)": Aggregate.MEAN,
     "99.00 percentile first token latency (ns)": Aggregate.P99,
     "Mean Time to Output Token (ns)": Aggregate.MEAN,
@@ -131,20 +133,21 @@ _DETAILED = {
     "effective_min_query_count": "min_query_count",
     "effective_performance_sample_count": "performance_sample_count",
 }  # fmt: skip
+#: Patterns of accuracies with the names and the unit of their values. Later tasks have several:
+#: question answering and summarisation.
 _ACCURACIES = (
-    (re.compile(r"accuracy=([\d.]+)%"), "accuracy", "%"),
-    (re.compile(r"mAP=([\d.]+)%"), "mAP", "%"),
-    (re.compile(r"BLEU:?[ \t]*[=:]?[ \t]*([\d.]+)(?!\d|,\d)"), "BLEU", ""),
-)
-#: Accuracies of later tasks, which have several: question answering and summarisation.
-_LATER_ACCURACIES = (
-    (re.compile(r'"exact_match": ([\d.]+), "f1": ([\d.]+)'), ("exact_match", "f1"), "%"),
+    (re.compile(r"accuracy=([\d.]+)%"), ("accuracy",), "%", _V05),
+    (re.compile(r"mAP=([\d.]+)%"), ("mAP",), "%", _V05),
+    (re.compile(r"BLEU:?[ \t]*[=:]?[ \t]*([\d.]+)(?!\d|,\d)"), ("BLEU",), "", _V05),
+    (
+        re.compile(r'"exact_match": ([\d.]+), "f1": ([\d.]+)'),
+        ("exact_match", "f1"), "%", _LATER,
+    ),
     (
         re.compile(r"'rouge1': '?([\d.]+)'?, 'rouge2': '?([\d.]+)'?, 'rougeL': '?([\d.]+)"),
-        ("rouge1", "rouge2", "rougeL"),
-        "",
+        ("rouge1", "rouge2", "rougeL"), "", _LATER,
     ),
-)
+)  # fmt: skip
 _CONSOLE = re.compile(
     r"^(?:TestScenario\.(\w+)|(Accuracy)) qps=([\d.]+), mean=([\d.]+), (?:time=[\d.]+, )?"
     r"(?:acc=([\d.]+), )?queries=(\d+)\b",
@@ -171,7 +174,6 @@ _REPORTED_LATENCY = re.compile(
     re.MULTILINE,
 )
 _PERCENTILE = re.compile(r"^ +(\d\d)\.0: (\S+) ms$", re.MULTILINE)
-_PERCENTILES = {"50": Aggregate.P50, "90": Aggregate.P90, "99": Aggregate.P99}
 _NO_VALUE = frozenset({"", "-", "na", "n/a", "none", "0"})
 
 
@@ -202,22 +204,21 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         return  # logs of an accuracy run, whatever they say of its speed
     if _SUMMARY_TITLE in text:
         summaries = text.split(_SUMMARY_TITLE)[1:]
-        for source, summary in numbered_parts(place, summaries):
+        for run, summary in numbered_parts(_described(tree, file), summaries):
             lines = dict(reversed(_LINE.findall(summary)))
             if errors := _COUNTED_ERRORS.search(summary):
                 lines[_ERRORS] = errors[1]
-            yield from _summary(tree, file, lines | _estimates(summary), source)
+            yield from _summary(tree, file, run, lines | _estimates(summary))
     elif _ISSUED.search(text):
         reports = [it for it in _REPORT.split(text) if _ISSUED.search(it)]
-        yield from results_of_parts(
-            place, reports, lambda report, source: _report(tree, file, report, source)
-        )
+        run = replace(_described(tree, file), system=_LATER)
+        yield from results_of_parts(run, reports, _report)
     elif _ENTRY.search(text):
         beside = join(dirname(place), _DETAIL.replace("detail", "summary"))
         detailed = _detailed_lines(text)
         # A log of an accuracy run has no validity, and a summary beside the log says the same.
         if "Result is" in detailed and beside not in tree.in_folder(dirname(place)):
-            yield from _summary(tree, file, detailed, place)
+            yield from _summary(tree, file, _described(tree, file), detailed)
     elif _CONSOLE.search(text):
         yield from _console(file)
     elif basename(place) == _ACCURACY or _ACCURACIES[0][0].search(text):
@@ -256,25 +257,19 @@ def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
     """The entry of the scenario Server: the smallest value of its runs."""
     values = tuple(it.value for it in runs if it.value is not None)
     wrong = [it for it in runs if it.validity is not Validity.VALID]
-    first = runs[0]
-    return BenchmarkResult(
-        system=first.system, source=folder, benchmark=first.benchmark, metric=first.metric,
-        value=min(values, default=None), samples=values, aggregate=Aggregate.MINIMUM,
-        parameters=first.parameters, validity=Validity.INVALID if wrong else Validity.VALID,
-        reason=f"{len(wrong)} of {len(runs)} runs are not valid" if wrong
-        else next((it.reason for it in runs if it.reason), None),
-        hardware=first.hardware, accelerators=first.accelerators, software=first.software,
+    reason = f"{len(wrong)} of {len(runs)} runs are not valid" if wrong else None
+    return replace(
+        runs[0], source=folder, value=min(values, default=None), samples=values,
+        aggregate=Aggregate.MINIMUM, validity=Validity.INVALID if wrong else Validity.VALID,
+        reason=reason or next((it.reason for it in runs if it.reason), None), measured_at=None,
         files=tuple(file for run in runs for file in run.files),
     )  # fmt: skip
 
 
 def _summary(
-    tree: ResultTree, file: ResultFile, lines: Mapping[str, str], source: str
+    tree: ResultTree, file: ResultFile, run: Run, lines: Mapping[str, str]
 ) -> Iterator[BenchmarkResult]:
-    """Results of a summary.
-
-    :param source: the file, or its part; a detailed log beside the file does not tell parts apart
-    """
+    """Results of a summary."""
     scenario = lines.get("Scenario")
     if scenario is None:
         raise missing_value(file.place, "Scenario", "the summary names no scenario")
@@ -284,81 +279,69 @@ def _summary(
         raise missing_value(file.place, "Scenario", f"the scenario {scenario[:40]!r} is unknown")
     stated = {_normal_name(name): text for name, text in lines.items()}
     later = "Early stopping satisfied" in lines
-    common = _described(tree, file)
-    common["system"] = _LATER if later else _V05
-    definition = _LATER_DEFINITION if later else _V05
-    common["source"] = source
-    if source == file.place:
-        _add_detail(tree, file, common)
-    parameters: dict[str, Parameter] = {**common["parameters"], "scenario": scenario}
+    run = replace(run, system=_LATER if later else _V05)
+    # A detailed log beside a file does not tell its parts apart.
+    if run.source == file.place:
+        run = _with_detail(tree, file, run)
+    parameters: dict[str, Parameter] = {"scenario": scenario}
     for key in _PARAMETERS:
         if (number := finite_number(lines.get(key))) is not None:
             parameters[key] = int(number) if number.is_integer() else number
-    common["parameters"] = parameters
     validity, reason = _verdict(lines)
+    run = replace(with_parameters(run, **parameters), validity=validity, reason=reason)
+    define = partial(_quantity, definition=_LATER_DEFINITION if later else _V05)
     named = [name for name in headlines if name in stated] or list(headlines[:1])
     named += [name for name in _QUANTITIES if name in stated and name not in named]
-    quantities = _QUANTITIES | _TARGET_LATENCIES | _estimated(plain_scenario, stated, later=later)
-    for name in (*(it for it in quantities if it.startswith("Early stopping ")), *named):
-        unit, direction, rule = quantities[name]
-        yield measured_or_failed(
-            stated.get(name), f"no {name}", metric=Metric(name, unit, direction, definition),
-            aggregate=rule, validity=validity, reason=reason, **common,
-        )  # fmt: skip
-    for name, rule in _LATENCIES.items():
+    for name in (*_estimated(plain_scenario, stated, later=later), *named):
+        yield run.result(define(name), stated.get(name), f"no {name}")
+    for name in _LATENCIES:
         if positive_number(lines.get(name)) is not None:
-            yield measured_or_failed(
-                lines[name], metric=Metric(name, "ns", Direction.LOWER, definition), aggregate=rule,
-                validity=validity, reason=reason, **common,
-            )  # fmt: skip
+            yield run.result(define(name), lines[name])
 
 
-def _estimated(
-    scenario: str, stated: Mapping[str, str], *, later: bool
-) -> dict[str, tuple[str, Direction, Aggregate]]:
+def _quantity(name: str, definition: str) -> Measure:
+    """The measure that a summary names; latencies and their estimates are in nanoseconds."""
+    if name in _QUANTITIES:
+        rule = Aggregate.SINGLE if name == "Samples per query" else Aggregate.TOTAL
+        return measure(name, _QUANTITIES[name], HIGHER, definition, rule)
+    share = re.search(r"(?:^|stopping )(\d\d)th percentile", name)
+    rule = _PERCENTILES.get(share[1], Aggregate.SINGLE) if share else Aggregate.SINGLE
+    return measure(name, "ns", LOWER, definition, _LATENCIES.get(name, rule))
+
+
+def _estimated(scenario: str, stated: Mapping[str, str], *, later: bool) -> list[str]:
     """Estimated latencies of a summary; a run that was too short lacks the official one."""
     names = [it for it in stated if it.startswith("Early stopping ") and it.endswith(" estimate")]
     share = _ESTIMATED.get(scenario)
     if share and later and not any("token latency" in it.lower() for it in stated):
         names = list(dict.fromkeys([_ESTIMATE.format(share), *names]))
-    rules = {_ESTIMATE.format(share): rule for share, rule in _PERCENTILES.items()}
-    return {it: ("ns", Direction.LOWER, rules.get(it, Aggregate.SINGLE)) for it in names}
+    return names
 
 
-def _report(
-    tree: ResultTree, file: ResultFile, text: str, source: str
-) -> Iterator[BenchmarkResult]:
+def _report(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Results of a report of an endpoint: rates, and latencies in milliseconds."""
-    common = {**_described(tree, file), "system": _LATER, "source": source}
     issued, failed = _ISSUED.search(text), _FAILED.search(text)
     if failed and issued and int(failed[1]):
-        common["reason"] = f"{failed[1]} of {issued[1]} samples failed"
+        run = replace(run, reason=f"{failed[1]} of {issued[1]} samples failed")
     if load := _LOAD.search(text):
-        stated: dict[str, Parameter] = {"load_pattern": load[1]}
+        run = with_parameters(run, load_pattern=load[1])
         if (target := finite_number(load[2])) is not None:
-            stated["target_qps"] = target
-        common["parameters"] = {**common["parameters"], **stated}
+            run = with_parameters(run, target_qps=target)
     issuing = "use_legacy_loadgen_qps_metrics=True" in text
     definition = _ENDPOINTS_ISSUING if issuing else _ENDPOINTS
     for pattern, name, unit in _RATES:
         rate = pattern.search(text)
         if rate is not None or name == "QPS":
-            yield measured_or_failed(
-                rate[1] if rate else None, f"the report has no {name}",
-                metric=Metric(name, unit, Direction.HIGHER, definition),
-                aggregate=Aggregate.TOTAL, **common,
-            )  # fmt: skip
+            each = measure(name, unit, HIGHER, definition, Aggregate.TOTAL)
+            yield run.result(each, rate[1] if rate else None, f"the report has no {name}")
     for match in _REPORTED_LATENCY.finditer(text):
         percentiles = dict(_PERCENTILE.findall(match["percentiles"]))
         values = {Aggregate.MEAN: match["mean"]} | {
             rule: percentiles[share] for share, rule in _PERCENTILES.items() if share in percentiles
         }
         for rule, value in values.items():
-            name = f"{match[1].lower()}_{rule}"
-            yield measured_or_failed(
-                value, metric=Metric(name, "ms", Direction.LOWER, _ENDPOINTS), aggregate=rule,
-                **common,
-            )  # fmt: skip
+            each = measure(f"{match[1].lower()}_{rule}", "ms", LOWER, _ENDPOINTS, rule)
+            yield run.result(each, value)
 
 
 def _normal_name(name: str) -> str:
@@ -367,8 +350,8 @@ def _normal_name(name: str) -> str:
     return f"{match[1]}th percentile latency (ns)" if match else name
 
 
-def _add_detail(tree: ResultTree, file: ResultFile, common: dict[str, Any]) -> None:
-    """Add what only the detailed log beside a summary says: the time, and LoadGen's version."""
+def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
+    """``run`` with what only the detailed log beside a summary says: time, LoadGen's version."""
     place = join(dirname(file.place), _DETAIL)
     if place == file.place:
         text = file.text
@@ -377,10 +360,10 @@ def _add_detail(tree: ResultTree, file: ResultFile, common: dict[str, Any]) -> N
             detail = tree.file(place)
             text = detail.text
         except InvalidDocument:
-            return
-        common["files"] = sorted([*common["files"], detail.measured], key=lambda it: it.place)
+            return run
+        run = replace(run, files=run_of("", "", *run.files, detail.measured).files)
     else:
-        return
+        return run
     entries = {}
     for match in _ENTRY.finditer(text):
         if '"test_datetime"' in match[1] or '"loadgen_version"' in match[1]:
@@ -390,15 +373,14 @@ def _add_detail(tree: ResultTree, file: ResultFile, common: dict[str, Any]) -> N
                 continue
             entries[entry.get("key")] = str(entry.get("value"))
     old_time, old_version = _OLD_TIME.search(text), _OLD_VERSION.search(text)
-    common["measured_at"] = time_of_text(
-        entries.get("test_datetime") or (old_time[1] if old_time else "")
-    )
+    time = entries.get("test_datetime") or (old_time[1] if old_time else "")
+    run = replace(run, measured_at=time_of_text(time))
     version = entries.get("loadgen_version") or (old_version[1] if old_version else "")
-    if version:
-        number = version.split()[0].lstrip("v")
-        common["software"] = {**common.get("software", {}), "mlcommons-loadgen": number}
-        if not number.startswith((".5", "0.5")):
-            common["system"] = _LATER
+    if not version:
+        return run
+    number = version.split()[0].lstrip("v")
+    system = run.system if number.startswith((".5", "0.5")) else _LATER
+    return replace(run, system=system, software={**run.software, "mlcommons-loadgen": number})
 
 
 def _verdict(lines: Mapping[str, str]) -> tuple[Validity, str | None]:
@@ -420,79 +402,55 @@ def _verdict(lines: Mapping[str, str]) -> tuple[Validity, str | None]:
 
 
 def _accuracy(tree: ResultTree, file: ResultFile) -> Iterator[BenchmarkResult]:
-    for pattern, name, unit in _ACCURACIES:
-        matches = pattern.findall(file.text)
-        if matches:
-            yield measured_or_failed(
-                matches[-1], zero_counts=True,
-                metric=Metric(name, unit, Direction.HIGHER, _V05),
-                aggregate=Aggregate.SINGLE, **_described(tree, file),
-            )  # fmt: skip
-            return
-    for pattern, names, unit in _LATER_ACCURACIES:
-        scores = pattern.findall(file.text)
-        if scores:
-            common = {**_described(tree, file), "system": _LATER}
-            for name, value in zip(names, scores[-1], strict=True):
-                yield measured_or_failed(
-                    value, zero_counts=True, metric=Metric(name, unit, Direction.HIGHER, _LATER),
-                    aggregate=Aggregate.SINGLE, **common,
-                )  # fmt: skip
+    for pattern, names, unit, system in _ACCURACIES:
+        if scores := pattern.findall(file.text):
+            run = replace(_described(tree, file), system=system)
+            values = scores[-1] if len(names) > 1 else scores[-1:]
+            for name, value in zip(names, values, strict=True):
+                yield run.result(measure(name, unit, HIGHER, system, zero_counts=True), value)
             return
     raise missing_value(file.place, "accuracy", "no accuracy, mAP, BLEU, F1 or ROUGE")
 
 
 def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Lines that the reference application prints; their rates are not LoadGen's headlines."""
-    files = (file.measured,)
+    each = partial(
+        measure, definition="mlperf-inference-reference-application", aggregate=Aggregate.MEAN
+    )
+    of_file = file.run(_V05)
     for number, match in enumerate(_CONSOLE.finditer(file.text)):
         scenario, accuracy_run, rate, mean, accuracy, queries = match.groups()
         parameters: dict[str, Parameter] = {
             "scenario": scenario or accuracy_run, "queries": whole_number(queries) or 0,
             "mode": "performance" if accuracy is None else "accuracy",
         }  # fmt: skip
-        values = [
-            ("qps", "queries/s", Direction.HIGHER, rate),
-            ("mean latency", "s", Direction.LOWER, mean),
-        ]
+        run = replace(of_file, source=f"{file.place}#{number}", parameters=parameters)
+        yield run.result(each("qps", "queries/s", HIGHER), rate)
+        yield run.result(each("mean latency", "s", LOWER), mean)
         if accuracy is not None:
-            values.append(("accuracy", "%", Direction.HIGHER, accuracy))
-        for name, unit, direction, value in values:
-            yield measured_or_failed(
-                value, zero_counts=name == "accuracy", system=_V05,
-                source=f"{file.place}#{number}", benchmark="unknown",
-                metric=Metric(name, unit, direction, "mlperf-inference-reference-application"),
-                aggregate=Aggregate.MEAN, parameters=parameters, files=files,
-            )  # fmt: skip
+            yield run.result(each("accuracy", "%", HIGHER, zero_counts=True), accuracy)
 
 
-def _described(tree: ResultTree, file: ResultFile) -> dict[str, Any]:
+def _described(tree: ResultTree, file: ResultFile) -> Run:
     """Everything that the path and the descriptions beside it say about a result."""
     parts = file.place.split("/")
     at = next((index for index, part in enumerate(parts) if part == "results"), None)
-    files: list[MeasuredFile] = [file.measured]
-    common: dict[str, Any] = {
-        "system": _V05, "source": file.place, "benchmark": "unknown", "parameters": {},
-        "files": files,
-    }  # fmt: skip
+    run = file.run(_V05)
     if at is None or len(parts) < at + 5:
-        return common
+        return run
     submission, (machine, benchmark, scenario) = "/".join(parts[:at]), parts[at + 1 : at + 4]
-    common["benchmark"] = benchmark
     parameters: dict[str, Parameter] = {"scenario": scenario, "phase": "inference"}
     place = _machine_place(tree, join(submission, "systems"), machine)
     description = None if place is None else tree.description(place)
     if description is not None:
         system, described_by = description
-        files.append(described_by)
         if isinstance(system.get("division"), str):
             parameters["division"] = system["division"]
-        common.update(_of_machine(system))
+        run = _with_machine(replace(run, files=[*run.files, described_by]), system)
     precision = _precision(tree, join(submission, "measurements", machine, benchmark, scenario))
     if precision is not None:
         parameters["precision"] = precision
-    common["parameters"] = parameters
-    return common
+    return replace(run, benchmark=benchmark, parameters=parameters)
 
 
 def _machine_place(tree: ResultTree, folder: str, name: str) -> str | None:
@@ -511,27 +469,23 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _of_machine(system: Mapping[str, Any]) -> dict[str, Any]:
+def _with_machine(run: Run, system: Mapping[str, Any]) -> Run:
     names = {
         "cpu": "host_processor_model_name", "accelerator": "accelerator_model_name",
         "description": "system_name",
     }  # fmt: skip
-    hardware = {
-        key: text.strip()[:500]
-        for key, name in names.items()
-        if isinstance(text := system.get(name), str) and text.strip().lower() not in _NO_VALUE
-    }
-    nodes = whole_number(system.get("number_of_nodes"))
-    each = whole_number(system.get("accelerators_per_node"))
+    stated = stated_texts(None, **{key: system.get(name) for key, name in names.items()})
+    parts = {key: text.strip() for key, text in stated.items()}
     # Other software that is only installed did not compute the result.
     texts = [
         system[it] for it in ("framework", "operating_system") if isinstance(system.get(it), str)
     ]
-    return {
-        "hardware": hardware,
-        "accelerators": None if nodes is None or each is None else nodes * each,
-        "software": software_versions(part for text in texts for part in text.split(",")),
-    }
+    return replace(
+        run,
+        hardware={key: it[:500] for key, it in parts.items() if it.lower() not in _NO_VALUE},
+        accelerators=product_of(system.get("number_of_nodes"), system.get("accelerators_per_node")),
+        software=software_versions(part for text in texts for part in text.split(",")),
+    )
 
 
 def _precision(tree: ResultTree, folder: str) -> str | None:

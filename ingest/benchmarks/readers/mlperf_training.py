@@ -13,22 +13,27 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from posixpath import basename, dirname, join
 from typing import Any
 
 import orjson
 
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.result_tree import Description, ResultTree, results_or_refusal
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, run_of
 from ingest.benchmarks.software import software_versions
-from ingest.benchmarks.values import finite_number, time_of_epoch, whole_number
+from ingest.benchmarks.values import (
+    finite_number,
+    mapping_of,
+    product_of,
+    stated_texts,
+    time_of_epoch,
+)
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
-    Direction,
     MeasuredFile,
-    Metric,
     Parameter,
     Validity,
     olympic_mean,
@@ -52,14 +57,18 @@ _SOFTWARE = ("framework", "libraries", "ml_libraries", "os", "operating_system")
 #: Benchmarks whose ``eval_accuracy`` is a loss, a perplexity or a rate of errors.
 _JUDGED_BY_LOSS = ("gpt3", "llama", "rnnt", "flux")
 _NO_VALUE = frozenset({"", "-", "na", "n/a", "none", "not public"})
-
+#: Keys of a description that name the parts of the machine.
+_PARTS = {
+    "cpu": "host_processor_model_name", "accelerator": "accelerator_model_name",
+    "description": "system_name",
+}  # fmt: skip
 
 #: Seconds since 1970, key and value of a line.
 _Line = tuple[float | None, str, Any]
 
 
 @dataclass(slots=True)
-class _Run:
+class _Training:
     """What the log of one run says.
 
     :param version: of the rules, such as ``v0.6``; ``None`` if the log does not say
@@ -134,15 +143,15 @@ def _entry(
 
     :param benchmark: leaves out the runs of other benchmarks
     """
-    runs: list[_Run] = []
+    runs: list[_Training] = []
     files: list[MeasuredFile] = []
     logs = 0
     for place in places:
         file = tree.file(place)
         files.append(file.measured)
-        of_log = [
-            it for it in _runs_of(file.text) if benchmark is None or _benchmark(it, "") == benchmark
-        ]
+        of_log = _runs_of(file.text)
+        if benchmark is not None:
+            of_log = [it for it in of_log if _benchmark(it, "") == benchmark]
         runs += of_log
         logs += len(of_log) or 1
     if not runs:
@@ -152,72 +161,47 @@ def _entry(
         )
     first = runs[0]
     description, described = _description(tree, folder, first)
-    if described is not None:
-        files.append(described)
-    common = _common(first, source, description, files)
-    common["benchmark"] = _benchmark(first, basename(folder) or "unknown")
+    run = run_of(first.system, source, *files, *filter(None, (described,)))
+    run = _described(run, first, description)
+    run = replace(run, benchmark=_benchmark(first, basename(folder) or "unknown"))
     minutes = [it.seconds / 60 for it in runs if it.seconds is not None]
     failed = sum(it.success is False for it in runs)
-    metric = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, first.system)
-    if minutes:
-        validity, reason = _validity(runs, logs)
-        yield BenchmarkResult(
-            metric=metric, value=olympic_mean(minutes), samples=tuple(minutes),
-            aggregate=Aggregate.OLYMPIC_MEAN, validity=validity, reason=reason, **common,
-        )  # fmt: skip
-        yield from _accelerator_hours(minutes, validity, reason, common, metric)
-    else:
-        reason = "no run has both run_start and run_stop"
-        yield BenchmarkResult(
-            metric=metric, value=None, aggregate=Aggregate.OLYMPIC_MEAN,
-            validity=Validity.FAILED, reason=reason, **common,
-        )  # fmt: skip
+    validity, reason = _validity(runs, logs)
+    if not minutes:
+        validity, reason = Validity.FAILED, "no run has both run_start and run_stop"
+    scores = {("time_to_train_olympic_mean", "minutes"): minutes}
+    # The score in hours of one accelerator, where the number of accelerators is known.
+    if minutes and (count := run.accelerators):
+        scores["accelerator_hours", "hours"] = [it * count / 60 for it in minutes]
+    for (name, unit), samples in scores.items():
+        score = measure(name, unit, LOWER, first.system, Aggregate.OLYMPIC_MEAN)
+        value = olympic_mean(samples) if samples else None
+        yield run.stated(score, value, samples=tuple(samples), validity=validity, reason=reason)
     accuracies = tuple(it.accuracy for it in runs if it.accuracy is not None)
     if accuracies:
-        loss = common["benchmark"].startswith(_JUDGED_BY_LOSS)
-        direction = Direction.LOWER if loss else Direction.HIGHER
-        accuracy = Metric("eval_accuracy", "", direction, metric.definition)
-        yield BenchmarkResult(
-            metric=accuracy, value=sorted(accuracies)[len(accuracies) // 2], samples=accuracies,
-            aggregate=Aggregate.MEDIAN, validity=Validity.UNKNOWN,
-            reason=f"{failed} runs missed the target" if failed else None, **common,
-        )  # fmt: skip
+        direction = LOWER if run.benchmark.startswith(_JUDGED_BY_LOSS) else HIGHER
+        yield run.stated(
+            measure("eval_accuracy", "", direction, first.system, Aggregate.MEDIAN),
+            sorted(accuracies)[len(accuracies) // 2],
+            samples=accuracies,
+            reason=f"{failed} runs missed the target" if failed else None,
+        )
 
 
-def _accelerator_hours(
-    minutes: Sequence[float],
-    validity: Validity,
-    reason: str | None,
-    common: Mapping[str, Any],
-    base: Metric,
-) -> Iterator[BenchmarkResult]:
-    """The score in hours of one accelerator, where the number of accelerators is known."""
-    accelerators = common["accelerators"]
-    if accelerators:
-        hours = tuple(it * accelerators / 60 for it in minutes)
-        metric = Metric("accelerator_hours", "hours", Direction.LOWER, base.definition)
-        yield BenchmarkResult(
-            metric=metric, value=olympic_mean(hours), samples=hours,
-            aggregate=Aggregate.OLYMPIC_MEAN, validity=validity, reason=reason, **common,
-        )  # fmt: skip
-
-
-def _validity(runs: Sequence[_Run], logs: int) -> tuple[Validity, str | None]:
+def _validity(runs: Sequence[_Training], logs: int) -> tuple[Validity, str | None]:
     missing = logs - sum(it.seconds is not None for it in runs)
     failed = sum(it.success is False for it in runs)
     silent = sum(it.success is None for it in runs)
-    parts = [
-        f"{missing} of {logs} runs have no duration" if missing else "",
-        f"{failed} of {logs} runs did not reach the target" if failed else "",
-        f"{silent} of {logs} logs do not say whether the target was reached" if silent else "",
-    ]
-    reason = "; ".join(filter(None, parts)) or None
-    if missing or failed or silent:
-        return Validity.UNKNOWN, reason
-    return Validity.VALID, None
+    flaws = (
+        (missing, "runs have no duration"),
+        (failed, "runs did not reach the target"),
+        (silent, "logs do not say whether the target was reached"),
+    )
+    reason = "; ".join(f"{count} of {logs} {flaw}" for count, flaw in flaws if count)
+    return (Validity.UNKNOWN, reason) if reason else (Validity.VALID, None)
 
 
-def _runs_of(text: str) -> list[_Run]:
+def _runs_of(text: str) -> list[_Training]:
     """The runs of a log; empty if no line has a known form.
 
     Processes repeat lines: the first start and the last stop of a run count.
@@ -227,7 +211,7 @@ def _runs_of(text: str) -> list[_Run]:
         (finite_number(match[1]), match[2], _payload(match[3])) for match in _LINE_V6.finditer(text)
     ]
     if v6:
-        return [_run_of(_Run("v0.6"), lines, _take_v6) for lines in _by_run(v6)]
+        return [_run_of(_Training("v0.6"), lines, _take_v6) for lines in _by_run(v6)]
     v7: list[_Line] = []
     for match in _LINE_V7.finditer(text):
         entry = _payload(match[1])
@@ -235,12 +219,12 @@ def _runs_of(text: str) -> list[_Run]:
             at = finite_number(entry.get("time_ms"))
             v7.append((None if at is None else at / 1000, str(entry.get("key")), entry))
     if v7:
-        return [_run_of(_Run(None), lines, _take_v6) for lines in _by_run(v7)]
+        return [_run_of(_Training(None), lines, _take_v6) for lines in _by_run(v7)]
     v5 = [(finite_number(it[2]), it[3], (it[1], _payload(it[4]))) for it in _LINE_V5.finditer(text)]
-    return [_run_of(_Run("v0.5"), lines, _take_v5) for lines in _by_run(v5)]
+    return [_run_of(_Training("v0.5"), lines, _take_v5) for lines in _by_run(v5)]
 
 
-def _run_of(run: _Run, lines: Sequence[_Line], take: Callable[..., None]) -> _Run:
+def _run_of(run: _Training, lines: Sequence[_Line], take: Callable[..., None]) -> _Training:
     for at, key, payload in lines:
         take(run, at, key, payload)
     return run
@@ -288,11 +272,9 @@ def _payload(text: str | None) -> Any:
             return text.strip()
 
 
-def _take_v6(run: _Run, at: float | None, key: str, payload: Any) -> None:
+def _take_v6(run: _Training, at: float | None, key: str, payload: Any) -> None:
     record = payload if isinstance(payload, dict) else {"value": payload}
-    metadata = record.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    value = record.get("value")
+    metadata, value = mapping_of(record, "metadata"), record.get("value")
     if key == "run_start":
         run.began = at if run.began is None else run.began
     elif key == "run_stop":
@@ -313,7 +295,7 @@ def _or_before(value: object, before: float | None) -> float | None:
     return before if number is None else number
 
 
-def _take_v5(run: _Run, at: float | None, key: str, named: tuple[str, Any]) -> None:
+def _take_v5(run: _Training, at: float | None, key: str, named: tuple[str, Any]) -> None:
     """Add a line of v0.5, which names the benchmark."""
     benchmark, payload = named
     run.benchmark = run.benchmark or benchmark
@@ -332,7 +314,7 @@ def _take_v5(run: _Run, at: float | None, key: str, named: tuple[str, Any]) -> N
 
 
 def _description(
-    tree: ResultTree, folder: str, run: _Run
+    tree: ResultTree, folder: str, run: _Training
 ) -> tuple[dict[str, Any], MeasuredFile | None]:
     """Return the description of the machine and its file, or what the log says of the machine."""
     system = dirname(folder)
@@ -346,7 +328,7 @@ def _description(
     return _submitted(run.facts.get("submission_entry")), None
 
 
-def _lines_of(tree: ResultTree, place: str) -> tuple[dict[str, Any], MeasuredFile] | None:
+def _lines_of(tree: ResultTree, place: str) -> Description | None:
     """A description whose lines are the keys and values of a log, without their times."""
     if place not in tree.in_folder(dirname(place)):
         return None
@@ -381,33 +363,29 @@ def _literal(value: object) -> object:
     return _payload(value) if isinstance(value, str) and value.startswith("{") else value
 
 
-def _benchmark(run: _Run, otherwise: str) -> str:
+def _benchmark(run: _Training, otherwise: str) -> str:
     return str(run.benchmark or run.facts.get("submission_benchmark") or otherwise)
 
 
-def _common(
-    run: _Run, source: str, description: Mapping[str, Any], files: Sequence[MeasuredFile]
-) -> dict[str, Any]:
+def _described(run: Run, training: _Training, description: Mapping[str, Any]) -> Run:
     parameters: dict[str, Parameter] = {"phase": "training"}
-    division = run.facts.get("submission_division") or description.get("division")
+    division = training.facts.get("submission_division") or description.get("division")
     if isinstance(division, str):
         parameters["division"] = division
     for key in (*_PARAMETERS, "input_batch_size"):
-        if isinstance(run.facts.get(key), str | int | float):
-            parameters[key] = run.facts[key]
+        if isinstance(value := training.facts.get(key), str | int | float):
+            parameters[key] = value
     hardware, accelerators = _hardware(description)
     texts = [description.get(key) for key in _SOFTWARE]
     parts = [part for text in texts if isinstance(text, str) for part in re.split(r"[,/;]", text)]
-    return {
-        "system": run.system,
-        "source": source,
-        "parameters": parameters,
-        "hardware": hardware,
-        "accelerators": accelerators,
-        "software": software_versions(_without_hash(it) for it in parts),
-        "measured_at": time_of_epoch(run.began),
-        "files": sorted(files, key=lambda it: it.place),
-    }
+    return replace(
+        run,
+        parameters=parameters,
+        hardware=hardware,
+        accelerators=accelerators,
+        software=software_versions(_without_hash(it) for it in parts),
+        measured_at=time_of_epoch(training.began),
+    )
 
 
 def _without_hash(text: str) -> str:
@@ -418,32 +396,17 @@ def _without_hash(text: str) -> str:
 def _hardware(description: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:
     """Parts of the machine, and the number of accelerators of all nodes."""
     nodes = description.get("nodes")
+    names: dict[str, Any] = {part: description.get(key) for part, key in _PARTS.items()}
+    total = product_of(description.get("number_of_nodes"), description.get("accelerators_per_node"))
     if isinstance(nodes, list) and nodes and isinstance(nodes[0], dict):
-        node = nodes[0]
-        counts = [
-            (whole_number(it.get("num_nodes")), whole_number(it.get("num_accelerators")))
-            for it in nodes
-            if isinstance(it, dict)
-        ]
-        total = None
-        if all(None not in it for it in counts):
-            total = sum((number or 0) * (each or 0) for number, each in counts)
-        names = {
-            "cpu": node.get("cpu"),
-            "accelerator": node.get("accelerator"),
-            "description": description.get("hardware"),
-        }
-    else:
-        number = whole_number(description.get("number_of_nodes"))
-        each = whole_number(description.get("accelerators_per_node"))
-        total = None if number is None or each is None else number * each
-        names = {
-            "cpu": description.get("host_processor_model_name"),
-            "accelerator": description.get("accelerator_model_name"),
-            "description": description.get("system_name"),
-        }
+        parts = {part: nodes[0].get(part) for part in ("cpu", "accelerator")}
+        names = {**parts, "description": description.get("hardware")}
+        each = [it for it in nodes if isinstance(it, dict)]
+        counts = [product_of(it.get("num_nodes"), it.get("num_accelerators")) for it in each]
+        known = [it for it in counts if it is not None]
+        total = sum(known) if len(known) == len(counts) else None
     return {
-        key: text[:500]
-        for key, text in names.items()
-        if isinstance(text, str) and text.strip().lower() not in _NO_VALUE
+        key: text
+        for key, text in stated_texts(500, **names).items()
+        if text.strip().lower() not in _NO_VALUE
     }, total

@@ -8,29 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    missing_value,
-    reader_of_files,
-    results_of_parts,
-)
+from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, results_of_parts
 from ingest.benchmarks.text_tables import complete_lines
-from ingest.benchmarks.values import finite_number, measured_or_failed, whole_number
+from ingest.benchmarks.values import finite_number, whole_number
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
 from model.reasons import Reason
 
 SYSTEM = "osu-micro-benchmarks"
-_DEFINITION = "osu-micro-benchmarks-1"
 _TITLE = re.compile(r"^[ \t]*# OSU (.{1,100}?) Test\b(?: +v([\w.]{1,20}))?.*", re.MULTILINE)
 #: Where the buffers of a run are, such as ``MPI-CUDA``.
 _DEVICE = re.compile(r"^(\w+)-(CUDA|ROCM|OPENACC|SYCL)\b")
@@ -51,70 +41,58 @@ _COLUMN = re.compile(
     r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:(?:Min|Max) )?Pure Comm\.) ?\(us\)"
     r"|(?:(?:Min|Max) )?Comm\.? ?\(us\)|P\d\d Tail (?:BW|Bandwidth) ?\(MB/s\)"
 )
-
-
-def _metric(name: str, unit: str, direction: Direction) -> Metric:
-    return Metric(name, unit, direction, _DEFINITION)
-
-
-def _latency(suffix: str) -> Metric:
-    return _metric(f"latency{suffix}", "us", Direction.LOWER)
-
-
-_BANDWIDTH = _metric("bandwidth", "MB/s", Direction.HIGHER)
-_OVERLAP = _metric("overlap", "%", Direction.HIGHER)
-#: Metrics by column without its unit. The other columns describe the run, or are parts of a value.
-_METRICS = {
-    "Latency": (_latency(""), Aggregate.MEAN), "Avg Latency": (_latency(""), Aggregate.MEAN),
-    "Min Latency": (_latency("_min"), Aggregate.MINIMUM),
-    "Max Latency": (_latency("_max"), Aggregate.MAXIMUM),
-    "P50 Tail Lat": (_latency("_p50"), Aggregate.P50),
-    "P90 Tail Lat": (_latency("_p90"), Aggregate.P90),
-    "P99 Tail Lat": (_latency("_p99"), Aggregate.P99),
-    "Bandwidth": (_BANDWIDTH, Aggregate.TOTAL), "MB/s": (_BANDWIDTH, Aggregate.TOTAL),
-    "Messages/s": (_metric("message_rate", "messages/s", Direction.HIGHER), Aggregate.TOTAL),
-    "Overall": (_metric("overall_time", "us", Direction.LOWER), Aggregate.MEAN),
-    "Pure Comm.": (_metric("communication_time", "us", Direction.LOWER), Aggregate.MEAN),
-    "Overlap": (_OVERLAP, Aggregate.MEAN),
-}  # fmt: skip
+_measure = partial(measure, definition="osu-micro-benchmarks-1")
+_BANDWIDTH = _measure("bandwidth", "MB/s", HIGHER, aggregate=Aggregate.TOTAL)
+_MEAN = _measure("latency", "us", LOWER, aggregate=Aggregate.MEAN)
+#: Measures by column without its unit. The other columns describe the run, or are parts of a value.
+_MEASURES = {
+    "Latency": _MEAN,
+    "Avg Latency": _MEAN,
+    "Min Latency": _measure("latency_min", "us", LOWER, aggregate=Aggregate.MINIMUM),
+    "Max Latency": _measure("latency_max", "us", LOWER, aggregate=Aggregate.MAXIMUM),
+    "P50 Tail Lat": _measure("latency_p50", "us", LOWER, aggregate=Aggregate.P50),
+    "P90 Tail Lat": _measure("latency_p90", "us", LOWER, aggregate=Aggregate.P90),
+    "P99 Tail Lat": _measure("latency_p99", "us", LOWER, aggregate=Aggregate.P99),
+    "Bandwidth": _BANDWIDTH,
+    "MB/s": _BANDWIDTH,
+    "Messages/s": _measure("message_rate", "messages/s", HIGHER, aggregate=Aggregate.TOTAL),
+    "Overall": _measure("overall_time", "us", LOWER, aggregate=Aggregate.MEAN),
+    "Pure Comm.": _measure("communication_time", "us", LOWER, aggregate=Aggregate.MEAN),
+    "Overlap": _measure("overlap", "%", HIGHER, aggregate=Aggregate.MEAN, zero_counts=True),
+}
 
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each run in a file."""
-    common = {"system": SYSTEM, "files": (file.measured,)}
     text = complete_lines(file.text)
     titles = list(_TITLE.finditer(text))
     if not titles:
         raise missing_value(file.place, "$", "no title of a test")
     ends = [*(it.start() for it in titles[1:]), len(text)]
     runs = [(title, text[title.end() : end]) for title, end in zip(titles, ends, strict=True)]
-    yield from results_of_parts(
-        file.place, runs, lambda run, source: _of_run(*run, {**common, "source": source})
-    )
+    yield from results_of_parts(file.run(SYSTEM), runs, lambda run, part: _of_run(run, *part))
 
 
-def _of_run(title: re.Match[str], text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def _of_run(run: Run, title: re.Match[str], text: str) -> Iterator[BenchmarkResult]:
     device = _DEVICE.match(title[1])
-    common["benchmark"] = _DEVICE.sub(r"\1", title[1])
-    common["software"] = {SYSTEM: title[2]}
-    run_options: dict[str, Parameter] = {"device": device[2]} if device else {}
+    benchmark = _DEVICE.sub(r"\1", title[1])
+    run = replace(run, benchmark=benchmark, software={SYSTEM: title[2]})
+    options: dict[str, Parameter] = {"device": device[2]} if device else {}
     columns: list[str] = []
     rows = 0
     for number, line in enumerate(text.split("\n"), 1):
         comment = _COMMENT.match(line)
         if comment is not None:
-            for pattern in _RUN_OPTIONS:
-                if match := pattern.search(comment[1]):
-                    values = match.groupdict().items()
-                    run_options |= {key: int(it) if it.isdecimal() else it for key, it in values}
+            for match in filter(None, (it.search(comment[1]) for it in _RUN_OPTIONS)):
+                values = match.groupdict().items()
+                options |= {key: int(it) if it.isdecimal() else it for key, it in values}
             columns = _columns(comment[1], number) or columns
             continue
         cells = line.split()
         if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None:
             rows += 1
-            row = dict(zip(columns, cells, strict=True))
-            yield from _of_row(row, run_options, common)
+            yield from _of_row(run, dict(zip(columns, cells, strict=True)), options)
     if not rows:
         raise missing_value("", "$", "the run printed no row")
 
@@ -125,12 +103,11 @@ def _columns(text: str, number: int) -> list[str]:
     :raises InvalidDocument: if a column is not known
     """
     names = [re.sub(r" ?\(.*", "", it) for it in _COLUMN.findall(text)]
-    if not any(it in _METRICS for it in names):
-        return []
     unknown = _COLUMN.sub("", text).strip()
+    # A line with " = " says what a column is the sum of.
+    if not any(it in _MEASURES for it in names) or (unknown and " = " in text):
+        return []
     if unknown:
-        if " = " in text:
-            return []  # says what a column is the sum of
         raise InvalidDocument(
             Reason.UNKNOWN_SCHEMA, f"an unknown column: {unknown[:60]}", field=f"line {number}"
         )
@@ -138,22 +115,16 @@ def _columns(text: str, number: int) -> list[str]:
 
 
 def _of_row(
-    row: dict[str, str], run_options: dict[str, Parameter], common: dict[str, Any]
+    run: Run, row: dict[str, str], options: dict[str, Parameter]
 ) -> Iterator[BenchmarkResult]:
-    parameters = dict(run_options)
-    for column, name in (("Size", "size_bytes"), ("Iterations", "iterations")):
-        if (count := whole_number(row.get(column))) is not None:
-            parameters[name] = count
+    counts = {"size_bytes": row.get("Size"), "iterations": row.get("Iterations")}
+    known = {name: whole_number(text) for name, text in counts.items()}
+    parameters = options | {name: count for name, count in known.items() if count is not None}
     verdict = row.get("Validation", "").lower()
-    validity: dict[str, Any] = {}
-    if verdict == "pass":
-        validity = {"validity": Validity.VALID}
-    elif verdict:
+    validity: dict[str, Any] = {"validity": Validity.VALID} if verdict == "pass" else {}
+    if verdict not in ("", "pass"):
         validity = {"validity": Validity.INVALID, "reason": f"validation: {verdict[:20]}"}
     for column, cell in row.items():
-        metric, aggregate = _METRICS.get(column, (None, Aggregate.SINGLE))
-        if metric is not None:
-            yield measured_or_failed(
-                cell, f"the cell is {cell[:60]!r}", zero_counts=metric is _OVERLAP, metric=metric,
-                aggregate=aggregate, parameters=parameters, **validity, **common,
-            )  # fmt: skip
+        if column in _MEASURES:
+            failure = f"the cell is {cell[:60]!r}"
+            yield run.result(_MEASURES[column], cell, failure, parameters=parameters, **validity)

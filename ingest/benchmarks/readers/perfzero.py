@@ -9,53 +9,45 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
+from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
 from ingest.benchmarks.result_tree import (
     ResultFile,
     as_object,
     json_value_of,
     missing_value,
-    numbered_parts,
     reader_of_files,
 )
+from ingest.benchmarks.results import LOWER, Measure, Run, measure, numbered_parts
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     numbers_of,
     parsed_values,
     shown_values,
+    stated_texts,
     time_of_epoch,
     time_of_text,
 )
 from model.errors import InvalidDocument
 from model.json_documents import digest
 from model.json_fields import as_record, list_of, number_of, record_of, text_of
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import BenchmarkResult, Direction, Validity
 from model.reasons import Reason
 
-SYSTEM = "perfzero"
 _DEFINITION = "perfzero-1"
-#: ``harness_name`` of the summaries that this product writes.
-_WRITER = "thoth"
 #: Packages that PerfZero calls the framework; the first of them that is known counts.
 _FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "torch", "jax", "onnxruntime", "mxnet", "numpy")
-_WALL_TIME = Metric("wall_time", "s", Direction.LOWER, _DEFINITION)
+_WALL_TIME = measure("wall_time", "s", LOWER, _DEFINITION)
 _OF_PROCESS = (
-    Metric("max_rss", "bytes", Direction.LOWER, _DEFINITION),
-    Metric("max_vms", "bytes", Direction.LOWER, _DEFINITION),
+    measure("max_rss", "bytes", LOWER, _DEFINITION),
+    measure("max_vms", "bytes", LOWER, _DEFINITION),
     # Neither a busy nor an idle processor is better.
-    Metric("max_cpu_percent", "%", Direction.UNKNOWN, _DEFINITION),
+    measure("max_cpu_percent", "%", Direction.UNKNOWN, _DEFINITION),
 )
 _STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*+")|#[^\n]*')
 _OBJECT_START = re.compile(r"^ ?\{", re.MULTILINE)
@@ -70,8 +62,11 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each execution in a file."""
-    for source, summary in numbered_parts(file.place, _summaries(file)):
-        yield from _of_execution(summary, source, (file.measured,))
+    for run, summary in numbered_parts(file.run("perfzero"), _summaries(file)):
+        if record_of(summary, "benchmark_info", "$").get("harness_name") == WRITER:
+            yield from _of_own_execution(run, summary)
+        else:
+            yield from _of_execution(run, summary)
 
 
 def _summaries(file: ResultFile) -> list[dict[str, Any]]:
@@ -109,52 +104,35 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield as_object(json_value_of(text[begin:end].encode()), "")
 
 
-def _of_execution(
-    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
-) -> Iterator[BenchmarkResult]:
-    if record_of(summary, "benchmark_info", "$").get("harness_name") == _WRITER:
-        yield from _of_own_execution(summary, source, files)
-        return
+def _of_execution(run: Run, summary: dict[str, Any]) -> Iterator[BenchmarkResult]:
     result = record_of(summary, "benchmark_result", "$")
     name = text_of(result, "name", "$.benchmark_result")
     if name is None:
-        raise missing_value(source, "$.benchmark_result.name", "the summary names no benchmark")
-    common = _described(summary, source, files)
-    common["benchmark"] = name
-    information = record_of(summary, "benchmark_info", "$")
-    cause = _cause_of_failure(result, information)
+        raise missing_value(run.source, "$.benchmark_result.name", "the summary names no benchmark")
+    run = _described(replace(run, benchmark=name), summary)
+    cause = _cause_of_failure(result, record_of(summary, "benchmark_info", "$"))
     wall_time = number_of(result, "wall_time", "$.benchmark_result", low=-1.0)
-    reported = None if wall_time == _NOT_REPORTED else wall_time
     process = record_of(summary, "process_info", "$")
     values = [
-        (_WALL_TIME, reported, None),
+        (_WALL_TIME, None if wall_time == _NOT_REPORTED else wall_time, None),
         *_reported_metrics(result),
         *(
-            (metric, number_of(process, metric.name, "$.process_info"), None)
-            for metric in _OF_PROCESS
-            if metric.name in process
+            (each, number_of(process, each.metric.name, "$.process_info"), None)
+            for each in _OF_PROCESS
+            if each.metric.name in process
         ),
     ]
-    for metric, value, violation in values:
-        if cause is not None:
-            yield BenchmarkResult(
-                metric=metric, value=None, validity=Validity.FAILED, reason=cause, **common
-            )
+    for each, value, violation in values:
+        failure = cause
+        if value is not None and value <= 0 and is_rate_or_time(each.metric.unit):
+            failure = cause or "a time or a rate is not positive"
+        if failure is not None:
+            yield run.stated(each, None, validity=Validity.FAILED, reason=failure)
         elif value is None:
-            yield BenchmarkResult(
-                metric=metric, value=None, validity=Validity.UNKNOWN,
-                reason=f"{metric.name} was not reported", **common,
-            )  # fmt: skip
-        elif value <= 0 and is_rate_or_time(metric.unit):
-            yield BenchmarkResult(
-                metric=metric, value=None, validity=Validity.FAILED,
-                reason="a time or a rate is not positive", **common,
-            )  # fmt: skip
+            yield run.stated(each, None, reason=f"{each.metric.name} was not reported")
         else:
             validity = Validity.UNKNOWN if violation is None else Validity.INVALID
-            yield BenchmarkResult(
-                metric=metric, value=value, validity=validity, reason=violation, **common
-            )
+            yield run.stated(each, value, validity=validity, reason=violation)
 
 
 def _cause_of_failure(result: Mapping[str, Any], information: Mapping[str, Any]) -> str | None:
@@ -167,52 +145,38 @@ def _cause_of_failure(result: Mapping[str, Any], information: Mapping[str, Any])
 
 def _reported_metrics(
     result: dict[str, Any],
-) -> Iterator[tuple[Metric, float | None, str | None]]:
+) -> Iterator[tuple[Measure, float | None, str | None]]:
     """Metrics of the benchmark method with their values, and why a value does not count."""
-    at = "$.benchmark_result.metrics"
     for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
+        at = f"$.benchmark_result.metrics[{number}]"
         if not isinstance(entry, dict):
-            raise InvalidDocument(
-                Reason.WRONG_TYPE, "an object was expected", field=f"{at}[{number}]"
-            )
-        name = text_of(entry, "name", f"{at}[{number}]")
+            raise InvalidDocument(Reason.WRONG_TYPE, "an object was expected", field=at)
+        name = text_of(entry, "name", at)
         if name is None:
-            raise InvalidDocument(
-                Reason.MISSING_FIELD, "the metric has no name", field=f"{at}[{number}].name"
-            )
+            raise missing_value("", f"{at}.name", "the metric has no name")
         violation = None
         if entry.get("succeeded") is False:
             bounds = (entry.get("min_value"), entry.get("max_value"))
             stated = (str(it) for it in bounds if isinstance(it, int | float))
             violation = f"the value violates its bounds ({', '.join(stated) or 'not given'})"
-        value = number_of(entry, "value", f"{at}[{number}]", low=-1e15)
-        yield Metric(name, unit_of(name), direction_of(name), _DEFINITION), value, violation
+        value = number_of(entry, "value", at, low=-1e15)
+        yield measure(name, unit_of(name), direction_of(name), _DEFINITION), value, violation
 
 
-def _described(
-    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
-) -> dict[str, Any]:
+def _described(run: Run, summary: dict[str, Any]) -> Run:
     system = record_of(summary, "system_info", "$")
-    accelerator = text_of(system, "accelerator_model", "$.system_info")
-    cpu = text_of(system, "cpu_model", "$.system_info")
+    parts = {"accelerator": "accelerator_model", "cpu": "cpu_model"}
+    names = {part: text_of(system, key, "$.system_info") for part, key in parts.items()}
+    counts = {key: system.get(key) for key in ("physical_cpu_count", "logical_cpu_count")}
     count = system.get("accelerator_count")
-    parameters: dict[str, Parameter] = {
-        key: value
-        for key in ("physical_cpu_count", "logical_cpu_count")
-        if isinstance(value := system.get(key), int)
-    }
-    parts = {"accelerator": accelerator, "cpu": cpu}
-    return {
-        "system": SYSTEM,
-        "source": source,
-        "aggregate": Aggregate.SINGLE,
-        "parameters": parameters,
-        "hardware": {key: value for key, value in parts.items() if value},
-        "accelerators": count if type(count) is int and count >= 0 else None,
-        "software": _software(summary, system),
-        "measured_at": time_of_epoch(summary.get("execution_timestamp")),
-        "files": files,
-    }
+    return replace(
+        run,
+        parameters={key: it for key, it in counts.items() if isinstance(it, int)},
+        hardware=stated_texts(None, **names),
+        accelerators=count if type(count) is int and count >= 0 else None,
+        software=_software(summary, system),
+        measured_at=time_of_epoch(summary.get("execution_timestamp")),
+    )
 
 
 def _software(summary: dict[str, Any], system: dict[str, Any]) -> dict[str, str | None]:
@@ -235,9 +199,7 @@ def _software(summary: dict[str, Any], system: dict[str, Any]) -> dict[str, str 
     return versions
 
 
-def _of_own_execution(
-    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
-) -> Iterator[BenchmarkResult]:
+def _of_own_execution(run: Run, summary: dict[str, Any]) -> Iterator[BenchmarkResult]:
     """The results that :func:`perfzero_summaries` wrote, with all that it wrote of them."""
     at = "$.benchmark_info.harness_info"
     result = record_of(summary, "benchmark_result", "$")
@@ -245,41 +207,24 @@ def _of_own_execution(
     hardware = record_of(information, "hardware", at)
     software = record_of(information, "software", at)
     count = record_of(summary, "system_info", "$").get("accelerator_count")
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "benchmark": str(result.get("name")),
-        "parameters": parsed_values(record_of(information, "parameters", at)),
-        "hardware": {name: it for name, it in hardware.items() if isinstance(it, str)},
-        "software": {name: it if isinstance(it, str) else None for name, it in software.items()},
-        "accelerators": count if type(count) is int else None,
-        "measured_at": time_of_text(information.get("measured_at")),
-        "files": files,
-    }
+    run = replace(
+        run,
+        benchmark=str(result.get("name")),
+        parameters=parsed_values(record_of(information, "parameters", at)),
+        hardware={name: it for name, it in hardware.items() if isinstance(it, str)},
+        software={name: it if isinstance(it, str) else None for name, it in software.items()},
+        accelerators=count if type(count) is int else None,
+        measured_at=time_of_text(information.get("measured_at")),
+    )
     for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
         field = f"$.benchmark_result.metrics[{number}]"
         extra = record_of(as_record(entry, field), "extra_info", field)
-        try:
-            direction = Direction(str(extra.get("direction")))
-            aggregate, validity = (
-                Aggregate(str(extra.get("aggregate"))),
-                Validity(str(extra.get("validity"))),
-            )
-        except ValueError as error:
-            raise InvalidDocument(Reason.OUT_OF_RANGE, str(error)[:200], field=field) from None
         value = finite_number(entry.get("value"))
+        samples = numbers_of(extra.get("samples"))
+        read = result_of_facts(run, entry.get("name"), value or 0.0, extra, samples, field)
         if value is None:
             raise InvalidDocument(Reason.MISSING_FIELD, "a number was expected", field=field)
-        yield BenchmarkResult(
-            metric=Metric(
-                str(entry.get("name")), str(extra.get("unit", "")), direction,
-                str(extra.get("definition")),
-            ),
-            value=value, aggregate=aggregate, validity=validity,
-            samples=numbers_of(extra.get("samples")),
-            reason=extra.get("reason") if isinstance(extra.get("reason"), str) else None,
-            **common,
-        )  # fmt: skip
+        yield read
 
 
 def perfzero_summaries(results: Iterable[BenchmarkResult]) -> Iterator[dict[str, Any]]:
@@ -318,7 +263,7 @@ def _summary(execution: dict[str, Any], results: Sequence[BenchmarkResult]) -> d
         if time is None
         else f"{time:%Y-%m-%d-%H-%M-%S-%f}",
         "benchmark_info": {
-            "has_exception": False, "harness_name": _WRITER,
+            "has_exception": False, "harness_name": WRITER,
             "harness_info": {
                 key: execution[key]
                 for key in ("system", "parameters", "hardware", "software", "measured_at")
@@ -341,16 +286,8 @@ def _summary(execution: dict[str, Any], results: Sequence[BenchmarkResult]) -> d
 
 
 def _written_metric(result: BenchmarkResult) -> dict[str, Any]:
-    metric = result.metric
-    extra: dict[str, Any] = {
-        "unit": metric.unit, "direction": metric.direction.value, "definition": metric.definition,
-        "aggregate": result.aggregate.value, "validity": result.validity.value,
-    }  # fmt: skip
+    extra = written_facts(result)
     if result.samples:
         extra["samples"] = list(result.samples)
-    if result.reason is not None:
-        extra["reason"] = result.reason
-    written: dict[str, Any] = {"name": metric.name, "value": result.value, "extra_info": extra}
-    if result.validity is Validity.INVALID:
-        written["succeeded"] = False
-    return written
+    written = {"name": result.metric.name, "value": result.value, "extra_info": extra}
+    return written | ({"succeeded": False} if result.validity is Validity.INVALID else {})

@@ -7,39 +7,34 @@ modules before it. Its texts for readers are rounded, so that only ``metrics`` i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    missing_value,
+from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    measure,
     numbered_parts,
-    reader_of_files,
+    with_parameters,
 )
-from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
+from ingest.benchmarks.values import mapping_of, positive_number, stated_texts, whole_number
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 from model.reasons import Reason
 
-SYSTEM = "pytorch-benchmark"
 _DEFINITION = "pytorch-benchmark-1"
-_LATENCY = Metric("seconds_per_batch", "s", Direction.LOWER, _DEFINITION)
-_RATE = Metric("images_per_second", "images/s", Direction.HIGHER, _DEFINITION)
-_MEMORY = Metric("max_inference_memory", "bytes", Direction.LOWER, _DEFINITION)
-_ENERGY = Metric("joules", "J", Direction.LOWER, _DEFINITION)
-#: Parts of a run that newer releases write by batch size.
+_LATENCY = measure("seconds_per_batch", "s", LOWER, _DEFINITION, Aggregate.MEAN)
+_RATE = measure("images_per_second", "images/s", HIGHER, _DEFINITION, Aggregate.MEAN)
+_MEMORY = measure("max_inference_memory", "bytes", LOWER, _DEFINITION, Aggregate.MAXIMUM)
+#: Parts of a run that newer releases write by batch size; older ones write one peak of memory.
 _BY_BATCH_SIZE = (
-    ("memory", "max_inference_bytes", _MEMORY, Aggregate.MAXIMUM),
-    ("energy", "joules", _ENERGY, Aggregate.SINGLE),
+    ("memory", "max_inference_bytes", _MEMORY),
+    ("energy", "joules", measure("joules", "J", LOWER, _DEFINITION)),
 )
 _BATCH_SIZE = re.compile(r"\Abatch_size_(\d{1,9})\Z")
 #: The first line of the tree of modules names the class of the model.
@@ -52,13 +47,13 @@ _LONGEST = 500_000
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of a file, by batch size and part of the work."""
-    place, files = file.place, (file.measured,)
     documents = list(_documents(file.text))
     if not documents:
-        raise missing_value(place, "device", "no line begins with `device:`")
-    for source, (before, document) in numbered_parts(place, documents):
+        raise missing_value(file.place, "device", "no line begins with `device:`")
+    for run, (before, document) in numbered_parts(file.run("pytorch-benchmark"), documents):
         models = _MODEL.findall(before)
-        yield from _of_run(_parsed(document), models[-1] if models else "unknown", source, files)
+        benchmark = models[-1] if models else "unknown"
+        yield from _of_document(replace(run, benchmark=benchmark), _parsed(document))
 
 
 def _documents(text: str) -> Iterator[tuple[str, str]]:
@@ -96,82 +91,55 @@ def _parsed(document: str) -> Mapping[str, Any]:
         raise InvalidDocument(
             Reason.INVALID_YAML, str(error).splitlines()[0][:200], field="$"
         ) from None
-    return _mapping(value)
+    return value if isinstance(value, dict) else {}
 
 
-def _of_run(
-    run: Mapping[str, Any], model: str, source: str, files: Sequence[MeasuredFile]
-) -> Iterator[BenchmarkResult]:
-    device = run.get("device")
+def _of_document(run: Run, document: Mapping[str, Any]) -> Iterator[BenchmarkResult]:
+    device = document.get("device")
     device = device[:100] if isinstance(device, str) else ""
-    shared: dict[str, Parameter] = {"device": device} if device else {}
-    for name in ("flops", "params"):
-        count = whole_number(run.get(name))
-        if count:
-            shared[name] = count
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "benchmark": model,
-        "hardware": _hardware(run, device),
+    counts = {name: whole_number(document.get(name)) for name in ("flops", "params")}
+    parameters: dict[str, Parameter] = {**stated_texts(None, device=device)}
+    run = replace(
+        run,
+        parameters=parameters | {name: it for name, it in counts.items() if it},
+        hardware=_hardware(document, device),
         # The library runs a model on one device.
-        "accelerators": 0 if device == "cpu" else 1 if device.startswith("cuda") else None,
-        "software": {"torch": None},
-        "files": files,
-    }
-    timing = _mapping(run.get("timing"))
+        accelerators=0 if device == "cpu" else 1 if device.startswith("cuda") else None,
+        software={"torch": None},
+    )
+    timing = mapping_of(document, "timing")
     if not timing:
         raise InvalidDocument(Reason.MISSING_FIELD, "no batch was timed", field="$.timing")
     for batch_size, parts in _by_batch_size(timing):
-        for part, measured in parts.items():
-            metrics = _mapping(_mapping(measured).get("metrics"))
-            parameters = {**shared, "batch_size": batch_size, "part": str(part)[:100]}
+        for part in parts:
+            metrics = mapping_of(mapping_of(parts, part), "metrics")
+            timed = with_parameters(run, batch_size=batch_size, part=str(part)[:100])
+            yield timed.result(_LATENCY, metrics.get("seconds_per_batch_mean"))
             batches = positive_number(metrics.get("batches_per_second_mean"))
-            for metric, value in (
-                (_LATENCY, metrics.get("seconds_per_batch_mean")),
-                (_RATE, None if batches is None else batches * batch_size),
-            ):
-                yield measured_or_failed(
-                    value, metric=metric, aggregate=Aggregate.MEAN, parameters=parameters, **common
-                )
-    # Older releases write one peak of memory; newer ones write a peak for each batch size.
-    if "max_inference_memory" in run:
-        yield measured_or_failed(
-            run["max_inference_memory"], metric=_MEMORY, aggregate=Aggregate.MAXIMUM,
-            parameters=shared, **common,
-        )  # fmt: skip
-    for part, name, metric, rule in _BY_BATCH_SIZE:
-        for batch_size, measured in _by_batch_size(_mapping(run.get(part))):
+            yield timed.result(_RATE, None if batches is None else batches * batch_size)
+    if "max_inference_memory" in document:
+        yield run.result(_MEMORY, document["max_inference_memory"])
+    for part, name, each in _BY_BATCH_SIZE:
+        for batch_size, measured in _by_batch_size(mapping_of(document, part)):
             if name in measured:
-                yield measured_or_failed(
-                    measured[name], metric=metric, aggregate=rule,
-                    parameters={**shared, "batch_size": batch_size}, **common,
-                )  # fmt: skip
+                yield with_parameters(run, batch_size=batch_size).result(each, measured[name])
 
 
 def _by_batch_size(measured: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for key, value in measured.items():
+    for key in measured:
         match = _BATCH_SIZE.match(key) if isinstance(key, str) else None
         if match is not None:
-            yield int(match[1]), _mapping(value)
+            yield int(match[1]), mapping_of(measured, key)
 
 
-def _hardware(run: Mapping[str, Any], device: str) -> dict[str, str]:
+def _hardware(document: Mapping[str, Any], device: str) -> dict[str, str]:
     """Names of the parts; the name of the machine is not read."""
-    machine = _mapping(run.get("machine_info"))
-    cpu = _mapping(machine.get("cpu")).get("model")
+    machine = mapping_of(document, "machine_info")
     gpus = machine.get("gpus")
-    names = {
-        name[:200]
-        for gpu in (gpus if isinstance(gpus, list) else ())
-        if isinstance(name := _mapping(gpu).get("name"), str) and name
-    }
-    hardware = {"cpu": cpu[:200]} if isinstance(cpu, str) and cpu else {}
+    named = (
+        it.get("name") for it in (gpus if isinstance(gpus, list) else ()) if isinstance(it, dict)
+    )
+    names = {it[:200] for it in named if isinstance(it, str) and it}
     # Which of several kinds was used is not known.
-    if device != "cpu" and len(names) == 1:
-        hardware["accelerator"] = names.pop()
-    return hardware
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    accelerator = names.pop() if device != "cpu" and len(names) == 1 else None
+    return stated_texts(200, cpu=mapping_of(machine, "cpu").get("model"), accelerator=accelerator)

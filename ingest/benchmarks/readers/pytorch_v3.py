@@ -7,16 +7,20 @@ of them are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
+from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
 from ingest.benchmarks.result_tree import ResultFile, json_value_of, reader_of_files
+from ingest.benchmarks.results import Run, measure
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     finite_number,
+    mapping_of,
     numbers_of,
     parsed_value,
     parsed_values,
@@ -30,16 +34,12 @@ from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
-    MeasuredFile,
-    Metric,
     Parameter,
     Validity,
 )
 from model.reasons import Reason
 
 SYSTEM = "pytorch-v3"
-#: ``name`` of the records that this product writes.
-_WRITER = "thoth"
 #: Fields of a runner that name parts of the hardware.
 _PARTS = {"description": "type", "cpu": "cpu_info", "accelerator": "gpu_info"}
 #: Options of the measured program that say what was measured.
@@ -58,11 +58,10 @@ _MOST_PARAMETERS = 40
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of a file, sorted by machine and software."""
-    files = (file.measured,)
     # Results of one entry must follow each other, and records of several machines may alternate.
     entries: dict[str, list[BenchmarkResult]] = {}
     for number, record in enumerate(_records(file)):
-        result = _of_record(record, f"$[{number}]", file.place, files)
+        result = _of_record(file.run(SYSTEM), record, f"$[{number}]")
         entries.setdefault(entry_id_of(result), []).append(result)
     for results in entries.values():
         yield from results
@@ -82,103 +81,79 @@ def _records(file: ResultFile) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _of_record(record: Any, at: str, place: str, files: Sequence[MeasuredFile]) -> BenchmarkResult:
-    if isinstance(record, dict) and record.get("name") == _WRITER:
-        return _of_own_record(record, at, place, files)
-    metric, benchmark = _mapping(record, "metric"), _mapping(record, "benchmark")
-    model = _mapping(record, "model")
+def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
+    if isinstance(record, dict) and record.get("name") == WRITER:
+        return _of_own_record(run, record, at)
+    metric, benchmark = mapping_of(record, "metric"), mapping_of(record, "benchmark")
+    model = mapping_of(record, "model")
     name, suite = _text(metric, "name"), _text(benchmark, "name")
     for key, text in (("metric.name", name), ("benchmark.name", suite)):
         if text is None:
             raise InvalidDocument(
                 Reason.MISSING_FIELD, "the record is not named", field=f"{at}.{key}"
             )
-    extra = _mapping(metric, "extra_info")
+    extra = mapping_of(metric, "extra_info")
     unit = _text(extra, "unit") or unit_of(str(name))
     stated = _text(extra, "direction")
     direction = Direction(stated) if stated in set(Direction) else direction_of(str(name))
     samples, reason = _samples(metric.get("benchmark_values"), unit)
-    return BenchmarkResult(
-        system=SYSTEM,
-        source=place,
+    several = len(samples) > 1
+    definition = _text(extra, "definition") or str(suite)
+    aggregate = Aggregate.MEAN if several else Aggregate.SINGLE
+    return replace(
+        run,
         benchmark=_without_folders(_text(model, "name") or str(suite)),
-        metric=Metric(str(name), unit, direction, _text(extra, "definition") or str(suite)),
-        value=fmean(samples) if samples else None,
-        aggregate=Aggregate.MEAN if len(samples) > 1 else Aggregate.SINGLE,
         parameters=_parameters(benchmark, model, extra),
-        samples=samples if len(samples) > 1 else (),
-        validity=Validity.UNKNOWN if samples else Validity.FAILED,
-        reason=reason,
         hardware=_hardware(record, benchmark),
         accelerators=_accelerators(record, benchmark),
         software=_software(record),
         measured_at=time_of_epoch(record.get("timestamp")),
-        files=files,
+        validity=Validity.UNKNOWN if samples else Validity.FAILED,
+        reason=reason,
+    ).stated(
+        measure(str(name), unit, direction, definition, aggregate),
+        fmean(samples) if samples else None,
+        samples=samples if several else (),
     )
 
 
-def _of_own_record(
-    record: Mapping[str, Any], at: str, place: str, files: Sequence[MeasuredFile]
-) -> BenchmarkResult:
+def _of_own_record(run: Run, record: Mapping[str, Any], at: str) -> BenchmarkResult:
     """The result that :func:`v3_record` wrote, with all that it wrote of it."""
-    metric, benchmark = _mapping(record, "metric"), _mapping(record, "benchmark")
-    extra, runner = _mapping(metric, "extra_info"), next(_runners(record), {})
+    metric, benchmark = mapping_of(record, "metric"), mapping_of(record, "benchmark")
+    extra, runner = mapping_of(metric, "extra_info"), next(_runners(record), {})
     values = metric.get("benchmark_values")
-    numbers = [finite_number(it) for it in (values if isinstance(values, list) else ())]
-    listed = tuple(it for it in numbers if it is not None)
-    if not listed or len(listed) < len(numbers):
+    listed = numbers_of(values)
+    if not listed or len(listed) < len(values or ()):
         raise InvalidDocument(
             Reason.WRONG_TYPE, "finite numbers were expected", field=f"{at}.metric.benchmark_values"
         )
-    samples = parsed_value(extra.get("samples"))
-    try:
-        aggregate, validity = (
-            Aggregate(str(extra.get("aggregate"))),
-            Validity(str(extra.get("validity"))),
-        )
-        direction = Direction(str(extra.get("direction")))
-    except ValueError as error:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, str(error)[:_LONGEST], field=f"{at}.metric.extra_info"
-        ) from None
-    suite = str(benchmark.get("name"))
-    parameters = parsed_values(_mapping(benchmark, "extra_info"))
-    parameters |= parsed_values({"phase": benchmark["mode"]} if benchmark.get("mode") else {})
-    parameters |= parsed_values({"precision": benchmark["dtype"]} if benchmark.get("dtype") else {})
+    parameters: dict[str, Parameter] = {"suite": str(benchmark.get("name"))}
+    parameters |= parsed_values(mapping_of(benchmark, "extra_info"))
+    for key, name in (("mode", "phase"), ("dtype", "precision")):
+        parameters |= parsed_values({name: benchmark[key]} if benchmark.get(key) else {})
     count = runner.get("gpu_count")
-    hardware = {
-        name: runner[key] for name, key in _PARTS.items() if isinstance(runner.get(key), str)
-    }
-    others = _mapping(runner, "extra_info").items()
-    return BenchmarkResult(
-        system=SYSTEM,
-        source=place,
-        benchmark=str(_mapping(record, "model").get("name")),
-        metric=Metric(
-            str(metric.get("name")),
-            str(extra.get("unit", "")),
-            direction,
-            str(extra.get("definition")),
-        ),
-        value=fmean(listed),
-        aggregate=aggregate,
-        parameters={"suite": suite, **parameters},
-        samples=listed if len(listed) > 1 else numbers_of(samples),
-        validity=validity,
-        reason=extra.get("reason") if isinstance(extra.get("reason"), str) else None,
-        hardware=hardware | {key: it for key, it in others if isinstance(it, str)},
+    parts = [(name, runner.get(key)) for name, key in _PARTS.items()]
+    parts += mapping_of(runner, "extra_info").items()
+    run = replace(
+        run,
+        benchmark=str(mapping_of(record, "model").get("name")),
+        parameters=parameters,
+        hardware={name: it for name, it in parts if isinstance(it, str)},
         accelerators=count if type(count) is int else None,
         software=_versions_of(record),
         measured_at=time_of_text(extra["measured_at"])
         if "measured_at" in extra
         else time_of_epoch(record.get("timestamp")),
-        files=files,
+    )
+    samples = listed if len(listed) > 1 else numbers_of(parsed_value(extra.get("samples")))
+    return result_of_facts(
+        run, metric.get("name"), fmean(listed), extra, samples, f"{at}.metric.extra_info"
     )
 
 
 def _versions_of(record: Mapping[str, Any]) -> dict[str, str | None]:
     """Versions under the names that are written; an empty version is unknown."""
-    dependencies = _mapping(record, "dependencies").items()
+    dependencies = mapping_of(record, "dependencies").items()
     return {name: _text(it, "version") for name, it in dependencies if isinstance(it, dict)}
 
 
@@ -202,10 +177,10 @@ def _parameters(
     parameters: dict[str, Parameter] = {"suite": str(benchmark["name"])[:_LONGEST]}
     stated = {"phase": benchmark.get("mode"), "precision": benchmark.get("dtype")}
     stated |= {"model_type": model.get("type"), "backend": model.get("backend")}
-    described = _mapping(benchmark, "extra_info")
-    options = _mapping(described, "args")
+    described = mapping_of(benchmark, "extra_info")
+    options = mapping_of(described, "args")
     stated |= {key: options.get(key) for key in _OPTIONS if key in options}
-    for source in (described, _mapping(model, "extra_info"), extra):
+    for source in (described, mapping_of(model, "extra_info"), extra):
         for key, value in source.items():
             if not any(word in key.lower() for word in _PRIVATE):
                 stated.setdefault(key[:_LONGEST], value)
@@ -233,7 +208,7 @@ def _hardware(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> dict[s
             value = _text(runner, key)
             if value is not None and _may_be_stored(value):
                 hardware.setdefault(name, value)
-    described = _mapping(benchmark, "extra_info")
+    described = mapping_of(benchmark, "extra_info")
     arch, device = _text(described, "arch"), _text(described, "device")
     if arch is not None:
         hardware.setdefault("cpu" if device == "cpu" else "accelerator", arch)
@@ -245,7 +220,7 @@ def _accelerators(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> in
     numbers = [it for it in counts if type(it) is int and it > 0]
     if counts and len(numbers) == len(counts):
         return sum(numbers)
-    return 0 if _text(_mapping(benchmark, "extra_info"), "device") == "cpu" else None
+    return 0 if _text(mapping_of(benchmark, "extra_info"), "device") == "cpu" else None
 
 
 def _runners(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -256,7 +231,7 @@ def _runners(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _software(record: Mapping[str, Any]) -> dict[str, str | None]:
     """Versions of the dependencies; a revision stands for a version that is not given."""
     versions: dict[str, str | None] = {}
-    for name, dependency in list(_mapping(record, "dependencies").items())[:_MOST_PARAMETERS]:
+    for name, dependency in list(mapping_of(record, "dependencies").items())[:_MOST_PARAMETERS]:
         if isinstance(dependency, dict):
             version = _text(dependency, "version") or _text(dependency, "sha")
             known = next(iter(software_versions([name])), name.lower()[:_LONGEST])
@@ -269,11 +244,6 @@ def _without_folders(name: str) -> str:
     if name.startswith(("/", "~", ".")) or "\\" in name:
         return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or "unknown"
     return name
-
-
-def _mapping(record: Any, key: str) -> Mapping[str, Any]:
-    value = record.get(key) if isinstance(record, dict) else None
-    return value if isinstance(value, dict) else {}
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:
@@ -292,29 +262,24 @@ def v3_record(result: BenchmarkResult) -> dict[str, Any] | None:
     parameters = shown_values(result.parameters)
     phase, precision = parameters.pop("phase", ""), parameters.pop("precision", "")
     suite = parameters.pop("suite", "") if result.system == SYSTEM else ""
-    metric, samples = result.metric, [float(it) for it in result.samples]
+    samples = [float(it) for it in result.samples]
     # Samples stand for the value only if the database, which takes the mean, gets the same value.
     averaged = (
         result.aggregate is Aggregate.MEAN and len(samples) > 1 and fmean(samples) == result.value
     )
-    extra = {
-        "unit": metric.unit, "direction": metric.direction.value, "definition": metric.definition,
-        "aggregate": result.aggregate.value, "validity": result.validity.value,
-    }  # fmt: skip
-    if result.reason is not None:
-        extra["reason"] = result.reason
+    extra = written_facts(result)
     if samples and not averaged:
         extra["samples"] = canonical_json(samples).decode()
     record: dict[str, Any] = {
         "schema_version": "v3",
-        "name": _WRITER,
+        "name": WRITER,
         "benchmark": {
             "name": suite or result.system, "mode": phase, "dtype": precision,
             "extra_info": parameters,
         },
         "model": {"name": result.benchmark, "origins": [result.system]},
         "metric": {
-            "name": metric.name,
+            "name": result.metric.name,
             "benchmark_values": samples if averaged else [result.value],
             "extra_info": extra,
         },

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from posixpath import basename, dirname, join
 from typing import Any
@@ -20,44 +22,40 @@ from ingest.benchmarks.result_tree import (
     ResultFile,
     ResultTree,
     missing_value,
-    numbered_parts,
     results_or_refusal,
+)
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    measure,
+    numbered_parts,
+    with_parameters,
 )
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import (
     finite_number,
-    measured_or_failed,
+    mapping_of,
+    stated_texts,
     time_of_epoch,
     time_of_text,
     whole_number,
 )
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, MeasuredFile, Parameter
 from model.reasons import Reason
 
 SYSTEM = "tf_cnn_benchmarks"
-_DEFINITION = "tf_cnn_benchmarks-1"
-_TOTAL = Metric("total_images_per_sec", "images/s", Direction.HIGHER, _DEFINITION)
-_MEAN = Metric("images_per_sec", "images/s", Direction.HIGHER, _DEFINITION)
-_UNCERTAINTY = Metric("uncertainty", "images/s", Direction.LOWER, _DEFINITION)
-_JITTER = Metric("jitter", "images/s", Direction.LOWER, _DEFINITION)
+_measure = partial(measure, definition="tf_cnn_benchmarks-1", aggregate=Aggregate.TOTAL)
+_TOTAL = _measure("total_images_per_sec", "images/s", HIGHER)
+_MEAN = _measure("images_per_sec", "images/s", HIGHER)
+_UNCERTAINTY = _measure("uncertainty", "images/s", LOWER, zero_counts=True)
+_JITTER = _measure("jitter", "images/s", LOWER, zero_counts=True)
 _AVERAGE, _CURRENT = "average_examples_per_sec", "current_examples_per_sec"
+_ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
 _LOGGED = {
-    "average_examples_per_sec": Metric(
-        "average_examples_per_sec", "examples/s", Direction.HIGHER, _DEFINITION
-    ),
-    "eval_average_examples_per_sec": Metric(
-        "eval_average_examples_per_sec", "examples/s", Direction.HIGHER, _DEFINITION
-    ),
-    "eval_top_1_accuracy": Metric("eval_top_1_accuracy", "", Direction.HIGHER, _DEFINITION),
-    "eval_top_5_accuracy": Metric("eval_top_5_accuracy", "", Direction.HIGHER, _DEFINITION),
+    **{name: _measure(name, "examples/s", HIGHER) for name in (_AVERAGE, f"eval_{_AVERAGE}")},
+    **{name: _measure(name, "", HIGHER, zero_counts=True) for name in _ACCURACIES},
 }
 #: Wrappers put a prefix with ``|`` before each row.
 _STEP = re.compile(
@@ -66,7 +64,6 @@ _STEP = re.compile(
 )
 #: An evaluation prints its accuracies once.
 _ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")
-_ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
 _RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow:(?: |$)", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"total[ \t]+images/sec:[ \t]*(\S*)")
 _STEP_OR_TOTAL = re.compile(f"{_STEP.pattern}|{_TOTAL_LINE.pattern}", re.MULTILINE)
@@ -84,6 +81,16 @@ _GPU = re.compile(
 _UNIX_TIME = re.compile(
     r"^[ \t]*\d+[ \t]+images/sec: .*[ \t](\d{9,10})(?:\.\d+)?[ \t]*$", re.MULTILINE
 )
+#: Parameters by the title of a line of the head, and by name in a description of a run.
+_TITLED = {
+    "Dataset": "data_set", "Mode": "phase", "Data format": "data_format",
+    "Optimizer": "optimizer", "Variables": "variable_update", "AllReduce": "all_reduce",
+}  # fmt: skip
+_NAMED = {
+    "batch_size": "global_batch_size", "batch_size_per_device": "batch_size",
+    "data_format": "data_format", "dataset": "data_set", "mode": "phase",
+    "num_batches": "batches", "optimizer": "optimizer", "variable_update": "variable_update",
+}  # fmt: skip
 _RUN_FILES = ("benchmark_run.log", "benchmark.log")
 _CSV_METADATA = ("name_gpu", "num_gpu")
 
@@ -109,10 +116,9 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     runs = list(_runs(file.text))
     if not runs:
         raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
-    for source, text in numbered_parts(place, runs):
+    for run, text in numbered_parts(file.run(SYSTEM), runs):
         # TensorFlow may find the GPUs before the run prints its head.
-        gpus = _gpus(text) or _gpus(file.text)
-        yield from _of_console(text, source, file.measured, gpus)
+        yield from _of_console(run, text, _gpus(text) or _gpus(file.text))
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -163,68 +169,49 @@ def _gpus(text: str) -> list[str]:
     return list(dict.fromkeys(old or new for old, new in _GPU.findall(text)))
 
 
-def _of_console(
-    text: str, source: str, file: MeasuredFile, gpus: Sequence[str]
-) -> Iterator[BenchmarkResult]:
+def _of_console(run: Run, text: str, gpus: Sequence[str]) -> Iterator[BenchmarkResult]:
     header = _head(text)
-    per_device = _PER_DEVICE.search(text)
+    per_device, first = _PER_DEVICE.search(text), _UNIX_TIME.search(text)
     devices = _devices(header.get("Devices"))
-    first = _UNIX_TIME.search(text)
-    common: dict[str, Any] = {
-        "system": SYSTEM,
-        "source": source,
-        "benchmark": header.get("Model", "unknown"),
-        "parameters": _console_parameters(header, per_device[1] if per_device else None),
+    run = replace(
+        run,
+        benchmark=header.get("Model", "unknown"),
+        parameters=_console_parameters(header, per_device[1] if per_device else None),
         # Which of several models was used is not known, and a run on processors used none.
-        "hardware": {"accelerator": gpus[0]} if len(gpus) == 1 and devices != 0 else {},
-        "accelerators": devices,
-        "software": {"tensorflow": header.get("TensorFlow")},
-        "measured_at": time_of_epoch(first[1]) if first else None,
-        "files": (file,),
-    }
+        hardware={"accelerator": gpus[0]} if len(gpus) == 1 and devices != 0 else {},
+        accelerators=devices,
+        software={"tensorflow": header.get("TensorFlow")},
+        measured_at=time_of_epoch(first[1]) if first else None,
+    )
     total = _TOTAL_LINE.search(text)
     failure = f"the total is {total[1][:50]!r}" if total else "the run printed no total"
-    yield measured_or_failed(
-        total[1] if total else None, failure, metric=_TOTAL, aggregate=Aggregate.TOTAL, **common
-    )
-    accuracy = _ACCURACY.search(text)
-    if accuracy:
+    yield run.result(_TOTAL, total[1] if total else None, failure)
+    if accuracy := _ACCURACY.search(text):
         for name, value in zip(_ACCURACIES, accuracy.groups(), strict=True):
-            yield measured_or_failed(
-                value, zero_counts=True, metric=_LOGGED[name], aggregate=Aggregate.TOTAL, **common
-            )
+            yield run.result(_LOGGED[name], value)
     steps = {whole_number(step[1]) or 0: step for step in _STEP.finditer(text)}
     if steps:
-        step, last = max(steps), steps[max(steps)]
-        common["parameters"] = {**common["parameters"], "step": step}
+        last = steps[max(steps)]
+        run = with_parameters(run, step=max(steps))
         means = tuple(mean for row in steps.values() if (mean := finite_number(row[2])) is not None)
-        for metric, value, series in (
-            (_MEAN, last[2], means), (_UNCERTAINTY, last[3], ()), (_JITTER, last[4], ()),
-        ):  # fmt: skip
-            yield measured_or_failed(
-                value, zero_counts=metric is not _MEAN, metric=metric, samples=series,
-                aggregate=Aggregate.TOTAL, **common,
-            )  # fmt: skip
+        yield run.result(_MEAN, last[2], samples=means)
+        yield run.result(_UNCERTAINTY, last[3])
+        yield run.result(_JITTER, last[4])
 
 
 def _console_parameters(header: Mapping[str, str], per_device: str | None) -> dict[str, Parameter]:
-    names = {
-        "Dataset": "data_set", "Mode": "phase", "Data format": "data_format",
-        "Optimizer": "optimizer", "Variables": "variable_update", "AllReduce": "all_reduce",
-    }  # fmt: skip
     parameters: dict[str, Parameter] = {
-        name: header[key] for key, name in names.items() if key in header
+        name: header[key] for key, name in _TITLED.items() if key in header
     }
-    for key, name in (("Batch size", "global_batch_size"), ("Num batches", "batches")):
-        number = whole_number(header.get(key, "").partition(" ")[0])
-        if number is not None:
-            parameters[name] = number
+    counts = {
+        "global_batch_size": header.get("Batch size", "").partition(" ")[0],
+        "batches": header.get("Num batches", "").partition(" ")[0],
+        "batch_size": per_device,
+    }
     if parameters.get("phase") == "BenchmarkMode.TRAIN":  # TensorFlow 1.12
         parameters["phase"] = "training"
-    each = whole_number(per_device)
-    if each is not None:
-        parameters["batch_size"] = each
-    return parameters
+    numbers = {name: whole_number(text) for name, text in counts.items()}
+    return parameters | {name: it for name, it in numbers.items() if it is not None}
 
 
 def _devices(text: str | None) -> int | None:
@@ -236,17 +223,15 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """Results of each run that appended its values to one ``metric.log``."""
     file = tree.file(place)
     descriptions, described_by = _descriptions(tree, dirname(place))
-    files = sorted([file.measured, *described_by], key=lambda it: it.place)
     runs = list(_logged_runs(file.text)) or [[]]
     if len(runs) == len(descriptions) == 1:
         described = descriptions
     else:
         begins = [time_of_text(it[0].get("timestamp")) if it else None for it in runs]
         described = [_description_of(it, begins, descriptions) for it in begins]
-    for source, (entries, description) in numbered_parts(
-        place, list(zip(runs, described, strict=True))
-    ):
-        yield from _of_logged_run(entries, _described(description, source, files))
+    parts = list(zip(runs, described, strict=True))
+    for run, (entries, description) in numbered_parts(file.run(SYSTEM, *described_by), parts):
+        yield from _of_logged_run(_described(run, description), entries)
 
 
 def _descriptions(
@@ -255,8 +240,7 @@ def _descriptions(
     """What the file of the runs in ``folder`` says of each, and that file; later runs of some
     versions append a line to it, those of others replace it.
     """
-    for name in _RUN_FILES:
-        place = join(folder, name)
+    for place in (join(folder, name) for name in _RUN_FILES):
         if place not in tree.in_folder(folder):
             continue
         try:
@@ -321,9 +305,7 @@ def _logged_runs(text: str) -> Iterator[list[dict[str, Any]]]:
         raise broken
 
 
-def _of_logged_run(
-    entries: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
-) -> Iterator[BenchmarkResult]:
+def _of_logged_run(run: Run, entries: Sequence[Mapping[str, Any]]) -> Iterator[BenchmarkResult]:
     series: list[float] = []
     values: dict[str, float | None] = {}
     for entry in entries:
@@ -335,11 +317,10 @@ def _of_logged_run(
     # An evaluation logs rates of its own, and no average of the training.
     expected = _AVERAGE if not any(it.startswith("eval_") for it in values) else ""
     for name in sorted({*values, expected} - {""}):
-        yield measured_or_failed(
-            values.get(name), "the run logged no average", zero_counts=name.endswith("accuracy"),
-            metric=_LOGGED[name], samples=tuple(series) if name == _AVERAGE else (),
-            aggregate=Aggregate.TOTAL, **common,
-        )  # fmt: skip
+        samples = tuple(series) if name == _AVERAGE else ()
+        yield run.result(
+            _LOGGED[name], values.get(name), "the run logged no average", samples=samples
+        )
 
 
 def _object_of(line: str, number: int) -> dict[str, Any]:
@@ -352,52 +333,39 @@ def _object_of(line: str, number: int) -> dict[str, Any]:
     return entry
 
 
-def _described(run: Mapping[str, Any], place: str, files: Sequence[MeasuredFile]) -> dict[str, Any]:
-    stated = run.get("run_parameters")
+def _described(run: Run, description: Mapping[str, Any]) -> Run:
+    stated = description.get("run_parameters")
     parameters = {
         it["name"]: next((value for key, value in it.items() if key != "name"), None)
         for it in (stated if isinstance(stated, list) else ())
         if isinstance(it, dict) and isinstance(it.get("name"), str)
     }
-    names = {
-        "batch_size": "global_batch_size", "batch_size_per_device": "batch_size",
-        "data_format": "data_format", "dataset": "data_set", "mode": "phase",
-        "num_batches": "batches", "optimizer": "optimizer", "variable_update": "variable_update",
-    }  # fmt: skip
     kept: dict[str, Parameter] = {}
-    for key, name in names.items():
+    for key, name in _NAMED.items():
         value = parameters.get(key)
         if isinstance(value, str | int | float):
             kept[name] = int(value) if isinstance(value, float) and value.is_integer() else value
-    machine = run.get("machine_config")
-    machine = machine if isinstance(machine, dict) else {}
-    gpu, cpu = machine.get("gpu_info"), machine.get("cpu_info")
-    version = run.get("tensorflow_version")
-    names_of_parts = {
-        "accelerator": gpu.get("model") if isinstance(gpu, dict) else None,
-        "cpu": cpu.get("cpu_info") if isinstance(cpu, dict) else None,
-    }
-    return {
-        "system": SYSTEM,
-        "source": place,
-        "benchmark": str(run.get("model_name") or parameters.get("model") or "unknown"),
-        "parameters": kept,
-        "hardware": {key: it for key, it in names_of_parts.items() if isinstance(it, str) and it},
-        "accelerators": _devices(str(parameters["devices"])) if "devices" in parameters else None,
-        "software": {"tensorflow": version.get("version") if isinstance(version, dict) else None},
-        "measured_at": time_of_text(run.get("run_date")),
-        "files": sorted(files, key=lambda it: it.place),
-    }
+    machine = mapping_of(description, "machine_config")
+    gpu, cpu = mapping_of(machine, "gpu_info"), mapping_of(machine, "cpu_info")
+    return replace(
+        run,
+        benchmark=str(description.get("model_name") or parameters.get("model") or "unknown"),
+        parameters=kept,
+        hardware=stated_texts(None, accelerator=gpu.get("model"), cpu=cpu.get("cpu_info")),
+        accelerators=_devices(str(parameters["devices"])) if "devices" in parameters else None,
+        software={"tensorflow": mapping_of(description, "tensorflow_version").get("version")},
+        measured_at=time_of_text(description.get("run_date")),
+    )
 
 
 def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """A published table of rounded rates by machine; a table of batch sizes has no results."""
     if "throughput" in basename(place):
         # Rows of one machine may stand apart.
-        yield from sorted(_rows(tree.file(place), place), key=entry_id_of)
+        yield from sorted(_rows(tree.file(place)), key=entry_id_of)
 
 
-def _rows(file: ResultFile, place: str) -> Iterator[BenchmarkResult]:
+def _rows(file: ResultFile) -> Iterator[BenchmarkResult]:
     names, *rows = list(csv_rows(file.text)) or [[]]
     for number, cells in enumerate(rows, 2):
         if cells == names:
@@ -408,13 +376,13 @@ def _rows(file: ResultFile, place: str) -> Iterator[BenchmarkResult]:
             )
         row = dict(zip(names, cells, strict=False))
         machine = row.get("name_gpu", "")
+        run = replace(
+            file.run(SYSTEM),
+            parameters={"phase": "training", "rounded": True, "machine": machine},
+            hardware={"accelerator": re.sub(r"^\d+x\s*", "", machine)},
+            accelerators=whole_number(row.get("num_gpu")),
+        )
         for model, text in row.items():
-            if model in _CSV_METADATA:
-                continue
-            yield measured_or_failed(
-                text, "the cell is empty or zero", system=SYSTEM, source=place, benchmark=model,
-                metric=_TOTAL, aggregate=Aggregate.TOTAL,
-                parameters={"phase": "training", "rounded": True, "machine": machine},
-                hardware={"accelerator": re.sub(r"^\d+x\s*", "", machine)},
-                accelerators=whole_number(row.get("num_gpu")), files=(file.measured,),
-            )  # fmt: skip
+            if model not in _CSV_METADATA:
+                of_model = replace(run, benchmark=model)
+                yield of_model.result(_TOTAL, text, "the cell is empty or zero")
