@@ -40,7 +40,7 @@ from graph.migrate import migrate_graph, migrate_relational
 from tests.effort import be_thorough, examples
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
 from tests.services import stacks
-from tests.services.databases import TEMPLATE, new_database, with_database
+from tests.services.databases import TEMPLATE, ReusedDatabases, with_database
 from tests.services.stacks import measures
 
 #: Programs for environments of their own, whose libraries are not installed here.
@@ -175,10 +175,16 @@ def postgresql(embedded_settings: Settings) -> Iterator[sqlalchemy.Engine]:
     owner.dispose()
 
 
+@pytest.fixture(scope="session")
+def reused_databases(postgresql: sqlalchemy.Engine, embedded_settings: Settings) -> ReusedDatabases:
+    """Databases that tests use one after the other."""
+    return ReusedDatabases(postgresql, embedded_settings)
+
+
 @pytest.fixture
-def database_url(postgresql: sqlalchemy.Engine, embedded_settings: Settings) -> Iterator[str]:
+def database_url(reused_databases: ReusedDatabases) -> Iterator[str]:
     """A migrated database that no other test sees, with its password in the URL."""
-    with new_database(postgresql, embedded_settings) as settings:
+    with reused_databases.lend() as settings:
         yield settings.database_url or ""
 
 
