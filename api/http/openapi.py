@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from threading import Lock
 from typing import Any
 
-from flask import Flask
+from flask import Flask, Response, json
 from flask_smorest import Api, Blueprint
 from marshmallow import INCLUDE, Schema, fields
 
@@ -71,11 +72,17 @@ _SCOPES = (
 
 
 class OpenApi(Api):
-    """Documents all errors, but leaves their translation to :mod:`api.http.errors`."""
+    """Documents all errors, but leaves their translation to :mod:`api.http.errors`.
+
+    Operations are documented with the first request for the document, because that takes longer
+    than all the rest of creating the application.
+    """
 
     ERROR_SCHEMA = ProblemSchema
 
     def __init__(self, app: Flask) -> None:
+        self._undocumented: list[Blueprint] = []
+        self._documenting = Lock()
         super().__init__(
             app,
             spec_kwargs={
@@ -86,11 +93,30 @@ class OpenApi(Api):
         self.spec.components.security_scheme("token", scheme)
 
     def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
-        """Register a blueprint, and document the errors and scopes of its operations."""
-        callbacks = blueprint._prepare_doc_cbks
-        if _with_errors not in callbacks:  # several applications may share a blueprint
-            callbacks += (_with_errors, _with_scopes)
-        super().register_blueprint(blueprint, **options)
+        """Register a blueprint; :meth:`document` describes its operations."""
+        assert self._app is not None
+        self._app.extensions["flask-smorest"]["blp_name_to_api"][blueprint.name] = self
+        self._app.register_blueprint(blueprint, **options)
+        self._undocumented.append(blueprint)
+
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document, with the errors and scopes of all operations."""
+        with self._documenting:
+            for blueprint in self._undocumented:
+                callbacks = blueprint._prepare_doc_cbks
+                if _with_errors not in callbacks:  # several applications may share a blueprint
+                    callbacks += (_with_errors, _with_scopes)
+                name, app, spec = blueprint.name, self._app, self.spec
+                blueprint.register_views_in_doc(self, app, spec, name=name, parameters=None)
+                spec.tag({"name": name, "description": blueprint.description})
+            self._undocumented.clear()
+            content: dict[str, Any] = self.spec.to_dict()
+            return content
+
+    def _openapi_json(self) -> Response:
+        return Response(
+            json.dumps(self.document(), indent=2, sort_keys=False), mimetype="application/json"
+        )
 
     def _register_error_handlers(self) -> None:
         return

@@ -51,7 +51,7 @@ def page() -> Response:
 
 def _document() -> dict[str, Any]:
     apis = current_app.extensions["flask-smorest"]["apis"]
-    document: dict[str, Any] = apis[""]["ext_obj"].spec.to_dict()
+    document: dict[str, Any] = apis[""]["ext_obj"].document()
     return document
 
 
