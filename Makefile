@@ -26,7 +26,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench screenshots vendor lock release up down clean
+.PHONY: help demo night notebooks setup test test-faults test-rest test-all test-bare lint bench screenshots vendor lock release up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,17 +43,20 @@ notebooks: $(VENV)/.notebooks ## the notebooks as HTML, run on the samples
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## the tests, on real stores, from nothing
-	@echo "Running the tests in $(WORKERS) processes: about 15 minutes on two processors."
-	$(PYTEST) -m 'not slow'
+	@echo "Running the tests in $(WORKERS) processes: about 8 minutes on two processors."
+	$(PYTEST) -m 'not slow and not faults'
+
+test-faults: $(VENV)/.dev ## the tests that kill processes, fill disks and cut connections
+	$(PYTEST) -m faults
 
 test-rest: $(VENV)/.dev $(VENV)/.notebooks ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow
 	@echo "The first run installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
-	$(PYTEST) --thorough -m 'slow or frameworks or hypothesis'
+	$(PYTEST) --thorough -m '(slow or frameworks or hypothesis) and not faults'
 
-test-all: test test-rest ## every test
+test-all: test test-faults test-rest ## every test
 
 test-bare: $(VENV)/.dev ## the tests around optional programs, as if none of these were installed
-	$(PYTEST) --without-programs -m 'not slow'
+	$(PYTEST) --without-programs -m 'not slow and not faults'
 
 lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

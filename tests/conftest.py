@@ -98,13 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if _callspec(item).get("graph_settings") == "neo4j":
-            item.add_marker(needs("neo4j"))
     if config.getoption("without_programs", False):
         affected = {item.path for item in items if item.get_closest_marker(needs().name)}
         config.hook.pytest_deselected(items=[it for it in items if it.path not in affected])
         items[:] = [it for it in items if it.path in affected]
+    for item in items:
+        if _callspec(item).get("graph_settings") == "neo4j":
+            item.add_marker(needs("neo4j"))
 
 
 def pytest_collection_finish() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.services.page_site import chromium, page_addresses, page_site
+from tests.services.page_site import chromium, fill, page_addresses
+from tests.services.served import serving
 
 #: Options of the browser by the name of the picture's kind.
 _KINDS = {
@@ -21,7 +23,8 @@ _SIGNED_IN = ("/operator", "/questions/2?run=1")
 def main(folder: Path) -> None:
     """Write a PNG of each page and kind."""
     folder.mkdir(parents=True, exist_ok=True)
-    with page_site() as site, chromium() as browser:
+    with TemporaryDirectory() as home, serving(Path(home)) as site, chromium() as browser:
+        fill(site)
         token, addresses = site.token("admin"), [*page_addresses(site), *_SIGNED_IN]
         for kind, options in _KINDS.items():
             context = browser.new_context(ignore_https_errors=True, **options)  # type: ignore[arg-type]

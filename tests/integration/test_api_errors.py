@@ -8,13 +8,17 @@ from dataclasses import replace
 import pytest
 import werkzeug.exceptions
 from flask.testing import FlaskClient
+from sqlalchemy import Engine
 
 from api.http.errors import ProblemType
-from graph.engine import Stores
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.record.releases import ReleaseDelivery, add_releases
 from graph.record.tokens import Scope
 from tests.factories.releases import release
+from tests.services.databases import new_database
 from tests.services.jobs import client_of
-from tests.services.projection import deliver
+from tests.services.projection import DELIVERED
 
 #: What werkzeug says to people who look at a page.
 THEIRS = {
@@ -22,18 +26,21 @@ THEIRS = {
 }
 
 
-@pytest.fixture
-def known(stores: Stores) -> Stores:
-    settings = replace(stores.settings, rate_limit=None, anonymous_scopes=frozenset({"advise"}))
-    made = replace(stores, settings=settings)
-    deliver(made, [release("web", "1.0")])
-    return made
+@pytest.fixture(scope="module")
+def known(postgresql: Engine, embedded_settings: Settings) -> Iterator[Settings]:
+    with new_database(postgresql, embedded_settings) as settings:
+        engine = relational_engine(settings)
+        with engine.begin() as connection:
+            delivery = ReleaseDelivery(release("web", "1.0"), "test", DELIVERED)
+            add_releases(connection, settings, [delivery])
+        engine.dispose()
+        yield replace(settings, rate_limit=None, anonymous_scopes=frozenset({"advise"}))
 
 
-@pytest.fixture
-def client(known: Stores) -> Iterator[FlaskClient]:
+@pytest.fixture(scope="module")
+def client(known: Settings) -> Iterator[FlaskClient]:
     """Who may read and take in."""
-    with client_of(known.settings, Scope.READ, Scope.INGEST) as made:
+    with client_of(known, Scope.READ, Scope.INGEST) as made:
         yield made
 
 
@@ -87,13 +94,13 @@ def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None
     assert client.get("/api/v1/python/environment?x=1&x=2").status_code == 200
 
 
-def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Stores) -> None:
+def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Settings) -> None:
     refused = client.post("/api/v2/cypher", json={"query": "RETURN 1"})
     assert refused.status_code == 403
     assert "'cypher'" in refused.json["detail"]
     told = refused.headers["WWW-Authenticate"]
     assert told == 'Bearer error="insufficient_scope", scope="cypher"'
-    with client_of(known.settings) as anonymous:
+    with client_of(known) as anonymous:
         unknown = anonymous.get("/api/v2/packages")
         assert unknown.status_code == 401
         assert "'read'" in unknown.json["detail"]

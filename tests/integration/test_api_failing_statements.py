@@ -15,6 +15,8 @@ from tests.services.failing import FAULTS, failing
 from tests.services.jobs import ASKED, INDEXES, client_of, run_jobs
 from tests.services.projection import deliver
 
+pytestmark = pytest.mark.faults
+
 READS = (
     "/", "/packages", "/stacks", "/loop", "/metrics", "/api/v1/python/environment",
     "/api/v2/packages", "/api/v2/stacks", "/api/v2/inspections", "/api/v2/status",

@@ -64,6 +64,8 @@ from tests.services.projection import deliver
 from tests.services.proxy import proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
+pytestmark = pytest.mark.faults
+
 #: Runs until its environment has the file ``NAME``.
 WAITS = """
 import os, sys, time

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
@@ -59,6 +60,12 @@ def client(known: Stores) -> Iterator[FlaskClient]:
         yield made
 
 
+@pytest.fixture
+def refused(filled_app: Flask) -> FlaskClient:
+    """The same, of a service whose record nobody changes."""
+    return filled_app.test_client()
+
+
 def body(pipfile: str = PIPFILE, lock: str = "", **more: Any) -> dict[str, Any]:
     stack = {"requirements": pipfile, "requirements_lock": lock}
     return {
@@ -90,13 +97,13 @@ def advised(client: FlaskClient, known: Stores, asked: Any = None, **query: str)
 class TestDiscovery:
     @pytest.mark.parametrize("path", ["/api/v1", "/api/v1/"])
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
-    def test_it_is_answered_directly(self, client: FlaskClient, path: str, method: str) -> None:
-        response = client.open(path, method=method)
+    def test_it_is_answered_directly(self, refused: FlaskClient, path: str, method: str) -> None:
+        response = refused.open(path, method=method)
         assert response.status_code == 200
         assert response.headers["X-Thoth-Version"] == __version__
 
-    def test_an_error_has_the_headers_and_members_too(self, client: FlaskClient) -> None:
-        response = client.get("/api/v1/no/such?import_name=x&Password=hidden")
+    def test_an_error_has_the_headers_and_members_too(self, refused: FlaskClient) -> None:
+        response = refused.get("/api/v1/no/such?import_name=x&Password=hidden")
         assert response.status_code == 404
         assert response.headers["X-User-API-Service-Version"] == __version__
         assert response.get_json()["parameters"] == {"import_name": "x"}
@@ -160,9 +167,9 @@ class TestSubmit:
         ids=range(18),
     )
     def test_bad_input_is_a_400_that_names_it(
-        self, client: FlaskClient, asked: Any, query: dict[str, str], named: str
+        self, refused: FlaskClient, asked: Any, query: dict[str, str], named: str
     ) -> None:
-        response = submit(client, asked, **query)
+        response = submit(refused, asked, **query)
         assert response.status_code == 400
         document = response.get_json()
         assert named in document["error"]
@@ -315,19 +322,19 @@ class TestResult:
         assert identifier(client) != found
 
     @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_identifiers_of_others_and_of_nobody(self, client: FlaskClient, part: str) -> None:
+    def test_identifiers_of_others_and_of_nobody(self, refused: FlaskClient, part: str) -> None:
         for path, kind in ((ADVISE, "adviser"), (PROVENANCE, "provenance-checker")):
             name = f"{kind}-240611083015-5f0c9d2be417a863"
-            missing = client.get(f"{path}/{name}{part}")
+            missing = refused.get(f"{path}/{name}{part}")
             assert missing.status_code == 404
             assert missing.get_json()["parameters"] == {"analysis_id": name}
-            other = client.get(f"{path}/package-extract-240611083015-5f0c9d2be417a863{part}")
+            other = refused.get(f"{path}/package-extract-240611083015-5f0c9d2be417a863{part}")
             assert other.status_code == 400
             assert kind in other.get_json()["error"]
 
     @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_images_are_analysed_elsewhere(self, client: FlaskClient, part: str) -> None:
-        response = client.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
+    def test_images_are_analysed_elsewhere(self, refused: FlaskClient, part: str) -> None:
+        response = refused.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
         assert response.status_code == 404
         assert "thoth analyze image" in response.get_json()["error"]
 
@@ -363,8 +370,8 @@ class TestProvenance:
             for value in it.values():
                 assert value is None or isinstance(value, str | list)
 
-    def test_without_a_lock_there_is_nothing_to_check(self, client: FlaskClient) -> None:
-        response = client.post(PROVENANCE, json=body())
+    def test_without_a_lock_there_is_nothing_to_check(self, refused: FlaskClient) -> None:
+        response = refused.post(PROVENANCE, json=body())
         assert response.status_code == 400
         assert "requirements_lock" in response.get_json()["error"]
 

@@ -30,6 +30,8 @@ from tests.services.commands import row_counts
 from tests.services.failing import FAULTS, failing
 from tests.services.projection import answer, project, verified
 
+pytestmark = pytest.mark.faults
+
 #: With ``--thorough``, 10,000 operations; an eighth of that otherwise.
 OPERATIONS = examples(10_000)
 PACKAGES = tuple(f"package-{number}" for number in range(5))

@@ -55,6 +55,8 @@ from tests.services.jobs import client_of, run_jobs, upkeep
 from tests.services.object_store import object_store
 from tests.services.waiting import wait_until
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(autouse=True)
 def forgotten_checks(monkeypatch: pytest.MonkeyPatch) -> None:

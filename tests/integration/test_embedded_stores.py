@@ -32,6 +32,8 @@ from tests.services.commands import run_here
 from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
 
+pytestmark = pytest.mark.faults
+
 THOTH = [sys.executable, "-m", "cli"]
 
 

@@ -35,6 +35,8 @@ from tests.services.index import (
 )
 from tests.services.waiting import wait_until
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture
 def index(stores: Stores) -> Iterator[Index]:

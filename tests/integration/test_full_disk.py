@@ -13,6 +13,8 @@ from model.errors import ServiceFailed
 from tests.services.commands import thoth
 from tests.services.disks import mounted, mounted_disk
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

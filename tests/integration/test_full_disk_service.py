@@ -22,6 +22,8 @@ from tests.services.index import zip_of
 from tests.services.jobs import client_of, run_jobs
 from tests.services.waiting import wait_until
 
+pytestmark = pytest.mark.faults
+
 UPLOADS = "/api/v2/inspections"
 #: Counts requests of more and more routes; between them, waits for a line.
 COUNTING = """

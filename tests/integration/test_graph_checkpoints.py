@@ -32,6 +32,8 @@ from tests.services.jobs import client_of, jobs_in, run_jobs
 from tests.services.ports import closed_port
 from tests.services.projection import DELIVERED, answer, project, verified
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture
 def stores(

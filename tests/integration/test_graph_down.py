@@ -23,6 +23,8 @@ from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port, silent_port
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(params=["closed", "silent"])
 def dead_port(request: pytest.FixtureRequest) -> Iterator[int]:

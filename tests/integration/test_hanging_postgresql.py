@@ -30,6 +30,8 @@ from tests.services.jobs import ended, jobs_in, run_jobs
 from tests.services.proxy import Proxy, proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
+pytestmark = pytest.mark.faults
+
 LIST, UPLOADS = "/api/v2/packages", "/api/v2/inspections"
 JOBS = stack_jobs([100.0, 101.0], "inspection-a")
 #: Errors of a request that waited for a new connection, and of one that failed at once.

@@ -9,6 +9,8 @@ import pytest
 from benchmarks.documents import write_documents
 from benchmarks.interruptions import interrupt
 
+pytestmark = pytest.mark.faults
+
 #: One during the ingest, one during the projection.
 POINTS = 2
 

@@ -41,6 +41,8 @@ from tests.services.databases import new_database
 from tests.services.fixtures import empty
 from tests.services.receiver import Receiver, receiver
 
+pytestmark = pytest.mark.faults
+
 KILLS, BLOCKS, STACKS = 20, 5, 4
 VERSIONS = ("2.0.2", "2.2.6", "2.3.5")
 SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"

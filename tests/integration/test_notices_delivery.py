@@ -37,6 +37,8 @@ from tests.services.commands import ROOT, variables
 from tests.services.receiver import Receiver, receiver
 from tests.services.waiting import DEADLINE_S, wait_until
 
+pytestmark = pytest.mark.faults
+
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 #: Attempts follow each other at once, and a dead process loses its claim soon.

@@ -41,13 +41,13 @@ PURL = {"it": "pkg:pypi/flask@1"}
 
 @pytest.fixture
 def rows(stores: Stores) -> Rows:
-    rows = inspection_rows(40)
+    rows = inspection_rows(15)
     store(stores.engine, rows)
     return rows
 
 
 def test_an_inspection_brings_what_it_needs_without_entries_for_it(stores: Stores) -> None:
-    rows = inspection_rows(60, stacks=1, machines=1)
+    rows = inspection_rows(20, stacks=1, machines=1)
     # No inspection brings what is known of packages besides its own, native interfaces or advice.
     apart = {"inspection", "package", "vulnerability", "artifact", "native_environment", "advice"}
     only = [entry for entry in entries_of(rows) if entry["kind"] in apart]

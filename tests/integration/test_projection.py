@@ -54,7 +54,7 @@ def stores(
 
 @pytest.fixture
 def rows(stores: Stores) -> Rows:
-    rows = inspection_rows(40)
+    rows = inspection_rows(15)
     store(stores.engine, rows)
     return rows
 

@@ -19,6 +19,8 @@ from graph.projection import lag, sync, verify
 from graph.projection.outbox import drain
 from tests.factories.rows import inspection_rows, store
 
+pytestmark = pytest.mark.faults
+
 ROOT = Path(__file__).parents[2]
 KILLS = 6
 _FORGET = "MATCH (node:ProjectionCheckpoint) DELETE node"

@@ -86,8 +86,8 @@ class ReusedDatabases:
     """Lends two databases in turn, each time empty and under a new name.
 
     Measured on a busy machine: a copy of the template takes 0.4 s, since it waits for a checkpoint;
-    emptying the tables that a test wrote to takes 20 ms. A database with a changed schema is dropped.
-    Two, because PostgreSQL waits 0.1 s before it renames one that a connection has just left.
+    emptying the tables that a test wrote to takes 20 ms. A database whose schema has changed is
+    dropped. Two, because PostgreSQL waits 0.1 s before it renames one that was just in use.
     """
 
     owner: sqlalchemy.Engine

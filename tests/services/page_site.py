@@ -1,13 +1,11 @@
-"""A service with the bundled samples, an advice and a night, and the addresses of its pages."""
+"""The bundled samples in a service, the addresses of its pages, and a browser."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -16,7 +14,7 @@ from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.factories.bisects import add_bisects
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT
-from tests.services.served import Served, serving
+from tests.services.served import Served
 
 PAGES = (
     "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare", "/inspections",
@@ -25,30 +23,23 @@ PAGES = (
 )  # fmt: skip
 
 
-@contextmanager
-def page_site() -> Iterator[Served]:
-    """The service."""
-    home = Path(tempfile.mkdtemp(prefix="thoth-pages-"))
+def fill(served: Served) -> None:
+    """Give a service the bundled samples, an advice and a night."""
     samples = ROOT / "samples"
     where = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70")
-    try:
-        with serving(home) as served:
-            for arguments in (
-                ("ingest", "inspections", str(samples / "inspections.tar.gz")),
-                ("packages", "import", str(samples / "packages.jsonl.gz")),
-                ("advise", str(samples / "project"), "--type", "performance", *where),
-            ):
-                done = served.thoth(*arguments)
-                assert done.returncode == 0, done.stderr
-            engine = relational_engine(served.settings)
-            with engine.begin() as connection:
-                add_night(connection)
-                add_bisects(connection)
-                add_affected_stack(connection)
-            engine.dispose()
-            yield served
-    finally:
-        shutil.rmtree(home)
+    for arguments in (
+        ("ingest", "inspections", str(samples / "inspections.tar.gz")),
+        ("packages", "import", str(samples / "packages.jsonl.gz")),
+        ("advise", str(samples / "project"), "--type", "performance", *where),
+    ):
+        done = served.thoth(*arguments)
+        assert done.returncode == 0, done.stderr
+    engine = relational_engine(served.settings)
+    with engine.begin() as connection:
+        add_night(connection)
+        add_bisects(connection)
+        add_affected_stack(connection)
+    engine.dispose()
 
 
 @contextmanager

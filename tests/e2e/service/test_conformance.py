@@ -45,7 +45,7 @@ def full() -> Iterator[Served]:
         shutil.rmtree(home)
 
 
-@pytest.mark.slow  # tests/integration/test_api_conformance.py asks the same in this process
+@pytest.mark.slow  # sends some thousand requests
 def test_every_response_is_as_documented(full: Served, tmp_path: Path) -> None:
     ran = conformance(
         full.base_url, full.token(*SCOPES), tmp_path,

@@ -15,6 +15,8 @@ from tests.services.disks import fill, mounted_disk
 from tests.services.served import serving
 from tests.services.waiting import wait_until
 
+pytestmark = pytest.mark.faults
+
 #: Each makes series of its own, in files that processes map into memory.
 ROUTES = (
     "benchmarks", "bisects", "changes", "comparison-groups", "coverage", "hardware",

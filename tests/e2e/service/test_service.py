@@ -115,6 +115,11 @@ def test_a_request_is_answered_by_a_worker(served: Served) -> None:
         )
 
 
+def test_a_server_reads_the_comparisons_when_it_starts(served: Served) -> None:
+    log = served.log
+    wait_until(lambda: "comparisons_read" in log.read_text("utf-8"), "it has read them", log=log)
+
+
 def test_processes_add_up_their_figures(served: Served) -> None:
     def counted(client: httpx.Client) -> float:
         pattern = r'thoth_http_requests_total\{method="GET",route="/api/v1",status="200"\} (\S+)'

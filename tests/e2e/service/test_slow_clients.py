@@ -26,7 +26,7 @@ from tests.services.served import Served, end
 from tests.services.waiting import wait_until, waiting_for_locks
 
 # What is tested here are times that run out.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.faults
 
 #: To two threads, each of which would wait for some seconds for each of them.
 MANY = 40

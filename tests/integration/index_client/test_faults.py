@@ -18,6 +18,8 @@ from tests.services.index import JSON, Index, dripping, half_open, raw, silent, 
 from tests.services.index_client import IMPATIENT, LIMITS, page, problem, settings_for
 from tests.services.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.faults
+
 
 def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
     assert problem(settings).code is IndexFault.NOT_FOUND

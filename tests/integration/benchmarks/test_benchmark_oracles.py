@@ -16,9 +16,9 @@ from tests.services.environments import pinned_environment
 from tests.services.waiting import DEADLINE_S
 
 DATA = Path(
-    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
 )
-SERVICES = Path(__file__).parents[1] / "services"
+SERVICES = Path(__file__).parents[2] / "services"
 
 
 def run(environment: str, script: str, *arguments: str) -> str:

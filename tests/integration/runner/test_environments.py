@@ -253,7 +253,7 @@ def test_two_processes_that_want_one_environment_build_it_once(
         "build_environment(lock, settings, on_line=lines.append)\n"
         "print(any('already exists' in line for line in lines))\n"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     running = [
         subprocess.Popen(
             [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root

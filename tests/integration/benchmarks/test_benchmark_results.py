@@ -48,7 +48,7 @@ from tests.services.object_store import object_store
 from tests.services.web import site
 
 DATA = Path(
-    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
 )
 REAL = pytest.mark.skipif(
     not (DATA / "golden.csv").is_file(),

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 needs_cuda = pytest.mark.skipif(gpu_of_cuda() is None, reason="no CUDA device")
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "indicator-result.schema.json"
+SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "indicator-result.schema.json"
 
 #: Small sizes of each indicator, by a name for the test's own.
 FLAGS = {
