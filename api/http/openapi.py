@@ -94,7 +94,6 @@ class OpenApi(Api):
 
     def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
         """Register a blueprint; :meth:`document` describes its operations."""
-        assert self._app is not None
         self._app.extensions["flask-smorest"]["blp_name_to_api"][blueprint.name] = self
         self._app.register_blueprint(blueprint, **options)
         self._undocumented.append(blueprint)

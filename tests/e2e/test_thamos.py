@@ -199,7 +199,7 @@ class TestAdvise:
         assert "the project already has this stack" in project.done("results")
 
     @pytest.mark.parametrize(
-        "kind", ["latest", "performance", *slow(["stable", "testing", "security"])]
+        "kind", ["performance", *slow(["latest", "stable", "testing", "security"])]
     )
     def test_every_recommendation_type_is_known(self, small: Project, kind: str) -> None:
         result = shown(small.done("advise", "--no-write", "-t", kind, "-r", "old"))
@@ -227,6 +227,7 @@ class TestAdvise:
         assert f"resolved for CPython {PYTHON}" in small.done("results", second)
         small.done("diff", first, second)
 
+    @pytest.mark.slow
     def test_the_other_ways_to_show_it(self, small: Project) -> None:
         report = shown(small.done("advise", "--json", "--debug", "--labels", "team=blue"))
         assert report["pipeline"].keys() == {
@@ -239,6 +240,7 @@ class TestAdvise:
         small.done("advise", "--write-advised-manifest-changes", str(written))
         assert json.loads(written.read_text("utf-8")) == {}
 
+    @pytest.mark.slow
     def test_a_project_with_requirements_files(self, small: Project) -> None:
         (small.folder / "Pipfile").unlink()
         configure(small, form="pip")
@@ -340,6 +342,7 @@ class TestListings:
         assert "No package providing 'nothing' found" in ran.errors
 
 
+@pytest.mark.slow
 def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
     small.done("advise")
     small.done("verify")

@@ -10,12 +10,15 @@ import pytest
 from api.health import checks as health
 from common.index import client
 from graph import statement_watch
-from tests.services.filled import filled, filled_app
+from tests.services.filled import filled, filled_app, filled_client
 from tests.services.fixtures import graph_driver, graph_settings, neo4j_for_tests
 from tests.services.unmigrated import empty
 from tests.services.waiting import DEADLINE_S
 
-__all__ = ["empty", "filled", "filled_app", "graph_driver", "graph_settings", "neo4j_for_tests"]
+__all__ = [
+    "empty", "filled", "filled_app", "filled_client", "graph_driver", "graph_settings",
+    "neo4j_for_tests",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -25,35 +21,13 @@ from graph.record.tokens import Scope, create_token
 from graph.tables import AdvisorySource
 from model.measurements.evidence import MeasuredObservation
 from tests.services.commands import thoth_json
-
-#: Blueprints of what is read.
-READS = (
-    "packages", "releases", "vulnerabilities", "stacks", "inspections", "observations", "advice",
-    "changes", "status", "ledger", "operation", "series",
-)  # fmt: skip
-LISTS = (
-    "/api/v2/packages", "/api/v2/packages/flask/versions", "/api/v2/vulnerabilities",
-    "/api/v2/packages/flask/versions/3.1.3/files", "/api/v2/stacks", "/api/v2/inspections",
-    "/api/v2/observations", "/api/v2/hardware", "/api/v2/advice", "/api/v2/events",
-    "/api/v2/vulnerabilities/CVE-2023-30861/versions",
-    "/api/v2/packages/flask/versions/3.1.3/vulnerabilities",
-)  # fmt: skip
+from tests.services.filled import every, got
 
 
 @pytest.fixture
-def client(filled_app: Flask) -> FlaskClient:
-    """A client that shows a token: without such a one nobody lists what others asked."""
-    with filled_app.extensions[EXTENSION].writing() as connection:
-        _, secret = create_token(connection, "admin", [Scope.ADMIN], None)
-    client = filled_app.test_client()
-    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
-    return client
-
-
-def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) -> Any:
-    response = client.get(path, query_string=query or None)
-    assert response.status_code == expected, response.text
-    return response.json
+def client(filled_client: FlaskClient) -> FlaskClient:
+    """Without a token, nobody lists what others asked."""
+    return filled_client
 
 
 def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> None:
@@ -84,32 +58,12 @@ def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> 
     assert all("no advisories were read" in it for it in pages)
 
 
-def every(client: FlaskClient, path: str, limit: int, **query: Any) -> Iterator[Any]:
-    """All items of a list, by following its pages."""
-    page = got(client, path, limit=limit, **query)
-    yield from page["items"]
-    while page["next"] is not None:
-        assert len(page["items"]) == limit
-        page = got(client, page["next"])
-        yield from page["items"]
-
-
 def counted(settings: Settings, query: str) -> int:
     engine = relational_engine(settings)
     with engine.connect() as connection:
         found = connection.scalar(text(query))
     engine.dispose()
     return int(found or 0)
-
-
-@pytest.mark.parametrize("path", LISTS)
-def test_the_pages_of_a_list_are_the_list_whatever_their_size(
-    client: FlaskClient, path: str
-) -> None:
-    whole = list(every(client, path, 500))
-    by_threes = list(every(client, path, 3))
-    assert by_threes == whole
-    assert len({json.dumps(it, sort_keys=True) for it in whole}) == len(whole)
 
 
 def test_lists_hold_all_that_the_record_has(client: FlaskClient, filled: Settings) -> None:
@@ -121,23 +75,6 @@ def test_lists_hold_all_that_the_record_has(client: FlaskClient, filled: Setting
         found = sum(1 for _ in every(client, f"/api/v2/{path}", 50))
         assert found == counted(filled, f"SELECT count(*) FROM {table}"), path
     assert found == 1
-
-
-@pytest.mark.parametrize("path", LISTS)
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"after": "nonsense"}, {"after": "WyJvdGhlciIsImEiXQ"}, {"after": "W10"}, {"limit": 0},
-        {"limit": 501}, {"limit": "many"}, {"lmit": 3}, {"after": "a\0b"}, {"after": "ö"},
-        {"after": "e30"}, {"after": "MTc"},
-    ],
-)  # fmt: skip
-def test_what_is_no_page_is_a_bad_request(
-    client: FlaskClient, path: str, query: dict[str, Any]
-) -> None:
-    problem = got(client, path, 400, **query)
-    assert problem["type"] == "/problems/invalid-request"
-    assert got(client, problem["type"])["meaning"]
 
 
 def test_a_cursor_of_another_list_is_refused(client: FlaskClient) -> None:
@@ -384,29 +321,6 @@ def test_the_status_says_how_far_the_graph_is(client: FlaskClient) -> None:
     assert status["graph_revision"] > 0
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "packages/none", "packages/none/versions", "packages/flask/versions/0.0.0",
-        "packages/flask/versions/0.0.0/files", "packages/flask/versions/0.0.0/vulnerabilities",
-        "vulnerabilities/none", "vulnerabilities/none/versions", "stacks/none",
-        "inspections/none", "inspections/none/document", "observations/none", "hardware/none",
-        "advice/none", "advice/none/report", "nothing",
-    ],
-)  # fmt: skip
-def test_what_is_not_there_is_a_problem_document(client: FlaskClient, path: str) -> None:
-    response = client.get(f"/api/v2/{path}")
-    assert response.status_code == 404
-    assert response.content_type == "application/problem+json"
-    assert response.json is not None
-    assert response.json["type"] == "/problems/not-found"
-
-
-def test_a_nul_is_in_no_name(client: FlaskClient) -> None:
-    got(client, "/api/v2/packages/a%00b", 400)
-    got(client, "/api/v1/python/imports", 400, import_name="a\0b")
-
-
 def test_nobody_lists_what_others_asked_without_a_token(filled_app: Flask) -> None:
     got(filled_app.test_client(), "/api/v2/packages")
     got(filled_app.test_client(), "/api/v2/advice", 401)
@@ -429,21 +343,3 @@ def test_what_was_advised_to_others_is_not_listed(
         assert got(reader, "/api/v2/advice")["items"] == []
     listed = {it["digest"] for it in every(reader, "/api/v2/stacks", 50)}
     assert len(everything - listed) == others
-
-
-def test_reading_needs_its_scope_where_it_is_not_everybodys(filled_app: Flask) -> None:
-    service = filled_app.extensions[EXTENSION]
-    before = service.settings
-    service.settings = replace(before, anonymous_scopes=())
-    reads = {f"v2-{name}" for name in READS}
-    try:
-        rules = [
-            str(it.rule) for it in filled_app.url_map.iter_rules()
-            if it.endpoint.partition(".")[0] in reads and "GET" in (it.methods or ())
-        ]  # fmt: skip
-        assert len(rules) > 20
-        for rule in rules:
-            path = rule.replace("<string:", "").replace(">", "")
-            assert filled_app.test_client().get(path).status_code in {400, 401}, rule
-    finally:
-        service.settings = before

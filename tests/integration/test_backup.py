@@ -182,6 +182,7 @@ def accept(client: httpx.Client, number: int) -> str:
     return str(response.json()["analysis_id"])
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("graph_settings", ["arcadedb", *slow(["neo4j"])], indirect=True)
 def test_a_backup_while_uploads_come_in_has_each_accepted_one_whole(
     target: Settings, tmp_path: Path

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import neo4j
 import pytest
 import sqlalchemy
 from flask import Flask
+from flask.testing import FlaskClient
 
 from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import graph_database
+from graph.record.tokens import Scope, create_token
 from tests.factories.advisories import flask_sessions, requests_headers, write_archive
 from tests.services.commands import ROOT, thoth
 from tests.services.databases import new_database
@@ -46,6 +49,33 @@ def filled_app(filled: Settings) -> Iterator[Flask]:
     app = create_app(filled)
     yield app
     app.extensions[EXTENSION].close()
+
+
+@pytest.fixture(scope="session")
+def filled_client(filled_app: Flask) -> FlaskClient:
+    """A client that shows the token of an operator."""
+    with filled_app.extensions[EXTENSION].writing() as connection:
+        _, secret = create_token(connection, "operator", [Scope.ADMIN], None)
+    client = filled_app.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
+    return client
+
+
+def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) -> Any:
+    """The JSON document of a response with the status that is expected."""
+    response = client.get(path, query_string=query or None)
+    assert response.status_code == expected, (path, query, response.text)
+    return response.json
+
+
+def every(client: FlaskClient, path: str, limit: int, **query: Any) -> Iterator[Any]:
+    """All items of a list, by following its pages."""
+    page = got(client, path, limit=limit, **query)
+    yield from page["items"]
+    while page["next"] is not None:
+        assert len(page["items"]) == limit
+        page = got(client, page["next"])
+        yield from page["items"]
 
 
 def _fill(settings: Settings, folder: Path) -> None:

@@ -123,6 +123,7 @@ def write(folder: Path, value: Any, name: str = "spec.json") -> str:
     return str(path)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -176,6 +177,7 @@ def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[
     )
 
 
+@pytest.mark.slow
 def test_a_second_process_on_the_same_folder_is_told_so(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_second_process_on_the_same_folder_is_told_so(
     assert str(out) in second.stderr
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_a_quiet_machine_and_finished_jobs_do_not(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
@@ -251,6 +254,7 @@ def test_scripts_of_ones_own_run_confined_and_may_fail(
     assert not any(b"hidden-word" in text for text in texts)
 
 
+@pytest.mark.slow
 @needs("bwrap")
 def test_a_script_may_have_a_path_of_its_own(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path
@@ -273,6 +277,7 @@ def test_a_rate_that_ingest_refuses_is_not_measured(
     assert "printed no result: $['@result'].rate: a rate of -1.25e+10 FLOP/s" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_stack_that_cannot_be_built_is_a_recorded_result(
     settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
 ) -> None:
@@ -295,6 +300,7 @@ def test_a_stack_that_cannot_be_built_is_a_recorded_result(
     assert "1 build failed, 1 host problem" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_of_ones_own_runs_as_its_user_where_that_is_asked_for(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:
