@@ -233,6 +233,7 @@ def test_a_build_in_the_sandbox_tells_the_requirements(
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 @needs("bwrap")
 def test_a_build_is_announced_once(stores: Stores, index: Index, tmp_path: Path) -> None:
     line = "building the metadata of dynamic 1.0\n"
@@ -240,6 +241,7 @@ def test_a_build_is_announced_once(stores: Stores, index: Index, tmp_path: Path)
     assert line not in advise(stores, index, tmp_path, "dynamic\n", "--build").stderr
 
 
+@pytest.mark.slow
 @needs("bwrap")
 def test_a_build_confirms_or_corrects_what_is_likely(
     stores: Stores, index: Index, tmp_path: Path
@@ -257,6 +259,7 @@ def test_a_build_confirms_or_corrects_what_is_likely(
     assert len(notes["guess"]) == 1
 
 
+@pytest.mark.slow
 @needs("bwrap")
 def test_a_build_that_fails_is_told_and_what_was_read_counts(
     stores: Stores, index: Index, tmp_path: Path
@@ -272,6 +275,7 @@ def test_a_build_that_fails_is_told_and_what_was_read_counts(
     assert stack(done)[0] == {"broken": "1.0", "lib": "2.0"}
 
 
+@pytest.mark.slow
 @needs("bwrap")
 @pytest.mark.parametrize(
     ("pyproject", "message"),
@@ -314,6 +318,7 @@ def test_without_a_sandbox_nothing_is_built(stores: Stores, index: Index, tmp_pa
     assert index.paths == []
 
 
+@pytest.mark.slow
 @needs("bwrap")
 def test_a_build_is_for_the_platform_of_this_machine(
     stores: Stores, index: Index, tmp_path: Path

@@ -11,6 +11,7 @@ import pytest
 from adviser.bisect.posterior import MeasuredRate
 from adviser.bisect.search import SearchState, StackUnavailable, StopReason, find_step
 from adviser.scoring.verdicts import Verdict
+from tests.effort import slow
 from tests.factories.planted_steps import PlantedMeasurer, heavy_noise, step_levels
 
 RELEASES = 64
@@ -19,7 +20,7 @@ THIRD_OF_CLASSIC = 80 / 3
 SEEDS = range(6)
 
 
-@pytest.mark.parametrize("share", [0.05, -0.1])
+@pytest.mark.parametrize("share", [0.05, *slow([-0.1])])
 def test_a_step_is_found_and_confirmed_with_few_jobs(share: float) -> None:
     searches = []
     for seed in SEEDS:

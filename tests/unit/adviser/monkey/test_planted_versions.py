@@ -6,12 +6,13 @@ from statistics import fmean
 
 import pytest
 
+from tests.effort import slow
 from tests.factories.planted_versions import PlantedVersions, searched
 
 NOTHING = PlantedVersions((0.0,) * 19)
 
 
-@pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), (0.08, 0.1, 0.12)])
+@pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), *slow([(0.08, 0.1, 0.12)])])
 def test_informative_settles_all_differences_with_at_most_half_of_the_jobs_of_random(
     gains: tuple[float, ...],
 ) -> None:
