@@ -97,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         hide_programs(Path(folder.name))
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("without_programs", False):
         affected = {item.path for item in items if item.get_closest_marker(needs().name)}
@@ -105,6 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _callspec(item).get("graph_settings") == "neo4j":
             item.add_marker(needs("neo4j"))
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -46,7 +46,6 @@ from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.record.source_successes import source_successes
 from model.errors import InvalidArgument
 from model.json_documents import digest, digest_bytes
-from tests.effort import slow
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
 from tests.services.commands import row_counts, run_here, thoth
 from tests.services.databases import new_database
@@ -183,7 +182,6 @@ def accept(client: httpx.Client, number: int) -> str:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("graph_settings", ["arcadedb", *slow(["neo4j"])], indirect=True)
 def test_a_backup_while_uploads_come_in_has_each_accepted_one_whole(
     target: Settings, tmp_path: Path
 ) -> None:

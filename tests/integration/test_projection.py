@@ -36,7 +36,6 @@ from tests.factories.rows import (
     inspection_rows,
     store,
 )
-from tests.services.fixtures import slow_on_neo4j
 from tests.services.projection import answer, project, verified
 
 
@@ -179,7 +178,6 @@ DRIFTS = (
 )
 
 
-@slow_on_neo4j
 @pytest.mark.parametrize(("change", "how", "properties"), DRIFTS, ids=[it[0] for it in DRIFTS])
 def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
     stores: Stores, rows: Rows, change: str, how: str, properties: tuple[str, ...]
@@ -201,7 +199,6 @@ def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
     assert verified(stores).equal
 
 
-@slow_on_neo4j
 @pytest.mark.parametrize(
     ("kind", "label", "key", "value"),
     [

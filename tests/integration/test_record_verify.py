@@ -117,10 +117,10 @@ TABLES = (
     InspectionRow, ObservationRow, HardwareRow, RuntimeEnvironmentRow, IndicatorRow, StackRow,
     PackageVersionRow, RequirementRow, ReleaseFileRow, AdvisoryRow, AdvisoryPackage,
     VulnerabilityRow, ArtifactRow, NativeEnvironmentRow, NativeInterfaceRow, AdviceRow,
-    AdvisedStack, RequestRow,
+    AdvisedStack,
 )  # fmt: skip
-#: Not compared if the advice of the claims has changed.
-CLAIMS = (ClaimRow, ClaimPackage)
+#: Not compared if their advice has changed.
+OF_ADVICE = (RequestRow, ClaimRow, ClaimPackage)
 LINKS = (
     ObservationRow, StackPackage, RequirementRow, ReleaseFileRow, AdvisoryPackage,
     AffectedVersion, ArtifactInterface, NativeEnvironmentInterface, AdvisedStack,
@@ -225,7 +225,7 @@ def other(column: Column[Any]) -> str:
     return found or f"coalesce({name}, '') || 'x'"
 
 
-@pytest.mark.parametrize("models", [TABLES, CLAIMS])
+@pytest.mark.parametrize("models", [TABLES, OF_ADVICE])
 def test_every_column_that_is_changed_is_named(
     record: Stores, monkeypatch: pytest.MonkeyPatch, models: tuple[type[Base], ...]
 ) -> None:

@@ -14,17 +14,12 @@ from common.settings import Settings
 from graph.engine import graph_database
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
-from tests.effort import slow
 from tests.services.neo4j.server import Neo4jMissing, Neo4jServer, neo4j_server
 
 PRODUCTS = ("arcadedb", "neo4j")
 
 #: For what does not depend on the product.
 embedded_only = pytest.mark.parametrize("graph_settings", ["arcadedb"], indirect=True)
-#: For further cases of what another test does on Neo4j, too.
-slow_on_neo4j = pytest.mark.parametrize(
-    "graph_settings", ["arcadedb", *slow(["neo4j"])], indirect=True
-)
 
 #: The records of the schema's steps stay, as the constraints themselves do.
 EMPTY = "MATCH (node) WHERE NOT node:SchemaMigration DETACH DELETE node"
