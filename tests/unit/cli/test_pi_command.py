@@ -15,22 +15,17 @@ import pytest
 from pis.catalogue import INDICATORS
 from pis.scripts import CannotStart, run_script
 from tests.factories.benchmark_files import read_files
+from tests.services.commands import program
 from tests.services.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 QUICK = ["--matrix-size=16", "--reps=3", "--min-time=0.001", "--threads=1"]
 
 
-def pi(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    shared = ["--share-machine"] if arguments[0] == "run" else []
-    return subprocess.run(
-        [sys.executable, "-m", "cli", "pi", *arguments[:1], *shared, *arguments[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "100", **environ},
-    )
+def pi(command: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    shared = ["--share-machine"] if command == "run" else []
+    variables = {**os.environ, "COLUMNS": "100", **environ}
+    return program().run(("pi", command, *shared, *arguments), variables, ROOT)
 
 
 @pytest.fixture
