@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import orjson
 
 from model.errors import InvalidDocument
-from model.json_fields import path
+from model.json_fields import ROOT, FieldPath
 from model.reasons import Reason
 
 
@@ -37,21 +37,21 @@ def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
             raise InvalidDocument(
                 Reason.DUPLICATE_KEY,
                 f"the key {value.duplicate[:80]!r} occurs twice",
-                field=path(at, value.duplicate),
+                field=at / value.duplicate,
             )
 
 
-def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
+def walk(value: Any, at: FieldPath = ROOT) -> Iterator[tuple[FieldPath, Any]]:
     """Every value with its path, outer values first; keys are yielded as texts, too."""
     pending = [(at, value)]
     while pending:
         at, value = pending.pop()
         yield at, value
         if isinstance(value, dict):
-            pending.extend((path(at, key), inner) for key, inner in reversed(value.items()))
-            yield from ((path(at, key), key) for key in value)
+            pending.extend((at / key, inner) for key, inner in reversed(value.items()))
+            yield from ((at / key, key) for key in value)
         elif isinstance(value, list):
-            pending.extend((path(at, i), value[i]) for i in reversed(range(len(value))))
+            pending.extend((at / i, value[i]) for i in reversed(range(len(value))))
 
 
 def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:

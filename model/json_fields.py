@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import truediv
 from typing import Any, Self
 
 from model.errors import InvalidDocument
@@ -60,9 +62,16 @@ class FieldPath(str):
 ROOT = FieldPath("$")
 
 
+def relocated(error: InvalidDocument, outer: str) -> InvalidDocument:
+    """The error, whose field is a path from the root of the document that has ``outer``."""
+    if error.field.startswith("$"):
+        error.field = f"{outer}{error.field[1:]}"
+    return error
+
+
 @contextmanager
 def inside(outer: str) -> Iterator[None]:
-    """Errors within the block name fields relative to ``outer``; afterwards, from its root.
+    """Relocate errors within the block, whose fields are relative to ``outer``.
 
     >>> with inside("results/3/result:$.stdout"):
     ...     raise InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
@@ -72,8 +81,7 @@ def inside(outer: str) -> Iterator[None]:
     try:
         yield
     except InvalidDocument as error:
-        if error.field.startswith("$"):
-            error.field = f"{outer}{error.field[1:]}"
+        relocated(error, outer)
         raise
 
 
@@ -97,30 +105,39 @@ def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
     return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
 
 
-def as_number(value: Any, field: str, low: float, high: float) -> float:
-    """``value`` if it is a number within ``[low, high]``."""
-    if type(value) is not float and type(value) is not int:
-        raise wrong_type(value, "a number", field)
-    if not low <= value <= high:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value!r} is not within {low:g} … {high:g}", field=field
-        )
-    return float(value)
-
-
 class Fields(Mapping[str, Any]):
-    """An object of a document, with its path."""
+    """An object of a document, with its path, which is made when an error needs it."""
 
-    __slots__ = ("at", "record")
+    __slots__ = ("_keys", "_outer", "record")
     #: Limit of texts that callers do not limit themselves.
     longest: int | None = MAX_NAME_LENGTH
 
-    def __init__(self, value: Any, at: FieldPath = ROOT) -> None:
-        """:raises InvalidDocument: if ``value`` is not an object"""
-        self.at = at
+    def __init__(self, value: Any, outer: FieldPath | Fields = ROOT, *keys: str | int) -> None:
+        """Wrap the value of ``keys`` in ``outer``.
+
+        :raises InvalidDocument: if ``value`` is not an object
+        """
+        self._outer, self._keys = outer, keys
         if not isinstance(value, dict):
-            raise self.wrong_type(value, "an object", at)
+            raise self.wrong_type(value, "an object", self.at)
         self.record: Record = value
+
+    @property
+    def at(self) -> FieldPath:
+        """The path of the object."""
+        outer = self._outer.at if isinstance(self._outer, Fields) else self._outer
+        return reduce(truediv, self._keys, outer)
+
+    def path(self, *keys: str | int) -> FieldPath:
+        """The path of a value in the object."""
+        return reduce(truediv, keys, self.at)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, of any type."""
+        return self.record.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.record
 
     def __getitem__(self, key: str) -> Any:
         return self.record[key]
@@ -138,7 +155,7 @@ class Fields(Mapping[str, Any]):
     def nested(self, key: str) -> Self:
         """An object; empty if it is missing."""
         value = self.record.get(key)
-        return type(self)({} if value is None else value, self.at / key)
+        return type(self)({} if value is None else value, self, key)
 
     def sequence(self, key: str, expected: str = "a list") -> list[Any]:
         """A list; empty if it is missing."""
@@ -146,21 +163,22 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong_type(value, expected, self.at / key)
+            raise self.wrong_type(value, expected, self.path(key))
         return value
 
     def each(self, key: str) -> Iterator[Self]:
         """The objects of a list; none if it is missing."""
-        at = self.at / key
         for position, value in enumerate(self.sequence(key)):
-            yield type(self)(value, at / position)
+            yield type(self)(value, self, key, position)
 
-    def texts(self, key: str) -> list[str]:
-        """A list of texts; empty if it is missing."""
+    def texts(self, key: str, most: int | None = None) -> list[str]:
+        """A list of texts of at most ``most`` characters each; empty if it is missing."""
         values = self.sequence(key, "a list of texts")
         for position, value in enumerate(values):
             if not isinstance(value, str):
-                raise self.wrong_type(value, "text", self.at / key / position)
+                raise self.wrong_type(value, "text", self.path(key, position))
+            if most is not None and len(value) > most:
+                raise too_long(self.path(key, position), most)
         return values
 
     def text(self, key: str, most: int | None = None) -> str | None:
@@ -169,16 +187,25 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return None
         if not isinstance(value, str):
-            raise self.wrong_type(value, "text", self.at / key)
+            raise self.wrong_type(value, "text", self.path(key))
         most = self.longest if most is None else most
         if most is not None and len(value) > most:
-            raise too_long(self.at / key, most)
+            raise too_long(self.path(key), most)
         return value or None
 
     def number(self, key: str, low: float = 0.0, high: float = 1e15) -> float | None:
         """A number within ``[low, high]``; texts and booleans are refused."""
         value = self.record.get(key)
-        return None if value is None else as_number(value, self.at / key, low, high)
+        return None if value is None else self.checked_number(value, low, high, key)
+
+    def checked_number(self, value: Any, low: float, high: float, *keys: str | int) -> float:
+        """``value``, which has the path ``keys``, if it is a number within ``[low, high]``."""
+        if type(value) is not float and type(value) is not int:
+            raise self.wrong_type(value, "a number", self.path(*keys))
+        if not low <= value <= high:
+            message = f"{value!r} is not within {low:g} … {high:g}"
+            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(*keys))
+        return float(value)
 
     def integer(self, key: str, low: int = 0, high: int = 2**31 - 1) -> int | None:
         """An integer within ``[low, high]``."""
@@ -186,17 +213,17 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return None
         if type(value) is not int:
-            raise self.wrong_type(value, "a whole number", self.at / key)
+            raise self.wrong_type(value, "a whole number", self.path(key))
         if not low <= value <= high:
             message = f"{value} is not within {low} … {high}"
-            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.at / key)
+            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(key))
         return value
 
     def required_integer(self, key: str, low: int, high: int) -> int:
         """An integer within ``[low, high]`` that must not be missing."""
         value = self.integer(key, low, high)
         if value is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=self.at / key)
+            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=self.path(key))
         return value
 
     def time(self, key: str, now: datetime) -> datetime | None:
@@ -214,10 +241,10 @@ class Fields(Mapping[str, Any]):
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             message = f"{value[:40]!r} is not an ISO time"
-            raise InvalidDocument(Reason.WRONG_TYPE, message, field=self.at / key) from None
+            raise InvalidDocument(Reason.WRONG_TYPE, message, field=self.path(key)) from None
         if moment > now + FUTURE_TOLERANCE:
             message = f"{value} lies in the future"
-            raise InvalidDocument(Reason.FUTURE_TIMESTAMP, message, field=self.at / key)
+            raise InvalidDocument(Reason.FUTURE_TIMESTAMP, message, field=self.path(key))
         return moment
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -230,117 +257,4 @@ class Fields(Mapping[str, Any]):
         value = self.record.get(key)
         if value is None or isinstance(value, bool):
             return value
-        raise self.wrong_type(value, "a boolean", self.at / key)
-
-
-def path(at: str, key: str | int) -> str:
-    """JSON path of ``key`` in the record at ``at``."""
-    return FieldPath(at) / key
-
-
-def as_record(value: Any, field: str) -> Record:
-    """``value`` if it is an object."""
-    if not isinstance(value, dict):
-        raise wrong_type(value, "an object", field)
-    return value
-
-
-def record_of(record: Record, key: str, at: str) -> Record:
-    """An object; empty if it is missing."""
-    value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise wrong_type(value, "an object", path(at, key))
-    return value
-
-
-def list_of(record: Record, key: str, at: str) -> list[Any]:
-    """A list; empty if it is missing."""
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise wrong_type(value, "a list", path(at, key))
-    return value
-
-
-def text_of(record: Record, key: str, at: str, most: int = MAX_NAME_LENGTH) -> str | None:
-    """Text of at most ``most`` characters; ``None`` if missing or empty."""
-    value = record.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise wrong_type(value, "text", path(at, key))
-    if len(value) > most:
-        raise too_long(path(at, key), most)
-    return value or None
-
-
-def number_of(
-    record: Record, key: str, at: str, low: float = 0.0, high: float = 1e15
-) -> float | None:
-    """A number within ``[low, high]``; texts and booleans are refused."""
-    value = record.get(key)
-    return None if value is None else as_number(value, path(at, key), low, high)
-
-
-def integer_of(
-    record: Record, key: str, at: str, low: int = 0, high: int = 2**31 - 1
-) -> int | None:
-    """An integer within ``[low, high]``."""
-    value = record.get(key)
-    if value is None:
-        return None
-    if type(value) is not int:
-        raise wrong_type(value, "a whole number", path(at, key))
-    if not low <= value <= high:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value} is not within {low} … {high}", field=path(at, key)
-        )
-    return value
-
-
-def required_integer(record: Record, key: str, at: str, low: int, high: int) -> int:
-    """An integer within ``[low, high]`` that must not be missing."""
-    value = integer_of(record, key, at, low, high)
-    if value is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, key))
-    return value
-
-
-def time_of(record: Record, key: str, at: str, now: datetime) -> datetime | None:
-    """A time in UTC; an ISO time without a zone is in UTC, as in all known documents.
-
-    A time in the year 1 counts as missing: it is the zero time of Go, which some writers use.
-    """
-    value = text_of(record, key, at)
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.year == 1:
-            return None
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidDocument(
-            Reason.WRONG_TYPE, f"{value[:40]!r} is not an ISO time", field=path(at, key)
-        ) from None
-    if moment > now + FUTURE_TOLERANCE:
-        raise InvalidDocument(
-            Reason.FUTURE_TIMESTAMP, f"{value} lies in the future", field=path(at, key)
-        )
-    return moment
-
-
-def flag_of(record: Record, key: str, at: str) -> bool:
-    """A boolean; ``False`` if it is missing."""
-    return optional_flag_of(record, key, at) or False
-
-
-def optional_flag_of(record: Record, key: str, at: str) -> bool | None:
-    """A boolean; ``None`` if it is missing."""
-    value = record.get(key)
-    if value is None or isinstance(value, bool):
-        return value
-    raise wrong_type(value, "a boolean", path(at, key))
+        raise self.wrong_type(value, "a boolean", self.path(key))

@@ -6,24 +6,14 @@ Only the executor of this project writes the conditions, in documents that have 
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from model.errors import InvalidDocument
-from model.json_fields import (
-    Record,
-    as_number,
-    as_record,
-    flag_of,
-    integer_of,
-    list_of,
-    number_of,
-    path,
-    record_of,
-    text_of,
-    wrong_type,
-)
+from model.json_fields import FieldPath, Fields, Record, wrong_type
 from model.measurements.hardware import Allowance
 from model.measurements.host_problems import is_host_end
 from model.measurements.job_stability import JobConditions
@@ -50,82 +40,73 @@ _SET_TO = re.compile(r"^(DTYPE|DEVICE|REPS) set to (\S{1,40})\s*$", re.MULTILINE
 class Measurement:
     """One result of a script: duration in seconds, rate in ``unit``.
 
-    :param at: JSON path of the result, for messages
-    :param parameters_at: JSON path of its parameters
+    :param result: the result as it was printed
     :param printed_rate: the rate as it was printed, in a multiple of ``unit`` such as GFLOPS
     :param calls: number of calls that a repetition timed together
     """
 
-    parameters: Record
+    parameters: Fields
     rate: float
     elapsed_s: float | None
-    at: str
+    result: Fields
     repetitions_s: tuple[float, ...] = field(default=())
     unit: Unit = Unit.FLOP_PER_SECOND
-    parameters_at: str = "$"
     printed_rate: float = 0.0
     calls: int = 1
 
 
-def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
+def measurements_of(stdout: Any, stderr: str, at: FieldPath) -> list[Measurement]:
     """The measurements on standard output; empty if it has none.
 
-    :param at: JSON path of ``stdout``
+    :param at: path of ``stdout``
     """
     if not isinstance(stdout, dict):
         return []
-    if stdout.get("@results") is not None:
-        return _of_results(stdout, at)
-    if stdout.get("@result") is not None:
-        return _of_result(stdout, at)
-    return _by_size(stdout, stderr, at)
+    printed = Fields(stdout, at)
+    if printed.get("@results") is not None:
+        return _of_results(printed)
+    if printed.get("@result") is not None:
+        return _of_result(printed)
+    return _by_size(printed, stderr)
 
 
-def _of_results(stdout: Record, at: str) -> list[Measurement]:
+def _of_results(stdout: Fields) -> list[Measurement]:
     """Several results: ``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}``."""
-    where = path(at, "@results")
     if stdout.get("@result") is not None:
-        raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS, "both @result and @results: only one is allowed", field=where
-        )
-    measurements = []
-    for index, entry in enumerate(list_of(stdout, "@results", at)):
-        inner = path(where, index)
-        measurements += _of_result(as_record(entry, inner), inner)
-    return measurements
+        message = "both @result and @results: only one is allowed"
+        raise InvalidDocument(Reason.CONFLICTING_FIELDS, message, field=stdout.at / "@results")
+    return [it for entry in stdout.each("@results") for it in _of_result(entry)]
 
 
-def _of_result(printed: Record, at: str) -> list[Measurement]:
+def _of_result(printed: Fields) -> list[Measurement]:
     """The format since 2020: ``{"@parameters": {…}, "@result": {"elapsed": ms, "rate": GFLOPS}}``.
 
     A ``unit`` in the result replaces GFLOPS.
     """
-    result_at = path(at, "@result")
-    result = record_of(printed, "@result", at)
+    result = printed.nested("@result")
     if not result:
         return []
-    unit = _unit(result, result_at)
+    unit = _unit(result)
     return [
         Measurement(
-            record_of(printed, "@parameters", at),
-            _rate(result, result_at, unit),
-            _elapsed_s(result, "elapsed", result_at),
-            result_at,
-            _repetitions_s(result, result_at),
+            printed.nested("@parameters"),
+            _rate(result, unit),
+            _elapsed_s(result, "elapsed"),
+            result,
+            _repetitions_s(result),
             unit,
-            path(at, "@parameters"),
             float(result["rate"]),
             _calls(result),
         )
     ]
 
 
-def _calls(result: Record) -> int:
+def _calls(result: Fields) -> int:
     calls = result.get("calls_per_repetition")
     return calls if type(calls) is int and 0 < calls < _INT32 else 1
 
 
-def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
+def _by_size(stdout: Fields, stderr: str) -> list[Measurement]:
     """The format of 2019: ``{"256": {"elapsed_ms": …, "rate": …}, …}``.
 
     Data type, device and repetitions were printed on standard error.
@@ -141,21 +122,20 @@ def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:
         common["reps"] = int(printed["REPS"])
     measurements = []
     for size in sizes:
-        where = path(at, size)
-        entry = as_record(stdout[size], where)
+        entry = Fields(stdout[size], stdout.at / size)
         measurements.append(
             Measurement(
-                {**common, "matrix_size": int(size)},
-                _rate(entry, where),
-                _elapsed_s(entry, "elapsed_ms", where),
-                where,
+                Fields({**common, "matrix_size": int(size)}),
+                _rate(entry),
+                _elapsed_s(entry, "elapsed_ms"),
+                entry,
                 printed_rate=float(entry["rate"]),
             )
         )
     return measurements
 
 
-def checked_rate(rate: float, field: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
+def _checked_rate(rate: float, result: Fields, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
     """``rate``, if it is plausible.
 
     :raises InvalidDocument: if no device can reach it
@@ -163,49 +143,46 @@ def checked_rate(rate: float, field: str, unit: Unit = Unit.FLOP_PER_SECOND) -> 
     fault = rate_fault(rate, unit)
     if fault is not None:
         reason, message = fault
-        raise InvalidDocument(reason, message, field=field)
+        raise InvalidDocument(reason, message, field=result.at / "rate")
     return rate
 
 
-def _unit(result: Record, at: str) -> Unit:
+def _unit(result: Fields) -> Unit:
     """The unit of the rate; by default FLOP/s, printed in GFLOPS."""
-    name = text_of(result, "unit", at)
+    name = result.text("unit")
     if name is None:
         return Unit.FLOP_PER_SECOND
     if name not in UNITS:
-        known = ", ".join(UNITS)
-        raise InvalidDocument(
-            Reason.UNKNOWN_UNIT, f"{name[:40]!r} is none of {known}", field=path(at, "unit")
-        )
+        message = f"{name[:40]!r} is none of {', '.join(UNITS)}"
+        raise InvalidDocument(Reason.UNKNOWN_UNIT, message, field=result.at / "unit")
     return UNITS[name]
 
 
-def _rate(record: Record, at: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
+def _rate(record: Fields, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
     """The rate in ``unit``; documents print it in multiples such as GFLOPS."""
-    field = path(at, "rate")
-    if record.get("rate") is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "a measurement without its rate", field=field)
-    printed = as_number(record["rate"], field, float("-inf"), float("inf"))
-    return checked_rate(printed * DISPLAY_UNITS[unit].factor, field, unit)
+    printed = record.number("rate", -math.inf, math.inf)
+    if printed is None:
+        message = "a measurement without its rate"
+        raise InvalidDocument(Reason.MISSING_FIELD, message, field=record.at / "rate")
+    return _checked_rate(printed * DISPLAY_UNITS[unit].factor, record, unit)
 
 
-def _elapsed_s(record: Record, key: str, at: str) -> float | None:
+def _elapsed_s(record: Fields, key: str) -> float | None:
     value = record.get(key)
-    return None if value is None else _duration_s(value, path(at, key))
+    return None if value is None else _duration_s(value, record, key)
 
 
-def _repetitions_s(result: Record, at: str) -> tuple[float, ...]:
-    where = path(at, "repetitions")
-    values = list_of(result, "repetitions", at)
-    return tuple(_duration_s(value, path(where, index)) for index, value in enumerate(values))
+def _repetitions_s(result: Fields) -> tuple[float, ...]:
+    values = enumerate(result.sequence("repetitions"))
+    return tuple(_duration_s(value, result, "repetitions", index) for index, value in values)
 
 
-def _duration_s(value: Any, field: str) -> float:
+def _duration_s(value: Any, record: Fields, *keys: str | int) -> float:
     """Milliseconds as seconds."""
-    duration_ms = as_number(value, field, float("-inf"), float("inf"))
+    duration_ms = record.checked_number(value, -math.inf, math.inf, *keys)
     fault = duration_fault(duration_ms)
     if fault is not None:
-        raise InvalidDocument(Reason.OUT_OF_RANGE, fault, field=field)
+        raise InvalidDocument(Reason.OUT_OF_RANGE, fault, field=record.path(*keys))
     return duration_ms * SECONDS_PER_MS
 
 
@@ -217,9 +194,9 @@ def corrected_rate(
     The proof is that rate × elapsed equals the wrong count within 0.1 %, and differs from the right
     count. Otherwise the rate is unchanged.
 
-    >>> parameters = {"matrix_size": 512, "mini_batch": 40}
+    >>> parameters = Fields({"matrix_size": 512, "mini_batch": 40})
     >>> wrong = matmul_operations_of_2019(512, 40)
-    >>> corrected_rate("PiMatmul", "tensorflow", Measurement(parameters, wrong, 1.0, "$"))
+    >>> corrected_rate("PiMatmul", "tensorflow", Measurement(parameters, wrong, 1.0, Fields({})))
     (10726932480.0, <Correction.TENSORFLOW_MATMUL_MINI_BATCH: 'tensorflow-matmul-mini-batch'>)
     """
     size = measurement.parameters.get("matrix_size")
@@ -233,7 +210,7 @@ def corrected_rate(
     right, wrong = matmul_operations(size, batch), matmul_operations_of_2019(size, batch)
     if abs(done - right) <= _TOLERANCE * right or abs(done - wrong) > _TOLERANCE * wrong:
         return measurement.rate, None
-    corrected = checked_rate(right / elapsed_s, path(measurement.at, "rate"))
+    corrected = _checked_rate(right / elapsed_s, measurement.result)
     return corrected, Correction.TENSORFLOW_MATMUL_MINI_BATCH
 
 
@@ -279,26 +256,25 @@ class JobRun:
     limits: Allowance | None = None
 
 
-def run_of(result: Record) -> JobRun:
+def run_of(result: Fields) -> JobRun:
     """Read how the runner executed a job.
 
     :raises InvalidDocument: with fields relative to the result
     """
-    usage = record_of(result, "usage", "$")
-    swapped = (integer_of(usage, "ru_nswap", "$.usage", high=2**62) or 0) > 0
+    swapped = (result.nested("usage").integer("ru_nswap", high=2**62) or 0) > 0
     if not is_ours(result):
         return JobRun(conditions=JobConditions(swapped=swapped))
-    conditions = record_of(result, "conditions", "$")
-    steal = number_of(conditions, "steal_share", "$.conditions", high=1.0)
-    throttled = flag_of(conditions, "throttled", "$.conditions")
-    swapped = swapped or flag_of(conditions, "swapped", "$.conditions")
-    ended = text_of(result, "ended", "$")
-    block, turn = _schedule(record_of(result, "schedule", "$"))
+    conditions, script = result.nested("conditions"), result.nested("script")
+    steal = conditions.number("steal_share", high=1.0)
+    throttled = conditions.flag("throttled")
+    swapped = swapped or conditions.flag("swapped")
+    ended = result.text("ended")
+    block, turn = _schedule(result.nested("schedule"))
     return JobRun(
         ours=True,
-        inspection=text_of(result, "inspection_id", "$"),
-        bundled=_bundled(record_of(result, "script", "$")),
-        host=text_of(result, "host", "$"),
+        inspection=result.text("inspection_id"),
+        bundled=script.text("name") if script.flag("bundled") else None,
+        host=result.text("host"),
         block=block,
         turn=turn,
         ended=None if ended == _EXITED else ended,
@@ -307,20 +283,20 @@ def run_of(result: Record) -> JobRun:
         throttled=throttled if conditions else None,
         swapped=swapped if conditions else None,
         load=_load(conditions),
-        launcher=text_of(result, "launcher", "$"),
+        launcher=result.text("launcher"),
         conditions=JobConditions(throttled=throttled, swapped=swapped, steal_share=steal or 0.0),
-        limits=_limits(result),
+        limits=_limits(result.nested("limits")),
     )
 
 
-def _ended_by_host(result: Record, ended: str | None) -> bool:
+def _ended_by_host(result: Fields, ended: str | None) -> bool:
     """Whether the host ended the job; in documents of earlier releases, the job's exit decides."""
     if "host_problem" in result:
-        return flag_of(result, "host_problem", "$")
-    return is_host_end(ended, integer_of(result, "exit_code", "$", -_INT32, _INT32) or 0)
+        return result.flag("host_problem")
+    return is_host_end(ended, result.integer("exit_code", -_INT32, _INT32) or 0)
 
 
-def is_ours(document: Record) -> bool:
+def is_ours(document: Mapping[str, Any]) -> bool:
     """Whether the executor of this project wrote ``document``.
 
     :raises InvalidDocument: if its version is unknown
@@ -337,41 +313,35 @@ def is_ours(document: Record) -> bool:
     return True
 
 
-def _bundled(script: Record) -> str | None:
-    at = "$.script"
-    return text_of(script, "name", at) if flag_of(script, "bundled", at) else None
-
-
-def _schedule(schedule: Record) -> tuple[str | None, int | None]:
+def _schedule(schedule: Fields) -> tuple[str | None, int | None]:
     """Block and turn of a job; only interleaved jobs have a block."""
-    at = "$.schedule"
-    run = text_of(schedule, "run", at, 100)
-    block = integer_of(schedule, "block", at)
-    turn = integer_of(schedule, "turn", at)
-    interleaved = flag_of(schedule, "interleaved", at) and run is not None and block is not None
+    run, block, turn = (
+        schedule.text("run", 100),
+        schedule.integer("block"),
+        schedule.integer("turn"),
+    )
+    interleaved = schedule.flag("interleaved") and run is not None and block is not None
     return f"{run}:{block}" if interleaved else None, turn
 
 
-def _load(conditions: Record) -> float | None:
+def _load(conditions: Fields) -> float | None:
     """Load average of the minute before the job, the first of three values."""
-    at = "$.conditions.before"
-    means = list_of(record_of(conditions, "before", "$.conditions"), "load", at)
-    return as_number(means[0], path(at, "load"), 0.0, 1e9) if means else None
+    before = conditions.nested("before")
+    means = before.sequence("load")
+    return before.checked_number(means[0], 0.0, 1e9, "load") if means else None
 
 
-def _limits(result: Record) -> Allowance | None:
-    at = "$.limits"
-    limits = record_of(result, "limits", "$")
+def _limits(limits: Fields) -> Allowance | None:
     if not limits:
         return None
     return Allowance(
-        cpus=integer_of(limits, "cpus", at, low=1),
-        cpu_quota=number_of(limits, "cpu_quota", at),
-        threads=thread_variables(record_of(limits, "threads", at), path(at, "threads")),
+        cpus=limits.integer("cpus", low=1),
+        cpu_quota=limits.number("cpu_quota"),
+        threads=_thread_variables(limits.nested("threads")),
     )
 
 
-def thread_variables(variables: Record, at: str) -> dict[str, str]:
+def _thread_variables(variables: Fields) -> dict[str, str]:
     """The variables that set the number of threads, as texts of at most 20 characters."""
     threads = {}
     for name in THREAD_VARIABLES:
@@ -379,6 +349,6 @@ def thread_variables(variables: Record, at: str) -> dict[str, str]:
         if value is None:
             continue
         if type(value) is not int and not isinstance(value, str):
-            raise wrong_type(value, "text", path(at, name))
+            raise wrong_type(value, "text", variables.at / name)
         threads[name] = str(value)[:20]
     return threads

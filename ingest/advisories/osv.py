@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -28,17 +28,7 @@ from model.advisories import (
 )
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json
-from model.json_fields import (
-    Record,
-    as_record,
-    list_of,
-    path,
-    record_of,
-    text_of,
-    time_of,
-    too_long,
-    wrong_type,
-)
+from model.json_fields import Fields
 from model.measurements.inspection import DocumentId
 from model.packages.identity import version_of
 from model.reasons import Reason
@@ -50,7 +40,7 @@ _SCORED_TYPES = ("CVSS_V2", "CVSS_V3", "CVSS_V4")
 _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 
 
-def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
+def rating_of(records: Iterable[Mapping[str, Any]]) -> tuple[Rating, int]:
     """Return the rating of an advisory, and the number of invalid vectors.
 
     If several vectors have the newest CVSS version, the vector with the highest score is used. If
@@ -77,7 +67,7 @@ def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
     return Rating(highest, None, min(malformed, default=None)), len(malformed)
 
 
-def _vectors(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _vectors(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield type and text of each CVSS vector."""
     entries = record.get("severity")
     for entry in entries if isinstance(entries, list) else ():
@@ -109,7 +99,7 @@ def _calculated(rank: int, calculator: Any, vector: str) -> tuple[int, Rating] |
     return rank, Rating(Severity.of_score(score), score, vector)
 
 
-def _severities(record: dict[str, Any]) -> Iterator[Severity]:
+def _severities(record: Mapping[str, Any]) -> Iterator[Severity]:
     for key in ("database_specific", "ecosystem_specific"):
         extra = record.get(key)
         severity = extra.get("severity") if isinstance(extra, dict) else None
@@ -156,45 +146,39 @@ def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: date
     :returns: the advisory; it has no packages if it is only about other ecosystems
     :raises InvalidDocument: if a required field is missing or has the wrong type
     """
-    record = as_record(value, "$")
+    record = Fields(value)
     reading = _Reading()
-    affected = [
-        (as_record(item, path("$.affected", place)), path("$.affected", place))
-        for place, item in enumerate(list_of(record, "affected", "$"))
-    ]
-    ours = [(item, at) for item, at in affected if _is_python(item, at)]
-    packages = tuple(reading.package(item, at) for item, at in ours)
-    rating, malformed = rating_of([record, *(item for item, _ in ours)])
+    ours = [it for it in list(record.each("affected")) if _is_python(it)]
+    packages = tuple(map(reading.package, ours))
+    rating, malformed = rating_of([record, *ours])
     identifier = _identifier(record)
     head = AdvisoryHead(
         advisory_id=identifier,
-        aliases=tuple(
-            sorted({*_texts(record, "aliases", "$", _LONGEST_IDENTIFIER)} - {identifier})
-        ),
+        aliases=tuple(sorted(_texts(record, "aliases") - {identifier})),
         summary=_summary(record),
         rating=rating,
-        published_at=time_of(record, "published", "$", now),
+        published_at=record.time("published", now),
         modified_at=_modified(record, now),
-        withdrawn_at=time_of(record, "withdrawn", "$", now),
+        withdrawn_at=record.time("withdrawn", now),
         document_id=document_id,
     )
     return Advisory(head, packages, canonical, reading.unreadable, malformed)
 
 
-def _is_python(item: Record, at: str) -> bool:
-    ecosystem = text_of(record_of(item, "package", at), "ecosystem", path(at, "package"))
+def _is_python(item: Fields) -> bool:
+    ecosystem = item.nested("package").text("ecosystem")
     return (ecosystem or "").partition(":")[0].casefold() == ECOSYSTEM.casefold()
 
 
-def _identifier(record: Record) -> str:
-    identifier = text_of(record, "id", "$", _LONGEST_IDENTIFIER)
+def _identifier(record: Fields) -> str:
+    identifier = record.text("id", _LONGEST_IDENTIFIER)
     if identifier is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "an advisory without id", field="$.id")
     return identifier
 
 
-def _modified(record: Record, now: datetime) -> datetime:
-    modified = time_of(record, "modified", "$", now)
+def _modified(record: Fields, now: datetime) -> datetime:
+    modified = record.time("modified", now)
     if modified is None:
         raise InvalidDocument(
             Reason.MISSING_FIELD, "an advisory without modification date", field="$.modified"
@@ -202,7 +186,7 @@ def _modified(record: Record, now: datetime) -> datetime:
     return modified
 
 
-def _summary(record: Record) -> str | None:
+def _summary(record: Fields) -> str | None:
     """Return the summary or, without one, the first line of the details, cut to 300 characters."""
     for key in ("summary", "details"):
         text = record.get(key)
@@ -216,14 +200,8 @@ def _first_line(text: str) -> str:
     return next(filter(None, lines), "")
 
 
-def _texts(record: Record, key: str, at: str, most: int) -> Iterator[str]:
-    for place, value in enumerate(list_of(record, key, at)):
-        if not isinstance(value, str):
-            raise wrong_type(value, "text", path(path(at, key), place))
-        if len(value) > most:
-            raise too_long(path(path(at, key), place), most)
-        if value := value.strip():
-            yield value
+def _texts(record: Fields, key: str) -> set[str]:
+    return set(filter(None, map(str.strip, record.texts(key, _LONGEST_IDENTIFIER))))
 
 
 @dataclass(slots=True)
@@ -233,35 +211,32 @@ class _Reading:
     unreadable: int = 0
     events: int = 0
 
-    def package(self, item: Record, at: str) -> AffectedPackage:
-        name = text_of(record_of(item, "package", at), "name", path(at, "package"))
+    def package(self, item: Fields) -> AffectedPackage:
+        package = item.nested("package")
+        name = package.text("name")
         if name is None:
             raise InvalidDocument(
-                Reason.MISSING_FIELD, "a package without name", field=f"{at}.package.name"
+                Reason.MISSING_FIELD, "a package without name", field=package.at / "name"
             )
         ranges = [
-            self._range(as_record(value, where), where)
-            for place, value in enumerate(list_of(item, "ranges", at))
-            if _is_of_versions(value, where := path(path(at, "ranges"), place))
+            self._range(it) for it in item.each("ranges") if it.text("type") in _VERSION_RANGES
         ]
-        listed = {_normal(it) for it in _texts(item, "versions", at, _LONGEST_IDENTIFIER)}
+        listed = set(map(_normal, _texts(item, "versions")))
         return AffectedPackage(
             canonicalize_name(name), tuple(filter(None, ranges)), tuple(sorted(listed))
         )
 
-    def _range(self, record: Record, at: str) -> Range:
+    def _range(self, record: Fields) -> Range:
         events: list[RangeEvent] = []
-        for place, value in enumerate(list_of(record, "events", at)):
-            where = path(path(at, "events"), place)
-            event_record = as_record(value, where)
+        for ends in record.each("events"):
             for kind in RangeEventKind:
-                version = text_of(event_record, kind.value, where, _LONGEST_IDENTIFIER)
+                version = ends.text(kind.value, _LONGEST_IDENTIFIER)
                 if version is not None and (event := self._event(kind, version.strip())):
                     events.append(event)
         self.events += len(events)
         if self.events > _MOST_EVENTS:
             raise InvalidDocument(
-                Reason.OUT_OF_RANGE, f"more than {_MOST_EVENTS} events", field=path(at, "events")
+                Reason.OUT_OF_RANGE, f"more than {_MOST_EVENTS} events", field=record.at / "events"
             )
         return tuple(events)
 
@@ -278,10 +253,6 @@ class _Reading:
             return RangeEvent(kind, str(parsed))
         self.unreadable += 1
         return _REPLACED_ENDS.get(kind)
-
-
-def _is_of_versions(value: Any, at: str) -> bool:
-    return text_of(as_record(value, at), "type", at) in _VERSION_RANGES
 
 
 def _normal(version: str) -> str:

@@ -27,12 +27,11 @@ from model.errors import InvalidDocument
 from model.json_documents import canonical_json, load_json
 from model.json_fields import (
     MAX_NAME_LENGTH,
+    ROOT,
+    FieldPath,
+    Fields,
     Record,
-    as_record,
-    list_of,
-    path,
-    record_of,
-    text_of,
+    inside,
     too_long,
     wrong_type,
 )
@@ -45,28 +44,8 @@ _RESULT_KEYS = {"exit_code", "stdout"}
 #: Keys of the stored body of a folder, and of its results.
 _DIRECTORY_KEYS = {"build_log", "dockerfile", "results", "specification", "status"}
 _DIRECTORY_RESULT_KEYS = {"hwinfo", "log", "result"}
+_STATUS = FieldPath("build/status:$")
 EARLIER_COLLECTOR = "amun"
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentLocation:
-    """Where a part of a document comes from: its file and its JSON path.
-
-    >>> error = InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
-    >>> DocumentLocation("results/3/result", "$.stdout").relocated(error).field
-    'results/3/result:$.stdout.rate'
-    """
-
-    file: str = ""
-    at: str = "$"
-
-    def relocated(self, error: InvalidDocument) -> InvalidDocument:
-        """A copy of ``error`` whose field is a path from the document's root."""
-        if not error.field.startswith("$"):
-            return error
-        inner = f"{self.at}{error.field.removeprefix('$')}"
-        field = f"{self.file}:{inner}" if self.file else inner
-        return InvalidDocument(error.reason, error.message, field=field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +53,12 @@ class JobDocument:
     """Result of one job, or status of a build.
 
     :param canonical: bytes that identify the job
+    :param location: path of the result, such as ``results/3/result:$`` in a folder
     """
 
     result: Record
     canonical: bytes
-    location: DocumentLocation
+    location: FieldPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +69,7 @@ class DeliveredInspection:
     :param specification: canonical bytes; documents of 2020-02 have ``lock`` and ``pipfile``
         instead
     :param body: canonical JSON of the whole document
+    :param location: path of the specification
     :param failed_build: status of the failed build of an inspection without jobs
     """
 
@@ -96,7 +77,7 @@ class DeliveredInspection:
     name: str | None
     jobs: tuple[JobDocument, ...]
     body: bytes
-    location: DocumentLocation
+    location: FieldPath
     specification: bytes | None = None
     lock: bytes | None = None
     pipfile: bytes = b"{}"
@@ -125,11 +106,10 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
         yield error
         return
     for name, results in value.items():
-        location = DocumentLocation(at=path("$", name))
         try:
-            yield _dictionary_entry(name, results, location)
+            yield _dictionary_entry(name, results, ROOT / name)
         except InvalidDocument as error:
-            yield location.relocated(error)
+            yield error
 
 
 def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
@@ -140,7 +120,7 @@ def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredIns
     :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """
     value, canonical = load_json(body)
-    return _delivery(as_record(value, "$"), canonical, schema_version)
+    return _delivery(Fields(value).record, canonical, schema_version)
 
 
 def _delivery(
@@ -149,8 +129,8 @@ def _delivery(
     if schema_version in _SINGLE:
         return _SINGLE[schema_version](value, canonical)
     if schema_version is SchemaVersion.Y2020_02_DICTIONARY:
-        name = text_of(value, "inspection", "$") or ""
-        return _dictionary_entry(name, value.get("results"), DocumentLocation())
+        name = Fields(value).text("inspection") or ""
+        return _dictionary_entry(name, value.get("results"), ROOT)
     return _stored_directory(value, canonical)
 
 
@@ -233,18 +213,18 @@ def _unknown(message: str, field: str = "$") -> InvalidDocument:
 
 
 def _y2019(value: Record, canonical: bytes) -> DeliveredInspection:
-    status = record_of(value, "status", "$")
-    record_of(value, "job_log", "$")
-    times = record_of(status, "job", "$.status")
+    fields = Fields(value)
+    fields.nested("job_log")
+    times = fields.nested("status").nested("job").record
     specification = value.get("specification")
     # A job log of 2019 contains neither machine nor time, so two crashes could be equal.
     identity = {key: value.get(key) for key in ("inspection_id", "job_log")} | {"job": times}
     return DeliveredInspection(
         SchemaVersion.Y2019,
-        text_of(value, "inspection_id", "$"),
-        (JobDocument(value, canonical_json(identity), DocumentLocation()),),
+        fields.text("inspection_id"),
+        (JobDocument(value, canonical_json(identity), ROOT),),
         canonical,
-        DocumentLocation(at="$.specification"),
+        ROOT / "specification",
         specification=None if specification is None else canonical_json(specification),
     )
 
@@ -256,16 +236,15 @@ def _job_logs(value: Record, canonical: bytes) -> DeliveredInspection:
     if not logs:
         raise _unknown("an inspection without job logs", "$.job_logs")
     jobs = []
-    for index, log in enumerate(logs):
-        at = path("$.job_logs", index)
-        jobs.append(JobDocument(as_record(log, at), canonical_json(log), DocumentLocation(at=at)))
+    for log in Fields(value).each("job_logs"):
+        jobs.append(JobDocument(log.record, canonical_json(log.record), log.at))
     specification = value.get("specification")
     return DeliveredInspection(
         SchemaVersion.Y2020_02_JOB_LOGS,
-        text_of(value, "inspection_id", "$"),
+        Fields(value).text("inspection_id"),
         tuple(jobs),
         canonical,
-        DocumentLocation(at="$.specification"),
+        ROOT / "specification",
         specification=None if specification is None else canonical_json(specification),
         created={"@created": value.get("created")},
     )
@@ -275,11 +254,11 @@ def _y2020_02(value: Record, canonical: bytes) -> DeliveredInspection:
     return DeliveredInspection(
         SchemaVersion.Y2020_02,
         _name_of(value),
-        (JobDocument(value, canonical, DocumentLocation()),),
+        (JobDocument(value, canonical, ROOT),),
         canonical,
-        DocumentLocation(),
-        lock=canonical_lock(value.get("requirements_locked"), "$.requirements_locked"),
-        pipfile=canonical_lock(value.get("requirements"), "$.requirements"),
+        ROOT,
+        lock=canonical_lock(value.get("requirements_locked"), ROOT / "requirements_locked"),
+        pipfile=canonical_lock(value.get("requirements"), ROOT / "requirements"),
     )
 
 
@@ -291,24 +270,23 @@ _SINGLE = {
 }
 
 
-def _dictionary_entry(name: str, results: Any, location: DocumentLocation) -> DeliveredInspection:
+def _dictionary_entry(name: str, results: Any, location: FieldPath) -> DeliveredInspection:
     if not isinstance(results, list):
-        raise wrong_type(results, "a list of results", "$")
+        raise wrong_type(results, "a list of results", location)
     if not results:
-        raise _unknown("an inspection without results")
+        raise _unknown("an inspection without results", location)
     if len(name) > MAX_NAME_LENGTH:
-        raise too_long("$")
+        raise too_long(location)
     locks, pipfiles, jobs = set(), set(), []
     for index, result in enumerate(results):
-        at = path("$", index)
-        record = as_record(result, at)
-        locks.add(canonical_lock(record.get("requirements_locked"), f"{at}.requirements_locked"))
-        pipfiles.add(canonical_lock(record.get("requirements"), f"{at}.requirements"))
-        where = DocumentLocation(at=path(location.at, index))
-        jobs.append(JobDocument(record, canonical_json(record), where))
+        at = location / index
+        record = Fields(result, at).record
+        locks.add(canonical_lock(record.get("requirements_locked"), at / "requirements_locked"))
+        pipfiles.add(canonical_lock(record.get("requirements"), at / "requirements"))
+        jobs.append(JobDocument(record, canonical_json(record), at))
     if len(locks) > 1 or len(pipfiles) > 1:
         raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS, "the results name different stacks", field="$"
+            Reason.CONFLICTING_FIELDS, "the results name different stacks", field=location
         )
     body = canonical_json({"inspection": name, "results": results})
     return DeliveredInspection(
@@ -316,7 +294,7 @@ def _dictionary_entry(name: str, results: Any, location: DocumentLocation) -> De
         name,
         tuple(jobs),
         body,
-        DocumentLocation(at=path(location.at, 0)),
+        location / 0,
         lock=locks.pop(),
         pipfile=pipfiles.pop(),
     )
@@ -347,18 +325,15 @@ def _directory(raw: RawDocument) -> DeliveredInspection:
 def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
     """Read a stored body that :func:`_directory` wrote."""
     jobs = []
-    for number, part in enumerate(list_of(value, "results", "$")):
-        result = as_record(part, path("$.results", number)).get("result")
-        if result is not None:
-            location = DocumentLocation(f"results/{number}/result")
-            jobs.append(JobDocument(as_record(result, "$"), canonical_json(result), location))
-    status, specification = record_of(value, "status", "$"), value.get("specification")
-    built = (
-        JobDocument(status, canonical_json(status), DocumentLocation("build/status"))
-        if status
-        else None
-    )
-    created = {"@created": record_of(value, "specification", "$").get("@created")}
+    fields = Fields(value)
+    for number, part in enumerate(fields.each("results")):
+        if part.get("result") is not None:
+            result = part.nested("result").record
+            location = FieldPath(f"results/{number}/result:$")
+            jobs.append(JobDocument(result, canonical_json(result), location))
+    status, specification = fields.nested("status").record, value.get("specification")
+    built = JobDocument(status, canonical_json(status), _STATUS) if status else None
+    created = {"@created": fields.nested("specification").get("@created")}
     return _directory_delivery(
         jobs,
         body,
@@ -391,7 +366,7 @@ def _directory_delivery(
         _directory_name(jobs),
         tuple(jobs),
         body,
-        DocumentLocation("build/specification"),
+        FieldPath("build/specification:$"),
         specification=specification,
         created=created,
         failed_build=failed_build,
@@ -405,18 +380,16 @@ def _directory_name(jobs: list[JobDocument]) -> str | None:
     """
     names: dict[str, None] = {}
     for job in jobs:
-        try:
+        with inside(job.location):
             if is_ours(job.result):
-                names |= dict.fromkeys(filter(None, [text_of(job.result, "inspection_id", "$")]))
+                names |= dict.fromkeys(filter(None, [Fields(job.result).text("inspection_id")]))
             elif job is jobs[0]:
                 return _name_of(job.result)
-        except InvalidDocument as error:
-            raise job.location.relocated(error) from None
         if len(names) > 1:
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS,
                 f"jobs of different inspections: {' and '.join(names)[:200]}",
-                field=f"{job.location.file}:$.inspection_id",
+                field=f"{job.location}.inspection_id",
             )
     return next(iter(names), None)
 
@@ -447,11 +420,11 @@ def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobD
     """Return the canonical bytes of a folder ``results/N``, and its job if a result exists."""
     job, hwinfo = None, None
     if "result" in files:
-        location = DocumentLocation(f"{folder}/result")
+        location = FieldPath(f"{folder}/result:$")
         value, canonical = _load_file(files["result"], location)
         job = JobDocument(value, canonical, location)
     if "hwinfo" in files:
-        beside, hwinfo = _load_file(files["hwinfo"], DocumentLocation(f"{folder}/hwinfo"))
+        beside, hwinfo = _load_file(files["hwinfo"], FieldPath(f"{folder}/hwinfo:$"))
         if job is not None and job.result.get("hwinfo") == beside:
             hwinfo = None
     part = {
@@ -466,7 +439,7 @@ def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, 
     data = files.get("build/specification")
     if data is None:
         return None, {}
-    value, canonical = _load_file(data, DocumentLocation("build/specification"))
+    value, canonical = _load_file(data, FieldPath("build/specification:$"))
     return canonical, {"@created": value.get("@created")}
 
 
@@ -475,17 +448,14 @@ def _directory_status(files: Mapping[str, bytes]) -> JobDocument | None:
     data = files.get("build/status")
     if data is None:
         return None
-    location = DocumentLocation("build/status")
-    value, canonical = _load_file(data, location)
-    return JobDocument(value, canonical, location)
+    value, canonical = _load_file(data, _STATUS)
+    return JobDocument(value, canonical, _STATUS)
 
 
-def _load_file(data: bytes, location: DocumentLocation) -> tuple[Record, bytes]:
-    try:
+def _load_file(data: bytes, location: FieldPath) -> tuple[Record, bytes]:
+    with inside(location):
         value, canonical = _load(data)
-        return as_record(value, "$"), canonical
-    except InvalidDocument as error:
-        raise location.relocated(error) from None
+        return Fields(value).record, canonical
 
 
 def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
@@ -511,10 +481,8 @@ def _name_of(result: Record) -> str | None:
     >>> _name_of({"hostname": "inspection-matmul-u38m-fd697eb4-1544334140"})
     'inspection-matmul-u38m-fd697eb4'
     """
-    host = text_of(result, "hostname", "$")
-    if host is None:
-        info = record_of(result, "hwinfo", "$")
-        host = text_of(record_of(info, "platform", "$.hwinfo"), "node", "$.hwinfo.platform")
+    fields = Fields(result)
+    host = fields.text("hostname") or fields.nested("hwinfo").nested("platform").text("node")
     if host is None:
         return None
     match = _POD.match(host)

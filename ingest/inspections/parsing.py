@@ -28,14 +28,7 @@ from ingest.personal_data import scrub_text
 from ingest.sources.source_items import RawDocument, RefusedDocument
 from model.errors import InvalidDocument
 from model.json_documents import digest, digest_bytes
-from model.json_fields import (
-    MAX_NAME_LENGTH,
-    Record,
-    flag_of,
-    integer_of,
-    text_of,
-    time_of,
-)
+from model.json_fields import MAX_NAME_LENGTH, Fields, Record, inside, relocated
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.host_problems import is_host_build
 from model.measurements.inspection import (
@@ -73,12 +66,13 @@ def observation_of_build(
     indicator = PerformanceIndicator(digest([name, component, None]), name, component, None)
     hardware = hardware_class({}, Allowance())
     job_id = digest_bytes(canonical)
-    message = text_of(status, "message", "$", _LONGEST_READ)
-    reason = text_of(status, "reason", "$") or BUILD_FAILED
-    exit_code = integer_of(status, "exit_code", "$", -_INT32, _INT32)
+    fields = Fields(status)
+    message = fields.text("message", _LONGEST_READ)
+    reason = fields.text("reason") or BUILD_FAILED
+    exit_code = fields.integer("exit_code", -_INT32, _INT32)
     by_host = is_host_build(reason, message or "")
     if "host_problem" in status:
-        by_host = flag_of(status, "host_problem", "$")
+        by_host = fields.flag("host_problem")
     return Observation(
         observation_id=digest([job_id, 0]),
         job_id=job_id,
@@ -87,15 +81,15 @@ def observation_of_build(
         exit_code=1 if exit_code is None else exit_code,
         indicator=indicator,
         hardware=hardware,
-        environment=environment_of({}, specification),
+        environment=environment_of(Fields({}), specification),
         parameters={},
         device=None,
         comparison_key=digest([indicator.indicator_id, {}, None, hardware.digest]),
         quarantine_reason=Exclusion.HOST_PROBLEM if by_host else None,
         failure_reason=reason,
         failure_message=message and message[:_LONGEST_MESSAGE],
-        started_at=time_of(status, "started_at", "$", now),
-        ended_at=time_of(status, "finished_at", "$", now),
+        started_at=fields.time("started_at", now),
+        ended_at=fields.time("finished_at", now),
     )
 
 
@@ -148,7 +142,8 @@ def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
 
 def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) -> InspectionDocument:
     specification = _specification(delivery)
-    created_at = _created_at(delivery, now)
+    with inside(delivery.location):
+        created_at = Fields(delivery.created).time("@created", now)
     observations = _observations(delivery, specification, now)
     document_id = digest_bytes(delivery.body)
     fallback = f"inspection-{document_id.removeprefix('sha256:')[:8]}"
@@ -173,21 +168,12 @@ def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) ->
 
 
 def _specification(delivery: DeliveredInspection) -> InspectionSpecification:
-    try:
+    with inside(delivery.location):
         if delivery.specification is not None:
             return specification_of(delivery.specification)
         if delivery.lock is not None:
             return bare_lock(delivery.lock, delivery.pipfile)
-    except InvalidDocument as error:
-        raise delivery.location.relocated(error) from None
     return UNKNOWN
-
-
-def _created_at(delivery: DeliveredInspection, now: datetime) -> datetime | None:
-    try:
-        return time_of(delivery.created, "@created", "$", now)
-    except InvalidDocument as error:
-        raise delivery.location.relocated(error) from None
 
 
 def _observations(
@@ -206,9 +192,8 @@ def _observations(
             )
         except InvalidDocument as error:
             in_specification = error.field.startswith("$.run.")
-            raise (delivery.location if in_specification else job.location).relocated(
-                error
-            ) from None
+            relocated(error, delivery.location if in_specification else job.location)
+            raise
     return observations
 
 
@@ -219,10 +204,8 @@ def _failed_build(
     now: datetime,
 ) -> Observation:
     attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
-    try:
+    with inside(build.location):
         return observation_of_build(build.result, attempt, specification, now)
-    except InvalidDocument as error:
-        raise build.location.relocated(error) from None
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:

@@ -21,16 +21,7 @@ from ingest.inspections.specification import (
 )
 from model.errors import InvalidDocument
 from model.json_documents import digest
-from model.json_fields import (
-    Record,
-    integer_of,
-    number_of,
-    record_of,
-    required_integer,
-    text_of,
-    time_of,
-    wrong_type,
-)
+from model.json_fields import FieldPath, Fields, Record, relocated, wrong_type
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.inspection import (
     Hardware,
@@ -112,6 +103,9 @@ _COUNTS = {
     "ru_oublock": "blocks_written",
 }
 _LONGEST_MESSAGE = 500
+_STDOUT = FieldPath("$.stdout")
+#: Start and end of a job.
+_Times = tuple[datetime | None, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,40 +139,37 @@ def observations_of(
     :param position: position of its first observation in the inspection
     :raises InvalidDocument: with fields relative to the result
     """
-    times, result, at = _parts_of(result)
+    document = Fields(result)
+    if "job_log" not in document:
+        facts = _facts(document, job_id, specification, now)
+        return _observations(document, facts, position, specification)
+    # Documents of 2019 have the times beside the result.
+    job = document.nested("status").nested("job")
+    times = job.time("started_at", now), job.time("finished_at", now)
+    document = Fields(document.nested("job_log").record)
     try:
-        facts = _facts(result, job_id, specification, now, times)
-        return _observations(result, facts, position, specification)
+        facts = _facts(document, job_id, specification, now, times)
+        return _observations(document, facts, position, specification)
     except InvalidDocument as error:
-        if error.field.startswith(("$.run.", "$.status.")):
-            raise
-        error.field = at + error.field.removeprefix("$")
+        if not error.field.startswith("$.run."):
+            relocated(error, "$.job_log")
         raise
 
 
-def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]:
-    """Return the times, the result and its path; documents of 2019 store the times separately."""
-    if "job_log" not in document:
-        return None, document, "$"
-    status = record_of(document, "status", "$")
-    times = record_of(status, "job", "$.status"), "$.status.job"
-    return times, record_of(document, "job_log", "$"), "$.job_log"
-
-
 def _facts(
-    result: Record,
+    result: Fields,
     job_id: str,
     specification: InspectionSpecification,
     now: datetime,
-    times: tuple[Record, str] | None,
+    times: _Times | None = None,
 ) -> _Facts:
     run = run_of(result)
-    usage = record_of(result, "usage", "$")
-    started_at, ended_at = _times(result, now) if times is None else _times_2019(*times, now)
+    usage = result.nested("usage")
+    started_at, ended_at = times or _times(result, now)
     return _Facts(
         job_id=job_id,
-        exit_code=required_integer(result, "exit_code", "$", -_INT32, _INT32),
-        hardware=_hardware_of(result, specification, run.limits),
+        exit_code=result.required_integer("exit_code", -_INT32, _INT32),
+        hardware=_hardware_of(result.record, specification, run.limits),
         environment=environment_of(result, specification),
         started_at=started_at,
         ended_at=ended_at,
@@ -187,15 +178,14 @@ def _facts(
     )
 
 
-def _usage(usage: Record) -> Record:
+def _usage(usage: Fields) -> Record:
     """Return the kernel's counters of a job (getrusage(2)), keyed by field of an observation."""
-    at = "$.usage"
-    memory = integer_of(usage, "ru_maxrss", at, high=2**50)
-    counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
+    memory = usage.integer("ru_maxrss", high=2**50)
+    counts = {name: usage.integer(key, high=2**62) for key, name in _COUNTS.items()}
     return {
         "memory_bytes": None if memory is None else memory * BYTES_PER_MAXRSS,
-        "user_s": number_of(usage, "ru_utime", at),
-        "system_s": number_of(usage, "ru_stime", at),
+        "user_s": usage.number("ru_utime"),
+        "system_s": usage.number("ru_stime"),
         **counts,
     }
 
@@ -208,21 +198,14 @@ def _hardware_of(
     return hardware_class(result, limits or requested, specification.requested)
 
 
-def _times(result: Record, now: datetime) -> tuple[datetime | None, datetime | None]:
+def _times(result: Fields, now: datetime) -> _Times:
     """Start and end of a job; older documents have only ``datetime``, the time of the end."""
-    ended_at = time_of(result, "end_datetime", "$", now)
-    return (
-        time_of(result, "start_datetime", "$", now),
-        ended_at or time_of(result, "datetime", "$", now),
-    )
-
-
-def _times_2019(job: Record, at: str, now: datetime) -> tuple[datetime | None, datetime | None]:
-    return time_of(job, "started_at", at, now), time_of(job, "finished_at", at, now)
+    ended_at = result.time("end_datetime", now) or result.time("datetime", now)
+    return result.time("start_datetime", now), ended_at
 
 
 def _observations(
-    result: Record, facts: _Facts, position: int, specification: InspectionSpecification
+    result: Fields, facts: _Facts, position: int, specification: InspectionSpecification
 ) -> list[Observation]:
     stdout, stderr = result.get("stdout"), result.get("stderr")
     # This project's runner stores any JSON output; lists and numbers are not measurements.
@@ -232,7 +215,7 @@ def _observations(
         raise wrong_type(stdout, "text or an object", "$.stdout")
     if stderr is not None and not isinstance(stderr, str):
         raise wrong_type(stderr, "text", "$.stderr")
-    sha = text_of(result, "script_sha256", "$")
+    sha = result.text("script_sha256")
     named = _named(specification, facts.run)
     try:
         return _of_output(stdout, stderr or "", sha, facts, position, named)
@@ -250,7 +233,7 @@ def _of_output(
     position: int,
     named: InspectionSpecification,
 ) -> list[Observation]:
-    measured = [] if facts.crashed else measurements_of(stdout, stderr, "$.stdout")
+    measured = [] if facts.crashed else measurements_of(stdout, stderr, _STDOUT)
     indicator = _indicator_of(stdout, sha, named, bool(measured))
     if facts.run.host_problem:
         return [_observation(
@@ -297,14 +280,14 @@ def _measured(
     library: Library,
 ) -> Observation:
     rate, correction = corrected_rate(indicator.name, indicator.component, measurement)
-    device = text_of(measurement.parameters, "device", measurement.parameters_at)
+    device = measurement.parameters.text("device")
     return _observation(
         facts,
         index,
         position,
         Outcome.MEASURED,
         indicator,
-        parameters=measurement.parameters,
+        parameters=measurement.parameters.record,
         device=device,
         unit=measurement.unit,
         elapsed_s=measurement.elapsed_s,
@@ -367,11 +350,11 @@ def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> PerformanceIndicator:
     """Determine the indicator from the script's output, or else its URL, or else its result."""
-    printed = stdout if isinstance(stdout, dict) else {}
-    name = text_of(printed, "name", "$.stdout") or specification.script_name
+    printed = Fields(stdout if isinstance(stdout, dict) else {}, _STDOUT)
+    name = printed.text("name") or specification.script_name
     if name is None and measured and "@result" not in printed:
         name = "PiMatmul"  # only this indicator printed rates by matrix size
-    component = text_of(printed, "component", "$.stdout") or specification.script_component
+    component = printed.text("component") or specification.script_component
     return _indicator(name or UNKNOWN_INDICATOR, component, sha)
 
 

@@ -15,17 +15,7 @@ from common.formats.locks.pipfile_lock import pinned_version
 from ingest.releases.parsing import MAX_INDEX_LENGTH, MAX_PROJECT_LENGTH
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, digest
-from model.json_fields import (
-    MAX_NAME_LENGTH,
-    Record,
-    as_record,
-    list_of,
-    path,
-    record_of,
-    text_of,
-    too_long,
-    wrong_type,
-)
+from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, too_long, wrong_type
 from model.measurements.inspection import RuntimeEnvironment, Stack
 from model.measurements.units import THREAD_VARIABLES
 from model.packages.identity import PackageVersion, is_project_name, package_version
@@ -110,47 +100,41 @@ def specification_of(canonical: bytes) -> InspectionSpecification:
 
 @lru_cache(maxsize=_KEPT)
 def _specification_of(canonical: bytes) -> InspectionSpecification:
-    record = as_record(orjson.loads(canonical), "$")
-    python = record_of(record, "python", "$")
-    locked = record_of(python, "requirements_locked", "$.python")
-    requirements = record_of(python, "requirements", "$.python")
-    stack, note = stack_of(locked, "$.python.requirements_locked")
-    run = record_of(record, "run", "$")
-    requests = record_of(run, "requests", "$.run")
+    record = Fields(orjson.loads(canonical))
+    python = record.nested("python")
+    locked = python.nested("requirements_locked")
+    requirements = python.nested("requirements")
+    stack, note = stack_of(locked)
+    requests = record.nested("run").nested("requests")
     script = record.get("script")
     name, component = script_hints(script, stack)
     if isinstance(script, str) and script in _INDICATOR_NAMES:
-        parameters = record_of(record, "parameters", "$")
-        framework = text_of(parameters, "framework", "$.parameters")
+        framework = record.nested("parameters").text("framework")
         name, component = _INDICATOR_NAMES[script], framework or _framework_of(stack)
     return InspectionSpecification(
         stack=stack,
         stack_note=note,
         threads=_threads(record),
         cpu_quota=_cpu_quota(requests),
-        requested=record_of(requests, "hardware", "$.run.requests"),
-        base_image=text_of(record, "base", "$"),
+        requested=requests.nested("hardware").record,
+        base_image=record.text("base"),
         native_packages=_native_packages(record),
-        requires_python=_requires(requirements, "$.python.requirements")
-        or _requires(
-            record_of(locked, "_meta", "$.python.requirements_locked"),
-            "$.python.requirements_locked._meta",
-        ),
+        requires_python=_requires(requirements) or _requires(locked.nested("_meta")),
         script_name=name,
         script_component=component,
     )
 
 
-def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
+def stack_of(locked: Fields) -> tuple[Stack | None, str | None]:
     """The pinned packages of a ``Pipfile.lock``, and a note about unpinned entries.
 
     Development packages are excluded, because they are not installed for measurements.
     """
-    default = record_of(locked, "default", at)
+    default = locked.nested("default")
     pinned: list[PackageVersion] = []
     skipped: list[str] = []
     for name, entry in default.items():
-        release = _release(name, entry, path(path(at, "default"), name))
+        release = _release(name, entry, default.at / name)
         if release is None:
             skipped.append(name)
         else:
@@ -161,17 +145,17 @@ def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
     twice = [name for name, count in Counter(it.name for it in pinned).items() if count > 1]
     if twice:
         raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS, f"{twice[0]} is locked twice, in two spellings", field=at
+            Reason.CONFLICTING_FIELDS,
+            f"{twice[0]} is locked twice, in two spellings",
+            field=locked.at,
         )
     return Stack.of(tuple(pinned)), note[:500] if skipped else None
 
 
-def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
+def _release(name: str, entry: Any, at: FieldPath) -> PackageVersion | None:
     """The release of an entry; ``None`` for a repository, a path or a range."""
-    if isinstance(entry, str):
-        entry = {"version": entry}
-    record = as_record(entry, at)
-    version = text_of(record, "version", at)
+    record = Fields({"version": entry} if isinstance(entry, str) else entry, at)
+    version = record.text("version")
     if len(name) > MAX_PROJECT_LENGTH:
         raise too_long(at, MAX_PROJECT_LENGTH)
     if not is_project_name(name):
@@ -184,13 +168,13 @@ def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
     # int() refuses numbers of thousands of digits; real versions are short.
     if len(version) > 100:
         raise InvalidDocument(
-            Reason.INVALID_VERSION, "a version of over 100 characters", field=path(at, "version")
+            Reason.INVALID_VERSION, "a version of over 100 characters", field=at / "version"
         )
-    index = text_of(record, "index", at, MAX_INDEX_LENGTH)
+    index = record.text("index", MAX_INDEX_LENGTH)
     try:
         return package_version(name, release, index)
     except InvalidDocument as error:
-        raise InvalidDocument(error.reason, error.message, field=path(at, "version")) from None
+        raise InvalidDocument(error.reason, error.message, field=at / "version") from None
 
 
 def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
@@ -201,13 +185,10 @@ def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
 
 @lru_cache(maxsize=_KEPT)
 def _bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
-    lock = as_record(orjson.loads(locked), "$.requirements_locked")
-    pipfile = as_record(orjson.loads(requirements), "$.requirements")
-    stack, note = stack_of(lock, "$.requirements_locked")
+    stack, note = stack_of(Fields(orjson.loads(locked), ROOT / "requirements_locked"))
+    python = _requires(Fields(orjson.loads(requirements), ROOT / "requirements"))
     _, component = script_hints(None, stack)
-    return InspectionSpecification(
-        stack, note, {}, None, {}, None, (), _requires(pipfile, "$.requirements"), None, component
-    )
+    return InspectionSpecification(stack, note, {}, None, {}, None, (), python, None, component)
 
 
 def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:
@@ -244,64 +225,50 @@ def indicator_name(script: str | None) -> str | None:
     return _INDICATOR_NAMES.get(script or "")
 
 
-def _threads(record: Record) -> dict[str, str]:
+def _threads(record: Fields) -> dict[str, str]:
     threads: dict[str, str] = {}
-    for index, item in enumerate(list_of(record, "environment", "$")):
-        at = path("$.environment", index)
-        variable = as_record(item, at)
-        name = text_of(variable, "name", at)
+    for variable in record.each("environment"):
+        name = variable.text("name")
         if name in THREAD_VARIABLES:
             value = variable.get("value")
             if type(value) is not int and not isinstance(value, str):
-                raise wrong_type(value, "text", path(at, "value"))
+                raise wrong_type(value, "text", variable.at / "value")
             threads[name] = str(value)[:20]
     return threads
 
 
-def _cpu_quota(requests: Record) -> float | None:
+def _cpu_quota(requests: Fields) -> float | None:
     """Parse a number of CPUs such as ``2``, ``"2"`` or ``"500m"``."""
     value = requests.get("cpu")
     if value is None:
         return None
+    at = requests.at / "cpu"
     if type(value) not in (int, float, str):
-        raise wrong_type(value, "a quantity of CPUs", "$.run.requests.cpu")
+        raise wrong_type(value, "a quantity of CPUs", at)
     match = _CPU_QUANTITY.match(str(value))
     if match is None:
-        raise InvalidDocument(
-            Reason.WRONG_TYPE,
-            f"{str(value)[:40]!r} is not a quantity of CPUs",
-            field="$.run.requests.cpu",
-        )
+        message = f"{str(value)[:40]!r} is not a quantity of CPUs"
+        raise InvalidDocument(Reason.WRONG_TYPE, message, field=at)
     return float(match[1]) / (1000 if match[2] else 1)
 
 
-def _native_packages(record: Record) -> tuple[str, ...]:
-    packages = list_of(record, "packages", "$")
-    for index, package in enumerate(packages):
-        if not isinstance(package, str):
-            raise wrong_type(package, "text", path("$.packages", index))
-        if len(package) > MAX_NAME_LENGTH:
-            raise too_long(path("$.packages", index))
-    return tuple(sorted(set(packages)))
+def _native_packages(record: Fields) -> tuple[str, ...]:
+    return tuple(sorted(set(record.texts("packages", MAX_NAME_LENGTH))))
 
 
-def _requires(pipfile: Record, at: str) -> str | None:
-    requires = record_of(pipfile, "requires", at)
-    return text_of(requires, "python_version", path(at, "requires"))
+def _requires(pipfile: Fields) -> str | None:
+    return pipfile.nested("requires").text("python_version")
 
 
-def environment_of(result: Record, specification: InspectionSpecification) -> RuntimeEnvironment:
+def environment_of(result: Fields, specification: InspectionSpecification) -> RuntimeEnvironment:
     """Return the environment that the job reported, or else the specification's environment."""
-    runtime = record_of(result, "runtime_environment", "$")
-    system = record_of(runtime, "operating_system", "$.runtime_environment")
-    release = record_of(result, "os_release", "$")
-    at = "$.runtime_environment.operating_system"
+    runtime = result.nested("runtime_environment")
+    system, release = runtime.nested("operating_system"), result.nested("os_release")
     return _environment(
-        text_of(system, "name", at) or text_of(release, "id", "$.os_release"),
-        text_of(system, "version", at) or text_of(release, "version_id", "$.os_release"),
-        text_of(runtime, "python_version", "$.runtime_environment")
-        or specification.requires_python,
-        text_of(runtime, "cuda_version", "$.runtime_environment"),
+        system.text("name") or release.text("id"),
+        system.text("version") or release.text("version_id"),
+        runtime.text("python_version") or specification.requires_python,
+        runtime.text("cuda_version"),
         specification.base_image,
         specification.native_packages,
     )
@@ -320,7 +287,7 @@ def _environment(
     return RuntimeEnvironment(digest(parts), *parts)
 
 
-def canonical_lock(value: Any, field: str) -> bytes:
+def canonical_lock(value: Any, field: FieldPath) -> bytes:
     """Return a lock or Pipfile as canonical bytes; 2020-02 documents wrap it in a list."""
     if isinstance(value, list):
         if len(value) > 1:
@@ -328,4 +295,4 @@ def canonical_lock(value: Any, field: str) -> bytes:
                 Reason.CONFLICTING_FIELDS, f"{len(value)} locks for one inspection", field=field
             )
         value = value[0] if value else None
-    return canonical_json({} if value is None else as_record(value, field))
+    return canonical_json({} if value is None else Fields(value, field).record)

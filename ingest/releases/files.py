@@ -9,20 +9,7 @@ from datetime import datetime
 
 from ingest.personal_data import scrub_words
 from model.errors import InvalidDocument
-from model.json_fields import (
-    FUTURE_TOLERANCE,
-    MAX_NAME_LENGTH,
-    Record,
-    as_record,
-    integer_of,
-    list_of,
-    optional_flag_of,
-    path,
-    text_of,
-    time_of,
-    too_long,
-    wrong_type,
-)
+from model.json_fields import FUTURE_TOLERANCE, MAX_NAME_LENGTH, ROOT, Fields, too_long, wrong_type
 from model.packages.project_pages import ProjectStatus
 from model.packages.releases import ReleaseFile, kind_of_file
 from model.reasons import Reason
@@ -39,16 +26,12 @@ _ANY_LENGTH = 2**26
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def release_files_of(record: Record, now: datetime) -> list[ReleaseFile]:
+def release_files_of(record: Fields, now: datetime) -> list[ReleaseFile]:
     """The files in a release document; their values are not checked yet.
 
     :raises InvalidDocument: if a field has the wrong type
     """
-    files = []
-    for position, item in enumerate(list_of(record, "files", "$")):
-        at = f"$.files[{position}]"
-        files.append(_file(as_record(item, at), at, now))
-    return files
+    return [_file(it, now) for it in record.each("files")]
 
 
 def checked_files(files: Sequence[ReleaseFile], now: datetime) -> tuple[ReleaseFile, ...]:
@@ -62,14 +45,14 @@ def checked_files(files: Sequence[ReleaseFile], now: datetime) -> tuple[ReleaseF
         raise InvalidDocument(Reason.OUT_OF_RANGE, f"more than {MAX_FILES} files", field="$.files")
     by_name: dict[str, ReleaseFile] = {}
     for position, file in enumerate(files):
-        at = f"$.files[{position}]"
-        if checked_filename(file.filename, path(at, "filename")) is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, "filename"))
+        at = ROOT / "files" / position
+        if checked_filename(file.filename, at / "filename") is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=at / "filename")
         if len(file.requires_python or "") > MAX_NAME_LENGTH:
-            raise too_long(path(at, "requires_python"))
+            raise too_long(at / "requires_python")
         if not 0 <= (file.size_bytes or 0) <= _MAX_SIZE:
             raise InvalidDocument(
-                Reason.OUT_OF_RANGE, f"not within 0 … {_MAX_SIZE}", field=path(at, "size")
+                Reason.OUT_OF_RANGE, f"not within 0 … {_MAX_SIZE}", field=at / "size"
             )
         in_future = file.uploaded_at is not None and file.uploaded_at > now + FUTURE_TOLERANCE
         known = by_name.setdefault(
@@ -79,32 +62,32 @@ def checked_files(files: Sequence[ReleaseFile], now: datetime) -> tuple[ReleaseF
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS,
                 f"{file.filename!r} is listed with two hashes",
-                field=path(at, "sha256"),
+                field=at / "sha256",
             )
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
-    filename = text_of(record, "filename", at, _ANY_LENGTH) or ""
-    yanked, reason = yanked_of(record, at)
+def _file(record: Fields, now: datetime) -> ReleaseFile:
+    filename = record.text("filename", _ANY_LENGTH) or ""
+    yanked, reason = yanked_of(record)
     return ReleaseFile(
         filename=filename,
-        sha256=_sha256_of(record, "sha256", at) or None,
+        sha256=_sha256_of(record, "sha256") or None,
         kind=kind_of_file(filename),
-        size_bytes=integer_of(record, "size", at, 0, _MAX_SIZE),
-        requires_python=text_of(record, "requires_python", at),
+        size_bytes=record.integer("size", 0, _MAX_SIZE),
+        requires_python=record.text("requires_python"),
         yanked=yanked,
         yanked_reason=reason,
-        uploaded_at=_uploaded_at(record, at, now),
-        metadata_sha256=_sha256_of(record, "metadata_sha256", at),
-        attested=optional_flag_of(record, "attested", at),
+        uploaded_at=_uploaded_at(record, now),
+        metadata_sha256=_sha256_of(record, "metadata_sha256"),
+        attested=record.optional_flag("attested"),
     )
 
 
-def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
+def _uploaded_at(record: Fields, now: datetime) -> datetime | None:
     """Return the upload time; ``None`` if a wrong clock put it in the future."""
     try:
-        return time_of(record, "upload_time", at, now)
+        return record.time("upload_time", now)
     except InvalidDocument as error:
         if error.reason is not Reason.FUTURE_TIMESTAMP:
             raise
@@ -125,27 +108,28 @@ def checked_filename(name: str | None, field: str) -> str | None:
     return name
 
 
-def _sha256_of(record: Record, key: str, at: str) -> str | None:
+def _sha256_of(record: Fields, key: str) -> str | None:
     """Return hexadecimal digits in lower case; an empty text is returned as it is."""
     value = record.get(key)
-    if value is None or value == "":
-        return value
+    if value is None:
+        return None
     if not isinstance(value, str):
-        raise wrong_type(value, "text", path(at, key))
+        raise wrong_type(value, "text", record.at / key)
     digits = value.lower()
-    if not _SHA256.match(digits):
-        raise InvalidDocument(Reason.WRONG_TYPE, "not 64 hexadecimal digits", field=path(at, key))
+    if digits and not _SHA256.match(digits):
+        message = "not 64 hexadecimal digits"
+        raise InvalidDocument(Reason.WRONG_TYPE, message, field=record.at / key)
     return digits
 
 
-def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
+def yanked_of(record: Fields) -> tuple[bool, str | None]:
     """Return whether and why a file is yanked; a document may give the reason instead of a flag."""
     value = record.get("yanked")
-    reason = text_of(record, "yanked_reason", at, _ANY_LENGTH)
+    reason = record.text("yanked_reason", _ANY_LENGTH)
     if isinstance(value, str):
         reason = value or reason
     elif not (value is None or isinstance(value, bool)):
-        raise wrong_type(value, "a boolean", path(at, "yanked"))
+        raise wrong_type(value, "a boolean", record.at / "yanked")
     if value is None or value is False:
         return False, None
     return True, public_reason(reason)

@@ -19,18 +19,7 @@ from ingest.personal_data import scrub_words
 from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, digest_bytes
-from model.json_fields import (
-    MAX_NAME_LENGTH,
-    Record,
-    as_record,
-    flag_of,
-    list_of,
-    path,
-    text_of,
-    time_of,
-    too_long,
-    wrong_type,
-)
+from model.json_fields import MAX_NAME_LENGTH, ROOT, Fields, Record, too_long
 from model.measurements.inspection import DocumentId
 from model.packages.identity import Purl, is_project_name
 from model.packages.import_names import ImportNames, ImportSource, is_import_name
@@ -132,29 +121,30 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
     :raises InvalidDocument: if it is not a release, or a field is invalid
     """
     moment = datetime.now(UTC) if now is None else now
-    record = as_record(document, "$")
-    yanked, yanked_reason = yanked_of(record, "$")
+    record = Fields(document)
+    yanked, yanked_reason = yanked_of(record)
+    lines = None if record.get("requires_dist") is None else record.texts("requires_dist")
     metadata = ReleaseMetadata(
-        requires_dist=_lines_of(record),
-        requires_python=text_of(record, "requires_python", "$", _ANY_LENGTH),
-        provides_extra=_texts_of(record, "provides_extra"),
-        license=text_of(record, "license", "$", _ANY_LENGTH),
-        metadata_source=text_of(record, "metadata_source", "$", _ANY_LENGTH),
-        metadata_file=text_of(record, "metadata_file", "$", _ANY_LENGTH),
+        requires_dist=None if lines is None else tuple(lines),
+        requires_python=record.text("requires_python", _ANY_LENGTH),
+        provides_extra=tuple(record.texts("provides_extra")),
+        license=record.text("license", _ANY_LENGTH),
+        metadata_source=record.text("metadata_source", _ANY_LENGTH),
+        metadata_file=record.text("metadata_file", _ANY_LENGTH),
         problem=_problem_of(record),
-        problem_message=text_of(record, "problem_message", "$", _ANY_LENGTH),
+        problem_message=record.text("problem_message", _ANY_LENGTH),
         imports=_imports_of(record),
     )
     draft = ReleaseDraft(
-        text_of(record, "name", "$", _ANY_LENGTH) or "",
-        text_of(record, "version", "$", _ANY_LENGTH) or "",
-        text_of(record, "index", "$", 2_000),
+        record.text("name", _ANY_LENGTH) or "",
+        record.text("version", _ANY_LENGTH) or "",
+        record.text("index", 2_000),
         metadata,
         files=release_files_of(record, moment),
-        files_complete=flag_of(record, "files_complete", "$"),
+        files_complete=record.flag("files_complete"),
         yanked=None if record.get("yanked") is None else yanked,
         yanked_reason=yanked_reason,
-        uploaded_at=time_of(record, "upload_time", "$", moment),
+        uploaded_at=record.time("upload_time", moment),
     )
     return checked_release(draft, now=moment)
 
@@ -221,18 +211,6 @@ def _identity(draft: ReleaseDraft) -> tuple[Purl, str, str, str]:
     return release_identity(name, version, index_name(draft.index))
 
 
-def _lines_of(record: Record) -> tuple[str, ...] | None:
-    return None if record.get("requires_dist") is None else _texts_of(record, "requires_dist")
-
-
-def _texts_of(record: Record, key: str) -> tuple[str, ...]:
-    texts = list_of(record, key, "$")
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise wrong_type(text, "text", path(path("$", key), position))
-    return tuple(texts)
-
-
 def _public_lines(lines: Sequence[str] | None) -> list[str] | None:
     """Return requirement lines as written, without secrets."""
     if lines is None:
@@ -266,8 +244,8 @@ def _judged(
     return problem.state, problem, _short(draft.metadata.problem_message, _MAX_MESSAGE_LENGTH)
 
 
-def _problem_of(record: Record) -> ReleaseProblem | None:
-    value = text_of(record, "problem", "$")
+def _problem_of(record: Fields) -> ReleaseProblem | None:
+    value = record.text("problem")
     try:
         return None if value is None else ReleaseProblem(value)
     except ValueError:
@@ -276,11 +254,11 @@ def _problem_of(record: Record) -> ReleaseProblem | None:
         ) from None
 
 
-def _imports_of(record: Record) -> ImportNames | None:
+def _imports_of(record: Fields) -> ImportNames | None:
     """Return the names that a document lists; each is checked, because they become keys."""
     if record.get("imports") is None:
         return None
-    names = _texts_of(record, "imports")
+    names = record.texts("imports")
     if len(names) > _MAX_IMPORTS:
         raise InvalidDocument(
             Reason.OUT_OF_RANGE, f"more than {_MAX_IMPORTS} names", field="$.imports"
@@ -288,8 +266,8 @@ def _imports_of(record: Record) -> ImportNames | None:
     for position, name in enumerate(names):
         if not is_import_name(name):
             message = f"{name[:80]!r} is not the name of a module"
-            raise InvalidDocument(Reason.WRONG_TYPE, message, field=path("$.imports", position))
-    value = text_of(record, "imports_source", "$")
+            raise InvalidDocument(Reason.WRONG_TYPE, message, field=ROOT / "imports" / position)
+    value = record.text("imports_source")
     try:
         source = ImportSource(value or "")
     except ValueError:
@@ -301,7 +279,7 @@ def _imports_of(record: Record) -> ImportNames | None:
 
 def _extras_of(names: Sequence[str]) -> tuple[str, ...]:
     for position, name in enumerate(names):
-        _bounded(name, path("$.provides_extra", position), MAX_NAME_LENGTH)
+        _bounded(name, ROOT / "provides_extra" / position, MAX_NAME_LENGTH)
     return tuple(sorted(set(map(canonicalize_name, names))))
 
 

@@ -30,7 +30,7 @@ from ingest.sources.source_items import (
 )
 from model.errors import InvalidDocument
 from model.json_documents import load_json
-from model.json_fields import as_record
+from model.json_fields import Fields
 from model.packages.releases import Release
 from model.reasons import Reason
 
@@ -89,9 +89,9 @@ def _releases_in(
             Reason.UNKNOWN_SCHEMA, "an inspection; `thoth ingest inspections` takes those"
         )
     value, _ = load_json(raw.data)
-    document = as_record(value, "$")
+    document = Fields(value).record
     if is_solver_document(document):
-        result = SolverResult(document, addresses, now)
+        result = SolverResult(Fields(document), addresses, now)
         as_of = result.as_of()
         for release in result.releases():
             yield release, as_of

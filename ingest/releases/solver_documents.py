@@ -13,15 +13,7 @@ from datetime import datetime
 
 from ingest.releases.parsing import index_name, release_of
 from model.errors import InvalidDocument
-from model.json_fields import (
-    Record,
-    as_record,
-    list_of,
-    path,
-    record_of,
-    text_of,
-    time_of,
-)
+from model.json_fields import Fields, Record
 from model.packages.identity import Purl
 from model.packages.releases import SOLVER, Release, ReleaseProblem
 from model.reasons import Reason
@@ -46,7 +38,7 @@ class SolverResult:
     :param addresses: names of indexes by their URL
     """
 
-    document: Record
+    document: Fields
     addresses: Mapping[str, str]
     now: datetime
 
@@ -55,8 +47,7 @@ class SolverResult:
 
         :raises InvalidDocument: if it is not a time, or lies in the future
         """
-        metadata = record_of(self.document, "metadata", "$")
-        return time_of(metadata, "datetime", "$.metadata", self.now)
+        return self.document.nested("metadata").time("datetime", self.now)
 
     def releases(self) -> Iterator[Release | InvalidDocument]:
         """Yield installed releases, then failed releases, then errors for all other entries.
@@ -73,47 +64,40 @@ class SolverResult:
                 yield release
 
     def _entries(self) -> Iterator[Release | InvalidDocument]:
-        result = record_of(self.document, "result", "$")
+        result = self.document.nested("result")
         for key, read in (
             ("tree", self._solved),
             ("errors", self._failed),
             ("unparsed", _unparsed),
             ("unresolved", _unresolved),
         ):
-            for position, item in enumerate(list_of(result, key, "$.result")):
-                at = f"$.result.{key}[{position}]"
+            for position, item in enumerate(result.sequence(key)):
+                at = result.at / key / position
                 try:
-                    yield release_of(read(as_record(item, at), at), now=self.now)
+                    yield release_of(read(Fields(item, at)), now=self.now)
                 except InvalidDocument as error:
                     yield _within(error, at)
 
-    def _solved(self, entry: Record, at: str) -> Record:
-        return {
-            **self._identity(entry, at),
-            "requires_dist": [
-                _requirement(as_record(item, inner), inner)
-                for position, item in enumerate(list_of(entry, "dependencies", at))
-                for inner in (path(f"{at}.dependencies", position),)
-            ],
-        }
+    def _solved(self, entry: Fields) -> Record:
+        requirements = list(map(_requirement, entry.each("dependencies")))
+        return {**self._identity(entry), "requires_dist": requirements}
 
-    def _failed(self, entry: Record, at: str) -> Record:
-        details = record_of(entry, "details", at)
-        message = text_of(details, "message", f"{at}.details", _LONGEST_TEXT) or ""
+    def _failed(self, entry: Fields) -> Record:
+        message = entry.nested("details").text("message", _LONGEST_TEXT) or ""
         no_files = any(text in message.lower() for text in _NO_FILES)
         problem = ReleaseProblem.NO_FILES if no_files else ReleaseProblem.NOT_RECORDED
         return {
-            **self._identity(entry, at),
+            **self._identity(entry),
             "requires_dist": None,
             "problem": problem.value,
             "problem_message": _first_and_last(message),
         }
 
-    def _identity(self, entry: Record, at: str) -> Record:
+    def _identity(self, entry: Fields) -> Record:
         index = entry.get("index_url", entry.get("index"))
         if isinstance(index, str):
             known = self.addresses.get(index.rstrip("/"))
-            index = known or index_name(index, path(at, "index_url"))
+            index = known or index_name(index, entry.at / "index_url")
         return {
             "name": entry.get("package_name"),
             "version": entry.get("package_version", entry.get("version")),
@@ -122,11 +106,11 @@ class SolverResult:
         }
 
 
-def _requirement(entry: Record, at: str) -> str:
-    name = text_of(entry, "package_name", at)
+def _requirement(entry: Fields) -> str:
+    name = entry.text("package_name")
     if name is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=path(at, "package_name"))
-    specifier = (text_of(entry, "required_version", at, 2_000) or "").strip()
+        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=entry.at / "package_name")
+    specifier = (entry.text("required_version", 2_000) or "").strip()
     return name if specifier.lower() in _ANY else f"{name}{specifier}"
 
 
@@ -136,19 +120,17 @@ def _first_and_last(message: str) -> str:
     return " … ".join(line[:400] for line in dict.fromkeys((*lines[:1], *lines[-1:])))
 
 
-def _unparsed(entry: Record, at: str) -> Record:
-    requirement = text_of(entry, "requirement", at, _LONGEST_TEXT) or ""
-    raise InvalidDocument(
-        Reason.INVALID_REQUIREMENT, f"the solver could not read {requirement[:200]!r}", field=at
+def _unparsed(entry: Fields) -> Record:
+    message = (
+        f"the solver could not read {(entry.text('requirement', _LONGEST_TEXT) or '')[:200]!r}"
     )
+    raise InvalidDocument(Reason.INVALID_REQUIREMENT, message, field=entry.at)
 
 
-def _unresolved(entry: Record, at: str) -> Record:
-    name = text_of(entry, "package_name", at) or ""
-    specifier = text_of(entry, "version_spec", at, _LONGEST_TEXT) or ""
-    raise InvalidDocument(
-        Reason.UNRESOLVED, f"the solver found no version of {name}{specifier[:200]}", field=at
-    )
+def _unresolved(entry: Fields) -> Record:
+    specifier = entry.text("version_spec", _LONGEST_TEXT) or ""
+    message = f"the solver found no version of {entry.text('package_name') or ''}{specifier[:200]}"
+    raise InvalidDocument(Reason.UNRESOLVED, message, field=entry.at)
 
 
 def _within(error: InvalidDocument, at: str) -> InvalidDocument:

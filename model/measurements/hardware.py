@@ -17,16 +17,7 @@ from typing import Any
 import orjson
 
 from model.json_documents import digest
-from model.json_fields import (
-    Record,
-    as_record,
-    integer_of,
-    list_of,
-    path,
-    record_of,
-    text_of,
-    wrong_type,
-)
+from model.json_fields import FieldPath, Fields, Record
 from model.measurements.inspection import Hardware
 from model.measurements.units import THREAD_VARIABLES
 
@@ -59,6 +50,7 @@ _CPU_FIELDS = (
     "cores",
     "threads",
 )
+_HWINFO, _RUNTIME = FieldPath("$.hwinfo"), FieldPath("$.runtime_environment")
 _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 
 #: Differences that the label of a class names at most.
@@ -90,12 +82,10 @@ def hardware_class(
     :param requested: requested hardware, used if the job recorded none
     :raises InvalidDocument: with fields relative to the result
     """
-    info = record_of(result, "hwinfo", "$")
-    cpu = record_of(info, "cpu_info", "$.hwinfo")
-    features = record_of(info, "cpu_features", "$.hwinfo")
-    platform = record_of(info, "platform", "$.hwinfo")
-    kind = record_of(info, "cpu", "$.hwinfo") or record_of(info, "cpu_type", "$.hwinfo")
-    runtime = record_of(result, "runtime_environment", "$")
+    info = Fields(result).nested("hwinfo")
+    cpu, features, platform = map(info.nested, ("cpu_info", "cpu_features", "platform"))
+    kind = info.nested("cpu") or info.nested("cpu_type")
+    runtime = Fields(result).nested("runtime_environment")
     seen = {
         "cpu": {name: cpu[name] for name in _CPU_FIELDS if name in cpu},
         "flags": features.get("flags") or cpu.get("flags"),
@@ -119,13 +109,14 @@ def hardware_class(
 @lru_cache(maxsize=4096)
 def _hardware(facts: bytes) -> Hardware:
     seen, limits = orjson.loads(facts)
-    cpu = seen["cpu"]
+    cpu = Fields(seen["cpu"], _HWINFO / "cpu_info")
+    requested = Fields(limits["hardware"], FieldPath("$.run.requests.hardware"))
     if cpu:
-        identity = _measured(seen)
-        brand = _either(cpu, "$.hwinfo.cpu_info", "brand_raw", "brand")
-    elif limits["hardware"]:
-        identity = _requested(limits["hardware"], seen)
-        brand = text_of(limits["hardware"], "processor", "$.run.requests.hardware")
+        identity = _measured(cpu, seen)
+        brand = _either(cpu, "brand_raw", "brand")
+    elif requested:
+        identity = _requested(requested, seen)
+        brand = requested.text("processor")
     else:
         identity, brand = _reported(seen), None
     identity |= {
@@ -137,48 +128,45 @@ def _hardware(facts: bytes) -> Hardware:
     return Hardware(digest(identity), _label(brand, identity), identity)
 
 
-def _measured(seen: Record) -> Record:
-    cpu, at = seen["cpu"], "$.hwinfo.cpu_info"
-    count = integer_of(cpu, "count", at)
+def _measured(cpu: Fields, seen: Record) -> Record:
+    count = cpu.integer("count")
     return {
         "source": "measured",
-        "machine": text_of(seen, "machine", "$.hwinfo.platform")
-        or _either(cpu, at, "arch_string_raw", "raw_arch_string"),
-        "vendor": _either(cpu, at, "vendor_id_raw", "vendor_id"),
-        "family": integer_of(cpu, "family", at),
-        "model": integer_of(cpu, "model", at),
-        "stepping": integer_of(cpu, "stepping", at),
+        "machine": Fields(seen, _HWINFO / "platform").text("machine")
+        or _either(cpu, "arch_string_raw", "raw_arch_string"),
+        "vendor": _either(cpu, "vendor_id_raw", "vendor_id"),
+        "family": cpu.integer("family"),
+        "model": cpu.integer("model"),
+        "stepping": cpu.integer("stepping"),
         "flags": _flags(seen["flags"]),
-        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu_type") if count is None else count,
-        "sockets": integer_of(cpu, "sockets", at),
-        "cores": integer_of(cpu, "cores", at),
-        "threads": integer_of(cpu, "threads", at),
+        "cpus": Fields(seen, _HWINFO / "cpu_type").integer("ncpus") if count is None else count,
+        "sockets": cpu.integer("sockets"),
+        "cores": cpu.integer("cores"),
+        "threads": cpu.integer("threads"),
     }
 
 
-def _requested(hardware: Record, seen: Record) -> Record:
+def _requested(hardware: Fields, seen: Record) -> Record:
     """The requested hardware, because jobs of 2019 recorded only the flags of their machine."""
-    at = "$.run.requests.hardware"
     return {
         "source": "requested",
-        "processor": _without_clock(text_of(hardware, "processor", at)),
-        "family": integer_of(hardware, "cpu_family", at),
-        "model": integer_of(hardware, "cpu_model", at),
-        "physical_cpus": integer_of(hardware, "physical_cpus", at),
-        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu"),
+        "processor": _without_clock(hardware.text("processor")),
+        "family": hardware.integer("cpu_family"),
+        "model": hardware.integer("cpu_model"),
+        "physical_cpus": hardware.integer("physical_cpus"),
+        "cpus": Fields(seen, _HWINFO / "cpu").integer("ncpus"),
     }
 
 
 def _reported(seen: Record) -> Record:
-    known = record_of({"hardware": seen["known"]}, "hardware", "$.runtime_environment")
-    at = "$.runtime_environment.hardware"
-    family, model = integer_of(known, "cpu_family", at), integer_of(known, "cpu_model", at)
+    known = Fields({"hardware": seen["known"]}, _RUNTIME).nested("hardware")
+    family, model = known.integer("cpu_family"), known.integer("cpu_model")
     return {
         "source": "unknown" if family is None and model is None else "reported",
-        "machine": text_of(seen, "machine", "$.hwinfo.platform"),
+        "machine": Fields(seen, _HWINFO / "platform").text("machine"),
         "family": family,
         "model": model,
-        "cpus": integer_of(seen, "ncpus", "$.hwinfo.cpu_type"),
+        "cpus": Fields(seen, _HWINFO / "cpu_type").integer("ncpus"),
     }
 
 
@@ -192,44 +180,30 @@ def _quota(limits: Record, cpus: int | None) -> float | None:
 
 
 def _flags(flags: Any) -> list[str] | None:
-    if flags is None:
-        return None
-    if not isinstance(flags, list):
-        raise wrong_type(flags, "a list", "$.hwinfo.cpu_features.flags")
-    names: set[str] = set()
-    for index, flag in enumerate(flags):
-        if not isinstance(flag, str):
-            raise wrong_type(flag, "text", path("$.hwinfo.cpu_features.flags", index))
-        names.add(_ALIASES.get(flag, flag))
+    listed = Fields({"flags": flags}, _HWINFO / "cpu_features").texts("flags")
+    names = {_ALIASES.get(flag, flag) for flag in listed}
     return sorted(name for name in names if _ARITHMETIC.fullmatch(name)) or None
 
 
 def _gpus(seen: Record) -> list[Record]:
     gpus = []
-    for index, entry in enumerate(list_of(seen, "gpu", "$.hwinfo")):
-        at = path("$.hwinfo.gpu", index)
-        gpu = as_record(entry, at)
+    for gpu in Fields(seen, _HWINFO).each("gpu"):
         facts = {
-            "name": text_of(gpu, "name", at),
-            "compute_capability": _either(gpu, at, "compute_capability"),
-            "driver": _either(gpu, at, "driver_version", "driver"),
+            "name": gpu.text("name"),
+            "compute_capability": gpu.text("compute_capability"),
+            "driver": _either(gpu, "driver_version", "driver"),
             "cuda": _major_minor(
-                _either(gpu, at, "cuda_version", "cuda")
-                or text_of(seen, "cuda", "$.runtime_environment")
+                _either(gpu, "cuda_version", "cuda") or Fields(seen, _RUNTIME).text("cuda")
             ),
-            "cudnn": _major_minor(_either(gpu, at, "cudnn_version", "cudnn")),
+            "cudnn": _major_minor(_either(gpu, "cudnn_version", "cudnn")),
         }
         gpus.append({name: value for name, value in facts.items() if value is not None})
     return gpus
 
 
-def _either(record: Record, at: str, *names: str) -> str | None:
+def _either(record: Fields, *names: str) -> str | None:
     """Value of a text field that has several spellings; the first spelling with a value counts."""
-    for name in names:
-        value = text_of(record, name, at)
-        if value is not None:
-            return value
-    return None
+    return next(filter(None, map(record.text, names)), None)
 
 
 def _major_minor(version: str | None) -> str | None:

@@ -15,7 +15,7 @@ import orjson
 
 from common.formats.job_results import measurements_of, run_of
 from model.errors import InvalidDocument
-from model.json_fields import text_of
+from model.json_fields import ROOT, Fields
 from model.measurements.job_stability import instability
 from model.measurements.units import DISPLAY_UNITS
 from model.reasons import Instability
@@ -139,11 +139,11 @@ def readings_of(result: Mapping[str, Any]) -> Readings:
         return Readings(fault=parse_fault(stdout or "", truncated=truncated))
     try:
         for key in ("name", "component"):
-            text_of(stdout, key, "$")
-        measurements = measurements_of(stdout, "", "$")
+            Fields(stdout).text(key)
+        measurements = measurements_of(stdout, "", ROOT)
         for measurement in measurements:
-            text_of(measurement.parameters, "device", measurement.parameters_at)
-        conditions = run_of(dict(result)).conditions
+            measurement.parameters.text("device")
+        conditions = run_of(Fields(dict(result))).conditions
     except InvalidDocument as error:
         return Readings(fault=f"{error.field}: {error.message}")
     if not measurements:

@@ -20,7 +20,7 @@ from ingest.benchmarks.results import LOWER, Run, measure, with_parameters
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 from model.errors import InvalidDocument
-from model.json_fields import text_of
+from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
 from model.reasons import Reason
 
@@ -208,20 +208,21 @@ def _counts_from_one(numbers: Sequence[float | None]) -> bool:
 
 def _described(run: Run, record: dict[str, Any], phase: str) -> Run:
     """``run`` with what the description of an entry says; its source names the data set."""
-    framework = text_of(record, "framework", "$") or ""
+    fields = Fields(record)
+    framework = fields.text("framework") or ""
     misc = record.get("misc") if isinstance(record.get("misc"), dict) else {}
     stated = [f"{key} {value}" for key, value in (misc or {}).items() if "version" in key.lower()]
-    hardware = text_of(record, "hardware", "$")
+    hardware = fields.text("hardware")
     data_set = next((it for it in run.source.split("/") if it in _TARGETS), None)
     return replace(
         run,
-        benchmark=text_of(record, "model", "$") or "unknown",
+        benchmark=fields.text("model") or "unknown",
         parameters={"phase": phase, **({"data_set": data_set} if data_set is not None else {})},
         validity=Validity.VALID,
         hardware=_hardware(hardware),
         accelerators=_accelerators(hardware),
         software=software_versions([*re.split(r"[,;+]", framework), *stated]),
-        measured_at=time_of_text(text_of(record, "timestamp", "$"), "%Y-%m-%d"),
+        measured_at=time_of_text(fields.text("timestamp"), "%Y-%m-%d"),
     )
 
 

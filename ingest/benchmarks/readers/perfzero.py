@@ -35,7 +35,7 @@ from ingest.benchmarks.values import (
 )
 from model.errors import InvalidDocument
 from model.json_documents import digest
-from model.json_fields import as_record, list_of, number_of, record_of, text_of
+from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Validity
 from model.reasons import Reason
 
@@ -62,8 +62,9 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each execution in a file."""
-    for run, summary in numbered_parts(file.run("perfzero"), _summaries(file)):
-        if record_of(summary, "benchmark_info", "$").get("harness_name") == WRITER:
+    for run, record in numbered_parts(file.run("perfzero"), _summaries(file)):
+        summary = Fields(record)
+        if summary.nested("benchmark_info").get("harness_name") == WRITER:
             yield from _of_own_execution(run, summary)
         else:
             yield from _of_execution(run, summary)
@@ -104,20 +105,20 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield as_object(json_value_of(text[begin:end].encode()), "")
 
 
-def _of_execution(run: Run, summary: dict[str, Any]) -> Iterator[BenchmarkResult]:
-    result = record_of(summary, "benchmark_result", "$")
-    name = text_of(result, "name", "$.benchmark_result")
+def _of_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
+    result = summary.nested("benchmark_result")
+    name = result.text("name")
     if name is None:
         raise missing_value(run.source, "$.benchmark_result.name", "the summary names no benchmark")
     run = _described(replace(run, benchmark=name), summary)
-    cause = _cause_of_failure(result, record_of(summary, "benchmark_info", "$"))
-    wall_time = number_of(result, "wall_time", "$.benchmark_result", low=-1.0)
-    process = record_of(summary, "process_info", "$")
+    cause = _cause_of_failure(result, summary.nested("benchmark_info"))
+    wall_time = result.number("wall_time", low=-1.0)
+    process = summary.nested("process_info")
     values = [
         (_WALL_TIME, None if wall_time == _NOT_REPORTED else wall_time, None),
         *_reported_metrics(result),
         *(
-            (each, number_of(process, each.metric.name, "$.process_info"), None)
+            (each, process.number(each.metric.name), None)
             for each in _OF_PROCESS
             if each.metric.name in process
         ),
@@ -144,29 +145,26 @@ def _cause_of_failure(result: Mapping[str, Any], information: Mapping[str, Any])
 
 
 def _reported_metrics(
-    result: dict[str, Any],
+    result: Fields,
 ) -> Iterator[tuple[Measure, float | None, str | None]]:
     """Metrics of the benchmark method with their values, and why a value does not count."""
-    for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
-        at = f"$.benchmark_result.metrics[{number}]"
-        if not isinstance(entry, dict):
-            raise InvalidDocument(Reason.WRONG_TYPE, "an object was expected", field=at)
-        name = text_of(entry, "name", at)
+    for entry in result.each("metrics"):
+        name = entry.text("name")
         if name is None:
-            raise missing_value("", f"{at}.name", "the metric has no name")
+            raise missing_value("", entry.path("name"), "the metric has no name")
         violation = None
         if entry.get("succeeded") is False:
             bounds = (entry.get("min_value"), entry.get("max_value"))
             stated = (str(it) for it in bounds if isinstance(it, int | float))
             violation = f"the value violates its bounds ({', '.join(stated) or 'not given'})"
-        value = number_of(entry, "value", at, low=-1e15)
+        value = entry.number("value", low=-1e15)
         yield measure(name, unit_of(name), direction_of(name), _DEFINITION), value, violation
 
 
-def _described(run: Run, summary: dict[str, Any]) -> Run:
-    system = record_of(summary, "system_info", "$")
+def _described(run: Run, summary: Fields) -> Run:
+    system = summary.nested("system_info")
     parts = {"accelerator": "accelerator_model", "cpu": "cpu_model"}
-    names = {part: text_of(system, key, "$.system_info") for part, key in parts.items()}
+    names = {part: system.text(key) for part, key in parts.items()}
     counts = {key: system.get(key) for key in ("physical_cpu_count", "logical_cpu_count")}
     count = system.get("accelerator_count")
     return replace(
@@ -179,16 +177,15 @@ def _described(run: Run, summary: dict[str, Any]) -> Run:
     )
 
 
-def _software(summary: dict[str, Any], system: dict[str, Any]) -> dict[str, str | None]:
+def _software(summary: Fields, system: Fields) -> dict[str, str | None]:
     """Framework, driver, and the revisions of the repositories with the benchmarks."""
-    framework = record_of(summary, "ml_framework_info", "$")
-    name = text_of(framework, "name", "$.ml_framework_info")
-    version = text_of(framework, "version", "$.ml_framework_info")
+    framework = summary.nested("ml_framework_info")
+    name, version = framework.text("name"), framework.text("version")
     versions = software_versions([f"{name} {version}" if version else name]) if name else {}
-    driver = text_of(system, "accelerator_driver_version", "$.system_info")
+    driver = system.text("accelerator_driver_version")
     if driver:
         versions["nvidia-driver"] = driver
-    packages = record_of(record_of(summary, "benchmark_info", "$"), "site_package_info", "$")
+    packages = summary.nested("benchmark_info").nested("site_package_info")
     for package in packages.values():
         if not isinstance(package, dict):
             continue
@@ -199,31 +196,28 @@ def _software(summary: dict[str, Any], system: dict[str, Any]) -> dict[str, str 
     return versions
 
 
-def _of_own_execution(run: Run, summary: dict[str, Any]) -> Iterator[BenchmarkResult]:
+def _of_own_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
     """The results that :func:`perfzero_summaries` wrote, with all that it wrote of them."""
-    at = "$.benchmark_info.harness_info"
-    result = record_of(summary, "benchmark_result", "$")
-    information = record_of(record_of(summary, "benchmark_info", "$"), "harness_info", at)
-    hardware = record_of(information, "hardware", at)
-    software = record_of(information, "software", at)
-    count = record_of(summary, "system_info", "$").get("accelerator_count")
+    result = summary.nested("benchmark_result")
+    information = summary.nested("benchmark_info").nested("harness_info")
+    hardware, software = information.nested("hardware"), information.nested("software")
+    count = summary.nested("system_info").get("accelerator_count")
     run = replace(
         run,
         benchmark=str(result.get("name")),
-        parameters=parsed_values(record_of(information, "parameters", at)),
+        parameters=parsed_values(information.nested("parameters")),
         hardware={name: it for name, it in hardware.items() if isinstance(it, str)},
         software={name: it if isinstance(it, str) else None for name, it in software.items()},
         accelerators=count if type(count) is int else None,
         measured_at=time_of_text(information.get("measured_at")),
     )
-    for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
-        field = f"$.benchmark_result.metrics[{number}]"
-        extra = record_of(as_record(entry, field), "extra_info", field)
+    for entry in result.each("metrics"):
+        extra = entry.nested("extra_info")
         value = finite_number(entry.get("value"))
         samples = numbers_of(extra.get("samples"))
-        read = result_of_facts(run, entry.get("name"), value or 0.0, extra, samples, field)
+        read = result_of_facts(run, entry.get("name"), value or 0.0, extra, samples, entry.at)
         if value is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, "a number was expected", field=field)
+            raise InvalidDocument(Reason.MISSING_FIELD, "a number was expected", field=entry.at)
         yield read
 
 
