@@ -106,4 +106,4 @@ def test_every_command_is_run_or_says_why_not(page: Path) -> None:
     assert unknown == []
 
 
-KNOWN = r"(not run: \S|exit code \d+$|server$|file: \S)"
+KNOWN = r"(not run: \S|exit code \d+$|server$|file: \S|generated: \w+$|end$)"
