@@ -15,7 +15,7 @@ other parsers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,6 @@ _RESULT_KEYS = {"exit_code", "stdout"}
 #: Keys of the stored body of a folder, and of its results.
 _DIRECTORY_KEYS = {"build_log", "dockerfile", "results", "specification", "status"}
 _DIRECTORY_RESULT_KEYS = {"hwinfo", "log", "result"}
-_STATUS = FieldPath("build/status:$")
 EARLIER_COLLECTOR = "amun"
 
 
@@ -302,74 +301,51 @@ def _dictionary_entry(name: str, results: Any, location: FieldPath) -> Delivered
 
 def _directory(raw: RawDocument) -> DeliveredInspection:
     """Read an inspection folder; the folder's name is not stored, so copies are equal."""
-    jobs, parts = [], []
-    for number, files in _numbered(raw.files):
-        part, job = _directory_job(files, f"results/{number}")
-        parts.append(part)
-        jobs += [job] if job else []
-    status = _directory_status(raw.files)
-    failed_build = _failed_build(jobs, status)
-    specification, created = _directory_specification(raw.files)
-    body = _object(
-        {
-            "build_log": _log(raw.files, "build/log"),
-            "dockerfile": _log(raw.files, "build/Dockerfile"),
-            "results": b"[%b]" % b",".join(parts),
-            "specification": specification,
-            "status": status.canonical if status else None,
-        }
+    numbered = _numbered(raw.files)
+    value = _without_none(
+        build_log=_log(raw.files, "build/log"),
+        dockerfile=_log(raw.files, "build/Dockerfile"),
+        results=[_result_folder(files, f"results/{number}/") for number, files in numbered],
+        specification=_file(raw.files, "build/specification"),
+        status=_file(raw.files, "build/status"),
     )
-    return _directory_delivery(jobs, body, specification, created, failed_build)
+    try:
+        body = canonical_json(value)
+    except TypeError:  # each file is within the limit, but not all of them in one document
+        raise InvalidDocument(Reason.NESTED_TOO_DEEP, "nested too deep") from None
+    return _stored_directory(value, body, [number for number, _ in numbered])
 
 
-def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
-    """Read a stored body that :func:`_directory` wrote."""
+def _stored_directory(
+    value: Record, body: bytes, numbers: Sequence[str] | None = None
+) -> DeliveredInspection:
+    """Read the body of an inspection folder.
+
+    :param numbers: names of the folders of results, for errors; by default, their positions
+    """
     jobs = []
     fields = Fields(value)
-    for number, part in enumerate(fields.each("results")):
+    for position, part in enumerate(fields.each("results")):
         if part.get("result") is not None:
             result = part.nested("result").record
-            location = FieldPath(f"results/{number}/result:$")
+            location = FieldPath(f"results/{numbers[position] if numbers else position}/result:$")
             jobs.append(JobDocument(result, canonical_json(result), location))
-    status, specification = fields.nested("status").record, value.get("specification")
-    built = JobDocument(status, canonical_json(status), _STATUS) if status else None
-    created = {"@created": fields.nested("specification").get("@created")}
-    return _directory_delivery(
-        jobs,
-        body,
-        None if specification is None else canonical_json(specification),
-        {} if specification is None else created,
-        _failed_build(jobs, built),
-    )
-
-
-def _failed_build(jobs: list[JobDocument], status: JobDocument | None) -> JobDocument | None:
-    """Return the status of the failed build; ``None`` if the folder has jobs.
-
-    :raises InvalidDocument: if there are neither jobs nor a failed build
-    """
-    failed = status if status and status.result.get("state") == "failed" else None
+    status, specification = fields.nested("status").record, fields.nested("specification").record
+    failed = status.get("state") == "failed"
     if not jobs and not failed:
         raise _unknown("the folder has a specification without results")
-    return None if jobs else failed
-
-
-def _directory_delivery(
-    jobs: list[JobDocument],
-    body: bytes,
-    specification: bytes | None,
-    created: Record,
-    failed_build: JobDocument | None,
-) -> DeliveredInspection:
+    has_specification = value.get("specification") is not None
     return DeliveredInspection(
         SchemaVersion.DIRECTORY,
         _directory_name(jobs),
         tuple(jobs),
         body,
         FieldPath("build/specification:$"),
-        specification=specification,
-        created=created,
-        failed_build=failed_build,
+        specification=canonical_json(specification) if has_specification else None,
+        created={"@created": specification.get("@created")},
+        failed_build=JobDocument(status, canonical_json(status), FieldPath("build/status:$"))
+        if failed and not jobs
+        else None,
     )
 
 
@@ -416,60 +392,32 @@ def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
     return [files_of_job for _, files_of_job in sorted(numbered.items())]
 
 
-def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobDocument | None]:
-    """Return the canonical bytes of a folder ``results/N``, and its job if a result exists."""
-    job, hwinfo = None, None
-    if "result" in files:
-        location = FieldPath(f"{folder}/result:$")
-        value, canonical = _load_file(files["result"], location)
-        job = JobDocument(value, canonical, location)
-    if "hwinfo" in files:
-        beside, hwinfo = _load_file(files["hwinfo"], FieldPath(f"{folder}/hwinfo:$"))
-        if job is not None and job.result.get("hwinfo") == beside:
-            hwinfo = None
-    part = {
-        "hwinfo": hwinfo,
-        "log": _log(files, "log"),
-        "result": job.canonical if job else None,
-    }
-    return _object(part), job
+def _result_folder(files: Mapping[str, bytes], folder: str) -> Record:
+    """Return the content of a folder ``results/N``, without a copy of the result's ``hwinfo``."""
+    result, hwinfo = _file(files, "result", folder), _file(files, "hwinfo", folder)
+    if result is not None and result.get("hwinfo") == hwinfo:
+        hwinfo = None
+    return _without_none(hwinfo=hwinfo, log=_log(files, "log"), result=result)
 
 
-def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, Record]:
-    data = files.get("build/specification")
-    if data is None:
-        return None, {}
-    value, canonical = _load_file(data, FieldPath("build/specification:$"))
-    return canonical, {"@created": value.get("@created")}
-
-
-def _directory_status(files: Mapping[str, bytes]) -> JobDocument | None:
-    """Read the file ``build/status`` if it exists."""
-    data = files.get("build/status")
-    if data is None:
+def _file(files: Mapping[str, bytes], name: str, folder: str = "") -> Record | None:
+    """Return the object in a JSON file, if the file exists."""
+    if name not in files:
         return None
-    value, canonical = _load_file(data, _STATUS)
-    return JobDocument(value, canonical, _STATUS)
+    with inside(f"{folder}{name}:$"):
+        return Fields(_load(files[name])[0]).record
 
 
-def _load_file(data: bytes, location: FieldPath) -> tuple[Record, bytes]:
-    with inside(location):
-        value, canonical = _load(data)
-        return Fields(value).record, canonical
-
-
-def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
-    """Return a log as JSON text; invalid bytes are replaced, because no program parses logs."""
+def _log(files: Mapping[str, bytes], name: str) -> str | None:
+    """Return a log; invalid bytes are replaced, because no program parses logs."""
     data = files.get(name)
     if data is None:
         return None
-    return canonical_json(scrub_text(data.decode(errors="replace").replace("\0", "\ufffd")))
+    return scrub_text(data.decode(errors="replace").replace("\0", "\ufffd"))
 
 
-def _object(parts: Mapping[str, bytes | None]) -> bytes:
-    """Return the canonical JSON object made of canonical ``parts``, which are sorted by name."""
-    members = (b'"%b":%b' % (name.encode(), part) for name, part in parts.items() if part)
-    return b"{%b}" % b",".join(members)
+def _without_none(**values: Any) -> Record:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 _POD = re.compile(r"(inspection-.+-[0-9a-f]{8})-[a-z0-9]+\Z")
