@@ -9,14 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import reduce
 from operator import truediv
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from model.errors import InvalidDocument
 from model.reasons import Reason
 
 Record = dict[str, Any]
+Choice = TypeVar("Choice", bound=StrEnum)
 
 #: Clocks of machines differ, and times without a zone may not be UTC.
 FUTURE_TOLERANCE = timedelta(hours=24)
@@ -192,6 +194,22 @@ class Fields(Mapping[str, Any]):
         if most is not None and len(value) > most:
             raise too_long(self.path(key), most)
         return value or None
+
+    def required_text(self, key: str, message: str = "is missing", most: int | None = None) -> str:
+        """Text of at most ``most`` characters that must not be missing or empty."""
+        value = self.text(key, most)
+        if value is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, message, field=self.path(key))
+        return value
+
+    def choice(self, key: str, kind: type[Choice], what: str) -> Choice:
+        """A value of ``kind`` that must not be missing."""
+        value = self.required_text(key)
+        try:
+            return kind(value)
+        except ValueError:
+            message = f"{value!r} is not a known {what}"
+            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(key)) from None
 
     def number(self, key: str, low: float = 0.0, high: float = 1e15) -> float | None:
         """A number within ``[low, high]``; texts and booleans are refused."""

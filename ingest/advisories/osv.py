@@ -151,7 +151,7 @@ def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: date
     ours = [it for it in list(record.each("affected")) if _is_python(it)]
     packages = tuple(map(reading.package, ours))
     rating, malformed = rating_of([record, *ours])
-    identifier = _identifier(record)
+    identifier = record.required_text("id", "an advisory without id", _LONGEST_IDENTIFIER)
     head = AdvisoryHead(
         advisory_id=identifier,
         aliases=tuple(sorted(_texts(record, "aliases") - {identifier})),
@@ -168,13 +168,6 @@ def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: date
 def _is_python(item: Fields) -> bool:
     ecosystem = item.nested("package").text("ecosystem")
     return (ecosystem or "").partition(":")[0].casefold() == ECOSYSTEM.casefold()
-
-
-def _identifier(record: Fields) -> str:
-    identifier = record.text("id", _LONGEST_IDENTIFIER)
-    if identifier is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "an advisory without id", field="$.id")
-    return identifier
 
 
 def _modified(record: Fields, now: datetime) -> datetime:
@@ -212,12 +205,7 @@ class _Reading:
     events: int = 0
 
     def package(self, item: Fields) -> AffectedPackage:
-        package = item.nested("package")
-        name = package.text("name")
-        if name is None:
-            raise InvalidDocument(
-                Reason.MISSING_FIELD, "a package without name", field=package.at / "name"
-            )
+        name = item.nested("package").required_text("name", "a package without name")
         ranges = [
             self._range(it) for it in item.each("ranges") if it.text("type") in _VERSION_RANGES
         ]

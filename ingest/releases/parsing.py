@@ -131,7 +131,9 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
         license=record.text("license", _ANY_LENGTH),
         metadata_source=record.text("metadata_source", _ANY_LENGTH),
         metadata_file=record.text("metadata_file", _ANY_LENGTH),
-        problem=_problem_of(record),
+        problem=record.choice("problem", ReleaseProblem, "problem")
+        if record.text("problem")
+        else None,
         problem_message=record.text("problem_message", _ANY_LENGTH),
         imports=_imports_of(record),
     )
@@ -244,16 +246,6 @@ def _judged(
     return problem.state, problem, _short(draft.metadata.problem_message, _MAX_MESSAGE_LENGTH)
 
 
-def _problem_of(record: Fields) -> ReleaseProblem | None:
-    value = record.text("problem")
-    try:
-        return None if value is None else ReleaseProblem(value)
-    except ValueError:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value!r} is not a known problem", field="$.problem"
-        ) from None
-
-
 def _imports_of(record: Fields) -> ImportNames | None:
     """Return the names that a document lists; each is checked, because they become keys."""
     if record.get("imports") is None:
@@ -267,13 +259,7 @@ def _imports_of(record: Fields) -> ImportNames | None:
         if not is_import_name(name):
             message = f"{name[:80]!r} is not the name of a module"
             raise InvalidDocument(Reason.WRONG_TYPE, message, field=ROOT / "imports" / position)
-    value = record.text("imports_source")
-    try:
-        source = ImportSource(value or "")
-    except ValueError:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value!r} is not a known source", field="$.imports_source"
-        ) from None
+    source = record.choice("imports_source", ImportSource, "source")
     return ImportNames(tuple(sorted(set(names))), source)
 
 

@@ -107,9 +107,7 @@ class SolverResult:
 
 
 def _requirement(entry: Fields) -> str:
-    name = entry.text("package_name")
-    if name is None:
-        raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=entry.at / "package_name")
+    name = entry.required_text("package_name")
     specifier = (entry.text("required_version", 2_000) or "").strip()
     return name if specifier.lower() in _ANY else f"{name}{specifier}"
 

@@ -149,9 +149,7 @@ def _reported_metrics(
 ) -> Iterator[tuple[Measure, float | None, str | None]]:
     """Metrics of the benchmark method with their values, and why a value does not count."""
     for entry in result.each("metrics"):
-        name = entry.text("name")
-        if name is None:
-            raise missing_value("", entry.path("name"), "the metric has no name")
+        name = entry.required_text("name", "the metric has no name")
         violation = None
         if entry.get("succeeded") is False:
             bounds = (entry.get("min_value"), entry.get("max_value"))
