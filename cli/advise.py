@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from adviser.answering.answers import on_hardware, store
+from adviser.answering.recorded_advice import (
+    check_recorded,
+    read_report,
+    replay_stored,
+    stored_advice,
+    unrepeated,
+    why_it_may_differ,
+)
 from adviser.locks.lock_model import LockFormat
+from adviser.projects.project import Project, ProjectFormat
+from adviser.reports.documents import lock_of
+from adviser.reports.serialization import plain
+from adviser.reports.unfetched_versions import unread_texts
+from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
+from cli.graph_lag import require_projected
 from cli.knowledge import knowledge_for
 from cli.options import as_json_option
+from cli.project_files import keep_manifest, refusing_files, write_file
+from cli.report_view import print_report
 from cli.request_options import advice_request_of, index_from_project, project_path, request_options
+from common.formats.locks.pylock import is_pylock
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
 from model.text import counted
-
-if TYPE_CHECKING:
-    from adviser.projects.project import Project
 
 #: Suffixes of file names that may be any of several locks.
 _AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
@@ -68,15 +86,6 @@ def advise(
     written; 2 if the project or an option cannot be used; 3 if a store does not answer, or if
     there is no stack and an index did not give everything that was needed.
     """
-    from adviser.answering.answers import on_hardware, store
-    from adviser.reports.documents import lock_of
-    from adviser.reports.unfetched_versions import unread_texts
-    from adviser.resolver.worker import ResolverWorker
-    from cli.graph_lag import require_projected
-    from cli.project_files import keep_manifest, write_file
-    from cli.report_view import print_report
-    from graph.migrate import migrated_stores
-
     settings: Settings = context.obj
     if output is not None and not output.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {output.parent}")
@@ -118,9 +127,6 @@ def _format_of(output: Path | None, project: Project) -> str:
 
     :raises InvalidArgument: if the name may indicate several formats
     """
-    from adviser.projects.project import ProjectFormat
-    from common.formats.locks.pylock import is_pylock
-
     if output is not None:
         if is_pylock(output.name):
             return "pylock"
@@ -140,8 +146,6 @@ def _format_of(output: Path | None, project: Project) -> str:
 
 def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
     """A note for a file whose name usually indicates another format."""
-    from common.formats.locks.pylock import is_pylock
-
     if lock_format is LockFormat.PYLOCK and not is_pylock(output.name):
         return "installers accept this lock only as pylock.toml or pylock.NAME.toml"
     usual = _USUAL_FORMATS.get(output.suffix)
@@ -172,13 +176,6 @@ def check(
     reported score. For advice that is not recorded here, the command lists what could be verified.
     Exit code 1 if something is wrong; 2 if nothing is wrong, but not everything could be verified.
     """
-    from adviser.answering.recorded_advice import check_recorded, read_report, unrepeated
-    from adviser.reports.serialization import plain
-    from cli.project_files import refusing_files
-    from graph.migrate import migrated_stores
-    from model.measurements.evidence import Evidence
-    from model.packages.snapshot import Snapshot
-
     settings: Settings = context.obj
     with refusing_files():
         document = read_report(report)
@@ -227,10 +224,6 @@ def replay(
     limit, or another version of the solver or of thoth is used now. Exit code 1 if the reports
     differ.
     """
-    from adviser.answering.recorded_advice import replay_stored, stored_advice, why_it_may_differ
-    from cli.project_files import write_file
-    from graph.migrate import migrated_stores
-
     settings: Settings = context.obj
     with migrated_stores(settings, graph=False) as stores:
         stored = stored_advice(stores, advice_id)

@@ -21,7 +21,7 @@ import click
 import orjson
 
 from model.errors import ProjectError
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 from model.text import counted, printable
 
 if TYPE_CHECKING:

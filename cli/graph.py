@@ -12,6 +12,7 @@ from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.engine import GRAPH as GRAPH_STORE
 from graph.engine import Stores, to_stderr
 from graph.migrate import migrated_stores
 from graph.projection import KindReport, SyncReport
@@ -150,10 +151,8 @@ def _at_work(
 
     The command stops if there is no progress for :data:`PROGRESS_TIMEOUT_S`.
     """
-    from graph.engine import GRAPH
-
     with (
-        watchdog(GRAPH, PROGRESS_TIMEOUT_S) as got_on,
+        watchdog(GRAPH_STORE, PROGRESS_TIMEOUT_S) as got_on,
         migrated_stores(settings, any_graph=True) as stores,
         progress_bars(task, hidden=as_json) as bars,
     ):

@@ -5,29 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import click
 
+from adviser.answering.lock_comparison import (
+    LockKnowledge,
+    compare_lock_versions,
+    guard_document,
+    read_knowledge_of_locks,
+    request_of_locks,
+)
+from adviser.answering.target_hardware import own_hardware, requested_hardware
+from adviser.exports.parquet import needs_pyarrow
+from adviser.guard import (
+    GuardResult,
+    MissingKnowledge,
+    VersionVulnerability,
+    YankedVersion,
+    lock_texts,
+    with_reasons,
+)
+from adviser.projects.locks import ProjectLock
+from adviser.reports.notes import refused_text
+from adviser.scoring.assessment_types import Claim
+from adviser.scoring.verdicts import family_text
 from cli.console import print_canonical_json, print_lines, print_note, shown
+from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
+from cli.project_files import read_lock_file, write_file
 from cli.request_options import environment_options, requested_environment
+from cli.service_client import ServiceClient
+from common import __version__
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
+from model.json_documents import canonical_json, digest
+from model.packages.environments import Environment
 from model.text import counted
-
-if TYPE_CHECKING:
-    from adviser.answering.lock_comparison import LockKnowledge
-    from adviser.guard import (
-        GuardResult,
-        MissingKnowledge,
-        VersionVulnerability,
-        YankedVersion,
-    )
-    from adviser.projects.locks import ProjectLock
-    from adviser.scoring.assessment_types import Claim
-    from model.packages.environments import Environment
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
@@ -108,12 +124,6 @@ def guard(
 
     Exit code 0 means that no harm was found and that no data is missing.
     """
-    from adviser.answering.lock_comparison import compare_lock_versions, guard_document
-    from adviser.answering.target_hardware import requested_hardware
-    from adviser.guard import with_reasons
-    from cli.project_files import read_lock_file, write_file
-    from model.json_documents import canonical_json
-
     settings: Settings = context.obj
     where = requested_environment(None, options)
     locks = [read_lock_file(path) for path in (old, new)]
@@ -130,9 +140,6 @@ def guard(
         raise click.UsageError("--from-export cannot be used with --fetch or --service", context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
-        from adviser.answering.target_hardware import own_hardware
-        from cli.service_client import ServiceClient
-
         named = options["hardware"] or own_hardware().digest
         knowledge = ServiceClient(service).knowledge_of_locks(before, after, where, named)
     elif export is not None:
@@ -167,11 +174,9 @@ def _exported_knowledge(
     prefix: str | None,
 ) -> LockKnowledge:
     """What an export knows of two locks; its age is printed."""
-    from adviser.answering.target_hardware import requested_hardware
-    from adviser.exports.parquet import needs_pyarrow
-
     with needs_pyarrow():
         from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
+
     knowledge, as_of = knowledge_of_exported_locks(
         folder, before, after, where, lambda classes: requested_hardware(classes, prefix).digest
     )
@@ -194,10 +199,6 @@ def _stored_knowledge(
     :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
         read
     """
-    from adviser.answering.lock_comparison import read_knowledge_of_locks, request_of_locks
-    from cli.knowledge import TerminalObserver
-    from graph.migrate import migrated_stores
-
     with migrated_stores(settings) as stores:
         request, observer = request_of_locks(settings, locks, where), TerminalObserver(stores)
         return read_knowledge_of_locks(stores, request, before, after, fetch, observer, hardware)
@@ -242,8 +243,6 @@ def _claim_lines(
 def _sentences(
     upgrade: GuardResult, claims: Iterable[Claim], *, verbose: bool = False
 ) -> list[str]:
-    from adviser.guard import lock_texts
-
     texts = lock_texts((*upgrade.stacks, *upgrade.claims, *upgrade.undetermined))
     return [it.message for it in texts.notes(claims, every=verbose)]
 
@@ -268,9 +267,6 @@ def _remaining_lines(
     upgrade: GuardResult, *, fetched: bool, verbose: bool = False
 ) -> Iterator[str]:
     """What is missing, and how far the comparisons hold."""
-    from adviser.reports.notes import refused_text
-    from adviser.scoring.verdicts import family_text
-
     others = (it for it in upgrade.missing if it.kind.value != "verdict")
     yield from (_missing_line(it, fetched=fetched) for it in others)
     undetermined = _sentences(upgrade, upgrade.undetermined, verbose=verbose)
@@ -344,9 +340,6 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
     Fingerprints contain neither lines nor measured numbers, so that a result keeps its identity
     while the lock grows and measurements are added.
     """
-    from common import __version__
-    from model.json_documents import digest
-
     resolved, here = lock.resolve(), Path.cwd()
     inside = resolved.is_relative_to(here)
     uri = quote(resolved.relative_to(here).as_posix()) if inside else resolved.as_uri()

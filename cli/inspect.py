@@ -19,6 +19,7 @@ from cli.inspect_view import Lines, bar, print_outcomes, print_wait
 from cli.options import as_json_option, key_and_value
 from common.private_folders import private_folder
 from common.settings import Settings
+from ingest.runs import run as run_ingest
 from model.errors import InvalidArgument, InvalidSettings
 from pis.amun.conditions import BUSY_SHARE, busy_share
 from pis.amun.free_machine import MachineBusy, free_machine, wait_until_quiet
@@ -338,11 +339,9 @@ def ingest_folders(settings: Settings, folders: Sequence[Path], *, as_json: bool
 
     With ``--json``, standard output must contain one document, so the report is on standard error.
     """
-    from ingest.runs import run
-
     sources = [str(folder) for folder in folders]
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         with document_progress("inspections", sources) as on_document:
-            ingested = run(settings, sources, on_document)
+            ingested = run_ingest(settings, sources, on_document)
         print_ingest(ingested)
     return not ingested.report.quarantined

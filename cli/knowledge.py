@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from adviser.advise import Resolver
+from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
+from adviser.answering.knowledge import Knowledge, KnowledgeSources, ReadingCallbacks
+from adviser.stack_request import StackRequest
 from cli.console import progress_bars
+from cli.graph_lag import catch_up_graph
+from graph.engine import Stores
+from graph.record.indexes import with_suggestions, without_releases
+from ingest.crawl.record_writer import store_read
+from model.packages.candidates import AbsenceReason, Dependency, IndexesSilent
 from model.text import counted, printable
-
-if TYPE_CHECKING:
-    from adviser.advise import Resolver
-    from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
-    from adviser.answering.knowledge import Knowledge, ReadingCallbacks
-    from adviser.stack_request import StackRequest
-    from graph.engine import Stores
-    from model.packages.candidates import Dependency, IndexesSilent
 
 #: What to do about a missing package, by the reason.
 _REMEDIES = {
@@ -39,8 +40,6 @@ def knowledge_for(
     :param options: ``fetch`` and ``build`` of :func:`cli.options.request_options`
     :param more: requirements whose packages are read besides those of the request
     """
-    from adviser.answering.knowledge import Knowledge, KnowledgeSources
-
     fetch = options["build"] or options["fetch"]
     observer = TerminalObserver(stores)
     return Knowledge.for_request(KnowledgeSources(stores), request, fetch, observer, resolver, more)
@@ -54,8 +53,6 @@ class TerminalObserver:
 
     def before_graph(self) -> None:
         """Wait until the graph is up to date."""
-        from cli.graph_lag import catch_up_graph
-
         catch_up_graph(self._stores)
 
     @contextmanager
@@ -83,8 +80,6 @@ class TerminalObserver:
 
     def after_reading(self, resolution: IndexResolution) -> None:
         """Store what was read, and print how much it was and what is still missing."""
-        from ingest.crawl.record_writer import store_read
-
         stores, progress = self._stores, resolution.progress
         store_read(stores.settings, stores.engine, resolution.listed.unstored())
         if progress.requests:
@@ -103,9 +98,6 @@ class TerminalObserver:
 
     def _print_unmet(self, resolution: IndexResolution) -> None:
         """Print why the indexes cannot provide what is required, with remedies."""
-        from graph.record.indexes import with_suggestions
-        from model.packages.candidates import AbsenceReason
-
         reasons, absences = resolution.unmet(), resolution.listed.absences
         if not reasons:
             return
@@ -126,8 +118,6 @@ class TerminalObserver:
 
     def on_silence(self, error: IndexesSilent) -> None:
         """Print an error for packages that the store lacks, and a warning for others."""
-        from graph.record.indexes import without_releases
-
         with self._stores.engine.connect() as connection:
             unknown = without_releases(connection, error.absences)
         for name, absence in error.absences.items():

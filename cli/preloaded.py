@@ -28,26 +28,8 @@ from cli.start import ACCEPTED, PRELOADED, REFUSED, peer_of, socket_path, store_
 from common.settings import Settings
 from model.errors import ProjectError
 
-#: What the commands import, apart from what these import.
-_MODULES = (
-    "adviser.answering.index_resolution",
-    "adviser.answering.knowledge",
-    "adviser.explain",
-    "adviser.projects.parsing",
-    "adviser.resolver.worker",
-    "cli.advise",
-    "cli.graph_lag",
-    "cli.main",
-    "cli.options",
-    "cli.project_files",
-    "cli.report_view",
-    "cli.why",
-    "graph.engine",
-    "graph.migrate",
-    "graph.record.hardware",
-    "ingest.crawl.record_writer",
-    "sqlalchemy.dialects.postgresql.psycopg2",
-)
+#: What the commands import.
+_MODULES = ("cli.advise", "cli.main", "cli.why", "sqlalchemy.dialects.postgresql.psycopg2")
 #: Rooms whose modules the program may load.
 _ROOMS = ("adviser", "cli", "common", "graph", "ingest", "model", "pis")
 #: Seconds between two looks at the store, and for a client to say what it wants.

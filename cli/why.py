@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from adviser import explain as explanations
+from adviser.advise import Advice, Resolver
+from adviser.answering.answers import listed_unread, on_hardware
+from adviser.explain import ForcedOutcome, ForcedStack, PackagePresence
+from adviser.reports.serialization import plain
+from adviser.reports.unfetched_versions import (
+    fetch_hint,
+    missing_message,
+    unfetched_in,
+    unread_texts,
+)
+from adviser.resolver.results import VersionChange
+from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
+from cli.graph_lag import require_projected
 from cli.knowledge import knowledge_for
 from cli.options import as_json_option
 from cli.request_options import (
@@ -19,13 +33,9 @@ from cli.request_options import (
     request_options,
 )
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from adviser.advise import Advice, Resolver
-    from adviser.explain import ForcedStack, PackagePresence
-    from adviser.resolver.results import VersionChange
-    from model.packages.candidates import Dependency
+from model.packages.candidates import Dependency
 
 Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 
@@ -53,9 +63,7 @@ def why(
         )
 
     def explain(advice: Advice, resolver: Resolver) -> PackagePresence:
-        from adviser.explain import why as explained
-
-        return explained(advice, package.name, resolver=resolver)
+        return explanations.why(advice, package.name, resolver=resolver)
 
     explanation, unread, is_open = _explained(context.obj, path, options, explain)
     _print(explanation, unread, presence_lines, as_json=as_json)
@@ -79,14 +87,10 @@ def why_not(
     the current folder. The command shows the loss of score and what else would change, or why the
     requirement cannot be met. Exit code 1 if no stack meets the requirement.
     """
-    from adviser.explain import ForcedOutcome
-
     (wanted,) = dependencies([requirement], "REQUIREMENT")
 
     def explain(advice: Advice, resolver: Resolver) -> ForcedStack:
-        from adviser.explain import why_not as explained
-
-        return explained(advice, wanted, resolver=resolver)
+        return explanations.why_not(advice, wanted, resolver=resolver)
 
     explanation, unread, is_open = _explained(context.obj, path, options, explain, [wanted])
     _print(explanation, unread, forced_lines, as_json=as_json)
@@ -107,16 +111,6 @@ def _explained(
     :returns: the explanation, notes about versions that were not read, and whether these are due
         to an index that did not give everything that was needed
     """
-    from adviser.answering.answers import listed_unread, on_hardware
-    from adviser.reports.unfetched_versions import (
-        fetch_hint,
-        missing_message,
-        unfetched_in,
-        unread_texts,
-    )
-    from adviser.resolver.worker import ResolverWorker
-    from cli.graph_lag import require_projected
-    from graph.migrate import migrated_stores
 
     def with_advice(advice: Advice, resolver: Resolver) -> tuple[Advice, Explanation]:
         return advice, explain(advice, resolver)
@@ -149,8 +143,6 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    from adviser.reports.serialization import plain
-
     if as_json:
         print_canonical_json({**plain(explanation), "unread": unread})
     else:
@@ -181,8 +173,6 @@ def presence_lines(presence: PackagePresence) -> Iterator[str]:
 
 def forced_lines(forced: ForcedStack) -> Iterator[str]:
     """Explain the cost of forcing a version into the stack or out of it."""
-    from adviser.explain import ForcedOutcome
-
     if forced.outcome is ForcedOutcome.ADVISED:
         yield f"{forced.what}: the advised stack has it"
     elif forced.outcome is ForcedOutcome.UNKNOWN:

@@ -27,7 +27,7 @@ from graph.record.loop import (
 )
 from graph.record.watches import AdviceWatch, watches
 from loop.notice_messages import version_step
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 from model.text import first_few
 
 _NIGHTS = 10

@@ -8,8 +8,7 @@ from enum import Enum
 from typing import Any
 
 from model.declared_fields import declared_fields, is_declared
-from model.json_documents import finite_or_none
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time, finite_or_none
 
 
 def document_of(value: Any) -> Any:

@@ -56,7 +56,7 @@ from model.packages.releases import ReleaseMetadata, ReleaseProblem
 from model.packages.wheels import installed_rank
 
 if TYPE_CHECKING:
-    from adviser.answering.sdist_builds import OnBuild, SdistBuilder
+    from adviser.answering.sdist_builds import SdistBuilder
 
 
 class IndexReader(Protocol):
@@ -83,6 +83,8 @@ class ResolutionProgress:
 
 T = TypeVar("T")
 OnProgress = Callable[[ResolutionProgress], None]
+#: Called with the name and the version of a package before its metadata is built.
+OnBuild = Callable[[str, str], None]
 #: Evidence, and the snapshot with known vulnerabilities, for what is listed.
 Knowledge = Callable[[IndexSnapshot], SnapshotAndEvidence]
 

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
 from adviser.answering.answers import Answer, make_answer, text_of, timed
+from adviser.answering.index_memory import IndexMemory
+from adviser.answering.index_resolution import IndexResolution, OnBuild, OnProgress, over_indexes
 from adviser.answering.index_selection import with_silent_indexes
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
@@ -30,13 +32,8 @@ from model.packages.environments import Environment
 from model.packages.identity import version_of
 from model.packages.snapshot import Snapshot, with_absences, with_revision
 
-if TYPE_CHECKING:
-    from adviser.answering.index_memory import IndexMemory
-    from adviser.answering.index_resolution import IndexResolution, OnProgress
-    from adviser.answering.sdist_builds import OnBuild
-
-    #: What is called while indexes are read.
-    ReadingCallbacks = tuple[OnProgress, OnBuild]
+#: What is called while indexes are read.
+ReadingCallbacks = tuple[OnProgress, OnBuild]
 
 T = TypeVar("T")
 
@@ -210,9 +207,6 @@ class Knowledge:
         """
         if not self.fetches:
             return stored()
-        # The clients of indexes are imported only where something is read.
-        from adviser.answering.index_resolution import over_indexes
-
         stores, memory = self.sources.stores, self.sources.memory
         try:
             with timed(self.timings, "indexes_s"):

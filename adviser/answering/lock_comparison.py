@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from adviser.advise import in_this_process
+from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_selection import indexes_to_search
 from adviser.answering.knowledge import Knowledge, KnowledgeObserver, KnowledgeSources
 from adviser.answering.target_hardware import requested_hardware
@@ -45,9 +46,6 @@ from model.packages.environments import Environment
 from model.packages.identity import same_version
 from model.packages.snapshot import Snapshot, with_revision
 from model.reasons import Reason
-
-if TYPE_CHECKING:
-    from adviser.answering.index_resolution import IndexResolution
 
 #: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
 #: 170 MB.

@@ -31,10 +31,6 @@ class SdistSource(Protocol):
     def keep_metadata(self, key: str, text: str) -> None: ...
 
 
-#: Called with the name and the version of a package before its metadata is built.
-OnBuild = Callable[[str, str], None]
-
-
 class CannotBuild(InvalidArgument):
     """Source distributions cannot be built on this machine for this request."""
 
@@ -52,7 +48,7 @@ class SdistBuilder:
         self,
         settings: Settings,
         environment: Environment,
-        on_build: OnBuild = lambda _name, _version: None,
+        on_build: Callable[[str, str], None] = lambda _name, _version: None,
     ) -> None:
         host = host_environment()
         if _platform_of(environment) != _platform_of(host):

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from adviser.advise import assess_candidates, newest_universe
+from adviser.answering.index_resolution import IndexResolution
 from adviser.monkey.job_value import JobValue, job_values
 from adviser.monkey.strategies import GeneratedStack
 from adviser.monkey.version_classes import closed_universe
@@ -27,9 +27,6 @@ from model.packages.candidates import Dependency
 from model.packages.identity import Purl
 from model.packages.releases import ReleaseFile
 from model.packages.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from adviser.answering.index_resolution import IndexResolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from adviser.scoring.claim_texts import effect_text
 from adviser.stack_comparison import short_digest
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 
 
 def change_title(change: PerformanceChange) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from adviser.exports.tables import ColumnType, ExportColumn, ExportTable
 from common import __version__
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 
 #: Name of the description in the folder of an export.
 CROISSANT_FILE = "croissant.json"

@@ -18,7 +18,7 @@ from adviser.exports.tables import TABLES, ExportTable
 from adviser.exports.target_folder import target_folder
 from common.settings import Settings
 from model.errors import InvalidArgument, ProjectError
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 
 
 @dataclass(frozen=True, slots=True)

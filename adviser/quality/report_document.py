@@ -23,8 +23,7 @@ from adviser.quality.variance_components import RepetitionAdvice, VarianceCompon
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.verdicts import family_document
 from adviser.stacks_document import comparison_count, group_document
-from model.json_documents import finite_or_none
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time, finite_or_none
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
 DOCUMENT_VERSION = 2

@@ -13,8 +13,7 @@ import orjson
 
 from adviser.scoring.assessment_types import Claim
 from model.errors import InvalidDocument
-from model.json_documents import canonical_json, digest, fault_in
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time, canonical_json, digest, fault_in
 from model.reasons import Reason
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from flask import Response
 
 from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.site import Pages, render, unknown_address
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 
 #: Open questions that are shown.
 _QUESTIONS = 5

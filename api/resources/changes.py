@@ -33,7 +33,7 @@ from api.resources.base import Resources, filters, members, package_name, whole_
 from graph.record import changes as record
 from graph.record.tokens import Scope
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
-from model.packages.releases import as_json_time
+from model.json_documents import as_json_time
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 _KINDS = [it.value for it in ChangeKind]

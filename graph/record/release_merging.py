@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from model.json_documents import digest
+from model.json_documents import as_json_time, digest
 from model.packages.identity import Purl
 from model.packages.import_names import ImportNames, ImportSource
 from model.packages.releases import (
@@ -21,7 +21,6 @@ from model.packages.releases import (
     ReleaseFile,
     ReleaseState,
     Requirement,
-    as_json_time,
     wheel_tags,
 )
 

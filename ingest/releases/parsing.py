@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from ingest.personal_data import scrub_words
 from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
 from model.errors import InvalidDocument
-from model.json_documents import canonical_json, digest_bytes
+from model.json_documents import as_json_time, canonical_json, digest_bytes
 from model.json_fields import MAX_NAME_LENGTH, ROOT, Fields, Record, too_long
 from model.measurements.inspection import DocumentId
 from model.packages.identity import Purl, is_project_name
@@ -30,7 +30,6 @@ from model.packages.releases import (
     ReleaseProblem,
     ReleaseState,
     Requirement,
-    as_json_time,
     fault_of,
     first_upload,
     parse_requirement,

@@ -15,10 +15,9 @@ from typing import Any
 import orjson
 
 from model.errors import InvalidDocument
-from model.json_documents import canonical_json, digest_bytes, fault_in
+from model.json_documents import as_json_time, canonical_json, digest_bytes, fault_in
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion, Purl
-from model.packages.releases import as_json_time
 from model.reasons import Reason
 
 #: Name of the source of advisories if no archive of advisories was ever read.

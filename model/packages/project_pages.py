@@ -15,7 +15,8 @@ import orjson
 from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
-from model.packages.releases import as_json_time, first_upload
+from model.json_documents import as_json_time
+from model.packages.releases import first_upload
 
 
 @dataclass(frozen=True, slots=True)

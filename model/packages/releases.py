@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
@@ -348,11 +348,3 @@ class _Uploaded(Protocol):
 def first_upload(files: Iterable[_Uploaded]) -> datetime | None:
     """When the first of ``files`` was uploaded; ``None`` if no file has a time."""
     return min((it.uploaded_at for it in files if it.uploaded_at), default=None)
-
-
-def as_json_time(moment: datetime | None) -> str | None:
-    """A time as text for documents: UTC with microseconds and a ``Z``."""
-    if moment is None:
-        return None
-    # Measured: four times as fast as strftime, which writes the year 999 with three digits.
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -29,7 +29,6 @@ SLOW = {
     "numpy",
     "ortools",
     "pandas",
-    "pycurl",
     "pydantic",
     "pypi_simple",
     "requests",
@@ -55,7 +54,7 @@ def test_status_loads_the_drivers_of_the_stores_and_nothing_above_them(stores: S
     assert not loaded & {*SLOW, "rich", "packaging", "sqlalchemy", "adviser"}
 
 
-def test_advice_on_packages_that_nobody_measured_loads_no_statistics_solver_or_http(
+def test_advice_on_packages_that_nobody_measured_loads_no_statistics_and_no_solver(
     stores: Stores, tmp_path: Path
 ) -> None:
     deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
