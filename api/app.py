@@ -9,8 +9,7 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api.access import audit, authentication
-from api.access.rate_limits import RequestLimits
+from api.access import audit, authentication, rate_limits
 from api.amun import blueprints as inspecting
 from api.health import checks as health
 from api.health import metrics, schema_state, tracing
@@ -85,7 +84,6 @@ def create_app(
 
 def _surround(app: Flask, settings: Settings) -> None:
     """Register handlers. They run in this order before a request, in reverse order after it."""
-    limits = RequestLimits(app, settings)
     tracing.register(app)
     errors.register(app)
     access_log.register(app)
@@ -97,8 +95,8 @@ def _surround(app: Flask, settings: Settings) -> None:
     request_context.register(app)
     metrics.register(app)
     request_bodies.register(app, settings)
-    authentication.register(app, limits.guesses)
+    authentication.register(app, settings)
     schema_state.register(app)
-    limits.count()
+    rate_limits.register(app, settings)
     audit.register(app)
     health.register(app)

@@ -149,7 +149,7 @@ class Settings:
             token_days=_days(values, "TOKEN_DAYS", 365.0),
             queue_limit=int(_number(values, "QUEUE_LIMIT", 1000)),
             rate_limit=_rate(values, "RATE_LIMIT"),
-            rate_limit_storage=_limit_storage(values, "RATE_LIMIT_STORAGE") or "postgresql",
+            rate_limit_storage=_limit_storage(values, "RATE_LIMIT_STORAGE") or "memory://",
             body_limit_mb=max(1, int(_number(values, "BODY_LIMIT_MB", 64))),
             cors_origins=_origins(values, "CORS_ORIGINS"),
             fetch_missing=_flag(values, "FETCH_MISSING", default="1"),
@@ -292,10 +292,10 @@ def _rate(values: Mapping[str, str], name: str) -> str | None:
 
 
 def _limit_storage(values: Mapping[str, str], name: str) -> str | None:
-    """``postgresql``, or a URL of a storage that the library ``limits`` has."""
+    """A URL of a storage that the library ``limits`` has."""
     storage = values.get(name)
-    if storage is None or storage == "postgresql":
-        return storage
+    if storage is None:
+        return None
     from limits import storage as kinds
 
     known = sorted(
@@ -309,9 +309,7 @@ def _limit_storage(values: Mapping[str, str], name: str) -> str | None:
     scheme = storage.partition("://")[0] if "://" in storage else ""
     if scheme not in known:
         # The value may hold a password, so only the scheme is repeated.
-        raise InvalidSettings(
-            f"{name}: scheme {scheme!r} is not one of {', '.join(known)}; or write postgresql"
-        )
+        raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(known)}")
     return storage
 
 

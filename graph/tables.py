@@ -1016,10 +1016,7 @@ class PageSessionRow(Base):
 
 
 class RequestCountRow(Base):
-    """Requests of a client within the present window of a rate limit.
-
-    The table is unlogged: it is empty after a crash of PostgreSQL.
-    """
+    """Requests of a client, counted by servers of 0.2.0, which may run during an upgrade."""
 
     __tablename__ = "request_counts"
 

@@ -12,7 +12,7 @@ from api.access.token_throttle import TokenThrottle
 from api.health.schema_state import refuse_writes
 from api.http.errors import ApiError, ProblemType
 from api.service import service
-from common.settings import OPENABLE_SCOPES
+from common.settings import OPENABLE_SCOPES, Settings
 from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown
 from model.errors import StoreUnavailable
 
@@ -35,15 +35,13 @@ _GUESSES = "thoth-token-throttle"
 OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
 #: Endpoint that tells monitoring that PostgreSQL does not answer, so recent tokens suffice then.
 METRICS = "metrics"
+#: Endpoints for monitoring without a limit; `metrics` only with a token or from this machine.
+UNLIMITED = frozenset({*OPEN, METRICS})
 
 
-def register(app: Flask, guesses: TokenThrottle) -> None:
-    """Authenticate every request of ``app``.
-
-    :param guesses: counts invalid tokens and refuses addresses that send too many
-    """
-
-    app.extensions[_GUESSES] = guesses
+def register(app: Flask, settings: Settings) -> None:
+    """Authenticate every request of ``app``; refuse addresses that send many invalid tokens."""
+    guesses = app.extensions[_GUESSES] = TokenThrottle(settings.rate_limit)
 
     @app.before_request
     def _identify() -> None:

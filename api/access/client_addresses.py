@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Network, ip_address
 
+from flask import request
+
 
 def is_loopback(host: str) -> bool:
     """Whether a host name or address is a loopback address.
@@ -34,3 +36,8 @@ def neighbourhood(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(IPv6Network((int(address), 64), strict=False))
+
+
+def client_address() -> str:
+    """The address by which the present request is counted."""
+    return neighbourhood(request.remote_addr or "unknown")

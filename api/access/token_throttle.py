@@ -7,105 +7,65 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from threading import Lock
-from typing import Any
 
-from flask import request
-from limits import RateLimitItem
-from limits.strategies import RateLimiter
+from limits import parse_many
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 
-from api.access.client_addresses import neighbourhood
+from api.access.client_addresses import client_address
 from api.http.errors import ApiError, ProblemType
 from graph.record.tokens import Token
 
 #: How long a valid token is remembered, s.
-_KNOWN_S = 3600.0
-#: Number of keys that are remembered; the oldest go first.
-_MOST_KEYS = 4096
-
-
-class RememberedKeys:
-    """Keys with the time at which each is forgotten, and a value; threads share it."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[str, tuple[float, Any]] = OrderedDict()
-        self._lock = Lock()
-
-    def add(self, key: str, seconds: float, value: Any = None) -> None:
-        """Remember a key for as many seconds from now."""
-        with self._lock:
-            self._entries[key] = (time.monotonic() + seconds, value)
-            self._entries.move_to_end(key)
-            if len(self._entries) > _MOST_KEYS:
-                self._entries.popitem(last=False)
-
-    def left_s(self, key: str) -> float:
-        """Seconds until a key is forgotten; 0 if it is not remembered.
-
-        >>> keys = RememberedKeys()
-        >>> keys.add("a", 60)
-        >>> 59 < keys.left_s("a") <= 60, keys.left_s("b")
-        (True, 0.0)
-        """
-        with self._lock:
-            end, _ = self._entries.get(key, (0.0, None))
-        return max(0.0, end - time.monotonic())
-
-    def value(self, key: str) -> Any:
-        """The value of a key; ``None`` if it is not remembered."""
-        with self._lock:
-            end, value = self._entries.get(key, (0.0, None))
-        return value if end > time.monotonic() else None
+_RECENT_S = 3600.0
+#: Number of tokens that are remembered; the oldest go first.
+_MOST_TOKENS = 4096
 
 
 class TokenThrottle:
-    """Counts invalid tokens by address.
+    """Counts the invalid tokens of each address in this process.
 
-    :param rates: limits
+    :param rate: limit, such as ``600/minute``; ``None`` for no limit
     """
 
-    def __init__(self, limiter: RateLimiter, rates: Sequence[RateLimitItem]) -> None:
-        self._limiter = limiter
-        self._rates = rates
-        self._known = RememberedKeys()
+    def __init__(self, rate: str | None) -> None:
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._rates = parse_many(rate) if rate else []
+        self._recent: OrderedDict[str, tuple[float, Token]] = OrderedDict()
+        self._lock = Lock()
 
     def check(self, digest: str) -> None:
         """Check whether the token of this request may be looked up.
 
         :raises ApiError: 429 after too many invalid tokens, unless this one was valid recently
         """
-        if self._known.left_s(digest):
-            return  # without asking the storage, which may be PostgreSQL
+        if self.recent(digest):
+            return
         for rate in self._rates:
-            if not self._limiter.test(rate, "refused", client_address()):
-                wait_s = wait_of(self._limiter, rate, "refused", client_address())
+            if not self._limiter.test(rate, client_address()):
+                reset = self._limiter.get_window_stats(rate, client_address()).reset_time
                 raise ApiError(
                     429, ProblemType.TOO_MANY_REQUESTS,
                     "too many invalid tokens from this address",
-                    headers={"Retry-After": str(wait_s)},
+                    headers={"Retry-After": str(max(1, round(reset - time.time())))},
                 )  # fmt: skip
 
     def refused(self) -> None:
         """Count the invalid token of this request."""
         for rate in self._rates:
-            self._limiter.hit(rate, "refused", client_address())
+            self._limiter.hit(rate, client_address())
 
     def accepted(self, digest: str, client: Token) -> None:
         """Remember that a token is valid."""
-        self._known.add(digest, _KNOWN_S, client)
+        with self._lock:
+            self._recent[digest] = (time.monotonic() + _RECENT_S, client)
+            self._recent.move_to_end(digest)
+            if len(self._recent) > _MOST_TOKENS:
+                self._recent.popitem(last=False)
 
     def recent(self, digest: str) -> Token | None:
         """The token with this digest, if it was valid recently."""
-        client: Token | None = self._known.value(digest)
-        return client
-
-
-def client_address() -> str:
-    """The address by which this request is counted."""
-    return neighbourhood(request.remote_addr or "unknown")
-
-
-def wait_of(limiter: RateLimiter, rate: RateLimitItem, *names: str) -> int:
-    """Seconds until a limit admits requests again, at least 1."""
-    return max(1, round(limiter.get_window_stats(rate, *names).reset_time - time.time()))
+        with self._lock:
+            until, client = self._recent.get(digest, (0.0, None))
+        return client if until > time.monotonic() else None

@@ -20,8 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, text
 
-from api.access.authentication import METRICS, PAGE_TOKEN, require
-from api.access.rate_limits import UNLIMITED
+from api.access.authentication import METRICS, PAGE_TOKEN, UNLIMITED, require
 from api.health.checks import readiness
 from api.health.metrics_files import files
 from api.health.metrics_values import use_allocated_values

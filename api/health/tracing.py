@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Flask, Response, g, request
 
-from api.access.rate_limits import UNLIMITED
+from api.access.authentication import UNLIMITED
 from api.health.metrics import METHODS
 from common.tracing import TRACEPARENT, span, start_tracing
 from graph.store_tracing import trace_stores

@@ -276,6 +276,8 @@ def problem_of(status: int) -> ProblemType:
 
 def of_http(error: HTTPException) -> Response:
     """Translate an error of Flask, werkzeug or a schema."""
+    if error.response is not None:
+        return error.response  # type: ignore[return-value]
     status = error.code
     if status is None or 300 <= status < 400:
         return error.get_response()  # type: ignore[return-value]

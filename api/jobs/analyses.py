@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from api.access.audit import wrote_nothing
 from api.access.authentication import token
-from api.access.token_throttle import client_address
+from api.access.client_addresses import client_address
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.http.request_context import from_earlier_data
 from api.jobs.queue import REQUEST_WORK, QueueClient

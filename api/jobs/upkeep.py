@@ -19,7 +19,6 @@ from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, delete_unreferenced_bodies, forget_documents
-from graph.record.request_counts import forget_ended_counts
 from graph.record.retention import forget_analyses, forget_events, forget_writes
 from model.errors import ProjectError
 
@@ -53,6 +52,8 @@ _POSTPONED_JOBS = text(
     RETURNING id
     """
 )
+
+_FORGET_REQUEST_COUNTS = text("DELETE FROM request_counts WHERE ends_at < clock_timestamp()")
 
 _LOG = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ def _recall(worker: WorkerContext) -> None:
 def _forget_old(worker: WorkerContext) -> None:
     settings = worker.settings
     with worker.service.writing() as connection:
-        forget_ended_counts(connection)
+        connection.execute(_FORGET_REQUEST_COUNTS)
     _in_batches(worker, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
     if requests is not None:

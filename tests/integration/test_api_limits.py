@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import Engine, event, text
 from werkzeug.test import TestResponse
 
-from api.access.shared_counts import SharedCounts
 from api.app import create_app
-from api.jobs.upkeep import prune
-from api.service import EXTENSION, ServiceStores
+from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.request_counts import count_requests, counted_requests
 from graph.record.tokens import (
     Scope,
     create_token,
     revoke_token,
 )
-from tests.services.jobs import upkeep
-from tests.services.ports import closed_port
 
 BAD = {"Authorization": "Bearer thoth_nobody-has-it"}
 MANY = "/problems/too-many-requests"
@@ -124,78 +117,3 @@ def test_figures_are_for_who_watches(client: FlaskClient, stores: Stores) -> Non
     assert statuses([client.get("/metrics", headers=header, **far) for _ in range(4)]) == [200] * 4
     assert statuses([client.get("/metrics") for _ in range(4)]) == [200] * 4
     assert statuses([client.get("/livez", **far) for _ in range(4)]) == [200] * 4
-
-
-def test_processes_count_together(narrow: Settings) -> None:
-    with client_with(narrow) as first, client_with(narrow) as second:
-        answers = [it.get("/nowhere") for it in (first, second, first, second, first)]
-        assert statuses(answers) == [404, 404, 404, 429, 429]
-        assert 0 < int(answers[3].headers["Retry-After"]) <= 3600
-        assert statuses([it.get("/api/v1", headers=BAD) for it in (first, second)]) == [401, 401]
-        with client_with(narrow, rate_limit_storage="memory://") as alone:
-            assert alone.get("/nowhere").status_code == 404
-
-
-def test_a_client_above_its_limit_costs_no_statement(narrow: Settings, stores: Stores) -> None:
-    with client_with(narrow) as client:
-        answers = [client.get("/nowhere") for _ in range(9)]
-    assert statuses(answers) == [404] * 3 + [429] * 6
-    waits = [int(it.headers["Retry-After"]) for it in answers[3:]]
-    assert waits == sorted(waits, reverse=True)
-    with stores.engine.connect() as connection:
-        assert connection.scalar(text("SELECT requests FROM request_counts")) == 4
-
-
-def test_processes_add_requests_to_a_large_count_together(stores: Stores) -> None:
-    service = ServiceStores(stores.settings)
-    one, other = SharedCounts(service), SharedCounts(service)
-    sent: list[str] = []
-    event.listen(service.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
-    counts = [one.incr("a client", 3600) for _ in range(2000)]
-    assert counts == list(range(1, 2001))
-    assert len(sent) < 1000
-    # The other process knows all but a tenth.
-    assert 1800 <= other.incr("a client", 3600) <= 2001
-    assert other.incr("another client", 3600) == 1
-    service.close()
-
-
-def test_requests_that_are_not_shared_yet_are_in_the_count_of_their_process(stores: Stores) -> None:
-    service = ServiceStores(stores.settings)
-    shared = SharedCounts(service)
-    counts = [(shared.incr("a client", 3600), shared.get("a client")) for _ in range(30)]
-    assert counts == [(it, it) for it in range(1, 31)]
-    service.close()
-
-
-def test_each_process_counts_alone_while_postgresql_is_away(narrow: Settings) -> None:
-    away = f"postgresql://thoth:word@127.0.0.1:{closed_port()}/thoth"
-    with client_with(narrow, database_url=away) as client:
-        assert statuses([client.get("/nowhere") for _ in range(4)]) == [404, 404, 404, 429]
-
-
-def test_no_request_of_many_threads_is_lost(relational: Engine) -> None:
-    def ask(_: int) -> int:
-        with relational.begin() as connection:
-            return count_requests(connection, "a client", 3600, 1)[0]
-
-    with ThreadPoolExecutor(8) as pool:
-        counts = list(pool.map(ask, range(200)))
-    assert sorted(counts) == list(range(1, 201))
-    with relational.connect() as connection:
-        counted, left_s = counted_requests(connection, "a client")
-        assert (counted, counted_requests(connection, "nobody")) == (200, (0, 0.0))
-    assert 0 < left_s <= 3600
-
-
-def test_a_window_ends_and_its_row_is_forgotten(stores: Stores) -> None:
-    with stores.engine.begin() as connection:
-        count_requests(connection, "a client", 3600, 3)
-        connection.execute(text("UPDATE request_counts SET ends_at = now() - interval '1 s'"))
-        assert counted_requests(connection, "a client") == (0, 0.0)
-        assert count_requests(connection, "a client", 3600, 1)[0] == 1
-        connection.execute(text("UPDATE request_counts SET ends_at = now() - interval '1 s'"))
-        count_requests(connection, "another", 3600, 1)
-    upkeep(stores.settings, prune)
-    with stores.engine.connect() as connection:
-        assert list(connection.scalars(text("SELECT key FROM request_counts"))) == ["another"]

@@ -251,9 +251,8 @@ def test_documents_that_cannot_be_taken_in_are_refused_and_nothing_is_kept(
     ):
         response = client.post("/api/v2/inspections", data=body, content_type=kind)
         assert response.status_code == status, response.text
-    # Tokens are used, and requests are counted.
-    after = {**row_counts(known.engine), "tokens": before["tokens"]}
-    assert after == {**before, "request_counts": after["request_counts"]}
+    # Tokens are used.
+    assert {**row_counts(known.engine), "tokens": before["tokens"]} == before
 
 
 def tar_of(name: str, data: bytes) -> bytes:
