@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from adviser.answering.quality_reports import read_report, selected_measurements
-from adviser.quality.repetitions import batch_report, read_batches
-from adviser.quality.report_document import batches_document, report_document
-from api.pages.report_files import batches_file, report_file
+from adviser.quality.report_document import report_document
+from api.pages.report_files import report_file
 from api.pages.report_view import series_titles
 from cli.console import print_json, print_lines
 from cli.options import NamedPath, as_json_option
@@ -24,15 +23,12 @@ from model.text import counted
 
 
 @click.command()
-@click.argument("selection", nargs=-1, metavar="[KEY|BATCH]...")
+@click.argument("selection", nargs=-1, required=True, metavar="[KEY|BATCH]...")
 @click.option("-o", "--output", type=NamedPath(dir_okay=False, path_type=Path),
               help="Write the report to this HTML file.")  # fmt: skip
 @click.option("--baseline", metavar="DIGEST_PREFIX|newest",
               help="Stack to compare with, or the newest release.  [default: the stack with the"
               " most jobs]")  # fmt: skip
-@click.option("--batches", type=NamedPath(exists=True, dir_okay=False, path_type=Path),
-              metavar="TABLE",
-              help="Report on a table (CSV) of batches with different repetitions.")  # fmt: skip
 @as_json_option
 @click.pass_obj
 def report(
@@ -40,7 +36,6 @@ def report(
     selection: tuple[str, ...],
     output: Path | None,
     baseline: str | None,
-    batches: Path | None,
     as_json: bool,
 ) -> None:
     """Report on the quality of measurements.
@@ -52,13 +47,6 @@ def report(
 
     Without -o and --json, the findings are printed.
     """
-    if bool(selection) == bool(batches):
-        raise click.UsageError("name a key or a batch, or a table of batches with --batches")
-    if batches is not None:
-        if baseline is not None:
-            raise click.UsageError("--batches: --baseline is for recorded measurements")
-        _report_batches(batches, output, as_json=as_json)
-        return
     if baseline == "":
         raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
     document = _read(settings, selection, baseline)
@@ -90,22 +78,3 @@ def _print_findings(document: Mapping[str, Any]) -> None:
         print_lines(f"  {it}" for it in series["findings"])
         click.echo()
     click.echo("-o FILE.html writes the report with plots and tables.")
-
-
-def _report_batches(table: Path, output: Path | None, *, as_json: bool) -> None:
-    try:
-        text = table.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"--batches: {table} cannot be read: {error}") from None
-    try:
-        document = batches_document(batch_report(*read_batches(text)))
-    except InvalidArgument as error:
-        raise InvalidArgument(f"--batches: {table}: {error}") from None
-    if output is not None:
-        write_file(output, batches_file(document, datetime.now(UTC)).encode())
-    if as_json:
-        print_json(document)
-    elif output is None:
-        print_lines(document["findings"])
-    else:
-        click.echo(f"{output}: report on {counted(len(document['batches']), 'batch', 'batches')}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
 from adviser.scoring.effects import Variance, variance_ratio
-from model.errors import InvalidArgument
 
 #: Numbers of repetitions that are tried, per power of ten.
 _STEPS = (1, 2, 5)
@@ -19,8 +16,6 @@ _STEPS = (1, 2, 5)
 _SUFFICIENT = 1.05
 #: A batch whose variance exceeds the fitted one by this many standard errors departs.
 _DEPARTURE_ERRORS = 3.0
-#: Columns of a table of batches; others are ignored.
-_COLUMNS = ("batch", "repetitions", "quantity", "count", "mean", "std", "50%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,57 +214,3 @@ def _costs(batches: Sequence[RepetitionBatch]) -> tuple[float, float] | None:
     each = (last.duration_s - first.duration_s) / (last.repetitions - first.repetitions)
     start = first.duration_s - each * first.repetitions
     return (start, each) if each > 0 and start > 0 else None
-
-
-def read_batches(text: str, quantity: str = "rate") -> tuple[list[RepetitionBatch], str]:
-    """Read a table of batches: one row for each batch and quantity, in CSV.
-
-    The columns ``count``, ``mean``, ``std`` and ``50%`` are those of ``DataFrame.describe`` in
-    pandas. Rows of the quantity ``job_duration`` in seconds give the cost of repetitions.
-
-    :returns: the batches in the order of the file, and the unit of the quantity
-    :raises InvalidArgument: with line and column, if the table cannot be used
-    """
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InvalidArgument(f"the table of batches lacks the column {missing[0]!r}")
-    rows = [(reader.line_num, row) for row in reader]
-    durations = {
-        row["batch"]: _number(row, "mean", line)
-        for line, row in rows
-        if row["quantity"] == "job_duration"
-    }
-    batches, units = [], []
-    for line, row in rows:
-        if row["quantity"] == quantity:
-            batches.append(_batch(row, line, durations.get(row["batch"])))
-            units.append(row.get("unit") or "")
-    if len(batches) < 2:
-        raise InvalidArgument(
-            f"the table of batches has {len(batches)} rows of the quantity {quantity!r}; at least"
-            " two batches are needed"
-        )
-    return batches, units[0]
-
-
-def _batch(row: Mapping[str, str], line: int, duration_s: float | None) -> RepetitionBatch:
-    jobs, repetitions = _number(row, "count", line), _number(row, "repetitions", line)
-    if jobs < 2 or jobs != int(jobs) or repetitions != int(repetitions):
-        raise InvalidArgument(
-            f"line {line}: `count` and `repetitions` are whole numbers, and a batch has two jobs"
-        )
-    return RepetitionBatch(
-        row["batch"], int(repetitions), int(jobs), _number(row, "50%", line),
-        _number(row, "mean", line), _number(row, "std", line), duration_s,
-    )  # fmt: skip
-
-
-def _number(row: Mapping[str, str], column: str, line: int) -> float:
-    try:
-        value = float(row[column] or "")
-    except (TypeError, ValueError):
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidArgument(f"line {line}: `{column}` is not a positive number")
-    return value

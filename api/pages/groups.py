@@ -9,8 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.recent import recent_plot
-from api.pages.formatting import quantity, visible
+from api.pages.formatting import quantity
 from api.pages.site import plot
 from model.text import counted
 
@@ -23,22 +22,20 @@ class GroupView:
     :param baseline: label of the stack that the others are compared with
     :param sentence: which stack is fastest, and how surely
     :param drawing: effects of all stacks with an estimate, or ``None``
-    :param history: median rates of the last inspections, or ``None`` for fewer than two
-    :param history_text: the same in words
+    :param history: jobs, and median rates of the last inspections
     """
 
     group: Mapping[str, Any]
     baseline: str | None
     sentence: str
     drawing: Markup | None
-    history: Markup | None
-    history_text: str
+    history: str
 
 
 def group_views(groups: Iterable[Mapping[str, Any]]) -> list[GroupView]:
     """The groups with sentence and drawings."""
     return [
-        GroupView(it, _baseline(it), _sentence(it), _drawing(it), *_history(it)) for it in groups
+        GroupView(it, _baseline(it), _sentence(it), _drawing(it), _history(it)) for it in groups
     ]
 
 
@@ -48,20 +45,17 @@ def _baseline(group: Mapping[str, Any]) -> str | None:
     return next((it["label"] for it in group["stacks"] if it["stack_digest"] == base), None)
 
 
-def _history(group: Mapping[str, Any]) -> tuple[Markup | None, str]:
+def _history(group: Mapping[str, Any]) -> str:
     recent = group["recent"]
     inspections, rates = recent["inspections"], recent["rates"]
     text = f"{counted(recent['observations'], 'job')} in {counted(inspections, 'inspection')}"
     if not rates:
-        return None, text
+        return text
     low, high = (quantity(it, group["unit"]) for it in (min(rates), max(rates)))
     if len(rates) == 1:
-        return None, f"{text}; median {low}"
-    title = (
-        f"Medians of {'the' if len(rates) == inspections else f'the last {len(rates)}'}"
-        f" inspections: {low} to {high}"
-    )
-    return Markup(visible(recent_plot(rates, title))), f"{text}. {title}."  # noqa: S704
+        return f"{text}; median {low}"
+    which = "the" if len(rates) == inspections else f"the last {len(rates)}"
+    return f"{text}. Medians of {which} inspections: {low} to {high}."
 
 
 def _sentence(group: Mapping[str, Any]) -> str:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
 
+from adviser.group_titles import TitledSeries, differing_settings
 from api.pages.api_client import read, read_if_any
 from api.pages.groups import group_views
-from api.pages.package_matrix import effect_columns, package_matrix
 from api.pages.site import Pages, next_page, other_url, render
 
 #: Series that are read; those of one hardware class are shown.
 _GROUPS = 50
 
 blueprint = Pages("packages", __name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _EffectColumn:
+    """A group as a column: the fastest stack of each measured version of the package.
+
+    :param details: settings that tell it apart from other groups of its indicator
+    """
+
+    group: Mapping[str, Any]
+    details: Sequence[str]
+    stacks: Mapping[str, Mapping[str, Any]]
 
 
 @blueprint.get("/packages")
@@ -42,13 +56,12 @@ def package(name: str) -> Response:
     classes = _classes(groups["items"])
     digest = request.args.get("hardware") or (classes[0]["digest"] if classes else None)
     chosen = [it for it in groups["items"] if it["hardware"]["digest"] == digest]
-    effects = effect_columns(chosen, known["name"])
     return render(
         "package.html", known, versions, modules, changes, groups, vulnerabilities,
         package=known.body, modules=modules.body,
         versions=versions["items"], following=next_page(versions), changes=changes["items"],
-        groups=group_views(chosen), more_groups=groups["next"], effects=effects,
-        matrix=package_matrix(effects, known["name"]) if effects else None,
+        groups=group_views(chosen), more_groups=groups["next"],
+        effects=_effect_columns(chosen, known["name"]),
         classes=classes, hardware=digest, other_url=other_url,
         vulnerabilities=vulnerabilities["items"], more_vulnerabilities=vulnerabilities["next"],
     )  # fmt: skip
@@ -64,6 +77,45 @@ def _classes(groups: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         numbers[digest] += 1
         jobs[digest] += group["recent"]["observations"]
     return sorted(known.values(), key=lambda it: (-numbers[it["digest"]], -jobs[it["digest"]]))
+
+
+def _effect_columns(groups: Iterable[Mapping[str, Any]], name: str) -> list[_EffectColumn]:
+    """The groups with several measured versions of a package, by indicator and parameters.
+
+    :param groups: of one hardware class
+    """
+    compared = []
+    for group in groups:
+        by_version: dict[str, Mapping[str, Any]] = {}
+        for stack in group["stacks"]:
+            if stack["component"] == name and stack["component_version"]:
+                by_version.setdefault(stack["component_version"], stack)
+        if len(by_version) > 1:
+            compared.append((group, by_version))
+    compared.sort(key=lambda it: _order(it[0]))
+    details = differing_settings(
+        [
+            TitledSeries(
+                group["indicator"], None, group["hardware"]["digest"],
+                {**group["parameters"], "device": group["device"],
+                 "Python": group["python_version"], "script": (group["script_sha256"] or "")[:8]},
+            )
+            for group, _ in compared
+        ]
+    )  # fmt: skip
+    return [
+        _EffectColumn(group, settings, stacks)
+        for (group, stacks), settings in zip(compared, details, strict=True)
+    ]
+
+
+def _order(group: Mapping[str, Any]) -> tuple[str, list[tuple[str, float, str]]]:
+    """Numbers are ordered by their value."""
+    parameters = sorted(group["parameters"].items())
+    return group["indicator"], [
+        (name, value, "") if isinstance(value, int | float) else (name, math.inf, str(value))
+        for name, value in parameters
+    ]
 
 
 @blueprint.get("/packages/<name>/versions/<version>")

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from flask import current_app, redirect
+from flask import current_app
 from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name, is_normalized_name
 
@@ -279,20 +279,6 @@ def paths() -> dict[str, list[str]]:
     """List the paths of version 1; headers name the release of the service."""
     rules = {str(it.rule) for it in current_app.url_map.iter_rules()}
     return {"paths": sorted(it for it in rules if it.startswith("/api/v1/"))}
-
-
-@discovery_routes.route("/openapi.json")
-@discovery_routes.response(302, description="Where the description is.")
-def openapi() -> Any:
-    """Redirect to the OpenAPI document."""
-    return redirect("/openapi.json")
-
-
-@discovery_routes.route("/ui/")
-@discovery_routes.response(302, description="Where the page is.")
-def pages() -> Any:
-    """Redirect to the page that shows the OpenAPI document."""
-    return redirect("/docs")
 
 
 image_routes = Routes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -120,12 +119,10 @@ def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "name a key or a batch"),
+        ((), 2, "Missing argument"),
         (("ab",), 2, "a digest needs 4 digits"),
         (("zzzzzz",), 1, "no measured series and no inspection"),
         (("{key}", "--baseline", "ffff"), 1, "no measured stack has a digest"),
-        (("{key}", "--batches", __file__), 2, "name a key or a batch"),
-        (("--batches", __file__), 2, "lacks the column 'batch'"),
         (("{key}", "-o", "/nowhere/at/all.html"), 1, "/nowhere/at/all.html"),
     ],
 )
@@ -152,19 +149,3 @@ def test_an_empty_record_has_no_series(stores: Stores) -> None:
         assert client.get("/api/v2/reports").get_json()["items"] == []
     done = thoth(stores.settings, "report", "16d417f6")
     assert done.returncode == 1
-
-
-def test_a_table_of_batches_is_reported(filled: Settings, tmp_path: Path) -> None:
-    table, output = tmp_path / "batches.csv", tmp_path / "batches.html"
-    table.write_text(
-        "batch,repetitions,quantity,unit,count,mean,std,50%\n"
-        "<b>few</b>,50,rate,GFLOPS,100,254.1,30.6,253.0\n"
-        "many,2000,rate,GFLOPS,100,288.3,19.6,293.7\n",
-        encoding="utf-8",
-    )
-    done = thoth(filled, "report", "--batches", str(table), "-o", str(output), "--json")
-    document = json.loads(done.stdout)
-    assert (document["best_repetitions"], document["advice"]) == (2000, None)
-    content = output.read_text(encoding="utf-8")
-    assert "&lt;b&gt;few" in content
-    assert "<b>few" not in content

@@ -12,8 +12,6 @@ from adviser.plots.distributions import DrawnDistribution, JobDot, distributions
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
-from adviser.plots.matrix import DrawnCell, DrawnColumn, matrix_plot
-from adviser.plots.recent import recent_plot
 from adviser.plots.samples import samples_plot
 
 
@@ -163,51 +161,3 @@ def test_chances_name_the_most_probable_place_and_draw_all() -> None:
     assert tall[0] > 0  # so that it can be pointed at
     assert [it.findtext("title") for it in _of(svg, "rect", "mark")][2] == "a 2: 80.0 %, +5 %"
     assert [it.text for it in fromstring(svg).iter("text")][-2:] == ["no step", "a 2"]
-
-
-def test_a_matrix_says_verdict_and_effect_in_a_box_that_leads_to_the_series() -> None:
-    columns = [DrawnColumn("PiA", ["size 64"], "/series/a"), DrawnColumn("PiB", [], "/series/b")]
-    rows = [
-        ("2.0", [DrawnCell("baseline"), DrawnCell("faster", 15.23)]),
-        ("1.9", [DrawnCell("slower", -3.0), DrawnCell("equivalent", 0.4)]),
-        ("<1.8>", [DrawnCell("undetermined", 9.0), None]),
-    ]
-    svg = matrix_plot(columns, rows, "releases")
-    assert fromstring(svg).get("aria-label") == "releases"
-    links = list(fromstring(svg).iter("a"))
-    assert [it.get("href") for it in links] == [f"/series/{it}" for it in "ababa"]
-    assert [it.get("aria-label") for it in links] == [
-        "2.0, PiA, size 64: baseline", "2.0, PiB: faster +15.2 %",
-        "1.9, PiA, size 64: slower -3.0 %", "1.9, PiB: equivalent +0.4 %",
-        "<1.8>, PiA, size 64: undetermined +9.0 %",
-    ]  # fmt: skip
-    texts = [it.findtext("text") for it in links]
-    assert texts == ["baseline", "▲ +15.2 %", "▼ -3.0 %", "= +0.4 %", None]
-    (empty,) = _of(svg, "rect", "cell undetermined open")
-    (faster,) = _of(svg, "rect", "cell faster")
-    (slower,) = _of(svg, "rect", "cell slower")
-    assert float(empty.attrib["x"]) == float(slower.attrib["x"]) < float(faster.attrib["x"])
-    assert float(faster.attrib["y"]) < float(slower.attrib["y"]) < float(empty.attrib["y"])
-    assert "&lt;1.8&gt;" in svg
-
-
-def test_the_last_inspections_are_dots_that_nothing_joins() -> None:
-    svg = recent_plot([1.0, 3.0, 2.0], "from 1 to 3")
-    root = fromstring(svg)
-    assert (root.get("role"), root.get("class")) == ("img", "plot recent")
-    assert root.get("aria-label") == "from 1 to 3"
-    assert {it.tag.rpartition("}")[2] for it in root} == {"circle"}
-    places = [(float(it.attrib["cx"]), float(it.attrib["cy"])) for it in root]
-    assert [x for x, _ in places] == sorted(x for x, _ in places)
-    assert places[1][1] < places[2][1] < places[0][1]
-
-
-def test_a_small_difference_between_inspections_looks_small() -> None:
-    first, last = _of(recent_plot([100.0, 101.0], "noise", height=28), "circle", "mark")
-    drop = float(first.attrib["cy"]) - float(last.attrib["cy"])
-    assert drop == pytest.approx(2.0, abs=0.05)
-
-
-def test_equal_inspections_are_in_the_middle() -> None:
-    for dot in _of(recent_plot([2.0, 2.0], "two", height=20), "circle", "mark"):
-        assert float(dot.attrib["cy"]) == 10

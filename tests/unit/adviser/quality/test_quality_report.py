@@ -13,6 +13,7 @@ import pytest
 from adviser.quality.parameter_curves import ParameterAxis
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import QualityReport, quality_report
+from api.pages.report_files import report_file
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 from model.measurements.job_samples import JobSamples
 from model.measurements.units import Unit
@@ -113,6 +114,17 @@ def test_batches_along_the_number_of_repetitions_are_judged() -> None:
     assert document["label"] == "numpy 2.0 (aa020000)"
     assert document["unit"] == "GFLOPS"
     assert document["advice"]["exact"]
+
+
+def test_texts_and_plots_of_a_report_file_have_no_control_characters() -> None:
+    document = report_document(_sweep(lambda _: 0.1))
+    for curve in document["axes"][0]["curves"]:
+        curve["label"] = "\x1b[31m<b>\u202e500"
+    content = report_file(document, datetime(2026, 1, 1, tzinfo=UTC))
+    assert "\\x1b[31m&lt;b&gt;\\u202e500" in content
+    assert "\x1b" not in content
+    assert "\u202e" not in content
+    assert "<b>\\" not in content
 
 
 def test_a_job_that_does_not_count_is_shown_with_its_reason() -> None:
