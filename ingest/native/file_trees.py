@@ -165,7 +165,7 @@ class FolderTree:
 
 MEBIBYTE = 1024 * 1024
 #: Real headers of archives are shorter; only a forged header requests more.
-LONGEST_READ = 64 * MEBIBYTE
+_LONGEST_READ = 64 * MEBIBYTE
 #: Errors that broken compressed data raises.
 BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
@@ -192,7 +192,7 @@ class Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0 or size > LONGEST_READ:
+        if size is None or size < 0 or size > _LONGEST_READ:
             raise self._bomb("a header claims to be longer than 64 MiB")
         parts = []
         while size and (part := self._stream.read(size)):

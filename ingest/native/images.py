@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import platform
 import posixpath
 import re
@@ -19,7 +18,6 @@ import orjson
 
 from ingest.native.file_trees import (
     BROKEN_STREAM,
-    LONGEST_READ,
     MEBIBYTE,
     FolderTree,
     Tree,
@@ -29,6 +27,7 @@ from ingest.native.file_trees import (
     resolve,
 )
 from ingest.native.image_layers import Layer, LayeredTree
+from ingest.sources.archives import BoundedReads
 from model.errors import InvalidArgument, InvalidDocument
 from model.reasons import Reason
 from model.text import first_few, printable
@@ -132,10 +131,11 @@ def _in_tar(path: Path, blobs: _Blobs | None) -> OpenedImage:
 @contextmanager
 def _tar_blobs(path: Path) -> Iterator[_Blobs | None]:
     """Files of a tar file, links within it followed; ``None`` for more files than images have."""
-    with _Guarded(path) as stream:
+    with path.open("rb") as stream:
         members: dict[str, tarfile.TarInfo] = {}
         with _reading(path.name):
-            archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - closes nothing
+            plain = cast(BinaryIO, BoundedReads(stream))
+            archive = tarfile.open(fileobj=plain, mode="r:")  # noqa: SIM115 - closes nothing
             while len(members) <= _MOST_BLOBS and (member := archive.next()) is not None:
                 members[posixpath.normpath(member.name)] = member
 
@@ -148,15 +148,6 @@ def _tar_blobs(path: Path) -> Iterator[_Blobs | None]:
                 return None
 
         yield blob if len(members) <= _MOST_BLOBS else None
-
-
-class _Guarded(io.FileIO):
-    """A file whose headers cannot request more memory than real ones."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > LONGEST_READ:
-            raise ValueError("a header claims to be longer than 64 MiB")
-        return super().read(-1 if size is None else size)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ class _ForgedHeader(ValueError):
     """A header requests more memory than real archives need."""
 
 
-class _BoundedReads(io.RawIOBase):
+class BoundedReads(io.RawIOBase):
     """A stream that refuses to read more than ``_LONGEST_READ`` at once.
 
     ``tarfile`` trusts the size in the header of a long name.
@@ -90,6 +90,9 @@ class _BoundedReads(io.RawIOBase):
         if size is None or size < 0 or size > _LONGEST_READ:
             raise _ForgedHeader("a header claims to be longer than 64 MiB")
         return self._stream.read(size)
+
+    def seekable(self) -> bool:
+        return self._stream.seekable()
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self._stream.seek(offset, whence)
@@ -345,7 +348,7 @@ def _tar_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
     magic = stream.read(2)
     stream.seek(0)
     unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if magic == b"\x1f\x8b" else stream
-    bounded = cast(BinaryIO, _BoundedReads(unpacked))
+    bounded = cast(BinaryIO, BoundedReads(unpacked))
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         while (info := archive.next()) is not None:
             if not info.isdir():

@@ -119,7 +119,7 @@ def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "Missing argument"),
+        ((), 2, "missing argument"),
         (("ab",), 2, "a digest needs 4 digits"),
         (("zzzzzz",), 1, "no measured series and no inspection"),
         (("{key}", "--baseline", "ffff"), 1, "no measured stack has a digest"),
