@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path, user_data_path
@@ -20,6 +21,13 @@ OPENABLE_SCOPES = frozenset({"read", "advise"})
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az")
 #: Dates further in the past cannot be represented.
 _MOST_DAYS = 36_500.0
+#: Names with their values.
+Pairs = tuple[tuple[str, str], ...]
+
+
+def variable(read: Callable[..., Any], *arguments: Any) -> Callable[[Mapping[str, str], str], Any]:
+    """How a setting is read from its variable: ``read(values, name, *arguments)``."""
+    return lambda values, name: read(values, name, *arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,68 +40,72 @@ class Settings:
     names, each with the only index that may have such packages.
     """
 
-    home: Path
-    index_cache: Path
-    database_url: str | None
-    graph_url: str | None
-    graph_user: str
-    graph_password: str | None
-    graph_database: str
-    graph_reader_user: str | None
-    graph_reader_password: str | None
-    document_store_url: str
-    ingest_sources: tuple[str, ...]
-    connect_timeout_s: float
-    query_timeout_s: float
-    query_row_limit: int
-    query_byte_limit: int
-    graph_memory_mb: int
-    graph_rebuild: bool
-    package_indexes: tuple[tuple[str, str], ...]
-    package_file_hosts: tuple[str, ...]
-    index_namespaces: tuple[tuple[str, str], ...]
-    index_page_mb: int
-    index_archive_mb: int
-    index_time_s: float
-    index_page_age_s: float
-    advisories: str | None
-    image_registry: str | None
-    anonymous_scopes: tuple[str, ...]
-    query_tokens: bool
-    token_days: float | None
-    queue_limit: int
-    rate_limit: str | None
-    rate_limit_storage: str
-    body_limit_mb: int
-    cors_origins: tuple[str, ...]
-    fetch_missing: bool
-    preload: bool
-    outage_patience_s: float
-    keep_requests_days: float | None
-    keep_audit_days: float | None
-    keep_events_days: float | None
-    cron_refresh: str | None
-    cron_nightly: str | None
-    cron_advisories: str | None
-    cron_loop: str | None
-    loop_indicators: tuple[str, ...]
-    loop_blocks: int
-    loop_jobs: int
-    loop_minutes: float
-    loop_nights: int
-    loop_backlog: int
-    loop_runner: str
-    loop_image: str | None
-    loop_requests: bool
-    loop_wait_s: float
-    loop_busy_share: float
-    nightly_verify_s: float
-    export_folder: Path | None
-    webhooks: tuple[tuple[str, str], ...] = field(repr=False)
-    webhook_secrets: tuple[tuple[str, str], ...] = field(repr=False)
-    webhook_events: str
-    notice_targets: tuple[tuple[str, str], ...] = field(repr=False)
-    log_format: str | None
+    home: Annotated[Path, variable(_home)]
+    index_cache: Annotated[Path, variable(_cache_folder)]
+    database_url: Annotated[str | None, variable(_url, "postgresql", "postgresql+psycopg2")]
+    graph_url: Annotated[
+        str | None, variable(_url, "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc")
+    ]
+    graph_user: Annotated[str, variable(_text, "neo4j")]
+    graph_password: Annotated[str | None, variable(_text)]
+    graph_database: Annotated[str, variable(_text, "neo4j")]
+    graph_reader_user: Annotated[str | None, variable(_text)]
+    graph_reader_password: Annotated[str | None, variable(_text)]
+    document_store_url: Annotated[str, variable(_document_store)]
+    ingest_sources: Annotated[tuple[str, ...], variable(_parts)]
+    connect_timeout_s: Annotated[float, variable(_number, 5.0)]
+    query_timeout_s: Annotated[float, variable(_number, 30.0)]
+    query_row_limit: Annotated[int, variable(_integer, 10_000)]
+    query_byte_limit: Annotated[int, variable(_integer, 32 * 1024 * 1024)]
+    graph_memory_mb: Annotated[int, variable(_integer, 1024)]
+    graph_rebuild: Annotated[bool, variable(_rebuild)]
+    package_indexes: Annotated[Pairs, variable(_indexes)]
+    package_file_hosts: Annotated[tuple[str, ...], variable(_parts)]
+    index_namespaces: Annotated[Pairs, variable(_namespaces)]
+    index_page_mb: Annotated[int, variable(_integer, 64, 1)]
+    index_archive_mb: Annotated[int, variable(_integer, 64, 1)]
+    index_time_s: Annotated[float, variable(_number, 180.0)]
+    index_page_age_s: Annotated[float, variable(_number, 600.0)]
+    advisories: Annotated[str | None, variable(_text)]
+    image_registry: Annotated[str | None, variable(_text)]
+    anonymous_scopes: Annotated[tuple[str, ...], variable(_scopes)]
+    query_tokens: Annotated[bool, variable(_flag)]
+    token_days: Annotated[float | None, variable(_days, 365.0)]
+    queue_limit: Annotated[int, variable(_integer, 1000)]
+    rate_limit: Annotated[str | None, variable(_rate)]
+    rate_limit_storage: Annotated[str, variable(_limit_storage)]
+    body_limit_mb: Annotated[int, variable(_integer, 64, 1)]
+    cors_origins: Annotated[tuple[str, ...], variable(_origins)]
+    fetch_missing: Annotated[bool, variable(_flag, True)]
+    preload: Annotated[bool, variable(_flag, True)]
+    outage_patience_s: Annotated[float, variable(_number, 900.0)]
+    keep_requests_days: Annotated[float | None, variable(_days, 90.0)]
+    keep_audit_days: Annotated[float | None, variable(_days, 365.0)]
+    keep_events_days: Annotated[float | None, variable(_days, 400.0)]
+    cron_refresh: Annotated[str | None, variable(_schedule)]
+    cron_nightly: Annotated[str | None, variable(_schedule)]
+    cron_advisories: Annotated[str | None, variable(_schedule)]
+    cron_loop: Annotated[str | None, variable(_schedule)]
+    loop_indicators: Annotated[tuple[str, ...], variable(_parts, "matmul")]
+    loop_blocks: Annotated[int, variable(_integer, 12, 5)]
+    loop_jobs: Annotated[int, variable(_integer, 400)]
+    loop_minutes: Annotated[float, variable(_number, 240.0)]
+    loop_nights: Annotated[int, variable(_integer, 5, 1)]
+    loop_backlog: Annotated[int, variable(_integer, 200, 1)]
+    loop_runner: Annotated[
+        str, variable(_choice, ("local", "ray", "container", "kubernetes"), "local")
+    ]
+    loop_image: Annotated[str | None, variable(_loop_image)]
+    loop_requests: Annotated[bool, variable(_flag, True)]
+    loop_wait_s: Annotated[float, variable(_number, 1800.0)]
+    loop_busy_share: Annotated[float, variable(_number, 0.2)]
+    nightly_verify_s: Annotated[float, variable(_number, 600.0)]
+    export_folder: Annotated[Path | None, variable(_folder)]
+    webhooks: Annotated[Pairs, variable(_named, "url")] = field(repr=False)
+    webhook_secrets: Annotated[Pairs, variable(_named, "secret")] = field(repr=False)
+    webhook_events: Annotated[str, variable(_choice, ("settled", "all"), "settled")]
+    notice_targets: Annotated[Pairs, variable(_named, "address")] = field(repr=False)
+    log_format: Annotated[str | None, variable(_choice, ("text", "json", "brief"))]
 
     @property
     def embedded_database(self) -> bool:
@@ -112,76 +124,30 @@ class Settings:
         :raises InvalidSettings: if a value is invalid
         """
         values = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
-        home = Path(values.get("THOTH_HOME") or user_data_path("thoth")).expanduser().absolute()
-        return cls(
-            home=home,
-            index_cache=_folder(values, "INDEX_CACHE") or user_cache_path("thoth"),
-            database_url=_url(values, "DATABASE_URL", "postgresql", "postgresql+psycopg2"),
-            graph_url=_url(
-                values, "GRAPH_URL", "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc"
-            ),
-            graph_user=values.get("GRAPH_USER", "neo4j"),
-            graph_password=values.get("GRAPH_PASSWORD"),
-            graph_database=values.get("GRAPH_DATABASE", "neo4j"),
-            graph_reader_user=values.get("GRAPH_READER_USER"),
-            graph_reader_password=values.get("GRAPH_READER_PASSWORD"),
-            document_store_url=_document_store(values, "DOCUMENT_STORE_URL")
-            or (home / "documents").as_uri(),
-            ingest_sources=tuple(values.get("INGEST_SOURCES", "").split()),
-            connect_timeout_s=_number(values, "CONNECT_TIMEOUT_S", 5.0),
-            query_timeout_s=_number(values, "QUERY_TIMEOUT_S", 30.0),
-            query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
-            query_byte_limit=int(_number(values, "QUERY_BYTE_LIMIT", 32 * 1024 * 1024)),
-            graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
-            # The graph of another installation must not be emptied because of a wrong URL.
-            graph_rebuild=_flag(values, "GRAPH_REBUILD", "0" if "GRAPH_URL" in values else "1"),
-            package_indexes=_indexes(values, "PACKAGE_INDEXES"),
-            package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
-            index_namespaces=_namespaces(values, "INDEX_NAMESPACES"),
-            index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),
-            index_archive_mb=max(1, int(_number(values, "INDEX_ARCHIVE_MB", 64))),
-            index_time_s=_number(values, "INDEX_TIME_S", 180.0),
-            index_page_age_s=_number(values, "INDEX_PAGE_AGE_S", 600.0),
-            advisories=values.get("ADVISORIES"),
-            image_registry=values.get("IMAGE_REGISTRY"),
-            anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),
-            query_tokens=_flag(values, "QUERY_TOKENS"),
-            token_days=_days(values, "TOKEN_DAYS", 365.0),
-            queue_limit=int(_number(values, "QUEUE_LIMIT", 1000)),
-            rate_limit=_rate(values, "RATE_LIMIT"),
-            rate_limit_storage=_limit_storage(values, "RATE_LIMIT_STORAGE") or "memory://",
-            body_limit_mb=max(1, int(_number(values, "BODY_LIMIT_MB", 64))),
-            cors_origins=_origins(values, "CORS_ORIGINS"),
-            fetch_missing=_flag(values, "FETCH_MISSING", default="1"),
-            preload=_flag(values, "PRELOAD", default="1"),
-            outage_patience_s=_number(values, "OUTAGE_PATIENCE_S", 900.0),
-            keep_requests_days=_days(values, "KEEP_REQUESTS_DAYS", 90.0),
-            keep_audit_days=_days(values, "KEEP_AUDIT_DAYS", 365.0),
-            keep_events_days=_days(values, "KEEP_EVENTS_DAYS", 400.0),
-            cron_refresh=_schedule(values, "CRON_REFRESH"),
-            cron_nightly=_schedule(values, "CRON_NIGHTLY"),
-            cron_advisories=_schedule(values, "CRON_ADVISORIES"),
-            cron_loop=_schedule(values, "CRON_LOOP"),
-            loop_indicators=tuple(values.get("LOOP_INDICATORS", "matmul").split()),
-            loop_blocks=max(5, int(_number(values, "LOOP_BLOCKS", 12))),
-            loop_jobs=int(_number(values, "LOOP_JOBS", 400)),
-            loop_minutes=_number(values, "LOOP_MINUTES", 240.0),
-            loop_nights=max(1, int(_number(values, "LOOP_NIGHTS", 5))),
-            loop_backlog=max(1, int(_number(values, "LOOP_BACKLOG", 200))),
-            loop_runner=_choice(values, "LOOP_RUNNER", "local", "ray", "container", "kubernetes")
-            or "local",
-            loop_image=_loop_image(values, "LOOP_IMAGE"),
-            loop_requests=_flag(values, "LOOP_REQUESTS", default="1"),
-            loop_wait_s=_number(values, "LOOP_WAIT_S", 1800.0),
-            loop_busy_share=_number(values, "LOOP_BUSY_SHARE", 0.2),
-            nightly_verify_s=_number(values, "NIGHTLY_VERIFY_S", 600.0),
-            export_folder=_folder(values, "EXPORT_FOLDER"),
-            webhooks=_named(values, "WEBHOOKS", "url"),
-            webhook_secrets=_named(values, "WEBHOOK_SECRETS", "secret"),
-            webhook_events=_choice(values, "WEBHOOK_EVENTS", "settled", "all") or "settled",
-            notice_targets=_named(values, "NOTICE_TARGETS", "address"),
-            log_format=_choice(values, "LOG_FORMAT", "text", "json", "brief"),
-        )
+        hints = get_type_hints(cls, include_extras=True)
+        read = {name: hint.__metadata__[0] for name, hint in hints.items()}
+        return cls(**{name: read[name](values, variable_name(name)) for name in read})
+
+
+def variable_name(field_name: str) -> str:
+    """The environment variable of a setting."""
+    return "THOTH_HOME" if field_name == "home" else field_name.upper()
+
+
+def _home(values: Mapping[str, str], name: str) -> Path:
+    return Path(values.get(name) or user_data_path("thoth")).expanduser().absolute()
+
+
+def _cache_folder(values: Mapping[str, str], name: str) -> Path:
+    return _folder(values, name) or user_cache_path("thoth")
+
+
+def _text(values: Mapping[str, str], name: str, default: str | None = None) -> str | None:
+    return values.get(name, default)
+
+
+def _parts(values: Mapping[str, str], name: str, default: str = "") -> tuple[str, ...]:
+    return tuple(values.get(name, default).split())
 
 
 def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
@@ -198,11 +164,11 @@ def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
     return url
 
 
-def _document_store(values: Mapping[str, str], name: str) -> str | None:
+def _document_store(values: Mapping[str, str], name: str) -> str:
     """The URL of a bucket or a folder, or the path of a folder."""
     url = values.get(name)
     if url is None:
-        return None
+        return (_home(values, "THOTH_HOME") / "documents").as_uri()
     # fsspec takes all that has no "://" for a path, such as s3:/bucket.
     is_path = ":" not in url.partition("/")[0] or url.startswith("file:/")
     if not (is_path or url.startswith(tuple(f"{scheme}://" for scheme in OBJECT_STORES))):
@@ -226,8 +192,10 @@ def _folder(values: Mapping[str, str], name: str) -> Path | None:
     return Path(values[name]).expanduser().absolute() if name in values else None
 
 
-def _choice(values: Mapping[str, str], name: str, *choices: str) -> str | None:
-    value = values.get(name)
+def _choice(
+    values: Mapping[str, str], name: str, choices: tuple[str, ...], default: str | None = None
+) -> str | None:
+    value = values.get(name, default)
     if value is not None and value not in choices:
         raise InvalidSettings(f"{name}: {value!r} is not one of {', '.join(choices)}")
     return value
@@ -256,8 +224,17 @@ def _days(values: Mapping[str, str], name: str, default: float) -> float | None:
     return days
 
 
-def _flag(values: Mapping[str, str], name: str, default: str = "0") -> bool:
-    text = values.get(name, default)
+def _integer(values: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
+    return max(least, int(_number(values, name, default)))
+
+
+def _rebuild(values: Mapping[str, str], name: str) -> bool:
+    # The graph of another installation must not be emptied because of a wrong URL.
+    return _flag(values, name, "GRAPH_URL" not in values)
+
+
+def _flag(values: Mapping[str, str], name: str, default: bool = False) -> bool:
+    text = values.get(name, "01"[default])
     if text not in {"0", "1"}:
         raise InvalidSettings(f"{name}: {text!r} is neither 0 nor 1")
     return text == "1"
@@ -291,11 +268,11 @@ def _rate(values: Mapping[str, str], name: str) -> str | None:
     return text
 
 
-def _limit_storage(values: Mapping[str, str], name: str) -> str | None:
+def _limit_storage(values: Mapping[str, str], name: str) -> str:
     """A URL of a storage that the library ``limits`` has."""
     storage = values.get(name)
     if storage is None:
-        return None
+        return "memory://"
     from limits import storage as kinds
 
     known = sorted(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 
 from cli import main as cli
 from cli.ingest import REFUSED
-from common.settings import Settings
+from common.settings import Settings, variable_name
 from docs.reference_tables import rewritten
 from graph.projection.registry import NODES
 from graph.tables import Base
@@ -60,10 +59,21 @@ def codes(page: str, section: str = "") -> set[str]:
     return {code for row in rows(page, section) for code in re.findall(r"`([^`]+)`", row[0])}
 
 
-def test_every_setting_has_its_line_and_every_line_its_setting() -> None:
-    read = set(re.findall(r'"([A-Z][A-Z_]+)"', inspect.getsource(Settings.from_env)))
-    assert len(read) == len(Settings.__slots__)
-    assert codes("settings.md") == read
+def test_every_setting_has_its_line_with_its_default() -> None:
+    settings = Settings.from_env({})
+    values = {variable_name(it): getattr(settings, it) for it in Settings.__slots__}
+    assert codes("settings.md") == values.keys()
+    for variable, _, default, *_ in rows("settings.md")[1:]:
+        if re.fullmatch(r"`?[\d.]+`?", default):
+            assert float(default.strip("`")) == values[variable.strip("`")], variable
+
+
+def test_the_example_of_an_environment_sets_the_defaults() -> None:
+    text = (ROOT / ".env.example").read_text(encoding="utf-8")
+    variables = dict(re.findall(r"(?m)^([A-Z_]+)=(.*)$", text))
+    compose = {"POSTGRES_PASSWORD", "NEO4J_PASSWORD", "SERVICE_PORT"}
+    assert variables.keys() - compose <= codes("settings.md")
+    assert Settings.from_env(variables) == Settings.from_env({})
 
 
 def test_compose_passes_every_setting_to_the_services() -> None:
