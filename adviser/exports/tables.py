@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -30,6 +30,7 @@ from graph.record.exported_rows import (
 from graph.record.hardware import HardwareHead
 from graph.record.inspections import InspectionHead
 from graph.record.observations import RecordedObservation
+from graph.record.release_queries import VersionDetail
 from graph.record.vulnerability_queries import VulnerabilityHead
 from model.advice import AdviceHead
 from model.declared_fields import DeclaredField, declared_fields
@@ -111,15 +112,19 @@ def _json(name: str, description: str) -> ExportColumn:
     return ExportColumn(name, ColumnType.JSON, description)
 
 
-def columns_of(view: type, **renamed: str) -> tuple[ExportColumn, ...]:
+def columns_of(
+    view: type, categories: Collection[str] = (), **renamed: str
+) -> tuple[ExportColumn, ...]:
     """The public fields of a dataclass as columns.
 
+    :param categories: columns with few distinct values, besides :data:`_CATEGORIES`
     :param renamed: names of columns by field
     """
+    few = _CATEGORIES.union(categories)
     return tuple(
         ExportColumn(
             name := renamed.get(field.name, field.name),
-            _column_type(name, field),
+            _column_type(field, name in few),
             field.declared.description,
             re.sub("`(.+)`", r"see column \1", field.declared.unit),
         )
@@ -133,9 +138,10 @@ _CATEGORIES = frozenset(
     {
         "aggregate", "baseline_reason", "benchmark", "blas", "collector", "component",
         "correction", "cuda_version", "definition", "device", "direction", "failure_reason",
-        "hardware", "hardware_digest", "indicator", "launcher", "method", "needs", "os_name",
-        "os_version", "outcome", "platform", "python_version", "quarantine_reason",
-        "schema_version", "severity", "system", "unit", "unstable_reason", "validity", "verdict",
+        "hardware", "hardware_digest", "index", "indicator", "launcher", "metadata_source",
+        "method", "needs", "os_name", "os_version", "outcome", "platform", "problem",
+        "python_version", "quarantine_reason", "schema_version", "severity", "state",
+        "system", "unit", "unstable_reason", "validity", "verdict",
     }
 )  # fmt: skip
 _TYPES = {
@@ -144,9 +150,9 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _column_type(name: str, field: DeclaredField) -> ColumnType:
+def _column_type(field: DeclaredField, category: bool) -> ColumnType:
     if isinstance(field.type, type) and issubclass(field.type, str):
-        return ColumnType.CATEGORY if name in _CATEGORIES else ColumnType.TEXT
+        return ColumnType.CATEGORY if category else ColumnType.TEXT
     return _TYPES.get(field.type, ColumnType.JSON)
 
 
@@ -216,25 +222,7 @@ _RELEASES = ExportTable(
     "releases",
     "One row for each known release of a package, in a folder for each index.",
     (
-        _text("purl", "Package URL."),
-        _DOCUMENT,
-        _category("name", "Normalised name of the package."),
-        _text("version", "Normalised version."),
-        _INDEX,
-        _category("state", "What is known about the release."),
-        _category("problem", "Why its metadata is not known, as a code."),
-        _text("requires_python", "Specifier of supported Python versions."),
-        _texts("extras", "Extras that it provides."),
-        _text("license", "License in its metadata."),
-        _flag("yanked", "Whether the release is yanked."),
-        _text("yanked_reason", "Why its publisher yanked it, if the index says so."),
-        _time("uploaded_at", "When its first file was uploaded."),
-        _category("metadata_source", "How its requirements were read."),
-        _texts("wheels", "Tag sets of its wheels."),
-        _flag("has_sdist", "Whether there is a source distribution."),
-        _flag("files_complete", "Whether all of its files are known."),
-        _texts("imports", "Names that it makes importable; null if unknown."),
-        _time("read_at", "When an index last served it."),
+        *columns_of(VersionDetail, ("name",)),
         _texts("requirements", "Its requirements, in the order of its metadata."),
         _texts("vulnerabilities", "Identifiers of the vulnerabilities that affect it."),
     ),

@@ -51,8 +51,6 @@ class WaitQuerySchema(StrictSchema):
 
 
 IndexProgressSchema = schema_of("IndexProgress", ResolutionProgress)
-
-
 RequestSchema = schema_of(
     "Request",
     Analysis,

@@ -46,8 +46,6 @@ class BenchmarkQuerySchema(PageQuerySchema):
 
 
 MeasuredFileSchema = schema_of("MeasuredFile", MeasuredFile)
-
-
 BenchmarkResultSchema = schema_of(
     "BenchmarkResult",
     BenchmarkResult,
@@ -55,8 +53,6 @@ BenchmarkResultSchema = schema_of(
     metric=text("Name of the metric.", "median_rate"),
     samples=fields.List(fields.Float(), required=True),
 )
-
-
 BenchmarkPageSchema = page_of("BenchmarkPage", BenchmarkResultSchema)
 
 

@@ -146,11 +146,7 @@ BisectSummarySchema = schema_of(
     sentence=text("The answer, or the state so far, in one sentence.", null=True),
     updated_at=moment("When the state was last stored."),
 )
-
-
 BisectPageSchema = page_of("BisectPage", BisectSummarySchema)
-
-
 BisectDocumentSchema = fresh(
     "BisectDocument",
     BisectSummarySchema,

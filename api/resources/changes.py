@@ -73,11 +73,7 @@ ChangeSchema = schema_of(
     RecordedChange,
     title=text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25 % faster in PiConv2D"),
 )
-
-
 ChangePageSchema = page_of("ChangePage", ChangeSchema)
-
-
 ChangeDocumentSchema = fresh("ChangeDocument", ChangeSchema)
 
 

@@ -33,20 +33,10 @@ def _ended_at() -> fields.String:
 
 
 ClaimEffectSchema = schema_of("ClaimEffect", EffectDetails)
-
-
 ClaimDifferenceSchema = schema_of("ClaimDifference", PackageDifference)
-
-
 schema_of("PartialEffect", PartialEffect, ended_at=_ended_at())
-
-
 JobPairSchema = schema_of("JobPair", JobPair, ended_at=_ended_at())
-
-
 UsedJobSchema = schema_of("UsedJob", UsedJob, ended_at=_ended_at())
-
-
 ExplainedClaimSchema = schema_of(
     "ExplainedClaim",
     ClaimDetails,

@@ -42,6 +42,7 @@ from graph.record.hardware import (
 )
 from graph.record.inspections import (
     InspectionHead,
+    InspectionSummary,
     browse_inspections,
     inspection_named,
     inspection_summary,
@@ -76,27 +77,15 @@ class InspectionQuerySchema(PageQuerySchema):
     indicator = filter_text("Name of an indicator that a job ran.", "PiMatmul")
 
 
-InspectionItemSchema = schema_of(
-    "InspectionItem",
-    InspectionHead,
-    stack_label=text("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)", null=True),
-)
-
-
+_STACK_LABEL = text("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)", null=True)
+InspectionItemSchema = schema_of("InspectionItem", InspectionHead, stack_label=_STACK_LABEL)
 InspectionPageSchema = page_of("InspectionPage", InspectionItemSchema)
-
-
-InspectionDetailSchema = fresh(
+InspectionDetailSchema = schema_of(
     "InspectionDetail",
-    InspectionItemSchema,
-    outcomes=fields.Dict(
-        keys=fields.String(),
-        values=fields.Integer(),
-        required=True,
-        metadata={"description": "Number of jobs by outcome.", "example": {"measured": 10}},
-    ),
-    indicators=texts("Names of the indicators that ran.", ["PiMatmul"]),
-    hardware=texts("Digests of the hardware classes that jobs ran on.", [_DIGEST]),
+    InspectionHead,
+    InspectionSummary,
+    base=FreshnessSchema,
+    stack_label=_STACK_LABEL,
 )
 
 
@@ -133,14 +122,8 @@ class HardwareQuerySchema(PageQuerySchema):
 
 
 HardwareItemSchema = schema_of("HardwareItem", HardwareHead)
-
-
 HardwarePageSchema = page_of("HardwarePage", HardwareItemSchema)
-
-
 HardwareDetailSchema = fresh("HardwareDetail", HardwareItemSchema)
-
-
 IndicatorCoverageSchema = schema_of("IndicatorCoverage", IndicatorCoverage)
 
 

@@ -95,11 +95,7 @@ class VersionChangeSchema(Schema):
 
 
 LockVulnerabilitySchema = schema_of("LockVulnerability", VersionVulnerability)
-
-
 YankedVersionSchema = schema_of("YankedVersion", YankedVersion)
-
-
 MissingKnowledgeSchema = schema_of("MissingKnowledge", MissingKnowledge)
 
 

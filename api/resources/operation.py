@@ -74,8 +74,6 @@ class RequestCountSchema(Schema):
 
 
 RequestTimesSchema = schema_of("RequestTimes", RequestTimes)
-
-
 NoticeLagSchema = schema_of("NoticeLag", NoticeLag)
 
 

@@ -52,14 +52,8 @@ class PackageQuerySchema(PageQuerySchema):
 
 
 PackageItemSchema = schema_of("PackageItem", PackageHead)
-
-
 PackagePageSchema = page_of("PackagePage", PackageItemSchema)
-
-
 IndexAnswerSchema = schema_of("IndexAnswer", IndexAnswer)
-
-
 PackageDocumentSchema = schema_of(
     "PackageDocument", PackageHead, PackageDetail, base=FreshnessSchema
 )
@@ -72,14 +66,8 @@ class VersionsQuerySchema(PageQuerySchema):
 
 
 VersionItemSchema = schema_of("VersionItem", VersionHead)
-
-
 VersionsPageSchema = page_of("VersionsPage", VersionItemSchema)
-
-
 ModuleItemSchema = schema_of("ModuleItem", PackageModule)
-
-
 ModulesPageSchema = page_of(
     "ModulesPage",
     ModuleItemSchema,
@@ -97,8 +85,6 @@ class EventQuerySchema(PageQuerySchema):
 
 
 EventItemSchema = schema_of("EventItem", RecordedEvent)
-
-
 EventPageSchema = page_of("EventPage", EventItemSchema)
 
 

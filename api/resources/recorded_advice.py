@@ -65,14 +65,8 @@ AdviceItemSchema = schema_of(
     recommendation_type=choice("Recommendation type of the request.", _TYPES),
     status=choice("How the search ended.", _STATUSES),
 )
-
-
 AdvicePageSchema = page_of("AdvicePage", AdviceItemSchema)
-
-
 RecommendedStackSchema = schema_of("RecommendedStack", AdvisedStackHead)
-
-
 AdviceDetailSchema = fresh(
     "AdviceDetail",
     AdviceItemSchema,

@@ -18,20 +18,17 @@ from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     StrictSchema,
-    choice,
-    count,
     filter_text,
     flag,
-    moment,
     page_of,
     schema_of,
     text,
-    texts,
 )
 from api.resources.base import Resources, members, package_name
 from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
 from graph.record.modules import ModuleProvider, module_providers
 from graph.record.release_queries import (
+    VersionDetail,
     browse_files,
     purl_of,
     version_detail,
@@ -42,7 +39,7 @@ from model.packages.candidate_builder import CandidateBuilder, NotACandidate
 from model.packages.environments import Environment, environment
 from model.packages.identity import DEFAULT_INDEX
 from model.packages.import_names import ImportSource, is_import_name
-from model.packages.releases import ReleaseState, Requirement
+from model.packages.releases import ReleaseFile, Requirement
 
 #: Sources of the names of a release.
 _SOURCES = [it.value for it in ImportSource]
@@ -76,57 +73,25 @@ class VersionQuerySchema(ReleaseQuerySchema):
     )
 
 
-class RequirementSchema(Schema):
-    """One requirement of a release, as written and as parsed."""
-
-    raw = text("The requirement as written.", 'colorama; platform_system == "Windows"')
-    name = text("Name of the required package; null if it cannot be parsed.", null=True)
-    specifier = text("Version specifier; empty for any version.", ">=3.1.2")
-    marker = text("Environment marker; null if it always applies.", null=True)
-    extras = texts("Extras of the required package.", [])
-    for_extras = texts("Extras of this release that the marker names.", [])
-    url = text("URL of a direct reference.", null=True)
-    problem = text("Why it cannot be parsed.", null=True)
-    applies = flag(
+RequirementSchema = schema_of(
+    "Requirement",
+    Requirement,
+    applies=flag(
         "Whether it applies in the selected environment; null if none is selected or the marker"
         " cannot be evaluated.",
         null=True,
-    )
-
-
-class VersionDocumentSchema(FreshnessSchema, Schema):
-    """One release on one index."""
-
-    purl = text("Package URL.", "pkg:pypi/flask@3.1.2")
-    name = text("Normalised name.", "flask")
-    version = text("Normalised version.", "3.1.2")
-    index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known about the release.", [it.value for it in ReleaseState])
-    problem = text("Why it is not solved, as a code.", null=True)
-    problem_message = text("Why it is not solved, for people.", null=True)
-    requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)
-    extras = texts("Extras that it provides.", ["async", "dotenv"])
-    license = text("License in its metadata.", "BSD-3-Clause", null=True)
-    yanked = flag("Whether the release is yanked.")
-    yanked_reason = text("Why it is yanked.", null=True)
-    uploaded_at = moment("When its first file was uploaded.", null=True)
-    metadata_source = text("How its requirements were read.", "metadata-file", null=True)
-    metadata_file = text("File that the metadata is from.", null=True)
-    imports = texts("Names that it makes importable; null if unknown.", ["flask"], null=True)
-    imports_source = choice("How these names were read.", _SOURCES, null=True)
-    wheels = texts("Tag sets of its wheels.", ["py3-none-any"])
-    has_sdist = flag("Whether there is a source distribution.", null=True)
-    files_complete = flag("Whether all of its files are known.")
-    document_id = text("Newest document about the release.")
-    read_at = moment("When an index last served it.", null=True)
-    environment = text(
+    ),
+)
+VersionDocumentSchema = schema_of(
+    "VersionDocument",
+    VersionDetail,
+    base=FreshnessSchema,
+    environment=text(
         "Environment for which markers are evaluated.",
         "CPython 3.11 on manylinux_2_28_x86_64",
         null=True,
-    )
-    requirements = fields.List(fields.Nested(RequirementSchema), required=True)
-
-
+    ),
+)
 ModuleProviderSchema = schema_of("ModuleProvider", ModuleProvider)
 
 
@@ -137,24 +102,9 @@ class ModuleDocumentSchema(FreshnessSchema, Schema):
     providers = fields.List(fields.Nested(ModuleProviderSchema), required=True)
 
 
-class FileItemSchema(Schema):
-    """A file of a release; the first hash is never overwritten."""
-
-    filename = text("Name of the file.", "flask-3.1.2-py3-none-any.whl")
-    sha256 = text("SHA-256 in hexadecimal.", null=True)
-    kind = choice("Kind of file.", ["wheel", "sdist", "other"])
-    size_bytes = count("Size of the file.", 103308, null=True)
-    requires_python = text("Specifier of supported Python versions.", null=True)
-    yanked = flag("Whether the file is yanked.")
-    yanked_reason = text("Why it is yanked.", null=True)
-    uploaded_at = moment("When it was uploaded.", null=True)
-    metadata_sha256 = text(
-        "SHA-256 of the metadata file beside it; empty if that has no hash.", null=True
-    )
-    attested = flag("Whether the index offers attestations.", null=True)
-    listed = flag("Whether the index still lists it.")
-
-
+FileItemSchema = schema_of(
+    "FileItem", ReleaseFile, listed=flag("Whether the index still lists it.")
+)
 FilePageSchema = page_of("FilePage", FileItemSchema)
 
 
@@ -183,7 +133,6 @@ class ReleaseResource(MethodView):
         extras = query.get("extras", ())
         return {
             **members(release),
-            "read_at": release.as_of,
             "environment": None if where is None else where.label,
             "requirements": list(_evaluated(release.requirements, where, extras)),
             **freshness(progress),

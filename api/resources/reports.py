@@ -59,8 +59,6 @@ class ReportListQuerySchema(PageQuerySchema):
 
 
 MeasuredSeriesSchema = schema_of("MeasuredSeries", SeriesSettings, base=MeasuredAlikeSchema)
-
-
 SeriesPageSchema = page_of("SeriesPage", MeasuredSeriesSchema)
 
 
@@ -98,8 +96,6 @@ class RepetitionSpreadSchema(Schema):
 
 
 SpreadRatioSchema = schema_of("SpreadRatio", SpreadRatio)
-
-
 ReportedJobSchema = schema_of(
     "ReportedJob",
     ReportedJob,
@@ -126,8 +122,6 @@ ReportedStackSchema = schema_of(
     median_flop_per_s=FLOP_PER_S,
     quality=fields.Nested(StackQualitySchema, required=True),
 )
-
-
 JobOrderSchema = schema_of(
     "JobOrder",
     OrderReport,
@@ -136,8 +130,6 @@ JobOrderSchema = schema_of(
     drift_high_pct=number("Upper end of its 95 % interval, %.", 3.0),
     step_times=texts("When the level changes, as ISO 8601 in UTC.", []),
 )
-
-
 MissingMeasurementSchema = schema_of("MissingMeasurement", MissingMeasurement)
 
 

@@ -51,11 +51,7 @@ class SeriesQuerySchema(StrictSchema):
 
 
 HistoryJobSchema = schema_of("HistoryJob", HistoryJob)
-
-
 HistoryRunSchema = schema_of("HistoryRun", HistoryRun)
-
-
 HistoryStepSchema = schema_of("HistoryStep", HistoryStep)
 
 

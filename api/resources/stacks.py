@@ -67,11 +67,7 @@ StackItemSchema = schema_of(
     StackHead,
     label=text("Name for people: the package that it was inspected for.", "numpy 2.4.6 (1f2e3d4c)"),
 )
-
-
 StackPageSchema = page_of("StackPage", StackItemSchema)
-
-
 StackDocumentSchema = fresh(
     "StackDocument",
     StackItemSchema,
@@ -101,8 +97,6 @@ class HardwareNameSchema(Schema):
 
 
 DifferingPackageSchema = schema_of("DifferingPackage", DifferingPackage)
-
-
 EffectSchema = schema_of("Effect", Comparison)
 FLOP_PER_S = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
 GroupStackSchema = schema_of("GroupStack", StackResult, median_flop_per_s=FLOP_PER_S)

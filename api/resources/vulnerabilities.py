@@ -86,11 +86,7 @@ VulnerabilityDocumentSchema = fresh(
     packages=fields.List(fields.Nested(AffectedPackageSchema), required=True),
     affected_versions=count("Number of known releases that it affects.", 3),
 )
-
-
 ReleaseNameSchema = schema_of("ReleaseName", KnownVersion)
-
-
 ReleaseNamePageSchema = page_of("ReleaseNamePage", ReleaseNameSchema)
 
 

@@ -23,6 +23,7 @@ from graph.record.documents import (
 )
 from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import (
+    columns_for,
     first_as,
     matching,
     texts,
@@ -296,8 +297,4 @@ def recent_statuses(connection: Connection) -> dict[str, int]:
 
 
 def _advice() -> Select[*tuple[Any, ...]]:
-    row = AdviceRow
-    return select(
-        row.advice_id, row.recommendation_type, row.status, row.snapshot_revision,
-        row.result_digest, row.created_at, row.python_version, row.platform,
-    )  # fmt: skip
+    return select(*columns_for(AdviceHead, AdviceRow))

@@ -11,13 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Select, Text, bindparam, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Text,
+    bindparam,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
 from graph.record.benchmark_results import ListedResult
+from graph.record.hardware import HardwareHead
+from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations
 from graph.record.own_results import OWN_SYSTEM
-from graph.tables import ObservationRow
+from graph.record.postgresql_helpers import columns_for
+from graph.record.release_queries import VersionDetail, select_versions
+from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
+from graph.tables import (
+    HardwareRow,
+    InspectionRow,
+    ObservationRow,
+    PackageVersionRow,
+    VulnerabilityRow,
+)
 from model.declared_fields import declared_fields
 
 #: Rows that a cursor fetches at once.
@@ -130,26 +152,53 @@ def _by_indicator(connection: Connection, query: Executable) -> Iterator[RowSet]
         yield _row_set(connection, query, {"indicator": indicator}, name)
 
 
-def _observations() -> Select[*tuple[Any, ...]]:
-    names = [it.name for it in declared_fields(RecordedObservation) if it.declared.public]
-    query = select_observations(names).where(
-        ObservationRow.indicator_id == bindparam("indicator", type_=Text)
+def _public(
+    query: Select[*tuple[Any, ...]], view: type, **renamed: str
+) -> Select[*tuple[Any, ...]]:
+    """The public fields of a dataclass, JSON as text.
+
+    :param query: selects the fields by name
+    :param renamed: names of columns by field
+    """
+    selected: dict[str, ColumnElement[Any]] = dict(query.selected_columns)
+    columns = (
+        (it.cast(Text) if isinstance(it.type, JSONB) else it).label(renamed.get(name, name))
+        for name, it in (
+            (it.name, selected[it.name]) for it in declared_fields(view) if it.declared.public
+        )
     )
-    columns = dict(query.selected_columns)
-    columns["parameters"] = columns["parameters"].cast(Text).label("parameters")
-    columns["hardware_label"] = columns["hardware_label"].label("hardware")
-    return query.with_only_columns(*columns.values()).order_by(ObservationRow.observation_id)
+    return query.with_only_columns(*columns)
 
 
-_OBSERVATIONS = _observations()
-_INSPECTIONS = text(
-    """
-SELECT inspection.document_id, inspection.name, document.schema_version, document.collector,
-       inspection.stack_digest, inspection.stack_note, inspection.job_count,
-       inspection.created_at, document.ingested_at
-FROM inspections AS inspection JOIN documents AS document USING (document_id)
-ORDER BY inspection.document_id
-    """
+_INSPECTIONS = _public(select_inspections(), InspectionHead).order_by(InspectionRow.document_id)
+_OBSERVATIONS = (
+    _public(select_observations(), RecordedObservation, hardware_label="hardware")
+    .where(ObservationRow.indicator_id == bindparam("indicator", type_=Text))
+    .order_by(ObservationRow.observation_id)
+)
+_HARDWARE = _public(
+    select(*columns_for(HardwareHead, HardwareRow)),
+    HardwareHead,
+    digest="hardware_digest",
+    label="hardware",
+).order_by(HardwareRow.digest)
+_RELEASES = (
+    _public(select_versions(), VersionDetail)
+    .add_columns(
+        literal_column(
+            "ARRAY(SELECT raw FROM requirements"
+            " WHERE requirements.purl = package_versions.purl ORDER BY position)"
+        ).label("requirements"),
+        literal_column(
+            "ARRAY(SELECT vulnerability_id FROM affected_versions"
+            " WHERE affected_versions.purl = package_versions.purl ORDER BY vulnerability_id)"
+        ).label("vulnerabilities"),
+    )
+    .where(PackageVersionRow.index_name == bindparam("index", type_=Text))
+    .order_by(PackageVersionRow.purl)
+)
+_VULNERABILITIES = _public(select_vulnerabilities(), VulnerabilityHead).order_by(
+    VulnerabilityRow.vulnerability_id
 )
 _SAMPLES = text(
     """
@@ -162,13 +211,6 @@ WHERE job.indicator_id = :indicator
 ORDER BY job.observation_id, sample.number
     """
 )
-_HARDWARE = text(
-    """
-SELECT digest AS hardware_digest, document_id, label AS hardware, identity::text AS identity
-FROM hardware
-ORDER BY digest
-    """
-)
 _STACKS = text(
     """
 SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
@@ -178,21 +220,6 @@ LEFT JOIN stack_packages AS package ON package.stack_digest = stack.digest
 LEFT JOIN package_versions AS release USING (purl)
 WHERE EXISTS (SELECT FROM inspections WHERE inspections.stack_digest = stack.digest)
 ORDER BY stack.digest, release.purl
-    """
-)
-_RELEASES = text(
-    """
-SELECT purl, coalesce(release_document_id, document_id) AS document_id, name, version,
-       index_name AS index, state, problem, requires_python, extras, license, yanked, yanked_reason,
-       uploaded_at, metadata_source, wheels, has_sdist, files_complete, imports, as_of AS read_at,
-       ARRAY(SELECT raw FROM requirements
-             WHERE requirements.purl = release.purl ORDER BY position) AS requirements,
-       ARRAY(SELECT vulnerability_id FROM affected_versions
-             WHERE affected_versions.purl = release.purl
-             ORDER BY vulnerability_id) AS vulnerabilities
-FROM package_versions AS release
-WHERE index_name = :index
-ORDER BY purl
     """
 )
 _ADVISORIES = text(
@@ -219,14 +246,6 @@ SELECT sha256, advisories, as_of AS read_at
 FROM advisory_sources
 WHERE advisories > 0
 ORDER BY as_of, sha256
-    """
-)
-_VULNERABILITIES = text(
-    """
-SELECT vulnerability_id, document_id, aliases, summary, severity, score, vector, published_at,
-       modified_at, withdrawn_at
-FROM vulnerabilities
-ORDER BY vulnerability_id
     """
 )
 _ADVICE = text(

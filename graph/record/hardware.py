@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from sqlalchemy import Connection, func, select
 
-from graph.record.postgresql_helpers import first_as
+from graph.record.postgresql_helpers import columns_for, first_as
 from graph.tables import (
     HardwareRow,
     ObservationRow,
@@ -104,7 +104,7 @@ def browse_hardware(
     :param measured: whether there is a comparable measurement
     """
     row = HardwareRow
-    query = select(row.digest, row.label, row.identity, row.document_id)
+    query = select(*columns_for(HardwareHead, row))
     if like is not None:
         query = query.where(row.label.icontains(like, autoescape=True))
     if measured is not None:
@@ -126,6 +126,6 @@ def browse_hardware(
 def hardware_named(connection: Connection, digest: str) -> HardwareHead | None:
     """A hardware class by its digest, or ``None``."""
     row = HardwareRow
-    query = select(row.digest, row.label, row.identity, row.document_id)
+    query = select(*columns_for(HardwareHead, row))
     head = first_as(connection, query.where(row.digest == digest), HardwareHead)
     return head and replace(head, label=labels_apart(connection).get(digest, head.label))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from sqlalchemy import Connection, and_, case, exists, func, select
 
-from graph.record.postgresql_helpers import matching
+from graph.record.postgresql_helpers import columns_for, matching
 from graph.tables import (
     IndexProject,
     PackageEvent,
@@ -252,18 +252,12 @@ def answers_of(
 ) -> dict[tuple[str, str], IndexAnswer]:
     """The last answer of each index about these packages, by index and name."""
     row = IndexProject
-    query = select(
-        row.name,
-        row.index_name,
-        row.state,
-        row.as_of,
-        row.problem,
-        row.message,
-        row.status,
-        row.status_reason,
-    ).order_by(row.name, row.index_name)
+    query = select(row.name, *columns_for(IndexAnswer, row, index=row.index_name)).order_by(
+        row.name, row.index_name
+    )
     rows = connection.execute(query.where(row.name.in_(names)))
-    return {(row.index_name, row.name): IndexAnswer(*row[1:]) for row in rows}
+    answers = ((name, IndexAnswer(*values)) for name, *values in rows)
+    return {(answer.index, name): answer for name, answer in answers}
 
 
 def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
@@ -339,13 +333,7 @@ def events_of(connection: Connection, name: str) -> list[RecordedEvent]:
 
 
 _RECORDED_EVENTS = select(
-    PackageEvent.event_id,
-    PackageEvent.kind,
-    PackageEvent.index_name,
-    PackageEvent.name,
-    PackageEvent.version,
-    PackageEvent.detail,
-    PackageEvent.occurred_at,
+    *columns_for(RecordedEvent, PackageEvent, index=PackageEvent.index_name)
 ).order_by(PackageEvent.event_id.desc())
 
 

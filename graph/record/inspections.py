@@ -34,6 +34,7 @@ from graph.record.bulk import (
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import (
+    columns_for,
     first_as,
     matching,
     texts,
@@ -48,7 +49,7 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from model.declared_fields import public
+from model.declared_fields import Field, public
 from model.measurements.inspection import (
     InspectionDocument,
     Observation,
@@ -310,16 +311,13 @@ class InspectionHead:
 
 @dataclass(frozen=True, slots=True)
 class InspectionSummary:
-    """Summary of the jobs of an inspection.
+    """Summary of the jobs of an inspection; names and digests are sorted."""
 
-    :param outcomes: number of jobs by outcome
-    :param indicators: names of the indicators, sorted
-    :param hardware: digests of the hardware classes, sorted
-    """
-
-    outcomes: dict[str, int]
-    indicators: tuple[str, ...]
-    hardware: tuple[str, ...]
+    outcomes: Annotated[dict[str, int], Field("Number of jobs by outcome.", {"measured": 10})]
+    indicators: Annotated[tuple[str, ...], Field("Names of the indicators that ran.", ["PiMatmul"])]
+    hardware: Annotated[
+        tuple[str, ...], Field("Digests of the hardware classes that jobs ran on.", [DIGEST])
+    ]
 
 
 def browse_inspections(
@@ -338,7 +336,7 @@ def browse_inspections(
     :param indicator: name of the indicator of a job
     :param after: time of arrival and identifier of the last inspection on the previous page
     """
-    query = _inspections().where(*matching({InspectionRow.stack_digest: stack}))
+    query = select_inspections().where(*matching({InspectionRow.stack_digest: stack}))
     jobs = select(ObservationRow.document_id).where(
         ObservationRow.document_id == InspectionRow.document_id
     )
@@ -358,7 +356,7 @@ def browse_inspections(
 
 def inspection_named(connection: Connection, document_id: str) -> InspectionHead | None:
     """An inspection by the digest of its document, or ``None``."""
-    query = _inspections().where(InspectionRow.document_id == document_id)
+    query = select_inspections().where(InspectionRow.document_id == document_id)
     return first_as(connection, query, InspectionHead)
 
 
@@ -380,13 +378,17 @@ def inspection_summary(connection: Connection, document_id: str) -> InspectionSu
     )
 
 
-def _inspections() -> Select[*tuple[Any, ...]]:
-    row = InspectionRow
+def select_inspections() -> Select[*tuple[Any, ...]]:
+    """The fields of :class:`InspectionHead`."""
+    columns = columns_for(
+        InspectionHead,
+        InspectionRow,
+        schema_version=Document.schema_version,
+        collector=Document.collector,
+        ingested_at=Document.ingested_at,
+    )
     return (
-        select(
-            row.document_id, row.name, Document.schema_version, Document.collector,
-            row.stack_digest, row.stack_note, row.job_count, row.created_at, Document.ingested_at,
-        )
-        .join(Document, Document.document_id == row.document_id)
+        select(*columns)
+        .join(Document, Document.document_id == InspectionRow.document_id)
         .where(Document.kind == "inspection")
-    )  # fmt: skip
+    )

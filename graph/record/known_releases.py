@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from graph.record.postgresql_helpers import texts
+from graph.record.postgresql_helpers import columns_for, texts
 from graph.record.release_merging import (
     PARTS,
     HashAlarm,
@@ -42,28 +42,8 @@ from model.packages.identity import Purl
 from model.packages.import_names import ImportNames, ImportSource
 from model.packages.releases import Release, ReleaseFile, ReleaseState, Requirement
 
-FILE_COLUMNS = (
-    ReleaseFileRow.filename,
-    ReleaseFileRow.sha256,
-    ReleaseFileRow.kind,
-    ReleaseFileRow.size_bytes,
-    ReleaseFileRow.requires_python,
-    ReleaseFileRow.yanked,
-    ReleaseFileRow.yanked_reason,
-    ReleaseFileRow.uploaded_at,
-    ReleaseFileRow.metadata_sha256,
-    ReleaseFileRow.attested,
-)
-_REQUIREMENT_COLUMNS = (
-    RequirementRow.raw,
-    RequirementRow.name,
-    RequirementRow.specifier,
-    RequirementRow.marker,
-    RequirementRow.extras,
-    RequirementRow.for_extras,
-    RequirementRow.url,
-    RequirementRow.problem,
-)
+FILE_COLUMNS = columns_for(ReleaseFile, ReleaseFileRow)
+_REQUIREMENT_COLUMNS = columns_for(Requirement, RequirementRow)
 
 #: Whether the index offers a file, the rank of its list, and the file.
 _Listed = tuple[bool, str | None, ReleaseFile]

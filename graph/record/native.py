@@ -15,7 +15,7 @@ from graph.record.bulk import insert_new
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.outbox import add_entries
 from graph.record.packages import add_unread_versions
-from graph.record.postgresql_helpers import matching
+from graph.record.postgresql_helpers import columns_for, matching
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
@@ -233,14 +233,7 @@ def known_images(
         table.os_name: wanted.os_name, table.os_version: wanted.os_version, table.name: wanted.name,
     }  # fmt: skip
     query = (
-        select(
-            table.digest,
-            table.name,
-            table.os_name,
-            table.os_version,
-            table.document_id,
-            Document.ingested_at,
-        )
+        select(*columns_for(KnownImage, table, ingested_at=Document.ingested_at))
         .join(Document, Document.document_id == table.document_id)
         .where(table.kind == "image", *matching(values))
     )

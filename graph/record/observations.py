@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, any_, func, select, text
 
 from graph.record.measurements import installed_component, measured_releases
 from graph.record.postgresql_helpers import (
+    columns_for,
     matching,
     texts,
 )
@@ -23,7 +24,6 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
     StackPackage,
-    table_of,
 )
 from model.declared_fields import Field, public
 from model.measurements.inspection import ObservationValues
@@ -236,7 +236,7 @@ def browse_observations(
         row.document_id: wanted.inspection,
         row.comparison_key: wanted.comparison_key,
     }
-    query = _observations().where(*matching(values))
+    query = select_observations().where(*matching(values))
     if wanted.indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == wanted.indicator)
         query = query.where(row.indicator_id.in_(named))
@@ -250,7 +250,7 @@ def browse_observations(
 
 def observation_named(connection: Connection, observation_id: str) -> RecordedObservation | None:
     """An observation by its identifier, or ``None``."""
-    query = _observations().where(ObservationRow.observation_id == observation_id)
+    query = select_observations().where(ObservationRow.observation_id == observation_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else RecordedObservation(**row)
 
@@ -290,13 +290,9 @@ def common_keys(
     return list(connection.scalars(query.distinct().order_by(row.comparison_key).limit(limit)))
 
 
-def select_observations(names: Iterable[str]) -> Select[*tuple[Any, ...]]:
-    """These fields of observations.
-
-    :param names: of fields of :class:`RecordedObservation`
-    """
-    own = table_of(ObservationRow).columns
-    columns = [(_JOINED[it] if it in _JOINED else own[it]).label(it) for it in names]
+def select_observations() -> Select[*tuple[Any, ...]]:
+    """The fields of :class:`RecordedObservation`."""
+    columns = columns_for(RecordedObservation, ObservationRow, **_JOINED)
     return (
         select(*columns)
         .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
@@ -306,7 +302,3 @@ def select_observations(names: Iterable[str]) -> Select[*tuple[Any, ...]]:
             RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest
         )
     )
-
-
-def _observations() -> Select[*tuple[Any, ...]]:
-    return select_observations(it.name for it in fields(RecordedObservation))

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields
 from datetime import datetime
 from enum import IntEnum, unique
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import DBAPIError
+
+from graph.tables import Base, table_of
 
 Item = TypeVar("Item")
 
@@ -77,6 +80,15 @@ def matching(values: Mapping[Any, object]) -> list[ColumnElement[bool]]:
     :param values: by column
     """
     return [column == value for column, value in values.items() if value is not None]
+
+
+def columns_for(view: type, table: type[Base], **others: Any) -> list[ColumnElement[Any]]:
+    """Columns for the fields of a dataclass, in their order and with their names.
+
+    :param others: columns of fields that the table has under another name, or not at all
+    """
+    own: Mapping[str, Any] = {**table_of(table).columns, **others}
+    return [own[it.name].label(it.name) for it in fields(view) if it.name in own]
 
 
 def first_as(connection: Connection, query: Executable, kind: Callable[..., Item]) -> Item | None:

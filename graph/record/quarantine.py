@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, any_, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from graph.record.postgresql_helpers import storable, texts
+from graph.record.postgresql_helpers import columns_for, storable, texts
 from graph.tables import QuarantinedDocument
 
 
@@ -108,18 +108,7 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
     """Unresolved entries, oldest first."""
     table = QuarantinedDocument
     rows = connection.execute(
-        select(
-            table.kind,
-            table.source,
-            table.place,
-            table.reason,
-            table.field,
-            table.message,
-            table.quarantine_id,
-            table.attempts,
-            table.first_seen_at,
-            table.last_seen_at,
-        )
+        select(*columns_for(QuarantineEntry, table))
         .where(table.resolved_at.is_(None))
         .order_by(table.quarantine_id)
     )

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from packaging.version import Version
 from sqlalchemy import (
     Connection,
+    Select,
     any_,
     func,
     or_,
@@ -25,16 +26,17 @@ from graph.record.known_releases import (
     requirements_of,
     spellings_of,
 )
-from graph.record.postgresql_helpers import matching, texts
+from graph.record.postgresql_helpers import columns_for, matching, texts
 from graph.tables import (
     AffectedVersion,
     IndexProject,
     PackageVersionRow,
     ReleaseFileRow,
 )
-from model.declared_fields import Field
+from model.declared_fields import Field, public
 from model.errors import InvalidDocument
 from model.packages.identity import Purl, package_version, version_of
+from model.packages.import_names import ImportSource
 from model.packages.releases import ReleaseFile, ReleaseState, Requirement
 from model.shared_fields import INDEX, PACKAGE, PURL, REQUIRES_PYTHON, UPLOADED_AT, VERSION, YANKED
 
@@ -64,28 +66,33 @@ class VersionHead:
 class VersionDetail:
     """A release on an index, with its requirements in the order of its metadata."""
 
-    purl: str
-    name: str
-    version: str
-    index: str
-    state: str
-    problem: str | None
-    problem_message: str | None
-    requires_python: str | None
-    extras: tuple[str, ...]
-    license: str | None
-    yanked: bool
-    yanked_reason: str | None
-    uploaded_at: datetime | None
-    metadata_source: str | None
-    metadata_file: str | None
-    wheels: tuple[str, ...]
-    has_sdist: bool | None
-    files_complete: bool
-    document_id: str
-    as_of: datetime | None
-    imports: tuple[str, ...] | None
-    imports_source: str | None
+    purl: Annotated[str, PURL]
+    name: Annotated[str, PACKAGE]
+    version: Annotated[str, VERSION]
+    index: Annotated[str, INDEX]
+    state: Annotated[str, public("What is known about the release.", values=ReleaseState)]
+    problem: Annotated[str | None, public("Why it is not solved, as a code.")]
+    problem_message: Annotated[str | None, Field("Why it is not solved, for people.")]
+    requires_python: Annotated[str | None, REQUIRES_PYTHON]
+    extras: Annotated[tuple[str, ...], public("Extras that it provides.", ["async", "dotenv"])]
+    license: Annotated[str | None, public("License in its metadata.", "BSD-3-Clause")]
+    yanked: Annotated[bool, YANKED]
+    yanked_reason: Annotated[str | None, public("Why it is yanked.")]
+    uploaded_at: Annotated[datetime | None, UPLOADED_AT]
+    metadata_source: Annotated[
+        str | None, public("How its requirements were read.", "metadata-file")
+    ]
+    metadata_file: Annotated[str | None, Field("File that the metadata is from.")]
+    wheels: Annotated[tuple[str, ...], public("Tag sets of its wheels.", ["py3-none-any"])]
+    has_sdist: Annotated[bool | None, public("Whether there is a source distribution.")]
+    files_complete: Annotated[bool, public("Whether all of its files are known.")]
+    document_id: Annotated[str, public("Newest document about the release.")]
+    read_at: Annotated[datetime | None, public("When an index last served it.")]
+    imports: Annotated[
+        tuple[str, ...] | None,
+        public("Names that it makes importable; null if unknown.", ["flask"]),
+    ]
+    imports_source: Annotated[str | None, Field("How these names were read.", values=ImportSource)]
     requirements: tuple[Requirement, ...] = ()
 
 
@@ -146,13 +153,12 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
     )
     counts: dict[str, int] = dict(counted.all())
     rows = connection.execute(
-        select(
-            row.purl, row.name, row.version, row.index_name, row.state, row.yanked,
-            row.uploaded_at, row.requires_python,
-        ).where(row.purl == any_(texts(purls)))
-    )  # fmt: skip
+        select(*columns_for(VersionHead, row, index=row.index_name)).where(
+            row.purl == any_(texts(purls))
+        )
+    )
     none = 0 if counts or knows_advisories(connection) else None
-    return [VersionHead(*it, counts.get(it.purl, none)) for it in rows]
+    return [VersionHead(*(*it, counts.get(it.purl, none))) for it in rows]
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
@@ -170,19 +176,23 @@ def purl_of(connection: Connection, name: str, version: str, index: str) -> str 
     return connection.scalar(query.order_by(row.purl).limit(1))
 
 
+def select_versions() -> Select[*tuple[Any, ...]]:
+    """The fields of :class:`VersionDetail`, except the requirements."""
+    row = PackageVersionRow
+    columns = columns_for(
+        VersionDetail,
+        row,
+        index=row.index_name,
+        document_id=func.coalesce(row.release_document_id, row.document_id),
+        read_at=row.as_of,
+    )
+    return select(*columns)
+
+
 def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
     """A release by its package URL, or ``None``."""
-    row = PackageVersionRow
-    details = connection.execute(
-        select(
-            row.purl, row.name, row.version, row.index_name, row.state, row.problem,
-            row.problem_message, row.requires_python, row.extras, row.license, row.yanked,
-            row.yanked_reason, row.uploaded_at, row.metadata_source, row.metadata_file,
-            row.wheels, row.has_sdist, row.files_complete,
-            func.coalesce(row.release_document_id, row.document_id), row.as_of, row.imports,
-            row.imports_source,
-        ).where(row.purl == purl)
-    ).one_or_none()  # fmt: skip
+    query = select_versions().where(PackageVersionRow.purl == purl)
+    details = connection.execute(query).one_or_none()
     if details is None:
         return None
     values: list[Any] = [*details, requirements_of(connection, [purl]).get(purl, ())]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from packageurl import PackageURL
 from packaging.markers import InvalidMarker, Marker
@@ -19,11 +19,13 @@ from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from model.declared_fields import Field
 from model.errors import InvalidDocument
 from model.measurements.inspection import DocumentId
 from model.packages.identity import DEFAULT_INDEX, Purl, package_version, version_of
 from model.packages.import_names import ImportNames
 from model.packages.old_specifiers import readings_of_requirement, specifier_set
+from model.shared_fields import REQUIRES_PYTHON
 
 #: Longer texts are refused, because parsing time grows with length.
 MAX_REQUIREMENT_LENGTH = 2_000
@@ -85,23 +87,20 @@ class Requirement:
     """One requirement of a release, as written and parsed.
 
     The marker stays text and is only evaluated for an environment.
-
-    :param name: of the required package, normalised; ``None`` if the line is invalid
-    :param specifier: canonical text, empty for any version
-    :param extras: of the required package, normalised and sorted
-    :param for_extras: extras of the requiring package in the marker, sorted
-    :param url: of a direct reference, which cannot be resolved
-    :param problem: why the line is invalid, or how it was read nevertheless
     """
 
-    raw: str
-    name: str | None
-    specifier: str = ""
-    marker: str | None = None
-    extras: tuple[str, ...] = ()
-    for_extras: tuple[str, ...] = ()
-    url: str | None = None
-    problem: str | None = None
+    raw: Annotated[
+        str, Field("The requirement as written.", 'colorama; platform_system == "Windows"')
+    ]
+    name: Annotated[str | None, Field("Name of the required package; null if it cannot be parsed.")]
+    specifier: Annotated[str, Field("Version specifier; empty for any version.", ">=3.1.2")] = ""
+    marker: Annotated[str | None, Field("Environment marker; null if it always applies.")] = None
+    extras: Annotated[tuple[str, ...], Field("Extras of the required package.", [])] = ()
+    for_extras: Annotated[
+        tuple[str, ...], Field("Extras of this release that the marker names.", [])
+    ] = ()
+    url: Annotated[str | None, Field("URL of a direct reference.")] = None
+    problem: Annotated[str | None, Field("Why it cannot be parsed.")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +125,20 @@ class ReleaseMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFile:
-    """One file of a release.
+    """One file of a release."""
 
-    :param sha256: hexadecimal digits, or ``None`` if the index has no such hash
-    :param kind: ``wheel``, ``sdist`` or ``other``
-    :param metadata_sha256: of the separate metadata file (PEP 658); empty if it has no hash,
-        ``None`` if there is no such file
-    :param attested: whether the index offers attestations (PEP 740); ``None`` if unknown
-    """
-
-    filename: str
-    sha256: str | None
-    kind: str
-    size_bytes: int | None = None
-    requires_python: str | None = None
-    yanked: bool = False
-    yanked_reason: str | None = None
-    uploaded_at: datetime | None = None
-    metadata_sha256: str | None = None
-    attested: bool | None = None
+    filename: Annotated[str, Field("Name of the file.", "flask-3.1.2-py3-none-any.whl")]
+    sha256: Annotated[str | None, Field("SHA-256 in hexadecimal.")]
+    kind: Annotated[str, Field("Kind of file.", values=("wheel", "sdist", "other"))]
+    size_bytes: Annotated[int | None, Field("Size of the file.", 103308)] = None
+    requires_python: Annotated[str | None, REQUIRES_PYTHON] = None
+    yanked: Annotated[bool, Field("Whether the file is yanked.")] = False
+    yanked_reason: Annotated[str | None, Field("Why it is yanked.")] = None
+    uploaded_at: Annotated[datetime | None, Field("When it was uploaded.")] = None
+    metadata_sha256: Annotated[
+        str | None, Field("SHA-256 of the metadata file beside it; empty if that has no hash.")
+    ] = None
+    attested: Annotated[bool | None, Field("Whether the index offers attestations.")] = None
 
 
 @dataclass(frozen=True, slots=True)
