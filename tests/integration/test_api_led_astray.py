@@ -97,6 +97,7 @@ def test_redirects_and_files_of_an_index_lead_to_no_private_address(
         assert ear.heard
 
 
+@pytest.mark.slow
 def test_the_second_answer_of_a_name_server_changes_nothing(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:

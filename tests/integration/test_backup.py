@@ -72,10 +72,10 @@ def target(
         yield replace(settings, document_store_url=(tmp_path / "restored").as_uri())
 
 
-@pytest.fixture
-def saved(filled: Settings, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A backup of a filled record."""
-    path = tmp_path / "saved.tar"
+    path = tmp_path_factory.mktemp("saved") / "saved.tar"
     done = run_here(backup, filled, str(path))
     assert done.exit_code == 0, done.stderr
     return path
@@ -319,15 +319,14 @@ def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Setti
     assert restored(target, saved)["record"]["equal"]
 
 
+@pytest.mark.slow
 @embedded_only
 def test_a_backup_of_an_earlier_schema_is_migrated(
-    filled: Settings, postgresql: sqlalchemy.Engine, target: Settings, tmp_path: Path
+    filled: Settings, saved: Path, postgresql: sqlalchemy.Engine, target: Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "earlier.tar"
-    expected = run_here(backup, filled, str(tmp_path / "saved.tar"))
-    assert expected.exit_code == 0, expected.stderr
     with new_database(postgresql, filled, template="template0") as earlier:
-        restored(replace(target, database_url=earlier.database_url), tmp_path / "saved.tar")
+        restored(replace(target, database_url=earlier.database_url), saved)
         engine = relational_engine(earlier)
         with engine.begin() as connection:
             command.downgrade(alembic_config(connection), "0028")

@@ -7,12 +7,14 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pis.amun.job_limits import GIBIBYTE, MEBIBYTE
 from pis.amun.jobs import JobEnd
 from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run
 
-pytestmark = needs("bwrap")
+pytestmark = [needs("bwrap"), pytest.mark.faults]
 
 
 def test_a_fork_bomb_ends_and_the_limit_is_named(tmp_path: Path, marker: str) -> None:
