@@ -32,6 +32,7 @@ from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow
 from ingest.advisories.sync import sync_source
 from model.packages.environments import environment
+from tests.effort import slow
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     inspection_files,
@@ -230,7 +231,7 @@ def new_token(stores: Stores, *scopes: str) -> str:
     return str(json.loads(made.stdout)["secret"])
 
 
-@pytest.mark.parametrize("as_json", [(), ("--json",)])
+@pytest.mark.parametrize("as_json", [(), *slow([("--json",)])])
 def test_a_service_gives_the_same_result_as_its_stores(
     measured: Stores, locks: tuple[str, str], service_url: str, tmp_path: Path,
     as_json: tuple[str, ...],
@@ -288,7 +289,7 @@ def test_a_database_user_who_can_only_read_gets_the_same_result(
             owner.execute(text(f"DROP ROLE {role}"))
 
 
-@pytest.mark.parametrize("as_json", [(), ("--json",)])
+@pytest.mark.parametrize("as_json", [(), *slow([("--json",)])])
 def test_an_export_gives_the_same_result_as_its_stores(
     measured: Stores, tmp_path: Path, as_json: tuple[str, ...]
 ) -> None:
