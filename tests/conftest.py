@@ -37,7 +37,7 @@ from graph.engine import (
     relational_engine,
 )
 from graph.migrate import migrate_graph, migrate_relational
-from tests.effort import be_thorough, examples
+from tests.effort import examples, set_effort
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs
 from tests.services import stacks
 from tests.services.databases import TEMPLATE, ReusedDatabases, with_database
@@ -75,8 +75,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="try all examples of each property; install PyTorch and TensorFlow to measure them",
+        help="try half of the examples of a property; install PyTorch and TensorFlow, too",
     )
+    parser.addoption("--all-examples", action="store_true", help="try all examples of a property")
     parser.addoption(
         "--without-programs",
         action="store_true",
@@ -85,8 +86,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("thorough", False):
-        be_thorough()
+    set_effort(
+        thorough=config.getoption("thorough", False),
+        all_examples=config.getoption("all_examples", False),
+    )
     hypothesis.settings.register_profile(
         "untimed", _UNTIMED, max_examples=examples(_UNTIMED.max_examples)
     )

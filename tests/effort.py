@@ -1,35 +1,34 @@
 """How thorough a run of the tests is: ``make test``, or the whole of ``make test-all``.
 
-``pytest --thorough`` tries all examples of a property, and installs the large frameworks to measure
-them. Without it a property is tried with an eighth of its examples, and one job of a framework is
-run where an earlier thorough run has installed it.
+``pytest --thorough`` tries half of the examples of a property, and installs the large frameworks to
+measure them. Without it a property is tried with an eighth of its examples, and one job of a
+framework is run where an earlier thorough run has installed it. ``--all-examples`` tries all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-_SHARE = 8
-
-_options = {"thorough": False}
+_options = {"thorough": False, "examples": 1 / 8}
 
 
-def be_thorough() -> None:
+def set_effort(*, thorough: bool, all_examples: bool) -> None:
     """Called before the test modules are imported, which ask for :func:`examples`."""
-    _options["thorough"] = True
+    _options.update(thorough=thorough, examples=1 if all_examples else 1 / 2 if thorough else 1 / 8)
 
 
 def is_thorough() -> bool:
     """Whether this is a thorough run."""
-    return _options["thorough"]
+    return bool(_options["thorough"])
 
 
 def examples(number: int) -> int:
-    """How many examples to try of a property that a thorough run tries ``number`` of."""
-    return number if is_thorough() else -(-number // _SHARE)
+    """How many of a property's ``number`` of examples to try."""
+    return math.ceil(number * _options["examples"])
 
 
 def slow(values: Iterable[Any]) -> list[Any]:

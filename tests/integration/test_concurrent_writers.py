@@ -32,7 +32,7 @@ from tests.services.projection import answer, project, verified
 
 pytestmark = pytest.mark.faults
 
-#: With ``--thorough``, 10,000 operations; an eighth of that otherwise.
+#: With ``--all-examples``, 10,000 operations.
 OPERATIONS = examples(10_000)
 PACKAGES = tuple(f"package-{number}" for number in range(5))
 WHERE = environment("3.11", "linux_x86_64")
