@@ -23,8 +23,7 @@ from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.graph_lag import require_projected
-from cli.knowledge import knowledge_for
+from cli.knowledge import knowledge_for, require_projected
 from cli.options import as_json_option
 from cli.project_files import keep_manifest, refusing_files, write_file
 from cli.report_view import print_report

@@ -11,7 +11,7 @@ import click
 
 from cli.console import cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import as_json_option, limit_option
 from cli.request_options import moment
 from common.settings import Settings
 from graph.migrate import migrated_stores
@@ -19,12 +19,9 @@ from graph.record.audit import StoredAuditEntry, latest_writes, writes_between
 from model.errors import InvalidArgument
 from model.text import printable
 
-_MOST_WRITES = 100_000
-
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@click.option("--limit", type=click.IntRange(1, _MOST_WRITES), default=100, show_default=True,
-              help="Number of requests to list, newest first.")  # fmt: skip
+@limit_option("requests to list, newest first", 100_000)
 @as_json_option
 @click.pass_context
 def audit(context: click.Context, limit: int, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -10,14 +9,12 @@ from packaging.utils import canonicalize_name
 
 from adviser.bisect.search import SearchState
 from cli.console import Column, Table, cut_list, moment_text, print_field, print_json
-from cli.options import as_json_option
+from cli.options import as_json_option, limit_option
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.bisects import BisectFilter, RecordedBisect, bisect_named, browse_bisects
 from model.errors import InvalidArgument
 from model.text import printable
-
-_MOST = 10_000
 
 
 @click.command()
@@ -25,8 +22,7 @@ _MOST = 10_000
 @click.option("--package", metavar="NAME", help="Only searches in releases of this package.")
 @click.option("--state", type=click.Choice([it.value for it in SearchState]),
               help="Only searches in this state.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, _MOST), default=100, show_default=True,
-              help="Number of searches to list, last started first.")  # fmt: skip
+@limit_option("searches to list, last started first")
 @as_json_option
 @click.pass_obj
 def bisects(
@@ -53,7 +49,7 @@ def bisects(
         listed = browse_bisects(connection, BisectFilter(name, None, state), limit=limit + 1)
     listed, truncated = cut_list(listed, limit, "newest")
     if as_json:
-        print_json({"bisects": [asdict(it) for it in listed], "truncated": truncated})
+        print_json({"bisects": listed, "truncated": truncated})
         return
     if not listed:
         click.echo("No search is recorded. `thoth bisect` finds the release that changed a speed.")
@@ -73,7 +69,7 @@ def bisects(
 
 def _print_one(bisect: RecordedBisect, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(bisect))
+        print_json(bisect)
         return
     reason = f": {printable(bisect.reason)}" if bisect.reason else ""
     print_field("state", bisect.state + reason)

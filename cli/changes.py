@@ -10,14 +10,12 @@ from packaging.utils import canonicalize_name
 from adviser.answering.change_recording import record_changes
 from adviser.changes.documents import change_document, change_text
 from cli.console import cut_list, moment_text, print_json, print_lines
-from cli.options import as_json_option
+from cli.options import as_json_option, limit_option
 from cli.request_options import moment
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.changes import ChangeFilter, browse_changes
 from model.text import counted, printable
-
-_MOST_CHANGES = 10_000
 
 
 @click.command()
@@ -25,8 +23,7 @@ _MOST_CHANGES = 10_000
               help="Only entries from this date on, or of the last days, such as 7d.")  # fmt: skip
 @click.option("--package", metavar="NAME", help="Only entries about this package.")
 @click.option("--update", is_flag=True, help="First add what the measurements show now.")
-@click.option("--limit", type=click.IntRange(1, _MOST_CHANGES), default=100, show_default=True,
-              help="Number of entries to list, newest first.")  # fmt: skip
+@limit_option("entries to list, newest first")
 @as_json_option
 @click.pass_obj
 def changes(

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection
 
 from cli.console import Column, Table, print_json
-from cli.graph_lag import catch_up_graph
+from cli.knowledge import catch_up_graph
 from cli.options import as_json_option
 from common.settings import Settings
 from graph.engine import GRAPH

@@ -11,9 +11,9 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -66,13 +66,17 @@ def moment_text(moment: datetime) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document, with times in UTC."""
+    """Print one JSON document, with times in UTC, and a dataclass as its fields."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_json_value))
 
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return as_json_time(value)
+    if is_dataclass(value):
+        return {it.name: getattr(value, it.name) for it in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 

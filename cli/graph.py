@@ -61,7 +61,7 @@ def lag(settings: Settings, as_json: bool) -> None:
     with migrated_stores(settings, graph=False) as stores:
         behind = lag_of(stores.engine)
     if as_json:
-        print_json(asdict(behind))
+        print_json(behind)
     elif behind.count:
         pending = counted(behind.count, "entry", "entries")
         click.echo(f"{pending} pending, the oldest for {behind.oldest_s:.0f} s")
@@ -134,7 +134,7 @@ def _print_kind(kind: KindReport) -> None:
 
 def _print_sync(report: SyncReport, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(report))
+        print_json(report)
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.by_kind.items())
     rate = report.entries / report.elapsed_s if report.elapsed_s else 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from adviser.answering.advice_scoring import recorded_ledger, score_past_advice
@@ -43,7 +41,7 @@ def ledger(settings: Settings, update: bool, as_json: bool) -> None:
                 click.echo(f"{unreadable} of another version cannot be read", err=True)
         months = recorded_ledger(stores.engine)
     if as_json:
-        print_json({"months": [asdict(it) for it in months]})
+        print_json({"months": months})
         return
     if not months:
         click.echo("No advice is scored. `thoth ledger --update` scores the recorded advice.")

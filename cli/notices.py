@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from cli.console import Column, Table, cut_list, print_json
 from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import as_json_option, limit_option
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.notices import NoticeState, list_notices, retry_notices
@@ -16,8 +14,6 @@ from loop.notice_targets import planned_targets
 from loop.notice_targets import send_test as send
 from model.errors import InvalidArgument
 from model.text import counted
-
-_MOST = 10_000
 
 
 @click.group(cls=CommandGroup)
@@ -28,8 +24,7 @@ def notices() -> None:
 @notices.command("list")
 @click.option("--state", type=click.Choice([it.value for it in NoticeState]),
               help="Only notices in this state.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, _MOST), default=100, show_default=True,
-              help="Number of notices to list, newest first.")  # fmt: skip
+@limit_option("notices to list, newest first")
 @as_json_option
 @click.pass_obj
 def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> None:
@@ -39,8 +34,7 @@ def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> N
         rows = list_notices(connection, wanted, limit + 1)
     listed, truncated = cut_list(rows, limit, "newest")
     if as_json:
-        documents = [{**asdict(it), "state": it.state.value} for it in listed]
-        print_json({"notices": documents, "truncated": truncated})
+        print_json({"notices": listed, "truncated": truncated})
         return
     if not listed:
         click.echo("No notices.")

@@ -22,6 +22,18 @@ as_json_option: Callable[[Any], Any] = click.option(
 )
 
 
+def limit_option(what: str, most: int = 10_000) -> Callable[[Any], Any]:
+    """The option ``--limit`` of a list.
+
+    :param what: is listed, with its order
+    :param most: largest number
+    """
+    return click.option(
+        "--limit", type=click.IntRange(1, most), default=100, show_default=True,
+        help=f"Number of {what}.",
+    )  # fmt: skip
+
+
 class ExclusiveSwitch(click.Option):
     """A switch such as ``--fetch/--offline``; giving both is refused, not decided by the last."""
 

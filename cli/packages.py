@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -141,7 +140,7 @@ def status(context: click.Context, as_json: bool) -> None:
     with open_record(context.obj) as engine, engine.connect() as connection:
         indexes = index_status(connection, _DAYS)
     if as_json:
-        print_json({"days": _DAYS, "indexes": [asdict(each) for each in indexes]})
+        print_json({"days": _DAYS, "indexes": indexes})
     else:
         print_status(indexes, _DAYS)
 
@@ -191,7 +190,7 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
         providers = providers or module_providers(connection, module)
         unknown = 0 if providers else releases_without_names(connection, namesake)
     if as_json:
-        print_json({"module": module, "providers": [asdict(it) for it in providers]})
+        print_json({"module": module, "providers": providers})
     elif providers:
         print_providers(providers)
     if not providers:
@@ -229,7 +228,7 @@ def watch_list(context: click.Context, as_json: bool) -> None:
     with open_record(context.obj) as engine, engine.connect() as connection:
         listed = watched_packages(connection)
     if as_json:
-        print_json([asdict(package) for package in listed])
+        print_json(listed)
     else:
         print_watched(listed)
 

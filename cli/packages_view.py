@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -37,6 +36,15 @@ from model.text import counted, counts_text, first_few, printable
 _SHOWN_LINES = 10
 #: Maximum number of entries of one kind in a status; the rest is counted.
 _SHOWN_ENTRIES = 20
+
+#: Fields of a release in the JSON document, before and after its requirements.
+_IDENTITY = (
+    "purl", "version", "index", "state", "problem", "problem_message", "requires_python",
+)  # fmt: skip
+_PROVENANCE = (
+    "license", "yanked", "yanked_reason", "uploaded_at", "as_of", "metadata_source",
+    "metadata_file",
+)  # fmt: skip
 
 
 @contextmanager
@@ -349,37 +357,23 @@ def view_json(view: PackageView) -> dict[str, Any]:
     """Return the document that ``--json`` prints."""
     return {
         "name": view.name,
-        "indexes": [asdict(it) for it in view.answers],
+        "indexes": view.answers,
         "releases": [
             {
-                "purl": release.purl,
-                "version": release.version,
-                "index": release.index,
-                "state": release.state.value,
-                "problem": release.problem,
-                "problem_message": release.problem_message,
-                "requires_python": release.requires_python,
+                **{name: getattr(release, name) for name in _IDENTITY},
                 "requires_dist": list(release.requirements_raw)
                 if release.requirements_known
                 else None,
                 "provides_extra": list(release.extras),
-                "license": release.license,
-                "yanked": release.yanked,
-                "yanked_reason": release.yanked_reason,
-                "uploaded_at": release.uploaded_at,
-                "as_of": release.as_of,
-                "metadata_source": release.metadata_source,
-                "metadata_file": release.metadata_file,
+                **{name: getattr(release, name) for name in _PROVENANCE},
                 "imports": None if release.imports is None else list(release.imports.names),
                 "imports_source": None if release.imports is None else release.imports.source.value,
                 "files_complete": release.files_complete,
-                "files": [asdict(file) for file in release.files.values()],
-                "gone": [asdict(file) for file in release.gone.values()],
-                "vulnerabilities": None
-                if (known := _vulnerabilities(view, release)) is None
-                else [asdict(each) for each in known],
+                "files": list(release.files.values()),
+                "gone": list(release.gone.values()),
+                "vulnerabilities": _vulnerabilities(view, release),
             }
             for release in view.releases
         ],
-        "events": [asdict(it) for it in view.events],
+        "events": view.events,
     }

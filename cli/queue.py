@@ -12,14 +12,13 @@ from api.jobs.queue import QueueName
 from api.jobs.queue_contents import cancel_waiting, queued_jobs, task_name
 from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import as_json_option, limit_option
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.text import counted
 
 _QUEUE = click.Choice([it.value for it in QueueName])
-_MOST_JOBS = 100_000
 
 
 @click.group(cls=CommandGroup)
@@ -29,8 +28,7 @@ def queue() -> None:
 
 @queue.command("list")
 @click.option("--queue", "name", type=_QUEUE, help="Only the jobs of this queue.")
-@click.option("--limit", type=click.IntRange(1, _MOST_JOBS), default=100, show_default=True,
-              help="Number of jobs to list.")  # fmt: skip
+@limit_option("jobs to list", 100_000)
 @as_json_option
 @click.pass_obj
 def list_(settings: Settings, name: str | None, limit: int, as_json: bool) -> None:

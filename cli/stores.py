@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -126,7 +126,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
     settings: Settings = ctx.obj
     stores = inventory(settings)
     if as_json:
-        print_json({"home": str(settings.home), "stores": [asdict(store) for store in stores]})
+        print_json({"home": str(settings.home), "stores": stores})
     else:
         click.echo(f"home: {settings.home}")
         for store in stores:
@@ -158,7 +158,7 @@ def migrate(settings: Settings, as_json: bool) -> None:
 
 def _print_migrated(before: Sequence[SchemaState], *, as_json: bool) -> None:
     if as_json:
-        print_json({"stores": [asdict(state) for state in before]})
+        print_json({"stores": list(before)})
         return
     for state in before:
         steps = f"applied {', '.join(state.pending)}" if state.pending else "nothing to do"

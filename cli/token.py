@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -152,14 +153,9 @@ def duration(text: str, option: str = "--expires") -> timedelta:
 
 
 def _document(token: Token) -> dict[str, Any]:
-    moments = ("created_at", "expires_at", "revoked_at", "last_used_at", "previous_until")
-    return {
-        "token_id": token.token_id,
-        "name": token.name,
-        "prefix": token.prefix,
-        "scopes": sorted(token.scopes),
-        **{name: _text(getattr(token, name)) for name in moments},
-    }
+    values = {it.name: getattr(token, it.name) for it in fields(token)}
+    times = {name: _text(it) for name, it in values.items() if isinstance(it, datetime)}
+    return {**values, "scopes": sorted(token.scopes), **times}
 
 
 def _line(token: Token) -> str:
@@ -176,5 +172,5 @@ def _line(token: Token) -> str:
     return f"{token.token_id}  {token.prefix}…  {token.name}  {scopes}  {validity}  {used}"
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -91,23 +92,9 @@ def list_(settings: Settings, everything: bool, as_json: bool) -> None:
 
 
 def watch_document(watch: AdviceWatch) -> dict[str, Any]:
-    """A watch as JSON values, without its request."""
-    return {
-        "watch_id": watch.watch_id,
-        "kind": watch.kind.value,
-        "name": watch.name,
-        "source": watch.source.value,
-        "weight": watch.weight,
-        "enabled": watch.enabled,
-        "state": watch.state.value,
-        "reason": watch.reason,
-        "measured_jobs": watch.measured_jobs,
-        "planned_jobs": watch.planned_jobs,
-        "advice_id": watch.advice_id,
-        "versions": watch.versions,
-        "added_at": watch.added_at,
-        "state_at": watch.state_at,
-    }
+    """A watch as JSON values, without its request and its closure."""
+    names = [it.name for it in fields(watch) if it.name not in {"request", "closure"}]
+    return {name: getattr(watch, name) for name in names}
 
 
 def _new_watch(settings: Settings, name: str, options: dict[str, Any]) -> NewWatch:

@@ -22,8 +22,7 @@ from adviser.reports.unfetched_versions import (
 from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.graph_lag import require_projected
-from cli.knowledge import knowledge_for
+from cli.knowledge import knowledge_for, require_projected
 from cli.options import as_json_option
 from cli.request_options import (
     advice_request_of,

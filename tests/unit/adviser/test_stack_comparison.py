@@ -26,7 +26,7 @@ from adviser.stack_comparison import (
     identical_pairs,
 )
 from adviser.stacks_document import stacks_document
-from cli.stacks_view import group_notes, group_table, interval_scale, short_group_titles
+from cli.stacks import group_notes, group_table, interval_scale, short_group_titles
 from model.measurements.evidence import (
     UNKNOWN_STACK,
     Evidence,
