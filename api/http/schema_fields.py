@@ -188,6 +188,12 @@ def schema_of(
     return schema if more else first
 
 
+def query_of(name: str, view: type, **more: fields.Field[Any]) -> type[Schema]:
+    """The schema of a page's query: the declared fields of a filter, and ``more``."""
+    declared = {it.name: _filter(it) for it in declared_fields(view)}
+    return PageQuerySchema.from_dict(declared | more, name=f"{name}Schema")
+
+
 def page_of(name: str, item: type[Schema], **more: fields.Field[Any]) -> type[Schema]:
     """The schema of a page of a list."""
     items = fields.List(fields.Nested(item), required=True)
@@ -227,6 +233,17 @@ def _field(field: DeclaredField) -> fields.Field[Any]:
     if declared.description:
         options["metadata"] = described(declared.sentence, example)
     return _typed(kind, **options)
+
+
+def _filter(field: DeclaredField) -> fields.Field[Any]:
+    description, example = field.declared.description, field.declared.example
+    if field.choices:
+        return filter_choice(description, field.choices)
+    if field.type is bool:
+        return filter_flag(description)
+    if field.type is datetime:
+        return filter_moment(description, example)
+    return filter_text(description, example)
 
 
 def _typed(kind: Any, **options: Any) -> fields.Field[Any]:

@@ -12,10 +12,8 @@ from api.access.authentication import needs
 from api.http.paging import Cursor, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    PageQuerySchema,
-    filter_choice,
-    filter_text,
     page_of,
+    query_of,
     schema_of,
     text,
 )
@@ -34,17 +32,7 @@ from pis.metrics import shared_metrics
 _VALIDITIES = [it.value for it in Validity]
 
 
-class BenchmarkQuerySchema(PageQuerySchema):
-    """Filters for results."""
-
-    system = filter_text("Key of the benchmark system; `thoth` for our own inspections.", "thoth")
-    benchmark = filter_text("Name of the benchmark, in any case.", "resnet50")
-    metric = filter_text("Name of the metric.", "median_rate")
-    hardware = filter_text("Part of the name of a processor, an accelerator or a machine.", "V100")
-    software = filter_text("Name of software that the result names.", "tensorflow")
-    validity = filter_choice("Validity by the rules of the system.", _VALIDITIES)
-
-
+BenchmarkQuerySchema = query_of("BenchmarkQuery", BenchmarkFilter)
 MeasuredFileSchema = schema_of("MeasuredFile", MeasuredFile)
 BenchmarkResultSchema = schema_of(
     "BenchmarkResult",

@@ -15,23 +15,22 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    PageQuerySchema,
     choice,
     count,
     filter_choice,
-    filter_text,
     flag,
     fresh,
     moment,
     number,
     page_of,
+    query_of,
     schema_of,
     text,
     texts,
 )
 from api.resources.base import Resources, filters, members
 from graph.record import bisects as record
-from graph.record.bisects import Bisect
+from graph.record.bisects import Bisect, BisectFilter
 from graph.record.tokens import Scope
 
 _ID = "bisect-0123456789abcdef"
@@ -39,13 +38,9 @@ _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a59
 _STATES = [it.value for it in SearchState]
 
 
-class BisectQuerySchema(PageQuerySchema):
-    """Filters for searches."""
-
-    package = filter_text("Name of a package whose releases were searched.", "numpy")
-    indicator = filter_text("Name of the indicator.", "matmul")
-    state = filter_choice("State of the search.", _STATES)
-    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+BisectQuerySchema = query_of(
+    "BisectQuery", BisectFilter, state=filter_choice("State of the search.", _STATES)
+)
 
 
 class SearchStoppedSchema(Schema):

@@ -19,18 +19,17 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    PageQuerySchema,
     StrictSchema,
-    filter_choice,
-    filter_moment,
     filter_text,
     fresh,
     page_of,
+    query_of,
     schema_of,
     text,
 )
 from api.resources.base import Resources, filters, members, package_name, whole_digest
 from graph.record import changes as record
+from graph.record.changes import ChangeFilter
 from graph.record.tokens import Scope
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
 from model.json_documents import as_json_time
@@ -46,14 +45,7 @@ _TITLE = "Thoth: changes of performance"
 ATOM_TYPE, JSON_FEED_TYPE = "application/atom+xml", "application/feed+json"
 
 
-class ChangeQuerySchema(PageQuerySchema):
-    """Filters for changes."""
-
-    since = filter_moment("Only entries from this time on.", "2026-01-01T00:00:00+00:00")
-    package = filter_text("Name of the package.", "numpy")
-    kind = filter_choice("What changed: a release or a machine.", _KINDS)
-    event = filter_choice("What the entry says about the change.", _EVENTS)
-    refers_to = filter_text("Only entries about the change with this identifier.", _DIGEST)
+ChangeQuerySchema = query_of("ChangeQuery", ChangeFilter)
 
 
 class FeedQuerySchema(StrictSchema):

@@ -19,12 +19,12 @@ from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     count,
-    filter_choice,
     filter_flag,
     filter_text,
     flag,
     fresh,
     page_of,
+    query_of,
     schema_of,
     text,
     texts,
@@ -96,19 +96,7 @@ class RawInspectionSchema(Schema):
         unknown = INCLUDE
 
 
-class ObservationQuerySchema(PageQuerySchema):
-    """Filters for observations."""
-
-    indicator = filter_text("Name of the indicator.", "PiMatmul")
-    hardware = filter_text("Digest of the hardware class.", _DIGEST)
-    stack = filter_text("Digest of the stack.", _DIGEST)
-    package = filter_text("Name of a package in the stack.", "numpy")
-    version = filter_text("Version of that package, normalised.", "2.4.6")
-    outcome = filter_choice("Outcome of the job.", _OUTCOMES)
-    inspection = filter_text("Digest of the inspection's document.", _DIGEST)
-    comparison_key = filter_text("Key that comparable observations share.", _DIGEST)
-
-
+ObservationQuerySchema = query_of("ObservationQuery", ObservationFilter)
 ObservationItemSchema = schema_of("ObservationItem", RecordedObservation)
 ObservationPageSchema = page_of("ObservationPage", ObservationItemSchema)
 ObservationDetailSchema = fresh("ObservationDetail", ObservationItemSchema)

@@ -16,14 +16,13 @@ from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
-    PageQuerySchema,
     ResultDocumentSchema,
     choice,
     count,
     filter_choice,
-    filter_text,
     fresh,
     page_of,
+    query_of,
     schema_of,
 )
 from api.resources.base import Resources, filters, members
@@ -47,18 +46,12 @@ _STATUSES = ["optimal", "feasible", "infeasible", "unknown"]
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
 
-class AdviceListQuerySchema(PageQuerySchema):
-    """Filters for advice."""
-
-    recommendation_type = filter_choice("Recommendation type of the request.", _TYPES)
-    status = filter_choice("How the search ended.", _STATUSES)
-    python_version = filter_text("Python version of the requested environment.", "3.11")
-    platform = filter_text(
-        "Platform of the requested environment, as a wheel tag.", "manylinux_2_28_x86_64"
-    )
-    stack = filter_text("Digest of a recommended stack.", _DIGEST)
-
-
+AdviceListQuerySchema = query_of(
+    "AdviceListQuery",
+    AdviceFilter,
+    recommendation_type=filter_choice("Recommendation type of the request.", _TYPES),
+    status=filter_choice("How the search ended.", _STATUSES),
+)
 AdviceItemSchema = schema_of(
     "AdviceItem",
     AdviceHead,

@@ -21,12 +21,12 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     PageQuerySchema,
     count,
-    filter_flag,
     filter_text,
     fresh,
     json_object,
     number,
     page_of,
+    query_of,
     schema_of,
     text,
 )
@@ -36,7 +36,7 @@ from api.service import service
 from graph.record import stacks as record
 from graph.record.measurements import components_of
 from graph.record.observations import common_keys, newest_series
-from graph.record.stacks import StackHead
+from graph.record.stacks import StackFilter, StackHead
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -51,17 +51,7 @@ BASELINE_DESCRIPTION = (
 )
 
 
-class StackQuerySchema(PageQuerySchema):
-    """Filters for stacks."""
-
-    package = filter_text("Name of a package in the stack.", "numpy")
-    version = filter_text("Normalised version of that package.", "2.4.6")
-    vulnerability = filter_text(
-        "Main identifier of a vulnerability that affects a package in the stack.", "CVE-2023-30861"
-    )
-    measured = filter_flag("Whether there is a comparable measurement.")
-
-
+StackQuerySchema = query_of("StackQuery", StackFilter)
 StackItemSchema = schema_of(
     "StackItem",
     StackHead,

@@ -18,11 +18,9 @@ from api.http.schema_fields import (
     PageQuerySchema,
     PageSchema,
     count,
-    filter_choice,
-    filter_flag,
-    filter_text,
     fresh,
     page_of,
+    query_of,
     schema_of,
     text,
     texts,
@@ -47,15 +45,7 @@ from model.advisories import Severity, range_text
 _SEVERITIES = [it.value for it in Severity]
 
 
-class VulnerabilityQuerySchema(PageQuerySchema):
-    """Filters for vulnerabilities."""
-
-    package = filter_text("Name of a package with an affected release.", "flask")
-    alias = filter_text("Any identifier of the vulnerability.", "CVE-2023-30861")
-    severity = filter_choice("Severity.", _SEVERITIES)
-    withdrawn = filter_flag("Whether all of its advisories are withdrawn.")
-
-
+VulnerabilityQuerySchema = query_of("VulnerabilityQuery", VulnerabilityFilter)
 VulnerabilityItemSchema = schema_of("VulnerabilityItem", VulnerabilityHead)
 
 

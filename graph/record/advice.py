@@ -46,7 +46,7 @@ from model.advice import (
 )
 from model.declared_fields import Field
 from model.json_documents import digest_bytes
-from model.shared_fields import STACK_DIGEST
+from model.shared_fields import DIGEST, STACK_DIGEST
 
 #: Kinds of the documents of an advice; each column's name starts with the last word of the kind.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
@@ -223,15 +223,19 @@ class AdvisedStackHead:
 class AdviceFilter:
     """Filter for advice; a field that is ``None`` matches all advice.
 
-    :param stack: digest of a recommended stack
     :param token_id: token of the request
     """
 
     recommendation_type: str | None = None
     status: str | None = None
-    python_version: str | None = None
-    platform: str | None = None
-    stack: str | None = None
+    python_version: Annotated[
+        str | None, Field("Python version of the requested environment.", "3.11")
+    ] = None
+    platform: Annotated[
+        str | None,
+        Field("Platform of the requested environment, as a wheel tag.", "manylinux_2_28_x86_64"),
+    ] = None
+    stack: Annotated[str | None, Field("Digest of a recommended stack.", DIGEST)] = None
     token_id: str | None = None
 
 

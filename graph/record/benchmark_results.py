@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,6 +29,7 @@ from graph.tables import (
     BenchmarkSoftwareRow,
     HardwarePartRow,
 )
+from model.declared_fields import Field
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
@@ -72,23 +73,22 @@ RESULT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFilter:
-    """Which results to list; ``None`` does not restrict.
+    """Which results to list; ``None`` does not restrict."""
 
-    :param system: key of the benchmark system
-    :param benchmark: name of the benchmark, in any case
-    :param metric: name of the metric
-    :param hardware: part of the name of a processor, an accelerator or a machine, in any case;
-        vendor and punctuation of a processor or an accelerator do not matter
-    :param software: name of software that the result names, in any case
-    :param validity: only results of this validity
-    """
-
-    system: str | None = None
-    benchmark: str | None = None
-    metric: str | None = None
-    hardware: str | None = None
-    software: str | None = None
-    validity: Validity | None = None
+    system: Annotated[
+        str | None, Field("Key of the benchmark system; `thoth` for our own inspections.", "thoth")
+    ] = None
+    benchmark: Annotated[str | None, Field("Name of the benchmark, in any case.", "resnet50")] = (
+        None
+    )
+    metric: Annotated[str | None, Field("Name of the metric.", "median_rate")] = None
+    hardware: Annotated[
+        str | None, Field("Part of the name of a processor, an accelerator or a machine.", "V100")
+    ] = None
+    software: Annotated[
+        str | None, Field("Name of software that the result names.", "tensorflow")
+    ] = None
+    validity: Annotated[Validity | None, Field("Validity by the rules of the system.")] = None
 
 
 @dataclass(frozen=True, slots=True)

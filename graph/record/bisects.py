@@ -60,10 +60,12 @@ class RecordedBisect(Bisect):
 class BisectFilter:
     """Filter for searches; a field that is ``None`` matches all of them."""
 
-    package: str | None = None
-    indicator: str | None = None
+    package: Annotated[
+        str | None, Field("Name of a package whose releases were searched.", "numpy")
+    ] = None
+    indicator: Annotated[str | None, INDICATOR] = None
     state: str | None = None
-    hardware: str | None = None
+    hardware: Annotated[str | None, HARDWARE_DIGEST] = None
 
 
 _NAMES = tuple(field.name for field in fields(RecordedBisect))

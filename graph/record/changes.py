@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Connection, Row, Select, func, select
 from sqlalchemy.dialects.postgresql import insert
@@ -14,6 +14,8 @@ from graph.record.events import EventKind, record_event
 from graph.record.postgresql_helpers import AdvisoryLock, lock_transaction, matching
 from graph.tables import ChangeLookRow, ChangeRow
 from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
+from model.declared_fields import Field
+from model.shared_fields import DIGEST
 
 #: Changes in older measurements get no event: ingesting years of them must send no notices.
 _NEWS = timedelta(days=14)
@@ -23,17 +25,21 @@ _RECORDED = tuple(field.name for field in fields(RecordedChange))
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Filter for changes; a field that is ``None`` matches all of them.
+    """Filter for changes; a field that is ``None`` matches all of them."""
 
-    :param since: only entries that were recorded at this time or later
-    :param refers_to: only entries about the change with this identifier, its announcement included
-    """
-
-    since: datetime | None = None
-    package: str | None = None
-    kind: str | None = None
-    event: str | None = None
-    refers_to: str | None = None
+    since: Annotated[
+        datetime | None, Field("Only entries from this time on.", "2026-01-01T00:00:00+00:00")
+    ] = None
+    package: Annotated[str | None, Field("Name of the package.", "numpy")] = None
+    kind: Annotated[
+        str | None, Field("What changed: a release or a machine.", values=ChangeKind)
+    ] = None
+    event: Annotated[
+        str | None, Field("What the entry says about the change.", values=ChangeEvent)
+    ] = None
+    refers_to: Annotated[
+        str | None, Field("Only entries about the change with this identifier.", DIGEST)
+    ] = None
 
 
 def lock_changes(connection: Connection) -> None:

@@ -26,9 +26,10 @@ from graph.tables import (
     StackPackage,
 )
 from model.declared_fields import Field, public
-from model.measurements.inspection import ObservationValues
+from model.measurements.inspection import ObservationValues, Outcome
 from model.packages.identity import version_key
 from model.shared_fields import (
+    COMPARISON_KEY,
     COMPONENT,
     DIGEST,
     HARDWARE_DIGEST,
@@ -36,6 +37,7 @@ from model.shared_fields import (
     INDICATOR,
     PYTHON_VERSION,
     SCRIPT,
+    STACK_DIGEST,
 )
 
 
@@ -208,20 +210,16 @@ _JOINED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ObservationFilter:
-    """Filter for observations; a field that is ``None`` matches all observations.
+    """Filter for observations; a field that is ``None`` matches all observations."""
 
-    :param package: a package in the stack, in ``version`` if set
-    :param inspection: identifier of the document
-    """
-
-    indicator: str | None = None
-    hardware: str | None = None
-    stack: str | None = None
-    package: str | None = None
-    version: str | None = None
-    outcome: str | None = None
-    inspection: str | None = None
-    comparison_key: str | None = None
+    indicator: Annotated[str | None, INDICATOR] = None
+    hardware: Annotated[str | None, HARDWARE_DIGEST] = None
+    stack: Annotated[str | None, STACK_DIGEST] = None
+    package: Annotated[str | None, Field("Name of a package in the stack.", "numpy")] = None
+    version: Annotated[str | None, Field("Version of that package, normalised.", "2.4.6")] = None
+    outcome: Annotated[str | None, Field("Outcome of the job.", values=Outcome)] = None
+    inspection: Annotated[str | None, Field("Digest of the inspection's document.", DIGEST)] = None
+    comparison_key: Annotated[str | None, COMPARISON_KEY] = None
 
 
 def browse_observations(

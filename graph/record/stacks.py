@@ -92,17 +92,18 @@ class StackHead:
 
 @dataclass(frozen=True, slots=True)
 class StackFilter:
-    """Filter for stacks; a field that is ``None`` matches all stacks.
+    """Filter for stacks; a field that is ``None`` matches all stacks."""
 
-    :param package: a package in the stack, in ``version`` if set
-    :param vulnerability: main identifier of a vulnerability that affects a package in the stack
-    :param measured: whether there is a comparable measurement
-    """
-
-    package: str | None = None
-    version: str | None = None
-    vulnerability: str | None = None
-    measured: bool | None = None
+    package: Annotated[str | None, Field("Name of a package in the stack.", "numpy")] = None
+    version: Annotated[str | None, Field("Normalised version of that package.", "2.4.6")] = None
+    vulnerability: Annotated[
+        str | None,
+        Field(
+            "Main identifier of a vulnerability that affects a package in the stack.",
+            "CVE-2023-30861",
+        ),
+    ] = None
+    measured: Annotated[bool | None, Field("Whether there is a comparable measurement.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ def operations(paths: dict[str, Any]) -> Iterator[str]:
             name = f"{method.upper()} {path}"
             responses = operation["responses"]
             yield f"{name} {' '.join(sorted(responses))} {compact(operation['security'])}"
-            for parameter in operation.get("parameters", []):
-                yield f"{name} {compact(parameter)}"
+            for parameter in sorted(map(compact, operation.get("parameters", []))):
+                yield f"{name} {parameter}"
             if "requestBody" in operation:
                 yield f"{name} {compact(operation['requestBody'])}"
             for status, response in sorted(responses.items()):
