@@ -6,46 +6,64 @@ Such a table stands between the lines ``<!-- generated: NAME -->`` and ``<!-- en
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import get_origin
+from typing import get_args, get_origin
 
+from adviser.scoring.comparisons import Comparison
+from adviser.stack_comparison import StackResult
 from graph.projection.registry import NODES
+from graph.record.inspections import InspectionHead
 from graph.record.observations import RecordedObservation
 from graph.record.vulnerability_queries import VulnerabilityHead
-from model.declared_fields import DeclaredField, declared_fields
+from model.advice import AdviceHead
+from model.declared_fields import DeclaredField, declared_fields, is_declared
 
 ROOT = Path(__file__).parents[1]
 _GENERATED = re.compile(r"(?s)<!-- generated: (.+?) -->\n.*?<!-- end -->")
 _TYPES = {int: "integer", float: "float", bool: "boolean", datetime: "datetime"}
 #: Dataclasses that declare the properties of nodes, by label.
-_DECLARED = {"Observation": RecordedObservation, "Vulnerability": VulnerabilityHead}
+_DECLARED = {
+    "Advice": AdviceHead,
+    "Inspection": InspectionHead,
+    "Observation": RecordedObservation,
+    "Vulnerability": VulnerabilityHead,
+}
 #: Types and meanings of properties that differ from the field of this name, or have none.
 _PROPERTIES = {
     "hardware": ("string", "`Hardware.digest` of the machine of this job."),
     "stack": ("string", "`Stack.digest` of the inspection."),
     "python_version": ("string", "Major and minor version of Python, such as `3.11`."),
     "parameters": ("string", "Canonical JSON of the indicator's parameters."),
+    "stack_known": ("boolean", "Whether the stack is known, so that there is `INSPECTED`."),
+    "recommendation_type": (
+        "string",
+        "`best`, `latest`, `stable`, `testing`, `performance` or `security`.",
+    ),
+    "status": ("string", "How the search ended: `optimal`, `feasible`, `infeasible`, `unknown`."),
     "repetitions": ("integer", "Number of repetitions; their durations are in the record."),
-    "ingested_at": ("datetime", "When the document was ingested."),
-    "collector": ("string", "What made the document."),
-    "source": ("string", "Where it was first read."),
 }
+#: Properties of the document behind a node, which share a row.
+_ORIGIN = ("ingested_at", "collector", "source")
 _PARAMETER = "parameter_"
 
 
 def node_table(label: str) -> Iterator[str]:
     """The properties of a label with their types and meanings."""
     node = next(it for it in NODES if it.label == label)
-    meanings = {it.name: (_type_of(it), _meaning(it)) for it in declared_fields(_DECLARED[label])}
-    meanings |= _PROPERTIES
+    declared = {it.name: (_type_of(it), _meaning(it)) for it in declared_fields(_DECLARED[label])}
+    meanings = {"document_id": ("string", "Digest of the report."), **declared, **_PROPERTIES}
     files = sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
     statements = "".join(path.read_text(encoding="utf-8") for path in files)
     yield "| property | type | meaning |"
     yield "| --- | --- | --- |"
     for name in node.properties:
-        if not name.startswith(_PARAMETER):
+        if name == _ORIGIN[0]:
+            names = ", ".join(f"`{it}`" for it in _ORIGIN)
+            yield f"| {names} | datetime, string | Of the document. |"
+        elif name not in _ORIGIN and not name.startswith(_PARAMETER):
             indexed = f"FOR (node:{label}) ON (node.{name})" in statements
             note = ", key" if name == node.key else ", indexed" if indexed else ""
             kind, meaning = meanings[name]
@@ -59,22 +77,46 @@ def node_table(label: str) -> Iterator[str]:
         )
 
 
+def key_table(view: type) -> Iterator[str]:
+    """The keys of a JSON document with their types and meanings."""
+    yield "| key | type | meaning |"
+    yield "| --- | --- | --- |"
+    for field in declared_fields(view):
+        if field.declared.description:
+            yield f"| `{field.name}` | {_type_of(field)} | {_meaning(field)} |"
+
+
+#: Lines of each table by its name.
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    **{label: partial(node_table, label) for label in _DECLARED},
+    "stack": partial(key_table, StackResult),
+    "comparison": partial(key_table, Comparison),
+}
+
+
 def _type_of(field: DeclaredField) -> str:
-    return (
-        "list of strings" if get_origin(field.type) is tuple else _TYPES.get(field.type, "string")
-    )
+    origin = get_origin(field.type)
+    if origin is Mapping:
+        return "object"
+    if origin is tuple:
+        inner = get_args(field.type)[0]
+        return "list of objects" if is_declared(inner) else "list of strings"
+    return _TYPES.get(field.type, "string")
 
 
 def _meaning(field: DeclaredField) -> str:
     sentence, choices = field.declared.sentence, ", ".join(f"`{it}`" for it in field.choices)
-    return f"{sentence.removesuffix('.')}: {choices}." if choices else sentence
+    if not choices:
+        return sentence
+    first, semicolon, rest = sentence.removesuffix(".").partition(";")
+    return f"{first}: {choices}{semicolon}{rest}."
 
 
 def rewritten(text: str) -> str:
     """A page with its tables generated again."""
     return _GENERATED.sub(
         lambda match: "\n".join(
-            (f"<!-- generated: {match[1]} -->", *node_table(match[1]), "<!-- end -->")
+            (f"<!-- generated: {match[1]} -->", *TABLES[match[1]](), "<!-- end -->")
         ),
         text,
     )

@@ -86,7 +86,8 @@ class ComparisonResult:
         int | None, public("Number of hosts that ran both stacks; null if unknown.", 1)
     ]
     tau: Annotated[
-        float | None, public("Standard deviation of the effect between hosts, natural log.")
+        float | None,
+        public("Standard deviation of the effect between hosts, natural log; null unless pooled."),
     ]
     host_differences_pct: Mapping[str, float] = field(default_factory=dict)
 
@@ -199,10 +200,12 @@ class Comparison(ComparisonResult):
         float, unbounded("Degrees of freedom of the standard error.", 17.3, public=True)
     ]
     interval_low_pct: Annotated[
-        float, unbounded("Lower end of the 95 % interval.", -18.0, unit="%", public=True)
+        float,
+        unbounded("Lower end of the 95 % interval; null if unknown.", -18.0, unit="%", public=True),
     ]
     interval_high_pct: Annotated[
-        float, unbounded("Upper end of the 95 % interval.", -12.3, unit="%", public=True)
+        float,
+        unbounded("Upper end of the 95 % interval; null if unknown.", -12.3, unit="%", public=True),
     ]
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
