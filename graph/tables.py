@@ -1,4 +1,7 @@
-"""The tables of the record (PostgreSQL); migrations compare this module with the database."""
+"""The tables of the record (PostgreSQL); migrations compare this module with the database.
+
+Dataclasses with the same fields declare what a column means (:mod:`model.declared_fields`).
+"""
 
 from __future__ import annotations
 
@@ -270,7 +273,6 @@ class PackageVersionRow(Base):
     uploaded_at: ColumnElement[datetime | None]
     metadata_source: ColumnElement[str | None]
     metadata_file: ColumnElement[str | None]
-    #: Compressed tag sets of its wheels, such as ``py3-none-any``.
     wheels: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
     #: ``None`` if no index listed its files yet.
     has_sdist: ColumnElement[bool | None]
@@ -283,7 +285,6 @@ class PackageVersionRow(Base):
     as_of: ColumnElement[datetime | None]
     #: Delivery of each part: :class:`graph.record.release_merging.Ranks`.
     ranks: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
-    #: Names that can be imported (:mod:`model.packages.import_names`); ``None`` if unknown.
     imports: ColumnElement[list[str] | None] = column(ARRAY(Text))
     imports_source: ColumnElement[str | None]
 
@@ -358,9 +359,6 @@ class PackageEvent(Base):
     __table_args__ = (Index("ix_package_events_name", "name"),)
 
     event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
-    #: ``new_release``, ``removed``, ``yanked``, ``unyanked``, ``new_files``,
-    #: ``changed_requirements``, ``changed_hash``, ``conflicting_hash`` or ``emptied``; an
-    #: ``emptied`` project has no version.
     kind: ColumnElement[str]
     index_name: ColumnElement[str]
     name: ColumnElement[str]
@@ -422,7 +420,6 @@ class InspectionRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), primary_key=True)
     name: ColumnElement[str]
     stack_digest: ColumnElement[str | None] = column(ForeignKey("stacks.digest"))
-    #: Why the stack is unknown, or which parts of the lock it leaves out.
     stack_note: ColumnElement[str | None]
     job_count: ColumnElement[int]
     created_at: ColumnElement[datetime | None]
@@ -479,8 +476,6 @@ class ObservationRow(Base):
     memory_bytes: ColumnElement[int | None] = column(BigInteger)
     user_s: ColumnElement[float | None] = column(Double)
     system_s: ColumnElement[float | None] = column(Double)
-    #: Median absolute deviation of the repetitions, divided by their median; ``None`` for fewer
-    #: than two repetitions.
     spread: ColumnElement[float | None] = column(Double)
     minor_faults: ColumnElement[int | None] = column(BigInteger)
     major_faults: ColumnElement[int | None] = column(BigInteger)
@@ -494,7 +489,6 @@ class ObservationRow(Base):
     launcher: ColumnElement[str | None]
     threads: ColumnElement[int | None]
     blas: ColumnElement[str | None]
-    #: Smallest step of the clock, divided by the time of a repetition.
     tick_share: ColumnElement[float | None] = column(Double)
 
 
@@ -502,7 +496,7 @@ class ObservationRow(Base):
 
 
 class VulnerabilityRow(Base):
-    """A vulnerability, merged from all advisories that are aliases."""
+    """A vulnerability; see :class:`graph.record.vulnerability_queries.VulnerabilityHead`."""
 
     __tablename__ = "vulnerabilities"
     __table_args__ = (
@@ -511,17 +505,13 @@ class VulnerabilityRow(Base):
     )
 
     vulnerability_id: ColumnElement[str] = column(primary_key=True)
-    #: All its identifiers, its own included, sorted.
     aliases: ColumnElement[list[str]] = column(ARRAY(Text))
     summary: ColumnElement[str | None]
-    #: ``none``, ``low``, ``medium``, ``high`` or ``critical``; ``None`` if unknown.
     severity: ColumnElement[str | None]
-    #: CVSS base score, 0 to 10, and the vector that it comes from.
     score: ColumnElement[float | None] = column(Double)
     vector: ColumnElement[str | None]
     published_at: ColumnElement[datetime | None]
     modified_at: ColumnElement[datetime | None]
-    #: Set if all advisories were withdrawn; it then affects nothing.
     withdrawn_at: ColumnElement[datetime | None]
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
 
@@ -686,11 +676,8 @@ class AdviceRow(Base):
 
     advice_id: ColumnElement[str] = column(primary_key=True)
     recommendation_type: ColumnElement[str]
-    #: How the search ended: ``optimal``, ``feasible``, ``infeasible`` or ``unknown``.
     status: ColumnElement[str]
-    #: Python of the requested environment, such as ``3.11``.
     python_version: ColumnElement[str | None]
-    #: Platform of the requested environment as a wheel tag, such as ``manylinux_2_28_x86_64``.
     platform: ColumnElement[str | None]
     snapshot_revision: ColumnElement[str]
     request_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
@@ -698,7 +685,6 @@ class AdviceRow(Base):
     evidence_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     files_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     report_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
-    #: Digest of the report without its timestamps.
     result_digest: ColumnElement[str]
     created_at: ColumnElement[datetime] = column(server_default=func.now())
 
@@ -838,19 +824,15 @@ class IndexProject(Base):
     index_name: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
     state: ColumnElement[str]
-    #: Reason of a failure: a code, and a message.
     problem: ColumnElement[str | None]
     message: ColumnElement[str | None]
     #: Digest of the last page.
     page_digest: ColumnElement[str | None]
     #: Every version on that page, normalised.
     listed: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
-    #: Time of the last page; ``None`` if there never was a page.
     as_of: ColumnElement[datetime | None]
     #: Time of the last request.
     asked_at: ColumnElement[datetime]
-    #: State of the project on its last page (PEP 792), and the reason that the index gives;
-    #: ``None`` for pages from before this was recorded.
     status: ColumnElement[str | None]
     status_reason: ColumnElement[str | None]
 
@@ -963,7 +945,6 @@ class BisectRow(Base):
 
     bisect_id: ColumnElement[str] = column(primary_key=True)
     subjects: ColumnElement[list[str]] = column(ARRAY(Text))
-    #: The packages whose releases were searched.
     packages: ColumnElement[list[str]] = column(ARRAY(Text))
     indicator: ColumnElement[str]
     parameters: ColumnElement[dict[str, str]] = column(JSONB)
@@ -1066,9 +1047,7 @@ class AnalysisRow(Base):
     #: Prefix of the request's identifier: ``adviser``, ``provenance-checker``, ``inspection``.
     kind: ColumnElement[str]
     state: ColumnElement[str] = column(server_default=text("'pending'"))
-    #: Why it failed, or what it waits for, in words.
     reason: ColumnElement[str | None]
-    #: The public part of the request.
     parameters: ColumnElement[dict[str, Any]] = column(JSONB)
     #: The whole request, as canonical JSON.
     request_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
@@ -1084,12 +1063,9 @@ class AnalysisRow(Base):
     finished_at: ColumnElement[datetime | None]
     #: Since when the request waits for an unavailable store.
     postponed_at: ColumnElement[datetime | None]
-    #: Time of the newest knowledge behind the result, and revision of the graph.
     as_of: ColumnElement[datetime | None]
     graph_revision: ColumnElement[int | None] = column(BigInteger)
-    #: How often a worker started the request.
     attempts: ColumnElement[int] = column(server_default=text("0"))
-    #: Packages, releases, rounds, requests and bytes that were read from indexes for it.
     progress: ColumnElement[dict[str, Any] | None] = column(JSONB)
 
 
