@@ -43,7 +43,10 @@ _Jobs = tuple[Sequence[MeasuredJob], Sequence[MeasuredJob]]
 
 @dataclass(frozen=True, slots=True)
 class EffectDetails:
-    """A difference between two stacks with its error."""
+    """A difference between two stacks with its error.
+
+    ``d`` is NaN without comparable jobs; an unknown error and its interval are infinite.
+    """
 
     d: Annotated[
         float,
@@ -92,7 +95,9 @@ class JobPair:
     block: Annotated[str | None, Field("Identifier of the turn.")]
     host: Annotated[str | None, HOST]
     ended_at: datetime | None
-    rate: Annotated[float, Field("Rate of the candidate, in the unit of the claim.", 4.0e10)]
+    rate: Annotated[
+        float, Field("Rate of the candidate, the geometric mean of its jobs in the turn.", 4.0e10)
+    ]
     baseline_rate: Annotated[float, Field("Rate of the baseline.", 3.4e10)]
     d: Annotated[float, Field("Natural logarithm of the ratio of both rates.", 0.16)]
     difference_pct: Annotated[float, Field("The same in % of the baseline's rate.", 17.3)]

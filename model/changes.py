@@ -47,7 +47,9 @@ class ChangeEvent(StrEnum):
 class PerformanceChange:
     """One entry of the list of changes, never edited: later evidence makes a new one."""
 
-    change_id: Annotated[str, Field("Identifier of the entry.", DIGEST)]
+    change_id: Annotated[
+        str, Field("Identifier of the entry; equal changes have equal ones.", DIGEST)
+    ]
     kind: Annotated[ChangeKind, Field("What changed.")]
     event: Annotated[ChangeEvent, Field("What the entry says about the change.")]
     refers_to: Annotated[

@@ -84,7 +84,9 @@ class CountedShare:
 
     count: Annotated[int, Field("Number of cases that count.", 19)]
     total: Annotated[int, Field("Number of all cases.", 20)]
-    share: Annotated[float | None, Field("The share; null without any case.", 0.95)]
+    share: Annotated[
+        float | None, Field("The share; null without any case: the interval is then 0 to 1.", 0.95)
+    ]
     low: Annotated[float, Field("Lower end of its interval.", 0.751)]
     high: Annotated[float, Field("Upper end of its interval.", 0.999)]
 

@@ -23,13 +23,13 @@ class ValueSummary:
     n: Annotated[int, Field("Number of jobs.", 10)]
     median: Annotated[float, Field("Median.", 9.4e10)]
     mean: Annotated[float, Field("Mean.", 9.3e10)]
-    sd: Annotated[float | None, Field("Standard deviation (n − 1).", 2e9)]
+    sd: Annotated[float | None, Field("Standard deviation (n − 1); null below two values.", 2e9)]
     mad: Annotated[float, Field("Median absolute deviation, unscaled.", 1e9)]
     lower_quartile: Annotated[float, Field("Lower quartile, by linear interpolation.", 9.2e10)]
     upper_quartile: Annotated[float, Field("Upper quartile.", 9.5e10)]
     minimum: Annotated[float, Field("Smallest value.", 9e10)]
     maximum: Annotated[float, Field("Largest value.", 9.7e10)]
-    cv: Annotated[float | None, Field("Coefficient of variation: standard deviation / mean.", 0.02)]
+    cv: Annotated[float | None, Field("Standard deviation / mean; null below two values.", 0.02)]
 
 
 def summary_of(values: Sequence[float]) -> ValueSummary:

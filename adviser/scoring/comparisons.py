@@ -184,6 +184,8 @@ _DIFFERENCE = unbounded("How much higher the candidate's rate is.", -15.2, unit=
 class Comparison(ComparisonResult):
     """One candidate against the baseline.
 
+    ``d`` is NaN if an arm is empty; an unknown error is infinite, with 0 degrees of freedom.
+
     :param candidate: label of the candidate
     :param baseline: label of the baseline
     :param used: indexes of the candidate's jobs used, in its sample

@@ -210,7 +210,9 @@ class Variance:
 class SpreadRatio:
     """Standard deviation of a candidate's jobs divided by that of the baseline's jobs."""
 
-    ratio: Annotated[float, Field("Ratio of standard deviations.", 1.2)]
+    ratio: Annotated[
+        float, Field("Ratio of standard deviations; above 1, the candidate varies more.", 1.2)
+    ]
     low: Annotated[float, Field("Lower end of its 95 % interval.", 0.8)]
     high: Annotated[float, Field("Upper end of its 95 % interval.", 1.8)]
 

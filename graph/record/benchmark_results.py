@@ -73,7 +73,10 @@ RESULT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFilter:
-    """Which results to list; ``None`` does not restrict."""
+    """Which results to list; ``None`` does not restrict.
+
+    Case does not matter, nor do vendor and punctuation of a processor or an accelerator.
+    """
 
     system: Annotated[
         str | None, Field("Key of the benchmark system; `thoth` for our own inspections.", "thoth")

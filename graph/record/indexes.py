@@ -228,7 +228,11 @@ class IndexAnswer:
 
     index: Annotated[str, Field("Name of the index.", "pypi")]
     state: Annotated[
-        str, Field("Whether the index has the package.", values=("known", "missing", "failed"))
+        str,
+        Field(
+            "Whether the index has the package; `failed` without a readable page.",
+            values=("known", "missing", "failed"),
+        ),
     ]
     as_of: Annotated[
         datetime | None, Field("When the index last answered; null if it never did.")

@@ -109,7 +109,10 @@ class BenchmarkResult:
     benchmark: Annotated[str, public("Task, model or operation.", "PiMatmul")]
     metric: Metric
     value: Annotated[
-        float | None, public("The value; null if nothing was measured.", 217.6, unit="`unit`")
+        float | None,
+        public(
+            "The value; null if nothing was measured, which is never valid.", 217.6, unit="`unit`"
+        ),
     ]
     aggregate: Annotated[Aggregate, public("How the value follows from its samples.")]
     parameters: Annotated[

@@ -100,7 +100,9 @@ class Requirement:
         tuple[str, ...], Field("Extras of this release that the marker names.", [])
     ] = ()
     url: Annotated[str | None, Field("URL of a direct reference.")] = None
-    problem: Annotated[str | None, Field("Why it cannot be parsed.")] = None
+    problem: Annotated[
+        str | None, Field("Why it cannot be parsed, or how it was read nevertheless.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,11 @@ class ReleaseFile:
     yanked_reason: Annotated[str | None, Field("Why it is yanked.")] = None
     uploaded_at: Annotated[datetime | None, Field("When it was uploaded.")] = None
     metadata_sha256: Annotated[
-        str | None, Field("SHA-256 of the metadata file beside it; empty if that has no hash.")
+        str | None, Field("SHA-256 of the metadata file beside it (PEP 658); empty without a hash.")
     ] = None
-    attested: Annotated[bool | None, Field("Whether the index offers attestations.")] = None
+    attested: Annotated[bool | None, Field("Whether the index offers attestations (PEP 740).")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
