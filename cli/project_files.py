@@ -16,6 +16,7 @@ from adviser.projects.parsing import (
     CONSTRAINTS,
     PROJECT_FILES,
     PYPROJECT,
+    UV_LOCK,
     missing_includes,
     parse_project,
 )
@@ -96,7 +97,7 @@ def keep_manifest(output: Path, path: Path, project: Project) -> None:
     read = path / project.source if path.is_dir() else path
     is_lock = project.locked is not None and project.lock_source == project.source
     same = output.exists() and output.samefile(read) and not is_lock
-    tool = FOREIGN_FILES.get(output.name, ("",))[0]
+    tool = "uv" if output.name == UV_LOCK else FOREIGN_FILES.get(output.name, ("",))[0]
     if same or tool or output.name in _MANIFESTS or output.suffix == ".in":
         kind = (
             f"the name of a file of {tool}" if tool else "a manifest, and a lock would replace it"

@@ -154,6 +154,10 @@ class Fields(Mapping[str, Any]):
         """The error for a value whose type is not ``expected``."""
         return wrong_type(value, expected, at)
 
+    def invalid(self, reason: str, message: str, *keys: str | int) -> InvalidDocument:
+        """The error for the value of ``keys``."""
+        return InvalidDocument(reason, message, field=self.path(*keys))
+
     def nested(self, key: str) -> Self:
         """An object; empty if it is missing."""
         value = self.record.get(key)
@@ -199,7 +203,7 @@ class Fields(Mapping[str, Any]):
         """Text of at most ``most`` characters that must not be missing or empty."""
         value = self.text(key, most)
         if value is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, message, field=self.path(key))
+            raise self.invalid(Reason.MISSING_FIELD, message, key)
         return value
 
     def choice(self, key: str, kind: type[Choice], what: str) -> Choice:
@@ -209,7 +213,7 @@ class Fields(Mapping[str, Any]):
             return kind(value)
         except ValueError:
             message = f"{value!r} is not a known {what}"
-            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(key)) from None
+            raise self.invalid(Reason.OUT_OF_RANGE, message, key) from None
 
     def number(self, key: str, low: float = 0.0, high: float = 1e15) -> float | None:
         """A number within ``[low, high]``; texts and booleans are refused."""
@@ -222,7 +226,7 @@ class Fields(Mapping[str, Any]):
             raise self.wrong_type(value, "a number", self.path(*keys))
         if not low <= value <= high:
             message = f"{value!r} is not within {low:g} … {high:g}"
-            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(*keys))
+            raise self.invalid(Reason.OUT_OF_RANGE, message, *keys)
         return float(value)
 
     def integer(self, key: str, low: int = 0, high: int = 2**31 - 1) -> int | None:
@@ -234,14 +238,14 @@ class Fields(Mapping[str, Any]):
             raise self.wrong_type(value, "a whole number", self.path(key))
         if not low <= value <= high:
             message = f"{value} is not within {low} … {high}"
-            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.path(key))
+            raise self.invalid(Reason.OUT_OF_RANGE, message, key)
         return value
 
     def required_integer(self, key: str, low: int, high: int) -> int:
         """An integer within ``[low, high]`` that must not be missing."""
         value = self.integer(key, low, high)
         if value is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=self.path(key))
+            raise self.invalid(Reason.MISSING_FIELD, "is missing", key)
         return value
 
     def time(self, key: str, now: datetime) -> datetime | None:
@@ -259,10 +263,10 @@ class Fields(Mapping[str, Any]):
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             message = f"{value[:40]!r} is not an ISO time"
-            raise InvalidDocument(Reason.WRONG_TYPE, message, field=self.path(key)) from None
+            raise self.invalid(Reason.WRONG_TYPE, message, key) from None
         if moment > now + FUTURE_TOLERANCE:
             message = f"{value} lies in the future"
-            raise InvalidDocument(Reason.FUTURE_TIMESTAMP, message, field=self.path(key))
+            raise self.invalid(Reason.FUTURE_TIMESTAMP, message, key)
         return moment
 
     def flag(self, key: str, default: bool = False) -> bool:

@@ -24,7 +24,6 @@ _SETUPTOOLS = (
 )
 #: Tool and remedy by file name.
 FOREIGN_FILES = {
-    "uv.lock": ("uv", "`uv export --format pylock.toml -o pylock.toml` writes a lock that is"),
     "poetry.lock": ("Poetry", "`poetry export -o requirements.txt` writes a lock that is"),
     "pdm.lock": ("PDM", "`pdm export -o requirements.txt` writes a lock that is"),
     "environment.yml": _CONDA, "environment.yaml": _CONDA, "meta.yaml": _CONDA,

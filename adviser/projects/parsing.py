@@ -24,6 +24,7 @@ from model.reasons import Reason
 from model.text import counted, first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
+UV_LOCK = "uv.lock"
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
 CONSTRAINTS = "constraints.txt"
 #: Common names of files with requirements for development, in order of precedence.
@@ -35,7 +36,7 @@ DEVELOPMENT_FILES = tuple(
 #: Files that are read from a project's folder, besides ``pylock.NAME.toml``.
 PROJECT_FILES = (
     PIPFILE, PIPFILE_LOCK, PYPROJECT, "pylock.toml", REQUIREMENTS_IN, REQUIREMENTS_TXT,
-    CONSTRAINTS, *DEVELOPMENT_FILES,
+    CONSTRAINTS, UV_LOCK, *DEVELOPMENT_FILES,
 )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def _manifest(files: Mapping[str, bytes]) -> str:
     candidates = [it for it in manifests if it in files]
     if PYPROJECT in candidates and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
         candidates.remove(PYPROJECT)
-    candidates += _pylocks(files) + [it for it in (PIPFILE_LOCK,) if it in files]
+    candidates += _pylocks(files) + [it for it in (UV_LOCK, PIPFILE_LOCK) if it in files]
     if not candidates and len(others := [it for it in files if _is_requirements(it)]) == 1:
         candidates = others
     if not candidates:
@@ -132,7 +133,7 @@ def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Proje
     base = posixpath.basename(name)
     if base == PIPFILE:
         return read_pipfile(table_of(name, files[name]), name, context)
-    if base == PIPFILE_LOCK or is_pylock(base):
+    if base in (PIPFILE_LOCK, UV_LOCK) or is_pylock(base):
         return _project_of_lock(lock_of(name, files, context), context)
     if base.endswith(".py"):
         return read_script(files[name], name, context)
@@ -250,16 +251,15 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
     """Names of locks; those written by the tool of the manifest come first."""
     if project.format is ProjectFormat.LOCK:
         return [project.source]
-    pipfile = [it for it in (PIPFILE_LOCK,) if it in files]
-    pylocks = _pylocks(files)
-    compiled = [it for it in (REQUIREMENTS_TXT,) if it in files]
+    pylocks, own = _pylocks(files), project.source
     if project.format is ProjectFormat.PIPFILE:
-        return pipfile + pylocks + compiled
-    if project.format is ProjectFormat.PYPROJECT:
-        return pylocks + compiled + pipfile
-    own = project.source.removesuffix(".in") + ".txt" if project.source.endswith(".in") else None
-    first = [it for it in (own or project.source,) if it in files]
-    return first + [it for it in pylocks + pipfile if it not in first]
+        names = [PIPFILE_LOCK, *pylocks, REQUIREMENTS_TXT]
+    elif project.format is ProjectFormat.PYPROJECT:
+        names = [UV_LOCK, *pylocks, REQUIREMENTS_TXT, PIPFILE_LOCK]
+    else:
+        own = own.removesuffix(".in") + ".txt" if own.endswith(".in") else own
+        names = [*dict.fromkeys([own, *pylocks, PIPFILE_LOCK])]
+    return [it for it in names if it in files]
 
 
 def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> ProjectLock | None:

@@ -9,7 +9,7 @@ from typing import Any
 from marshmallow import ValidationError, fields
 
 from adviser.projects.foreign_files import FOREIGN_FILES
-from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES
+from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES, UV_LOCK
 from common.formats.locks.pylock import is_pylock
 
 #: Maximum size of a file that people write. Parsing TOML takes about 1 s per megabyte.
@@ -162,7 +162,7 @@ def _check_sizes(files: Mapping[str, str]) -> None:
 
 def _may_be_lock(base: str) -> bool:
     return (
-        base == PIPFILE_LOCK
+        base in (PIPFILE_LOCK, UV_LOCK)
         or is_pylock(base)
         or (_is_list(base) and base != CONSTRAINTS and base.endswith(".txt"))
     )

@@ -16,7 +16,7 @@ from api.pages.site import Pages, render
 
 #: Names of files that the form offers for pasted text.
 _FILES = ("requirements.txt", "requirements.in", "pyproject.toml", "Pipfile", "Pipfile.lock",
-          "pylock.toml")  # fmt: skip
+          "pylock.toml", "uv.lock")  # fmt: skip
 #: Fields of the form that lead to the environment of the request.
 _ENVIRONMENT = ("python", "platform", "hardware")
 #: Fields with one value in each line or between commas.

@@ -55,13 +55,15 @@ def lock_name(text: str) -> str:
 
     >>> lock_name('{"_meta": {}}'), lock_name('lock-version = "1.0"'), lock_name("numpy==2.3.5")
     ('Pipfile.lock', 'pylock.toml', 'requirements.txt')
+    >>> lock_name("version = 1\\nrevision = 3")
+    'uv.lock'
     """
     if text.lstrip().startswith("{"):
         return "Pipfile.lock"
     lines = (line.partition("=") for line in text.splitlines())
     if any(name.strip() == "lock-version" and equals for name, equals, _ in lines):
         return "pylock.toml"
-    return "requirements.txt"
+    return "uv.lock" if text.lstrip().startswith("version = ") else "requirements.txt"
 
 
 def _text(side: str) -> str:

@@ -47,6 +47,10 @@ class FileTable(Fields):
     #: What to do about a wrong value; by default, to write another.
     hint: str | None = None
 
+    def invalid(self, reason: str, message: str, *keys: str | int) -> InvalidFile:
+        """The error for the value of ``keys``."""
+        return invalid_file(reason, message, self.path(*keys), self.hint or "correct it there")
+
     def wrong_type(self, value: Any, expected: str, at: FieldPath) -> InvalidFile:
         """The error for a value whose type is not ``expected``."""
         expected = _EXPECTED.get(expected, expected)

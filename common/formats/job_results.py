@@ -74,7 +74,7 @@ def _of_results(stdout: Fields) -> list[Measurement]:
     """Several results: ``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}``."""
     if stdout.get("@result") is not None:
         message = "both @result and @results: only one is allowed"
-        raise InvalidDocument(Reason.CONFLICTING_FIELDS, message, field=stdout.at / "@results")
+        raise stdout.invalid(Reason.CONFLICTING_FIELDS, message, "@results")
     return [it for entry in stdout.each("@results") for it in _of_result(entry)]
 
 
@@ -143,7 +143,7 @@ def _checked_rate(rate: float, result: Fields, unit: Unit = Unit.FLOP_PER_SECOND
     fault = rate_fault(rate, unit)
     if fault is not None:
         reason, message = fault
-        raise InvalidDocument(reason, message, field=result.at / "rate")
+        raise result.invalid(reason, message, "rate")
     return rate
 
 
@@ -154,7 +154,7 @@ def _unit(result: Fields) -> Unit:
         return Unit.FLOP_PER_SECOND
     if name not in UNITS:
         message = f"{name[:40]!r} is none of {', '.join(UNITS)}"
-        raise InvalidDocument(Reason.UNKNOWN_UNIT, message, field=result.at / "unit")
+        raise result.invalid(Reason.UNKNOWN_UNIT, message, "unit")
     return UNITS[name]
 
 
@@ -163,7 +163,7 @@ def _rate(record: Fields, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
     printed = record.number("rate", -math.inf, math.inf)
     if printed is None:
         message = "a measurement without its rate"
-        raise InvalidDocument(Reason.MISSING_FIELD, message, field=record.at / "rate")
+        raise record.invalid(Reason.MISSING_FIELD, message, "rate")
     return _checked_rate(printed * DISPLAY_UNITS[unit].factor, record, unit)
 
 
@@ -182,7 +182,7 @@ def _duration_s(value: Any, record: Fields, *keys: str | int) -> float:
     duration_ms = record.checked_number(value, -math.inf, math.inf, *keys)
     fault = duration_fault(duration_ms)
     if fault is not None:
-        raise InvalidDocument(Reason.OUT_OF_RANGE, fault, field=record.path(*keys))
+        raise record.invalid(Reason.OUT_OF_RANGE, fault, *keys)
     return duration_ms * SECONDS_PER_MS
 
 

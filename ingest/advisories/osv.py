@@ -223,9 +223,7 @@ class _Reading:
                     events.append(event)
         self.events += len(events)
         if self.events > _MOST_EVENTS:
-            raise InvalidDocument(
-                Reason.OUT_OF_RANGE, f"more than {_MOST_EVENTS} events", field=record.at / "events"
-            )
+            raise record.invalid(Reason.OUT_OF_RANGE, f"more than {_MOST_EVENTS} events", "events")
         return tuple(events)
 
     def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:

@@ -144,10 +144,8 @@ def stack_of(locked: Fields) -> tuple[Stack | None, str | None]:
     note = f"without entries that name no version: {', '.join(sorted(skipped))}"
     twice = [name for name, count in Counter(it.name for it in pinned).items() if count > 1]
     if twice:
-        raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS,
-            f"{twice[0]} is locked twice, in two spellings",
-            field=locked.at,
+        raise locked.invalid(
+            Reason.CONFLICTING_FIELDS, f"{twice[0]} is locked twice, in two spellings"
         )
     return Stack.of(tuple(pinned)), note[:500] if skipped else None
 

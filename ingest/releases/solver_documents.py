@@ -122,13 +122,13 @@ def _unparsed(entry: Fields) -> Record:
     message = (
         f"the solver could not read {(entry.text('requirement', _LONGEST_TEXT) or '')[:200]!r}"
     )
-    raise InvalidDocument(Reason.INVALID_REQUIREMENT, message, field=entry.at)
+    raise entry.invalid(Reason.INVALID_REQUIREMENT, message)
 
 
 def _unresolved(entry: Fields) -> Record:
     specifier = entry.text("version_spec", _LONGEST_TEXT) or ""
     message = f"the solver found no version of {entry.text('package_name') or ''}{specifier[:200]}"
-    raise InvalidDocument(Reason.UNRESOLVED, message, field=entry.at)
+    raise entry.invalid(Reason.UNRESOLVED, message)
 
 
 def _within(error: InvalidDocument, at: str) -> InvalidDocument:

@@ -92,6 +92,19 @@ WHOLE: dict[str, Any] = {
             {"name": "b", "directory": {"path": ".", "editable": True}},
         ],
     },
+    "uv.lock": {
+        "version": 1, "requires-python": ">=3",
+        "package": [
+            {"name": "me", "source": {"virtual": "."}, "dependencies": [
+                {"name": "a", "extra": ["x"], "marker": "os_name == 'posix'"}],
+             "dev-dependencies": {"dev": [{"name": "b"}]}},
+            {"name": "a", "version": "1", "source": {"registry": "https://h.example/s"},
+             "optional-dependencies": {"x": [{"name": "b"}, {"name": "a"}]},
+             "wheels": [{"url": "https://h.example/a-1-py3-none-any.whl", "hash": "sha256:aa",
+                         "size": 1}]},
+            {"name": "b", "version": "1", "source": {"git": "https://h.example/b"}},
+        ],
+    },
 }  # fmt: skip
 
 

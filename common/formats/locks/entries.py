@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from packaging.markers import Marker, UndefinedComparison
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.utils import canonicalize_name
 
 from common.formats.file_fields import FileTable, value_text
@@ -24,11 +24,13 @@ from model.reasons import Reason
 MAKE_AGAIN = "create the lock again"
 #: The marker of packages that a lock does not install by default.
 NEVER = 'python_version < "0"'
-_ALWAYS = 'python_version >= "0"'
+ALWAYS = 'python_version >= "0"'
 #: A quoted text, and what may follow it in markers of locks only.
 _OF_LOCK = re.compile(r"""("[^"]*"|'[^']*')(?: (in|not in) (extras|dependency_groups)\b)?""")
 _LONGEST_VERSION = 128
-_CONSTANTS = re.compile(f"{NEVER}|{_ALWAYS}|and|or|[ ()]")
+#: Requirements are limited to a few more characters.
+_LONG_MARKER = 1_900
+_CONSTANTS = re.compile(f"{NEVER}|{ALWAYS}|and|or|[ ()]")
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
 #: Environment for a trial evaluation of markers.
 _ANY_ENVIRONMENT = {
@@ -197,7 +199,7 @@ def normalised(entry: LockEntry) -> LockEntry:
         name=canonicalize_name(entry.name),
         version=str(version_of(entry.version.strip())),
         hashes=normalised_hashes(entry.hashes),
-        marker=parse_requirement(f"name ; {entry.marker}").marker if entry.marker else None,
+        marker=_canonical_marker(entry.marker)[0] if entry.marker else None,
         extras=tuple(sorted(set(map(canonicalize_name, entry.extras)))),
     )
 
@@ -225,14 +227,25 @@ def marker_fault(marker: str) -> str | None:
 
     Cached, because a file may be read both as a manifest and as a lock.
     """
-    parsed = parse_requirement(f"name ; {marker}")
-    if parsed.name is None or parsed.marker is None:
-        return (parsed.problem or "it is empty")[:200]
+    canonical, problem = _canonical_marker(marker)
+    if canonical is None:
+        return problem[:200]
     try:
-        marker_holds(parsed.marker, _ANY_ENVIRONMENT)
+        marker_holds(canonical, _ANY_ENVIRONMENT)
     except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
         return (str(error) or type(error).__name__).splitlines()[0][:200]
     return None
+
+
+def _canonical_marker(marker: str) -> tuple[str | None, str]:
+    """The canonical text of a marker, or ``None`` and the problem of an invalid one."""
+    if len(marker) > _LONG_MARKER:  # a tool has joined it
+        try:
+            return str(Marker(marker)), ""
+        except (InvalidMarker, RecursionError) as error:
+            return None, str(error).splitlines()[0]
+    parsed = parse_requirement(f"name ; {marker}")
+    return (None if parsed.name is None else parsed.marker), parsed.problem or "it is empty"
 
 
 def resolved_marker(marker: str, groups: AbstractSet[str]) -> str | None:
@@ -255,9 +268,9 @@ def resolved_marker(marker: str, groups: AbstractSet[str]) -> str | None:
             return match[0]
         chosen = installed if variable == "dependency_groups" else frozenset()
         is_in = canonicalize_name(quoted[1:-1]) in chosen
-        return _ALWAYS if is_in == (operator == "in") else NEVER
+        return ALWAYS if is_in == (operator == "in") else NEVER
 
     text = _OF_LOCK.sub(resolved, marker)
     if not _CONSTANTS.sub("", text):
         return None if Marker(text).evaluate() else NEVER
-    return text.replace(f" and {_ALWAYS}", "").replace(f"{_ALWAYS} and ", "")
+    return text.replace(f" and {ALWAYS}", "").replace(f"{ALWAYS} and ", "")

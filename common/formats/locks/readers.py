@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from common.formats.locks import pipfile_lock, pylock
+from common.formats.locks import pipfile_lock, pylock, uv_lock
 from common.formats.locks.entries import LockContent, LockTable
 from common.formats.locks.pipfile_lock import is_pipfile_lock, read_pipfile_lock
 from common.formats.locks.pylock import is_pylock, read_pylock
+from common.formats.locks.uv_lock import is_uv_lock, read_uv_lock
 
 
 class LockReader(NamedTuple):
@@ -28,6 +29,7 @@ class LockReader(NamedTuple):
 READERS = (
     LockReader(is_pipfile_lock, False, read_pipfile_lock, pipfile_lock.KEYS),
     LockReader(is_pylock, True, read_pylock, pylock.KEYS),
+    LockReader(is_uv_lock, True, read_uv_lock, uv_lock.KEYS),
 )
 
 

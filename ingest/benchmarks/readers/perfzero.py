@@ -215,7 +215,7 @@ def _of_own_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
         samples = numbers_of(extra.get("samples"))
         read = result_of_facts(run, entry.get("name"), value or 0.0, extra, samples, entry.at)
         if value is None:
-            raise InvalidDocument(Reason.MISSING_FIELD, "a number was expected", field=entry.at)
+            raise entry.invalid(Reason.MISSING_FIELD, "a number was expected")
         yield read
 
 

@@ -47,6 +47,8 @@ web = "*"
         ("pylock.toml", f'a = "https://x:{SECRET}@h.example/s?t=1"\nb = "a == \\"b\\""\n'),
         ("pylock.toml", f'a = "https:\\u002f/x:{SECRET}@h.example/"\n'),
         ("pylock.toml", f'a = """https:\\\n  //x:{SECRET}@h.example/"""\n'),
+        ("uv.lock", f"a=[{{url='https://x:{SECRET}@h.example/s?t={SECRET}', b={{c=1}}}}]\n"),
+        ("uv.lock", f'a = "https:\\u002f/x:{SECRET}@h.example/"\n'),
         ("broken.toml", f"url = https://x:{SECRET}@h.example/ [\n"),
     ],
 )
@@ -55,7 +57,7 @@ def test_no_file_keeps_a_secret(name: str, text: str) -> None:
     assert SECRET not in public.replace("\\\n", "")
     assert SECRET[4:] not in public
     assert "h.example" in public
-    if name in ("Pipfile", "pylock.toml"):
+    if name in ("Pipfile", "pylock.toml", "uv.lock"):
         tomllib.loads(public)
     if name == "Pipfile.lock":
         json.loads(public)
@@ -173,6 +175,7 @@ CLEANING: dict[str, Callable[[str], object]] = {
     "Pipfile.lock": lambda text: public_file("Pipfile.lock", json.dumps({"a": "\u00e4/" + text})),
     "pyproject.toml": lambda text: public_file("pyproject.toml", text),
     "pylock.toml": lambda text: public_file("pylock.toml", text),
+    "uv.lock": lambda text: public_file("uv.lock", text),
     "specification": lambda text: public_specification(
         {"python": {"requirements_txt": text, "pylock_toml": text}}
     ),

@@ -66,7 +66,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     assert unrepeated(path) == path.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
+@pytest.mark.parametrize("name", ["poetry.lock", "pdm.lock"])
 def test_a_lock_that_is_not_read_is_named_with_the_command_that_exports_it(
     tmp_path: Path, name: str
 ) -> None:

@@ -1,0 +1,153 @@
+"""``uv.lock``: what it installs, by itself and as uv says for locks of real projects."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adviser.projects.locks import ProjectLock, read_lock
+from adviser.projects.parsing import parse_project
+from adviser.projects.project import WarningCode
+from common.formats.locks.entries import LockEntry, LockTable
+from common.formats.locks.uv_lock import read_uv_lock
+from model.errors import InvalidFile
+from model.json_fields import FieldPath
+from tests.factories.projects import LINUX, WINDOWS
+
+#: Locks of real projects, with what their tool installs of them; see its README.
+_DATA = os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
+REAL = sorted(Path(_DATA, "locks").glob("uv-*/expected.json"))
+INDEX = 'source = { registry = "https://me:hidden@index.example/simple" }'
+HASH = "sha256:" + "a" * 64
+LOCK = f"""
+version = 1
+requires-python = ">=3.11"
+[[package]]
+name = "app"
+source = {{ editable = "." }}
+dependencies = [
+    {{ name = "web", extra = ["tls"] }},
+    {{ name = "old", marker = "os_name == 'nt'" }},
+    {{ name = "forked", version = "1.0", marker = "os_name == 'nt'" }},
+    {{ name = "forked", version = "2.0", marker = "os_name != 'nt'" }},
+    {{ name = "beside" }},
+]
+[package.dev-dependencies]
+dev = [{{ name = "old" }}, {{ name = "tester" }}]
+[[package]]
+name = "web"
+version = "3.0"
+{INDEX}
+wheels = [
+    {{ url = "https://me:hidden@f.example/web-3.0-py3-none-any.whl", size = 9, hash = "{HASH}" }}
+]
+[package.optional-dependencies]
+tls = [{{ name = "crypto", marker = "python_version < '3.13'" }}]
+""" + "".join(
+    f'[[package]]\nname = "{name}"\nversion = "{version}"\n{source}\n'
+    for name, version, source in (
+        ("crypto", "1.0", INDEX), ("old", "1.0", INDEX), ("forked", "1.0", INDEX),
+        ("forked", "2.0", INDEX), ("tester", "1.0", INDEX), ("unneeded", "1.0", INDEX),
+        ("beside", "0.1", 'source = { directory = "lib" }'),
+    )
+)  # fmt: skip
+
+
+def read(text: str = LOCK) -> ProjectLock:
+    return read_lock("uv.lock", {"uv.lock": text.encode()})
+
+
+def test_packages_are_installed_that_the_project_needs_in_an_environment() -> None:
+    lock = read()
+    versions = {name: it.version for name, it in lock.packages(LINUX).items()}
+    assert versions == {
+        "web": "3.0", "crypto": "1.0", "forked": "2.0", "old": "1.0", "tester": "1.0"
+    }  # fmt: skip
+    assert set(lock.packages(LINUX, dev=False)) == {"web", "crypto", "forked"}
+    assert lock.packages(WINDOWS, dev=False)["forked"].version == "1.0"
+    assert "old" in lock.packages(WINDOWS, dev=False)
+    assert "crypto" not in lock.packages(LINUX | {"python_version": "3.13"})
+    assert lock.requires_python == ">=3.11"
+
+
+def test_files_hashes_and_indexes_are_read_without_credentials() -> None:
+    lock = read()
+    (web,) = [it for it in lock.entries if it.name == "web"]
+    assert (web.hashes, web.index) == ((HASH,), "https://index.example/simple")
+    assert (web.files[0].filename, web.files[0].size_bytes) == ("web-3.0-py3-none-any.whl", 9)
+    assert "hidden" not in str(lock)
+    assert [it.url for it in lock.indexes] == ["https://index.example/simple"]
+
+
+def test_a_package_beside_the_project_is_left_out() -> None:
+    (package,) = read().elsewhere
+    assert (package.what, package.code, package.local) == ("beside", WarningCode.LOCAL_PATH, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (('version = "3.0"', 'version = "x y"'), "package[1].version"),
+        (('name = "web"\n', "name = 3\n"), "package[1].name"),
+        ((HASH, "sha256:x"), "package[1]"),
+        (("os_name == 'nt'", "os_name ~= 'nt'"), "package[3]"),
+        (("dependencies = [", "dependencies = 1\nx = ["), "package[0].dependencies"),
+    ],
+)
+def test_an_invalid_part_is_refused_with_its_path(change: tuple[str, str], field: str) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        read(LOCK.replace(*change))
+    assert (caught.value.place, caught.value.field) == ("uv.lock", field)
+    assert caught.value.hint
+
+
+def test_packages_that_need_each_other_in_too_many_ways_are_refused() -> None:
+    edges = ", ".join(
+        f"{{ name = 'p{other}', marker = \"os_name == '{other}'\" }}" for other in range(40)
+    )
+    names = "".join(
+        f"[[package]]\nname = 'p{it}'\nversion = '1'\n{INDEX}\ndependencies = [{edges}]\n"
+        for it in range(40)
+    )
+    root = f"[[package]]\nname = 'a'\nsource = {{ virtual = '.' }}\ndependencies = [{edges}]\n"
+    with pytest.raises(InvalidFile, match="in too many ways"):
+        read(f"version = 1\n{root}{names}")
+
+
+def test_it_is_the_lock_of_a_pyproject() -> None:
+    pyproject = b'[project]\nname = "app"\ndependencies = ["web[tls]"]\n'
+    files = {"pyproject.toml": pyproject, "uv.lock": LOCK.encode(), "requirements.txt": b"web==1"}
+    project = parse_project(files)
+    assert (project.lock_source, (project.locked_in(LINUX) or {})["web"].version) == (
+        "uv.lock", "3.0"
+    )  # fmt: skip
+    alone = parse_project({"uv.lock": LOCK.encode()})
+    assert {it.name for it in alone.requirements} >= {"web"}
+
+
+def _selections() -> list[Any]:
+    return [
+        pytest.param(path.with_name("uv.lock"), expected["environments"], selection,
+                     id=f"{path.parent.name}-{number}")
+        for path in REAL
+        for expected in [json.loads(path.read_text("utf-8"))]
+        for number, selection in enumerate(expected["selections"])
+        if "packages" in selection and "--all-packages" not in selection["args"]
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not REAL, reason="the locks of real projects are not on this machine")
+@pytest.mark.parametrize(("path", "environments", "selection"), _selections())
+def test_locks_of_real_projects_install_what_uv_installs(
+    path: Path, environments: dict[str, dict[str, str]], selection: dict[str, Any]
+) -> None:
+    lock = LockTable(tomllib.loads(path.read_text("utf-8")), FieldPath("uv.lock:$"))
+    content = read_uv_lock(lock, selection["extras"], selection["groups"])
+    markers = environments[f"{selection['python']} {selection['platform']}"]
+    entries = [it for it in content.entries if isinstance(it, LockEntry) and it.version]
+    assert {it.name: it.version for it in entries if it.holds(markers)} == selection["packages"]
