@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from api.jobs.queue import QueueName
-from api.jobs.queue_contents import cancel_waiting, queued_jobs, task_name
+from api.jobs.queue import QueueName, cancel_waiting, queued_jobs, task_name
 from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option, limit_option

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from datetime import UTC, datetime
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
@@ -57,6 +58,16 @@ class ReadingTime:
             self._active -= 1
             if not self._active:
                 self._used_s += asyncio.get_running_loop().time() - self._began
+
+
+class IndexReader(Protocol):
+    """One index; see :class:`common.index.client.IndexClient`."""
+
+    async def project(self, name: str, max_age_s: float | None = ...) -> ProjectPage: ...
+    async def metadata(self, file: IndexFile) -> MetadataRead: ...
+    async def download(self, file: IndexFile, target: Path) -> None: ...
+    def kept_metadata(self, key: str) -> str | None: ...
+    def keep_metadata(self, key: str, text: str) -> None: ...
 
 
 class LimitedClient(IndexClient):

@@ -13,8 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from adviser.advise import (
     Advice,
@@ -24,7 +23,7 @@ from adviser.advise import (
     advise_listed,
 )
 from adviser.answering.answers import text_of
-from adviser.answering.index_clients import ReadingEnded, opened_clients, urls_of
+from adviser.answering.index_clients import IndexReader, ReadingEnded, opened_clients, urls_of
 from adviser.answering.index_memory import EarlierReads, IndexMemory, PackageReads, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
@@ -33,7 +32,6 @@ from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Universe
 from adviser.stack_request import StackRequest
-from common.index.file_metadata import MetadataRead
 from common.index.release_metadata import (
     metadata_files,
     read_release,
@@ -51,22 +49,12 @@ from model.packages.candidates import (
     ExclusionReason,
     IndexesSilent,
 )
-from model.packages.project_pages import IndexFile, ProjectPage
+from model.packages.project_pages import IndexFile
 from model.packages.releases import ReleaseMetadata, ReleaseProblem
 from model.packages.wheels import installed_rank
 
 if TYPE_CHECKING:
     from adviser.answering.sdist_builds import SdistBuilder
-
-
-class IndexReader(Protocol):
-    """One index; see :class:`common.index.client.IndexClient`."""
-
-    async def project(self, name: str, max_age_s: float | None = ...) -> ProjectPage: ...
-    async def metadata(self, file: IndexFile) -> MetadataRead: ...
-    async def download(self, file: IndexFile, target: Path) -> None: ...
-    def kept_metadata(self, key: str) -> str | None: ...
-    def keep_metadata(self, key: str, text: str) -> None: ...
 
 
 @dataclass(slots=True)

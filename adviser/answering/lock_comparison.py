@@ -32,7 +32,6 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
-from graph.projection import sync
 from graph.record.evidence import evidence_for
 from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
@@ -191,6 +190,8 @@ def read_knowledge_of_locks(
     )
     unmet: Mapping[str, str] = known.use(read, dict)
     # Locks are compared by the graph.
+    from graph.projection import sync  # loads the driver
+
     sync(stores.engine, stores.driver, database=stores.database)
     return knowledge_of_locks(stores, old, new, environment, recorded, hardware), unmet
 

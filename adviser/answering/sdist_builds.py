@@ -7,8 +7,8 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
+from adviser.answering.index_clients import IndexReader
 from common.index.file_metadata import MetadataRead
 from common.index.release_metadata import metadata_files, metadata_of_file
 from common.settings import Settings
@@ -21,14 +21,6 @@ from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed
 from pis.amun.metadata_build import MOST_BYTES, MetadataBuild
 from pis.amun.sandbox import CannotConfine, require_confinement
-
-
-class SdistSource(Protocol):
-    """Downloads files and keeps built metadata; see :class:`common.index.client.IndexClient`."""
-
-    async def download(self, file: IndexFile, target: Path) -> None: ...
-    def kept_metadata(self, key: str) -> str | None: ...
-    def keep_metadata(self, key: str, text: str) -> None: ...
 
 
 class CannotBuild(InvalidArgument):
@@ -75,7 +67,7 @@ class SdistBuilder:
         read: ReleaseMetadata,
         files: Iterable[IndexFile],
         index: str,
-        source: SdistSource,
+        source: IndexReader,
     ) -> ReleaseMetadata:
         """The metadata of a release, built if its requirements are unknown or only likely.
 
@@ -103,7 +95,7 @@ class SdistBuilder:
         return built if built.problem is None else read
 
     async def _built(
-        self, name: str, version: str, file: IndexFile, index: str, source: SdistSource
+        self, name: str, version: str, file: IndexFile, index: str, source: IndexReader
     ) -> str:
         facts = (file.sha256, self._interpreter.version, self._interpreter.facts["platform"])
         key = hashlib.sha256(repr(facts).encode()).hexdigest()

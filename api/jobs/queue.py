@@ -1,4 +1,4 @@
-"""The job queue in PostgreSQL (procrastinate): enqueue, admission and counts.
+"""The job queue in PostgreSQL (procrastinate): enqueue, admission, counts and contents.
 
 A job is enqueued in the transaction that stores its request, so neither exists without the other.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from common.tracing import TRACEPARENT, carried_trace
-from graph.record.analyses import AnalysisKind
+from graph.record.analyses import AnalysisKind, AnalysisState, finish
 from graph.record.tokens import Scope
 from model.errors import ProjectError
 
@@ -116,6 +117,36 @@ _UNCOUNTED = text(
 )
 _RETURNED = text("SELECT procrastinate_retry_job_v2(:job, now(), NULL, NULL, NULL)")
 _ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
+#: Why a request ended whose job an operator cancelled.
+CANCELLED = "cancelled by the operator"
+_JOBS = text(
+    """
+    SELECT
+        jobs.id AS job_id, queue_name AS queue, task_name AS task,
+        status = 'doing' AS running, priority, attempts,
+        split_part(queueing_lock, '#', 1) AS client, args->>'analysis_id' AS analysis_id,
+        (SELECT min(at) FROM procrastinate_events WHERE job_id = jobs.id) AS enqueued_at,
+        scheduled_at AS due_at
+    FROM procrastinate_jobs AS jobs
+    WHERE status IN ('todo', 'doing') AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)
+    ORDER BY status = 'todo', queue_name, priority DESC, jobs.id
+    LIMIT :most
+    """
+)
+#: A job that a worker takes meanwhile is locked or running, and stays.
+_CANCELLED = text(
+    """
+    DELETE FROM procrastinate_jobs WHERE id IN (
+        SELECT id FROM procrastinate_jobs
+        WHERE status = 'todo'
+            AND (CAST(:name AS text) IS NULL OR id::text = :name OR args->>'analysis_id' = :name)
+            AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)
+            AND (CAST(:client AS text) IS NULL OR starts_with(queueing_lock, :client || '#'))
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING args->>'analysis_id'
+    """
+)
 
 
 class QueueName(StrEnum):
@@ -381,3 +412,54 @@ def attending_workers(connection: Connection) -> dict[QueueName, int]:
     rows = connection.execute(_ATTENDING, {"worker": f"{_WORKER}:", "alive_s": ALIVE_S})
     numbers = {str(queue): int(number) for queue, number in rows}
     return {it: numbers.get(it.value, 0) for it in QueueName}
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that waits or runs.
+
+    :param client: identifier of the token or address whose request it is
+    :param analysis_id: identifier of the request, if it is the job of one
+    :param due_at: before this time, it is not tried again
+    """
+
+    job_id: int
+    queue: str
+    task: str
+    running: bool
+    priority: int
+    attempts: int
+    client: str | None
+    analysis_id: str | None
+    enqueued_at: datetime | None
+    due_at: datetime | None
+
+
+def queued_jobs(connection: Connection, queue: QueueName | None, most: int) -> list[QueuedJob]:
+    """Running jobs, then those that wait, in the order in which workers take them."""
+    values = {"queue": queue and queue.value, "most": most}
+    return [QueuedJob(**row._mapping) for row in connection.execute(_JOBS, values)]
+
+
+def cancel_waiting(
+    connection: Connection,
+    *,
+    name: str | None = None,
+    queue: QueueName | None = None,
+    client: str | None = None,
+) -> int:
+    """Delete jobs that wait, and end their requests in ``error``; the caller owns the transaction.
+
+    :param name: number of a job, or identifier of its request
+    :returns: number of deleted jobs
+    """
+    values = {"name": name, "queue": queue and queue.value, "client": client}
+    requests = connection.scalars(_CANCELLED, values).all()
+    for analysis_id in filter(None, requests):
+        finish(connection, analysis_id, AnalysisState.ERROR, reason=CANCELLED)
+    return len(requests)
+
+
+def task_name(job: QueuedJob) -> str:
+    """Name of a job's task without its namespace."""
+    return job.task.removeprefix(f"{NAMESPACE}:")
