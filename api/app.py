@@ -13,7 +13,7 @@ from api.access import audit, authentication, rate_limits
 from api.amun import blueprints as inspecting
 from api.health import checks as health
 from api.health import metrics, schema_state, tracing
-from api.http import errors, request_bodies, request_context, security_headers
+from api.http import errors, request_bodies, request_context
 from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
 from api.resources import blueprints as own
@@ -91,7 +91,6 @@ def _surround(app: Flask, settings: Settings) -> None:
     if settings.cors_origins:
         origins = list(settings.cors_origins)
         CORS(app, origins=origins, expose_headers=list(_EXPOSED), max_age=600)
-    security_headers.register(app)
     request_context.register(app)
     metrics.register(app)
     request_bodies.register(app, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from typing import Any, TypeVar, cast
 import sqlalchemy
 from flask import current_app
 
-from api.access.client_shares import ClientShares
 from api.health.graph_timeout import MAX_READINGS
 from api.http.comparison_cache import ComparisonCache
-from api.jobs.queue import Queue
+from api.http.errors import ApiError, ProblemType
+from api.jobs.queue import Queue, QueueClient, room_for
 from common.settings import Settings
 from common.versioned_cache import VersionedCache
 from graph.engine import (
@@ -39,6 +40,8 @@ EXTENSION = "thoth"
 
 #: Maximum number of values of :meth:`ServiceStores.record_value`.
 _MOST_VALUES = 100
+#: Seconds after which a refused client may try again; most requests take less.
+_RETRY_AFTER_S = 5
 #: Measurements that are read before a waiting request comes next; they take some 0.5 s.
 _STEP_JOBS = 5_000
 
@@ -51,6 +54,47 @@ class _Opened:
 
     stores: Stores
     users: int = 0
+
+
+class ClientShares:
+    """Limits how many requests of a kind run at a time in a process.
+
+    The shares of clients are those of the queue (:func:`api.jobs.queue.room_for`).
+    """
+
+    def __init__(self, places: int, each: int | None = None) -> None:
+        """:param places: maximum number of requests at a time
+
+        :param each: maximum of one client; by default, one with a token may take all places
+        """
+        self._places = max(1, places)
+        self._each = self._places if each is None else max(1, each)
+        self._lock = Lock()
+        self._running: Counter[QueueClient] = Counter()
+
+    @contextmanager
+    def taken(self, client: QueueClient) -> Iterator[None]:
+        """A place for a request, held for the length of a ``with`` block.
+
+        :raises ApiError: 429 if there is none for this client
+        """
+        room, own_room = room_for(client, self._places)
+        with self._lock:
+            own = self._running[client]
+            if self._running.total() >= room or own >= min(own_room, self._each):
+                raise ApiError(
+                    429, ProblemType.OVERLOADED,
+                    f"{self._running.total()} such requests run, {own} of them of this client:"
+                    " try again later",
+                    headers={"Retry-After": str(_RETRY_AFTER_S)},
+                )  # fmt: skip
+            self._running[client] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[client] -= 1
+                self._running += Counter()  # forget clients without requests
 
 
 class ServiceStores:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 from flask import Flask, Response, g, jsonify, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -43,53 +42,46 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProblemType(StrEnum):
-    """Kind of problem; its value ends the URL in ``type`` and is never renamed."""
+    """Kind of problem; its value ends the URL in ``type``, and is never renamed."""
 
-    INVALID_REQUEST = "invalid-request"
-    INVALID_DOCUMENT = "invalid-document"
-    INVALID_QUERY = "invalid-query"
-    INCOMPARABLE = "incomparable"
-    INDEX_NOT_ALLOWED = "index-not-allowed"
-    UNAUTHORIZED = "unauthorized"
-    FORBIDDEN = "forbidden"
-    NOT_FOUND = "not-found"
-    NOT_READY = "not-ready"
-    METHOD_NOT_ALLOWED = "method-not-allowed"
-    CONFLICT = "conflict"
-    TOO_LARGE = "too-large"
-    TOO_SLOW = "too-slow"
-    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type"
-    TOO_MANY_REQUESTS = "too-many-requests"
-    OVERLOADED = "overloaded"
-    ANALYSIS_FAILED = "analysis-failed"
-    UNAVAILABLE = "unavailable"
-    INTERNAL = "internal"
-    HTTP = "http"
+    meaning: str
 
+    def __new__(cls, value: str, meaning: str) -> Self:
+        """A kind with its explanation, which is served below ``/problems/``."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.meaning = value, meaning
+        return kind
 
-#: Explanation of each kind, served below ``/problems/``.
-MEANINGS: Mapping[ProblemType, str] = {
-    ProblemType.INVALID_REQUEST: "The request is invalid; `errors` names the fields.",
-    ProblemType.INVALID_DOCUMENT: "A document was refused; `reason` and `field` say why and where.",
-    ProblemType.INVALID_QUERY: "The query was refused, or exceeded its time or row limit.",
-    ProblemType.INCOMPARABLE: "The two differ in unit, indicator or hardware.",
-    ProblemType.INDEX_NOT_ALLOWED: "An index is not configured for this service.",
-    ProblemType.UNAUTHORIZED: "The request needs a token, or its token is invalid.",
-    ProblemType.FORBIDDEN: "The token does not have the required scope.",
-    ProblemType.NOT_FOUND: "The resource does not exist.",
-    ProblemType.NOT_READY: "The analysis is not finished; try again.",
-    ProblemType.METHOD_NOT_ALLOWED: "The resource does not have this method.",
-    ProblemType.CONFLICT: "The request conflicts with the present state.",
-    ProblemType.TOO_LARGE: "The request is larger than the limit.",
-    ProblemType.TOO_SLOW: "The client did not send the request in time.",
-    ProblemType.UNSUPPORTED_MEDIA_TYPE: "The `Content-Type` of the body is not supported.",
-    ProblemType.TOO_MANY_REQUESTS: "The client exceeded its limit; `Retry-After` says when to try.",
-    ProblemType.OVERLOADED: "Too many jobs wait or run; `Retry-After` says when to try again.",
-    ProblemType.ANALYSIS_FAILED: "The analysis ended without a result; `status` says why.",
-    ProblemType.UNAVAILABLE: "A store is unavailable, or has the schema of another release.",
-    ProblemType.INTERNAL: "The service has a bug; its log contains the request's identifier.",
-    ProblemType.HTTP: "See the HTTP status.",
-}
+    INVALID_REQUEST = "invalid-request", "The request is invalid; `errors` names the fields."
+    INVALID_DOCUMENT = (
+        "invalid-document",
+        "A document was refused; `reason` and `field` say why and where.",
+    )
+    INVALID_QUERY = "invalid-query", "The query was refused, or exceeded its time or row limit."
+    INCOMPARABLE = "incomparable", "The two differ in unit, indicator or hardware."
+    INDEX_NOT_ALLOWED = "index-not-allowed", "An index is not configured for this service."
+    UNAUTHORIZED = "unauthorized", "The request needs a token, or its token is invalid."
+    FORBIDDEN = "forbidden", "The token does not have the required scope."
+    NOT_FOUND = "not-found", "The resource does not exist."
+    NOT_READY = "not-ready", "The analysis is not finished; try again."
+    METHOD_NOT_ALLOWED = "method-not-allowed", "The resource does not have this method."
+    CONFLICT = "conflict", "The request conflicts with the present state."
+    TOO_LARGE = "too-large", "The request is larger than the limit."
+    TOO_SLOW = "too-slow", "The client did not send the request in time."
+    UNSUPPORTED_MEDIA_TYPE = (
+        "unsupported-media-type",
+        "The `Content-Type` of the body is not supported.",
+    )
+    TOO_MANY_REQUESTS = (
+        "too-many-requests",
+        "The client exceeded its limit; `Retry-After` says when to try.",
+    )
+    OVERLOADED = "overloaded", "Too many jobs wait or run; `Retry-After` says when to try again."
+    ANALYSIS_FAILED = "analysis-failed", "The analysis ended without a result; `status` says why."
+    UNAVAILABLE = "unavailable", "A store is unavailable, or has the schema of another release."
+    INTERNAL = "internal", "The service has a bug; its log contains the request's identifier."
+    HTTP = "http", "See the HTTP status."
+
 
 _OF_STATUS = {
     400: ProblemType.INVALID_REQUEST,
@@ -118,24 +110,19 @@ _DETAILS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Translation:
-    status: int
-    problem: ProblemType
-
-
 #: Status and kind by class of error; the first match counts.
-_TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
-    (InvalidDocument, _Translation(422, ProblemType.INVALID_DOCUMENT)),
-    (InvalidArgument, _Translation(400, ProblemType.INVALID_REQUEST)),
-    (QueryRefused, _Translation(400, ProblemType.INVALID_QUERY)),
-    (IncomparableSamples, _Translation(422, ProblemType.INCOMPARABLE)),
-    (IndexProblem, _Translation(502, ProblemType.UNAVAILABLE)),
-    (AlreadyRunning, _Translation(409, ProblemType.CONFLICT)),
-    (DamagedDocument, _Translation(500, ProblemType.INTERNAL)),
-    (StoreUnavailable, _Translation(503, ProblemType.UNAVAILABLE)),
-    (SchemaMismatch, _Translation(503, ProblemType.UNAVAILABLE)),
-    (AccessDenied, _Translation(503, ProblemType.UNAVAILABLE)),
+_TRANSLATIONS: tuple[tuple[type[ProjectError], int, ProblemType], ...] = (
+    (InvalidDocument, 422, ProblemType.INVALID_DOCUMENT),
+    (InvalidArgument, 400, ProblemType.INVALID_REQUEST),
+    (QueryRefused, 400, ProblemType.INVALID_QUERY),
+    (IncomparableSamples, 422, ProblemType.INCOMPARABLE),
+    (IndexProblem, 502, ProblemType.UNAVAILABLE),
+    (AlreadyRunning, 409, ProblemType.CONFLICT),
+    (DamagedDocument, 500, ProblemType.INTERNAL),
+    (StoreUnavailable, 503, ProblemType.UNAVAILABLE),
+    (SchemaMismatch, 503, ProblemType.UNAVAILABLE),
+    (AccessDenied, 503, ProblemType.UNAVAILABLE),
+    (ProjectError, 400, ProblemType.INVALID_REQUEST),
 )
 
 
@@ -179,14 +166,11 @@ def register(app: Flask) -> None:
 
     @app.get("/problems/<string:name>")
     def meaning(name: str) -> tuple[dict[str, str], int]:
-        if name not in set(ProblemType):
-            raise not_found("problem", name)
-        problem = ProblemType(name)
-        return {
-            "type": f"/problems/{problem}",
-            "title": title(problem),
-            "meaning": MEANINGS[problem],
-        }, 200
+        for problem in ProblemType:
+            if problem == name:
+                named = {"type": f"/problems/{problem}", "title": title(problem)}
+                return {**named, "meaning": problem.meaning}, 200
+        raise not_found("problem", name)
 
 
 def title(problem: ProblemType) -> str:
@@ -238,20 +222,17 @@ def _of_api(error: ApiError) -> Response:
 
 
 def _of_project(error: ProjectError) -> Response:
-    match = next((entry for kind, entry in _TRANSLATIONS if isinstance(error, kind)), None)
-    translation = match or _Translation(400, ProblemType.INVALID_REQUEST)
+    status, problem = next(it[1:] for it in _TRANSLATIONS if isinstance(error, it[0]))
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
     if isinstance(error, (StoreUnavailable, SchemaMismatch, AccessDenied)):
         _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
         detail = f"{public_message(error)}: try again later"
-        return problem_response(
-            translation.status, translation.problem, detail, {"Retry-After": "5"}
-        )
-    if translation.status >= 500:
+        return problem_response(status, problem, detail, {"Retry-After": "5"})
+    if status >= 500:
         _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
-    return problem_response(translation.status, translation.problem, str(error), **more)
+    return problem_response(status, problem, str(error), **more)
 
 
 def public_message(error: ProjectError) -> str:

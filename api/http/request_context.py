@@ -1,4 +1,7 @@
-"""Context of a request: its identifier, and the versions and data age that responses carry."""
+"""Context of a request: its identifier, and the headers that all responses carry.
+
+These are versions, the age of the data, and security headers for browsers.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from secrets import token_hex
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 from sqlalchemy import Connection
 
+from api.access.client_addresses import is_loopback
 from api.http.errors import ApiError, ProblemType
 from api.service import service
 from common import __version__
@@ -24,6 +29,24 @@ REQUEST_ID = "X-Request-Id"
 AS_OF = "X-Thoth-As-Of"
 GRAPH_REVISION = "X-Thoth-Graph-Revision"
 
+#: Policy for JSON documents, which load nothing.
+_JSON_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+#: Policy for pages, which load resources of this service only.
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+    " font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none';"
+    " form-action 'self'"
+)
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With "no-referrer", browsers name no origin for the service's own forms either.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_YEAR_S = 365 * 24 * 3600
+
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -31,6 +54,7 @@ def register(app: Flask) -> None:
     """Add an identifier and a time to every request of ``app``, headers to every response."""
     app.before_request(_identify)
     app.before_request(_refuse_nul)
+    app.after_request(_protect)
     app.after_request(_describe)
 
 
@@ -84,4 +108,19 @@ def _describe(response: Response) -> Response:
         headers[GRAPH_REVISION] = str(revision)
         if as_of is not None:
             headers[AS_OF] = as_of.isoformat(timespec="seconds")
+    return response
+
+
+def _protect(response: Response) -> Response:
+    """Add security headers that the response does not set itself."""
+    headers = response.headers
+    for name, value in _ALWAYS.items():
+        headers.setdefault(name, value)
+    page = response.mimetype == "text/html"
+    headers.setdefault("Content-Security-Policy", _PAGE_POLICY if page else _JSON_POLICY)
+    # Responses may be private to a token; those with an entity tag may be revalidated.
+    headers.setdefault("Cache-Control", "private, no-cache" if "ETag" in headers else "no-store")
+    # On a loopback address a browser would apply it to all other services there.
+    if request.is_secure and not is_loopback(urlsplit(request.host_url).hostname or ""):
+        headers.setdefault("Strict-Transport-Security", f"max-age={_YEAR_S}")
     return response

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from api.access.client_shares import ClientShares
 from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
+from api.service import ClientShares
 
 NEAR, FAR, OTHER = (QueueClient(f"192.0.2.{it}", anonymous=True) for it in (1, 2, 3))
 WITH_TOKEN = QueueClient("token-1", anonymous=False)
@@ -25,7 +25,9 @@ def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
     shares = ClientShares(4)
     with ExitStack() as running:
         running.enter_context(shares.taken(NEAR))
-        assert refused(shares, NEAR) == "1 such requests of this client run: try again later"
+        assert refused(shares, NEAR) == (
+            "1 such requests run, 1 of them of this client: try again later"
+        )
         for client in (FAR, OTHER):
             running.enter_context(shares.taken(client))
         assert refused(shares, QueueClient("198.51.100.7", anonymous=True)).startswith("3 such")
