@@ -88,10 +88,13 @@ class Run:
 
     def stated(self, measure: Measure, value: float | None, **changes: Any) -> BenchmarkResult:
         """A result with exactly this value."""
-        shared = {it.name: getattr(self, it.name) for it in fields(self)} | changes
+        shared = {name: getattr(self, name) for name in _SHARED} | changes
         return BenchmarkResult(
             metric=measure.metric, value=value, **{"aggregate": measure.aggregate, **shared}
         )
+
+
+_SHARED = tuple(it.name for it in fields(Run))
 
 
 def run_of(system: str, source: str, *files: MeasuredFile) -> Run:

@@ -38,7 +38,8 @@ _ARCHITECTURES = {
 }  # fmt: skip
 _JSON_BYTES = 4 * MEBIBYTE
 _ARCHIVE_BYTES = 128 * 1024 * MEBIBYTE
-_MOST_BLOBS = 100_000
+#: An image has few files for each of its layers; the tar file of a root folder has far more.
+_MOST_BLOBS = 20_000
 _MOST_LAYERS = 1_000
 _DEEPEST_INDEX = 4
 _INDEXES = re.compile(
