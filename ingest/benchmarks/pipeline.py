@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from posixpath import basename, dirname, join
@@ -70,17 +70,8 @@ class BenchmarkReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
-        return {
-            "files": self.files,
-            "entries": self.entries,
-            "new": self.new,
-            "known": self.known,
-            "failed": self.failed,
-            "quarantined": self.quarantined,
-            "results": dict(self.results),
-            "reasons": dict(self.reasons),
-            "skipped": dict(self.skipped),
-        }
+        values = {it.name: getattr(self, it.name) for it in fields(self)}
+        return {key: dict(it) if isinstance(it, Counter) else it for key, it in values.items()}
 
 
 def known_system(key: str) -> BenchmarkSystem:
@@ -186,7 +177,7 @@ def _with_storable_numbers(result: BenchmarkResult) -> BenchmarkResult:
 
 def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:
     """``result`` without e-mail addresses in its texts."""
-    if not any("@" in text for text in _texts(result)):
+    if "@" not in f"{result.benchmark}{result.reason}{result.parameters}{result.hardware}":
         return result
     return replace(
         result,
@@ -198,13 +189,6 @@ def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:
         },
         hardware={key: scrub_text(it) for key, it in result.hardware.items()},
     )
-
-
-def _texts(result: BenchmarkResult) -> Iterator[str]:
-    yield result.benchmark
-    yield result.reason or ""
-    yield from (it for it in result.parameters.values() if isinstance(it, str))
-    yield from result.hardware.values()
 
 
 _Entry = tuple[str, Iterator[BenchmarkResult]]
