@@ -95,13 +95,6 @@ def kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def wrong_type(value: Any, expected: str, field: str) -> InvalidDocument:
-    """The error for a field whose type is not ``expected``."""
-    return InvalidDocument(
-        Reason.WRONG_TYPE, f"{expected} was expected, {kind(value)} found", field=field
-    )
-
-
 def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
     """The error for a text of more than ``most`` characters."""
     return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
@@ -121,7 +114,7 @@ class Fields(Mapping[str, Any]):
         """
         self._outer, self._keys = outer, keys
         if not isinstance(value, dict):
-            raise self.wrong_type(value, "an object", self.at)
+            raise self.wrong_type(value, "an object")
         self.record: Record = value
 
     @property
@@ -150,9 +143,10 @@ class Fields(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.record)
 
-    def wrong_type(self, value: Any, expected: str, at: FieldPath) -> InvalidDocument:
-        """The error for a value whose type is not ``expected``."""
-        return wrong_type(value, expected, at)
+    def wrong_type(self, value: Any, expected: str, *keys: str | int) -> InvalidDocument:
+        """The error for the value of ``keys``, whose type is not ``expected``."""
+        message = f"{expected} was expected, {kind(value)} found"
+        return self.invalid(Reason.WRONG_TYPE, message, *keys)
 
     def invalid(self, reason: str, message: str, *keys: str | int) -> InvalidDocument:
         """The error for the value of ``keys``."""
@@ -169,7 +163,7 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong_type(value, expected, self.path(key))
+            raise self.wrong_type(value, expected, key)
         return value
 
     def each(self, key: str) -> Iterator[Self]:
@@ -182,7 +176,7 @@ class Fields(Mapping[str, Any]):
         values = self.sequence(key, "a list of texts")
         for position, value in enumerate(values):
             if not isinstance(value, str):
-                raise self.wrong_type(value, "text", self.path(key, position))
+                raise self.wrong_type(value, "text", key, position)
             if most is not None and len(value) > most:
                 raise too_long(self.path(key, position), most)
         return values
@@ -193,7 +187,7 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return None
         if not isinstance(value, str):
-            raise self.wrong_type(value, "text", self.path(key))
+            raise self.wrong_type(value, "text", key)
         most = self.longest if most is None else most
         if most is not None and len(value) > most:
             raise too_long(self.path(key), most)
@@ -223,7 +217,7 @@ class Fields(Mapping[str, Any]):
     def checked_number(self, value: Any, low: float, high: float, *keys: str | int) -> float:
         """``value``, which has the path ``keys``, if it is a number within ``[low, high]``."""
         if type(value) is not float and type(value) is not int:
-            raise self.wrong_type(value, "a number", self.path(*keys))
+            raise self.wrong_type(value, "a number", *keys)
         if not low <= value <= high:
             message = f"{value!r} is not within {low:g} … {high:g}"
             raise self.invalid(Reason.OUT_OF_RANGE, message, *keys)
@@ -235,7 +229,7 @@ class Fields(Mapping[str, Any]):
         if value is None:
             return None
         if type(value) is not int:
-            raise self.wrong_type(value, "a whole number", self.path(key))
+            raise self.wrong_type(value, "a whole number", key)
         if not low <= value <= high:
             message = f"{value} is not within {low} … {high}"
             raise self.invalid(Reason.OUT_OF_RANGE, message, key)
@@ -279,4 +273,4 @@ class Fields(Mapping[str, Any]):
         value = self.record.get(key)
         if value is None or isinstance(value, bool):
             return value
-        raise self.wrong_type(value, "a boolean", self.path(key))
+        raise self.wrong_type(value, "a boolean", key)

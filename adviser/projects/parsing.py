@@ -12,10 +12,9 @@ from adviser.projects.foreign_files import FOREIGN_FILES, refuse_foreign
 from adviser.projects.locks import ProjectLock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
-from adviser.projects.pyproject import has_requirements, read_pyproject, unread_tables
+from adviser.projects.pyproject import has_requirements, read_pyproject, read_script, unread_tables
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
-from adviser.projects.scripts import read_script
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import NEVER
 from common.formats.locks.pylock import is_pylock

@@ -258,7 +258,7 @@ def _entry(
         repository = _REPOSITORY.match(value)
         value = {repository["tool"] if repository else "version": value}
     if not isinstance(value, dict):
-        raise section.wrong_type(value, "a version or a table", at)
+        raise section.wrong_type(value, "a version or a table", package)
     entry = FileTable(value, at)
     if (source := next((it for it in _SOURCES if entry.get(it)), None)) is not None:
         _leave_out(package, entry, source, context)

@@ -141,14 +141,13 @@ def _all(table: FileTable, context: ParseContext) -> _Requirements:
 def _entries(table: FileTable) -> Iterator[tuple[str, FileTable]]:
     """Names with each of their entries as a table; a package may have several entries."""
     for package, value in table.items():
-        here = table.at / package
         several = isinstance(value, list)
         for number, each in enumerate(value if several else [value]):
-            at = here / number if several else here
+            keys = (package, number) if several else (package,)
             entry = {"version": each} if isinstance(each, str) else each
             if not isinstance(entry, dict):
-                raise table.wrong_type(entry, "a version or a table", at)
-            yield package, FileTable(entry, at)
+                raise table.wrong_type(entry, "a version or a table", *keys)
+            yield package, FileTable(entry, table, *keys)
 
 
 def _requirement(

@@ -1,7 +1,11 @@
-"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), tables of other tools."""
+"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), tables of other tools.
+
+The inline metadata of a Python script (PEP 723) has the same tables.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from adviser.projects.documents import table_of
 from adviser.projects.pdm_table import read_pdm
 from adviser.projects.poetry_table import PoetryTable, has_poetry_requirements, read_poetry
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
@@ -38,6 +43,11 @@ _UNREAD_TABLES = (
     "pixi.pypi-options", "rye.dev-dependencies", "rye.sources", "hatch.envs", "pip-tools",
     "flit.metadata.requires", "flit.metadata.requires-extra",
 )  # fmt: skip
+#: A block of metadata, as PEP 723 defines it.
+_BLOCK = re.compile(
+    r"^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$", re.MULTILINE
+)
+_SCRIPT_KEYS = ("dependencies", "requires-python")
 
 
 def has_requirements(content: Mapping[str, Any]) -> bool:
@@ -157,6 +167,29 @@ def read_pyproject(content: FileTable, name: str, context: ParseContext) -> Proj
         requires_python=_requires_python(project) or poetry.requires_python,
         option_pythons=pythons,
     )
+
+
+def read_script(data: bytes, name: str, context: ParseContext) -> Project:
+    """Read a script as a project: its dependencies, its Python and ``[tool.uv]``.
+
+    Only the comments of the metadata are read.
+
+    :raises InvalidFile: without metadata, with several blocks, or at an invalid entry
+    """
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    blocks = [it["content"] for it in _BLOCK.finditer(text) if it["type"] == "script"]
+    if len(blocks) != 1:
+        refuse(
+            Reason.CONFLICTING_FIELDS if blocks else Reason.MISSING_FIELD,
+            f"a script needs one block of metadata, and this one has {len(blocks)}",
+            f"{name}:$",
+            "list its dependencies between `# /// script` and `# ///` (PEP 723)",
+        )
+    lines = [re.sub("^# ?", "", line) for line in blocks[0].splitlines(keepends=True)]
+    content = table_of(name, "".join(lines).encode())
+    project = {key: content[key] for key in _SCRIPT_KEYS if key in content}
+    table = FileTable({"project": project, "tool": content.get("tool", {})}, content.at)
+    return replace(read_pyproject(table, name, context), format=ProjectFormat.SCRIPT)
 
 
 #: Markers that must all hold; a set, because order and repetition do not matter.
@@ -304,7 +337,7 @@ def _members(
             yield canonicalize_name(FileTable(member, here).text("include-group") or "")
         else:
             expected = "a requirement or a table with only `include-group`"
-            raise table.wrong_type(member, expected, here)
+            raise table.wrong_type(member, expected, key, number)
 
 
 def _flat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from model.errors import InvalidFile
-from model.json_fields import FieldPath, Fields
+from model.json_fields import Fields
 from model.reasons import Reason
 from model.redaction import without_secrets
 
@@ -51,8 +51,9 @@ class FileTable(Fields):
         """The error for the value of ``keys``."""
         return invalid_file(reason, message, self.path(*keys), self.hint or "correct it there")
 
-    def wrong_type(self, value: Any, expected: str, at: FieldPath) -> InvalidFile:
-        """The error for a value whose type is not ``expected``."""
+    def wrong_type(self, value: Any, expected: str, *keys: str | int) -> InvalidFile:
+        """The error for the value of ``keys``, whose type is not ``expected``."""
         expected = _EXPECTED.get(expected, expected)
         message = f"{value_text(value)} where {expected} was expected"
-        return invalid_file(Reason.WRONG_TYPE, message, at, self.hint or f"write {expected} there")
+        hint = self.hint or f"write {expected} there"
+        return invalid_file(Reason.WRONG_TYPE, message, self.path(*keys), hint)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from model.errors import InvalidDocument
-from model.json_fields import FieldPath, Fields, Record, wrong_type
+from model.json_fields import FieldPath, Fields, Record
 from model.measurements.hardware import Allowance
 from model.measurements.host_problems import is_host_end
 from model.measurements.job_stability import JobConditions
@@ -349,6 +349,6 @@ def _thread_variables(variables: Fields) -> dict[str, str]:
         if value is None:
             continue
         if type(value) is not int and not isinstance(value, str):
-            raise wrong_type(value, "text", variables.at / name)
+            raise variables.wrong_type(value, "text", name)
         threads[name] = str(value)[:20]
     return threads

@@ -33,7 +33,6 @@ from model.json_fields import (
     Record,
     inside,
     too_long,
-    wrong_type,
 )
 from model.measurements.inspection import OWN_COLLECTOR, SchemaVersion
 from model.reasons import Reason
@@ -231,7 +230,7 @@ def _y2019(value: Record, canonical: bytes) -> DeliveredInspection:
 def _job_logs(value: Record, canonical: bytes) -> DeliveredInspection:
     logs = value.get("job_logs")
     if not isinstance(logs, list):
-        raise wrong_type(logs, "a list of results", "$.job_logs")
+        raise Fields(value).wrong_type(logs, "a list of results", "job_logs")
     if not logs:
         raise _unknown("an inspection without job logs", "$.job_logs")
     jobs = []
@@ -271,7 +270,7 @@ _SINGLE = {
 
 def _dictionary_entry(name: str, results: Any, location: FieldPath) -> DeliveredInspection:
     if not isinstance(results, list):
-        raise wrong_type(results, "a list of results", location)
+        raise Fields({}, location).wrong_type(results, "a list of results")
     if not results:
         raise _unknown("an inspection without results", location)
     if len(name) > MAX_NAME_LENGTH:

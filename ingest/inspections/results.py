@@ -21,7 +21,7 @@ from ingest.inspections.specification import (
 )
 from model.errors import InvalidDocument
 from model.json_documents import digest
-from model.json_fields import FieldPath, Fields, Record, relocated, wrong_type
+from model.json_fields import FieldPath, Fields, Record, relocated
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.inspection import (
     Hardware,
@@ -212,9 +212,9 @@ def _observations(
     if facts.run.ours and not isinstance(stdout, dict | str):
         stdout = None
     if stdout is not None and not isinstance(stdout, dict | str):
-        raise wrong_type(stdout, "text or an object", "$.stdout")
+        raise result.wrong_type(stdout, "text or an object", "stdout")
     if stderr is not None and not isinstance(stderr, str):
-        raise wrong_type(stderr, "text", "$.stderr")
+        raise result.wrong_type(stderr, "text", "stderr")
     sha = result.text("script_sha256")
     named = _named(specification, facts.run)
     try:

@@ -15,7 +15,7 @@ from common.formats.locks.pipfile_lock import pinned_version
 from ingest.releases.parsing import MAX_INDEX_LENGTH, MAX_PROJECT_LENGTH
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, digest
-from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, too_long, wrong_type
+from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, too_long
 from model.measurements.inspection import RuntimeEnvironment, Stack
 from model.measurements.units import THREAD_VARIABLES
 from model.packages.identity import PackageVersion, is_project_name, package_version
@@ -196,7 +196,7 @@ def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | No
     ('PiMatmul', 'tensorflow')
     """
     if script is not None and not isinstance(script, str):
-        raise wrong_type(script, "text", "$.script")
+        raise Fields({}).wrong_type(script, "text", "script")
     match = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
     name = indicator_name(match["script"]) if match and match["script"] in _WITH_URL else None
     component = _COMPONENTS.get(match["folder"]) if match else None
@@ -230,7 +230,7 @@ def _threads(record: Fields) -> dict[str, str]:
         if name in THREAD_VARIABLES:
             value = variable.get("value")
             if type(value) is not int and not isinstance(value, str):
-                raise wrong_type(value, "text", variable.at / "value")
+                raise variable.wrong_type(value, "text", "value")
             threads[name] = str(value)[:20]
     return threads
 
@@ -240,13 +240,12 @@ def _cpu_quota(requests: Fields) -> float | None:
     value = requests.get("cpu")
     if value is None:
         return None
-    at = requests.at / "cpu"
     if type(value) not in (int, float, str):
-        raise wrong_type(value, "a quantity of CPUs", at)
+        raise requests.wrong_type(value, "a quantity of CPUs", "cpu")
     match = _CPU_QUANTITY.match(str(value))
     if match is None:
         message = f"{str(value)[:40]!r} is not a quantity of CPUs"
-        raise InvalidDocument(Reason.WRONG_TYPE, message, field=at)
+        raise requests.invalid(Reason.WRONG_TYPE, message, "cpu")
     return float(match[1]) / (1000 if match[2] else 1)
 
 

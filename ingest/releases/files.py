@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ingest.personal_data import scrub_words
 from model.errors import InvalidDocument
-from model.json_fields import FUTURE_TOLERANCE, MAX_NAME_LENGTH, ROOT, Fields, too_long, wrong_type
+from model.json_fields import FUTURE_TOLERANCE, MAX_NAME_LENGTH, ROOT, Fields, too_long
 from model.packages.project_pages import ProjectStatus
 from model.packages.releases import ReleaseFile, kind_of_file
 from model.reasons import Reason
@@ -114,11 +114,11 @@ def _sha256_of(record: Fields, key: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise wrong_type(value, "text", record.at / key)
+        raise record.wrong_type(value, "text", key)
     digits = value.lower()
     if digits and not _SHA256.match(digits):
         message = "not 64 hexadecimal digits"
-        raise InvalidDocument(Reason.WRONG_TYPE, message, field=record.at / key)
+        raise record.invalid(Reason.WRONG_TYPE, message, key)
     return digits
 
 
@@ -129,7 +129,7 @@ def yanked_of(record: Fields) -> tuple[bool, str | None]:
     if isinstance(value, str):
         reason = value or reason
     elif not (value is None or isinstance(value, bool)):
-        raise wrong_type(value, "a boolean", record.at / "yanked")
+        raise record.wrong_type(value, "a boolean", "yanked")
     if value is None or value is False:
         return False, None
     return True, public_reason(reason)

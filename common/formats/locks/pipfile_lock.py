@@ -14,11 +14,6 @@ KEYS = {"version": "version", "hashes": "hashes", "marker": "markers", "extras":
 _PYTHONS = ("python_full_version", "python_version")
 
 
-def is_pipfile_lock(name: str) -> bool:
-    """Whether a file has the name of such a lock, or of another file in JSON."""
-    return name == "Pipfile.lock" or name.endswith(".json")
-
-
 def read_pipfile_lock(lock: LockTable) -> LockContent:
     """Read a whole lock.
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from common.formats.locks import pipfile_lock, pylock, uv_lock
 from common.formats.locks.entries import LockContent, LockTable
-from common.formats.locks.pipfile_lock import is_pipfile_lock, read_pipfile_lock
+from common.formats.locks.pipfile_lock import read_pipfile_lock
 from common.formats.locks.pylock import is_pylock, read_pylock
-from common.formats.locks.uv_lock import is_uv_lock, read_uv_lock
+from common.formats.locks.uv_lock import read_uv_lock
 
 
 class LockReader(NamedTuple):
@@ -27,10 +27,13 @@ class LockReader(NamedTuple):
 
 
 READERS = (
-    LockReader(is_pipfile_lock, False, read_pipfile_lock, pipfile_lock.KEYS),
+    LockReader(
+        lambda name: name == "Pipfile.lock" or name.endswith(".json"),
+        False, read_pipfile_lock, pipfile_lock.KEYS,
+    ),
     LockReader(is_pylock, True, read_pylock, pylock.KEYS),
-    LockReader(is_uv_lock, True, read_uv_lock, uv_lock.KEYS),
-)
+    LockReader(lambda name: name == "uv.lock", True, read_uv_lock, uv_lock.KEYS),
+)  # fmt: skip
 
 
 def reader_of(name: str) -> LockReader | None:

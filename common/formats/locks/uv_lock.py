@@ -42,11 +42,6 @@ _MOST_STEPS, _MOST_CONDITIONS = 200_000, 64
 _Condition = frozenset[str]
 
 
-def is_uv_lock(name: str) -> bool:
-    """Whether a file has the name of such a lock."""
-    return name == "uv.lock"
-
-
 def read_uv_lock(
     lock: LockTable, extras: Collection[str] = (), groups: Collection[str] = ("dev",)
 ) -> LockContent:
