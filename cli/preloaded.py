@@ -1,8 +1,9 @@
 """The preloaded program: has loaded the modules of the commands that people wait for.
 
 It listens on a socket in the home folder, and runs each command of :mod:`cli.start` in a fork of
-itself. It holds no connections, requests or results: a fork is like a new process that imported its
-modules very quickly. It ends with the embedded PostgreSQL of its home, or when the code changes.
+itself; another fork waits for the end of the command. The program holds no connections, requests or
+results: a fork is like a new process that imported its modules very quickly. It ends with the
+embedded PostgreSQL of its home, or when the code changes.
 
 Run as ``python -m cli.preloaded``.
 """
@@ -38,8 +39,6 @@ _EVERY_S, _PATIENCE_S = 2.0, 5.0
 _LARGEST = 16 << 20
 #: Variables that Python or libraries read when they are loaded.
 _LOADED_WITH = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_")
-#: Exit status of a fork that noticed that the code has changed.
-_CHANGED = 77
 
 
 def main() -> None:
@@ -63,126 +62,71 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         path.chmod(0o600)
+        inode = path.stat().st_ino
         listener.listen(64)
-        try:
-            _Server(settings, listener, path, code).run()
-        finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+        while _is_at(path, inode) and store_runs(settings):
+            while select.select([listener], [], [], _EVERY_S)[0]:
+                _accept(listener, path, code)
+        if _is_at(path, inode):
             path.unlink(missing_ok=True)
 
 
-class _Server:
-    """Accepts clients, forks for each, and tells each how its command ended."""
+def _is_at(path: Path, inode: int) -> bool:
+    """Whether the socket of this program is still in its folder."""
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return False
 
-    def __init__(
-        self, settings: Settings, listener: socket.socket, path: Path, code: list[Any]
-    ) -> None:
-        self._settings = settings
-        self._listener, self._path, self._code = listener, path, code
-        self._inode = path.stat().st_ino
-        self._clients: dict[int, socket.socket] = {}
-        self._poll = select.epoll()
-        self._open = True
 
-    def run(self) -> None:
-        """Serve until nothing is to be served any more and all commands have ended."""
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._poll.register(self._listener, select.EPOLLIN)
-        self._poll.register(woken, select.EPOLLIN)
-        looked = time.monotonic()
-        while self._open or self._clients:
-            for file, _ in self._poll.poll(_EVERY_S):
-                if file == self._listener.fileno():
-                    self._accept()
-                elif file == woken:
-                    os.read(woken, 4096)
-                else:
-                    self._abandon(file)
-            self._reap()
-            if time.monotonic() - looked >= _EVERY_S:
-                looked = time.monotonic()
-                if self._open and not (self._is_listed() and store_runs(self._settings)):
-                    self._close()
+def _accept(listener: socket.socket, path: Path, code: list[Any]) -> None:
+    """Fork for the next client."""
+    connection, _ = listener.accept()
+    # Without a fork (too many processes, or no memory), the client runs its command itself.
+    with connection, suppress(OSError):
+        if peer_of(connection)[1] == os.getuid() and os.fork() == 0:
+            listener.close()
+            _answer(connection, path, code)
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        if peer_of(connection)[1] != os.getuid():
-            connection.close()
-            return
-        try:
+
+def _answer(connection: socket.socket, path: Path, code: list[Any]) -> NoReturn:
+    """Run the command of a client in a fork of this fork, and tell the client how it ended."""
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        request, files = _request(connection)
+        client, _ = peer_of(connection)
+        if code_state() != code:
+            path.unlink(missing_ok=True)  # so that the program ends
+        elif _is_like_this(request) and _limits(client) == _limits(os.getpid()):
+            _take_over(request, files)
             process = os.fork()
-        except OSError:
-            # Too many processes, or no memory: the client runs its command itself.
-            connection.close()
-            return
-        if process == 0:
-            self._become(connection)
-        self._clients[process] = connection
-        # The fork reads what the client sends; here only its end matters.
-        self._poll.register(connection, select.EPOLLRDHUP)
-
-    def _become(self, connection: socket.socket) -> NoReturn:
-        """Run the command of a client in this fork."""
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._listener.close()
-        self._poll.close()
-        for other in self._clients.values():
-            other.close()
-        status = 1
-        try:
-            request, files = _request(connection)
-            same = code_state() == self._code
-            process, _ = peer_of(connection)
-            if same and _is_like_this(request) and _limits(process) == _limits(os.getpid()):
-                _take_over(request, files)
-                connection.sendall(ACCEPTED + os.getpid().to_bytes(8, "big"))
+            if process == 0:
                 connection.close()
                 _run()
-            status = 0 if same else _CHANGED
-            connection.sendall(REFUSED)
-        except (OSError, ValueError, KeyError, TypeError, ProjectError):
-            status = 1
-        finally:
-            # Whatever happened, a fork must not go on as the server and remove its socket.
-            os._exit(status)
+            connection.sendall(ACCEPTED + process.to_bytes(8, "big"))
+            status = _status_of(process, connection)
+            connection.sendall(status.to_bytes(4, "big", signed=True))
+            os._exit(0)
+        connection.sendall(REFUSED)
+    except (OSError, ValueError, KeyError, TypeError, ProjectError):
+        pass
+    finally:
+        # Whatever happened, a fork must not go on as the program.
+        os._exit(1)
 
-    def _abandon(self, file: int) -> None:
-        """End the command of a client that has gone, as if it had run in the client."""
-        self._poll.unregister(file)
-        for process, connection in self._clients.items():
-            if connection.fileno() == file:
-                os.kill(process, signal.SIGKILL)
 
-    def _reap(self) -> None:
-        for process in list(self._clients):
-            done, status = os.waitpid(process, os.WNOHANG)
-            if not done:
-                continue
-            connection = self._clients.pop(process)
-            code = os.waitstatus_to_exitcode(status)
-            with suppress(OSError):
-                connection.sendall(code.to_bytes(4, "big", signed=True))
-            connection.close()
-            if code == _CHANGED and self._open:
-                self._close()
-
-    def _is_listed(self) -> bool:
-        """Whether the socket is still in its folder."""
-        try:
-            return self._path.stat().st_ino == self._inode
-        except OSError:
-            return False
-
-    def _close(self) -> None:
-        self._open = False
-        self._poll.unregister(self._listener)
-        self._listener.close()
-        if self._is_listed():
-            self._path.unlink(missing_ok=True)
+def _status_of(process: int, connection: socket.socket) -> int:
+    """Wait for the end of a command, and end it if its client has gone."""
+    ended = os.pidfd_open(process)
+    waiting = select.poll()
+    waiting.register(ended, select.POLLIN)
+    waiting.register(connection, select.POLLRDHUP)
+    if ended not in dict(waiting.poll()):
+        os.kill(process, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def code_state() -> list[Any]:
