@@ -13,11 +13,11 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 from packaging.version import Version
 
@@ -38,11 +38,16 @@ from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
 from model.declared_fields import Field
 from model.errors import ProjectError
-from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.measurements.evidence import (
+    UNKNOWN_STACK,
+    HardwareName,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
 from model.measurements.job_stability import noise_warnings, robust_variation
-from model.measurements.units import Unit
 from model.packages.identity import DEFAULT_INDEX, PackageVersion, version_of
-from model.shared_fields import COMPONENT, STACK_DIGEST, STACK_LABEL
+from model.shared_fields import COMPONENT, DELTA_PCT, STACK_DIGEST, STACK_LABEL
 
 #: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8
@@ -293,37 +298,37 @@ class StackResult:
         return tuple(noise_warnings(self.label, self.jobs, Counter(self.unstable), self.variation))
 
 
-@dataclass(frozen=True, slots=True)
-class StackGroup:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackGroup(Series):
     """All stacks measured under one comparison key and on one version of Python.
 
-    :param script_sha256: hexadecimal digest of the indicator's script; ``None`` if unknown
     :param baseline: the stack that the others are compared with; ``None`` without known stacks
     :param baseline_reason: why this stack is the baseline
     :param stacks: known stacks including the baseline, fastest median first
     :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
     :param next_jobs: undetermined comparisons, those first where more jobs are most useful
-    :param recent: the last inspections
-    :param unknown: jobs of unknown stacks, by version of the component; one version may
+    :param unknown_stacks: jobs of unknown stacks, by version of the component; one version may
         stand for several stacks, so they are not compared
     """
 
-    comparison_key: str
-    indicator: str
-    script_sha256: str | None
-    unit: Unit
-    parameters: Mapping[str, Any]
-    device: str | None
-    python_version: str | None
-    hardware_digest: str
     hardware_label: str
     baseline: StackResult | None
     baseline_reason: str
     delta: float
     stacks: tuple[StackResult, ...]
-    unknown: tuple[StackResult, ...]
+    unknown_stacks: tuple[StackResult, ...]
     recent: RecentHistory
     next_jobs: tuple[FurtherJobs, ...] = ()
+
+    @property
+    def hardware(self) -> HardwareName:
+        """The hardware class of the series."""
+        return HardwareName(self.hardware_digest, self.hardware_label)
+
+    @property
+    def delta_pct(self) -> Annotated[float, DELTA_PCT]:
+        """:attr:`delta` in per cent."""
+        return 100 * self.delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,20 +499,13 @@ def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> Sta
         for stack, comparison in zip(estimates.others, comparisons, strict=True)
     ]
     return StackGroup(
-        comparison_key=series.comparison_key,
-        indicator=series.indicator,
-        script_sha256=series.script_sha256,
-        unit=series.unit,
-        parameters=series.parameters,
-        device=series.device,
-        python_version=series.python_version,
-        hardware_digest=series.hardware_digest,
+        **{it.name: getattr(series, it.name) for it in fields(Series)},
         hardware_label=estimates.hardware_label,
         baseline=baseline,
         baseline_reason=estimates.baseline_reason,
         delta=estimates.delta,
         stacks=() if baseline is None else _by_speed([baseline, *compared]),
-        unknown=estimates.unknown,
+        unknown_stacks=estimates.unknown,
         recent=estimates.recent,
         next_jobs=further_jobs(comparisons),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from adviser.scoring.comparisons import Comparison, SelfCheck
@@ -36,33 +37,13 @@ def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dic
 def group_document(group: StackGroup) -> dict[str, Any]:
     """One group as JSON values."""
     base = group.baseline
+    document: dict[str, Any] = document_of(replace(group, stacks=(), unknown_stacks=()))
     return {
-        "comparison_key": group.comparison_key,
-        "indicator": group.indicator,
-        "script_sha256": group.script_sha256,
-        "unit": group.unit.value,
-        "parameters": dict(group.parameters),
-        "device": group.device,
-        "python_version": group.python_version,
-        "hardware": {"digest": group.hardware_digest, "label": group.hardware_label},
+        **document,
+        "hardware": document_of(group.hardware),
         "baseline": base and {"stack_digest": base.stack_digest, "reason": group.baseline_reason},
-        "delta_pct": 100 * group.delta,
         "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],
-        "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
-        "recent": {
-            "observations": group.recent.observations,
-            "inspections": group.recent.inspections,
-            "rates": list(group.recent.rates),
-        },
-        "next_jobs": [
-            {
-                "label": further.candidate,
-                "jobs": further.jobs,
-                "baseline_jobs": further.baseline_jobs,
-                "chance": further.chance,
-            }
-            for further in group.next_jobs
-        ],
+        "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown_stacks],
     }
 
 

@@ -146,7 +146,7 @@ def short_group_titles(groups: Sequence[StackGroup]) -> list[str]:
             TitledSeries(
                 group.indicator,
                 min(
-                    (it.component for it in (*group.stacks, *group.unknown) if it.component),
+                    (it.component for it in (*group.stacks, *group.unknown_stacks) if it.component),
                     default=None,
                 ),
                 group.hardware_label,
@@ -198,7 +198,7 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
         title=shown(long_group_title(group) if verbose else title, _LONGEST_TITLE),
         caption=shown(_caption(group, verbose=verbose), _LONGEST_TITLE),
     )
-    for stack in (*group.stacks, *group.unknown):
+    for stack in (*group.stacks, *group.unknown_stacks):
         comparison = stack.comparison
         drawn = [] if interval is None else [interval.drawn(comparison)]
         table.add(
@@ -309,7 +309,7 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
 
 def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]:
     """Lines below a table: packages that differ, jobs left out (if verbose), noise warnings."""
-    stacks = (*group.stacks, *group.unknown)
+    stacks = (*group.stacks, *group.unknown_stacks)
     if any(stack.unnamed_differences for stack in stacks):
         yield Styled("Packages that differ from the baseline:", "")
     for stack in stacks:
@@ -329,7 +329,7 @@ def _further(further: FurtherJobs) -> str:
     """``tensorflow 2.9.3 (aa010000), 13 more jobs (62 % chance of a claim)``."""
     missing = more_jobs(further.jobs, further.baseline_jobs)
     chance = f" ({100 * further.chance:.0f} % chance of a claim)" if further.chance else ""
-    return f"{further.candidate}, {missing}{chance}" if missing else further.candidate + chance
+    return f"{further.label}, {missing}{chance}" if missing else further.label + chance
 
 
 def _jobs(stack: StackResult) -> str:

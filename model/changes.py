@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from model.declared_fields import Field
 from model.shared_fields import (
     COMPARISON_KEY,
+    DELTA_PCT,
     DEVICE,
     DIGEST,
     HARDWARE_DIGEST,
@@ -77,7 +78,7 @@ class PerformanceChange:
     observed_pct: Annotated[float, Field("The observed difference.", 25.4, unit="%")]
     interval_low_pct: Annotated[float, Field("Lower end of its 95 % interval.", 22.9, unit="%")]
     interval_high_pct: Annotated[float, Field("Upper end of its 95 % interval.", 28.0, unit="%")]
-    delta_pct: Annotated[float, Field("Differences up to this count as equivalent.", 2.0, unit="%")]
+    delta_pct: Annotated[float, DELTA_PCT]
     jobs: Annotated[int, Field("Number of jobs after; for a machine, of runs.", 7)]
     baseline_jobs: Annotated[int, Field("Number of jobs before; for a machine, of runs.", 7)]
     comparisons: Annotated[int, Field("Number of comparisons that shared the error rate.", 3)]

@@ -21,6 +21,7 @@ HARDWARE_LABEL = public("Name of the hardware class for people.", "AMD EPYC, 2 p
 STACK_DIGEST = public("Digest of the stack.", DIGEST)
 STACK_LABEL = Field("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)")
 HOST = public("Digest of the machine.")
+DELTA_PCT = public("Differences up to this count as equivalent.", 2.0, unit="%")
 
 # Packages and their releases
 PURL = public("Package URL.", "pkg:pypi/flask@3.1.2")

@@ -236,7 +236,7 @@ def _series(
             counted,
             base_rates,
         )
-        for result in (*group.stacks, *group.unknown)
+        for result in (*group.stacks, *group.unknown_stacks)
     )
     lost = tuple(it for it in missing if it.comparison_key == group.comparison_key)
     return SeriesQuality(group, stacks, _order(by_stack.values(), counted), lost)

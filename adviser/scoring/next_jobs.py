@@ -11,29 +11,30 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
 from adviser.scoring.lazy_numpy import FloatArray, np
+from model.declared_fields import Field
+from model.shared_fields import STACK_LABEL
 
 
 @dataclass(frozen=True, slots=True)
 class FurtherJobs:
     """An undetermined comparison, and the number of jobs that it needs.
 
-    :param candidate: label of the candidate
     :param baseline: label of the baseline
-    :param jobs: number of further jobs of the candidate
-    :param baseline_jobs: number of further jobs of the baseline
-    :param chance: chance that they settle it as faster or slower; 0 if too little is known
     """
 
-    candidate: str
+    label: Annotated[str, STACK_LABEL]
     baseline: str
-    jobs: int
-    baseline_jobs: int
-    chance: float
+    jobs: Annotated[int, Field("Further jobs of the stack.", 3)]
+    baseline_jobs: Annotated[int, Field("Further jobs of the baseline.", 3)]
+    chance: Annotated[
+        float, Field("Probability that they settle the comparison; 0 if unknown.", 0.81)
+    ]
 
 
 def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
@@ -58,7 +59,7 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
             )
             size = abs(comparison.d) if comparison.chance else 0.0
             ranked.append((-comparison.chance * size / more, more, further))
-    return tuple(it for *_, it in sorted(ranked, key=lambda it: (*it[:2], it[2].candidate)))
+    return tuple(it for *_, it in sorted(ranked, key=lambda it: (*it[:2], it[2].label)))
 
 
 def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:

@@ -17,7 +17,7 @@ from adviser.quality.reports import ReportedJob
 from adviser.quality.summaries import ValueSummary
 from adviser.quality.variance_components import RepetitionAdvice
 from adviser.scoring.effects import SpreadRatio
-from adviser.stack_comparison import StackResult, UnknownBaseline
+from adviser.stack_comparison import StackGroup, StackResult, UnknownBaseline
 from api.access.authentication import needs
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.paging import Cursor, freshness, page
@@ -39,9 +39,8 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import (
     BASELINE_DESCRIPTION,
     FLOP_PER_S,
-    GroupSchema,
-    HardwareNameSchema,
-    MeasuredAlikeSchema,
+    GROUP_BASELINE,
+    HARDWARE,
 )
 from api.service import service
 from graph.record.job_samples import browse_series
@@ -58,7 +57,7 @@ class ReportListQuerySchema(PageQuerySchema):
     hardware = filter_text("Digest of the hardware class.", _DIGEST)
 
 
-MeasuredSeriesSchema = schema_of("MeasuredSeries", SeriesSettings, base=MeasuredAlikeSchema)
+MeasuredSeriesSchema = schema_of("MeasuredSeries", SeriesSettings, hardware=HARDWARE)
 SeriesPageSchema = page_of("SeriesPage", MeasuredSeriesSchema)
 
 
@@ -133,14 +132,18 @@ JobOrderSchema = schema_of(
 MissingMeasurementSchema = schema_of("MissingMeasurement", MissingMeasurement)
 
 
-class ReportedSeriesSchema(GroupSchema):
-    """One series of a report."""
-
-    stacks = fields.List(fields.Nested(ReportedStackSchema), required=True)
-    unknown_stacks = fields.List(fields.Nested(ReportedStackSchema), required=True)
-    order = fields.Nested(JobOrderSchema, required=True, allow_none=True)
-    missing = fields.List(fields.Nested(MissingMeasurementSchema), required=True)
-    findings = texts("What the series shows, in sentences.", [])
+_REPORTED_STACKS = fields.List(fields.Nested(ReportedStackSchema), required=True)
+ReportedSeriesSchema = schema_of(
+    "ReportedSeries",
+    StackGroup,
+    hardware=HARDWARE,
+    baseline=GROUP_BASELINE,
+    stacks=_REPORTED_STACKS,
+    unknown_stacks=_REPORTED_STACKS,
+    order=fields.Nested(JobOrderSchema, required=True, allow_none=True),
+    missing=fields.List(fields.Nested(MissingMeasurementSchema), required=True),
+    findings=texts("What the series shows, in sentences.", []),
+)
 
 
 class RatePointSchema(Schema):
@@ -223,7 +226,7 @@ class ParameterAxisSchema(Schema):
     parameters = json_object("The other parameters.")
     device = text("Device that the indicator ran on.", "cpu", null=True)
     python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    hardware = fields.Nested(HardwareNameSchema, required=True)
+    hardware = HARDWARE
     keys = fields.List(fields.Nested(AxisKeySchema), required=True)
     baseline = text("Digest of the stack that others are compared with.", _DIGEST, null=True)
     curves = fields.List(fields.Nested(StackCurveSchema), required=True)

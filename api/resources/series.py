@@ -27,14 +27,14 @@ from api.http.schema_fields import (
     described,
     filter_text,
     schema_of,
-    text,
     texts,
 )
 from api.resources.base import Resources, whole_digest
-from api.resources.stacks import MeasuredAlikeSchema
+from api.resources.stacks import HARDWARE
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope
-from model.measurements.evidence import MeasuredObservation
+from model.declared_documents import document_of
+from model.measurements.evidence import MeasuredObservation, Series
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
@@ -55,15 +55,16 @@ HistoryRunSchema = schema_of("HistoryRun", HistoryRun)
 HistoryStepSchema = schema_of("HistoryStep", HistoryStep)
 
 
-class SeriesHistorySchema(MeasuredAlikeSchema, FreshnessSchema):
-    """The history of a series, oldest inspection first."""
-
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    python_versions = texts("All Python versions with this comparison key.", ["3.11"])
-    observations = count("Number of all observations of the series.", 40)
-    runs = fields.List(fields.Nested(HistoryRunSchema), required=True)
-    steps = fields.List(fields.Nested(HistoryStepSchema), required=True)
-
+SeriesHistorySchema = schema_of(
+    "SeriesHistory",
+    Series,
+    base=FreshnessSchema,
+    hardware=HARDWARE,
+    python_versions=texts("All Python versions with this comparison key.", ["3.11"]),
+    observations=count("Number of all observations of the series.", 40),
+    runs=fields.List(fields.Nested(HistoryRunSchema), required=True),
+    steps=fields.List(fields.Nested(HistoryStepSchema), required=True),
+)
 
 blueprint = Resources("series", __name__, description="Measurements in the order of time.")
 
@@ -101,13 +102,7 @@ def _document(history: SeriesHistory, limit: int) -> dict[str, Any]:
             break
         kept.append(run)
     return {
-        "comparison_key": series.comparison_key,
-        "indicator": series.indicator,
-        "script_sha256": series.script_sha256,
-        "unit": series.unit.value,
-        "parameters": dict(series.parameters),
-        "device": series.device,
-        "python_version": series.python_version,
+        **document_of(series),
         "hardware": {"digest": series.hardware_digest, "label": history.hardware_label},
         "observations": sum(len(it.jobs) for it in history.runs),
         "runs": [asdict(it) for it in reversed(kept)],

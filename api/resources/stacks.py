@@ -11,8 +11,15 @@ from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
 from adviser.scoring.comparisons import Comparison
+from adviser.scoring.next_jobs import FurtherJobs
 from adviser.scoring.sample_needs import Need
-from adviser.stack_comparison import DifferingPackage, RecentHistory, StackResult, stack_label
+from adviser.stack_comparison import (
+    DifferingPackage,
+    RecentHistory,
+    StackGroup,
+    StackResult,
+    stack_label,
+)
 from api.access.authentication import needs, token
 from api.http.comparison_cache import SeriesFilter
 from api.http.errors import not_found
@@ -20,10 +27,8 @@ from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
     PageQuerySchema,
-    count,
     filter_text,
     fresh,
-    json_object,
     number,
     page_of,
     query_of,
@@ -38,6 +43,7 @@ from graph.record.measurements import components_of
 from graph.record.observations import common_keys, newest_series
 from graph.record.stacks import StackFilter, StackHead
 from graph.record.tokens import Scope
+from model.measurements.evidence import HardwareName, Series
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
@@ -79,13 +85,7 @@ class ComparisonQuerySchema(PageQuerySchema):
     hardware = filter_text("Digest of the hardware class.", _DIGEST)
 
 
-class HardwareNameSchema(Schema):
-    """Name of a hardware class."""
-
-    digest = text("Digest of the hardware class.", _DIGEST)
-    label = text("Name for people.", "AMD EPYC, 2 processors")
-
-
+HardwareNameSchema = schema_of("HardwareName", HardwareName)
 DifferingPackageSchema = schema_of("DifferingPackage", DifferingPackage)
 EffectSchema = schema_of("Effect", Comparison)
 FLOP_PER_S = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
@@ -96,33 +96,16 @@ ComparedStackSchema = Schema.from_dict(
 )
 
 
-class MeasuredAlikeSchema(Schema):
-    """What all measurements with one comparison key have in common."""
-
-    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
-    indicator = text("Name of the indicator.", "PiMatmul")
-    script_sha256 = text("Digest of the indicator's script.", null=True)
-    unit = text("Unit of the rates.", "FLOP/s")
-    parameters = json_object("Parameters of the indicator.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
-    hardware = fields.Nested(HardwareNameSchema, required=True)
-
-
-class ComparedAlikeSchema(MeasuredAlikeSchema):
-    """What all comparisons of a group have in common."""
-
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
-
-
-class ComparisonItemSchema(ComparedAlikeSchema):
-    """Comparison of two stacks by one comparison key."""
-
-    baseline = fields.Nested(ComparedStackSchema, required=True)
-    candidate = fields.Nested(ComparedStackSchema, required=True)
-    effect = fields.Nested(EffectSchema, required=True)
-
-
+HARDWARE = fields.Nested(HardwareNameSchema, required=True)
+ComparisonItemSchema = schema_of(
+    "ComparisonItem",
+    Series,
+    hardware=HARDWARE,
+    delta_pct=number("Differences up to this count as equivalent, %.", 2.0),
+    baseline=fields.Nested(ComparedStackSchema, required=True),
+    candidate=fields.Nested(ComparedStackSchema, required=True),
+    effect=fields.Nested(EffectSchema, required=True),
+)
 ComparisonPageSchema = page_of("ComparisonPage", ComparisonItemSchema)
 
 
@@ -165,28 +148,10 @@ class GroupBaselineSchema(Schema):
     )
 
 
-class NextJobsSchema(Schema):
-    """Jobs that would help most."""
-
-    label = text("The stack.", "numpy 2.4.6 (1f2e3d4c)")
-    jobs = count("Further jobs of the stack.", 3)
-    baseline_jobs = count("Further jobs of the baseline.", 3)
-    chance = number("Probability that they settle the comparison.", 0.81)
-
-
+NextJobsSchema = schema_of("NextJobs", FurtherJobs)
 RecentHistorySchema = schema_of("RecentHistory", RecentHistory)
-
-
-class GroupSchema(ComparedAlikeSchema):
-    """Stacks that were measured under one comparison key."""
-
-    baseline = fields.Nested(GroupBaselineSchema, required=True, allow_none=True)
-    stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
-    unknown_stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
-    recent = fields.Nested(RecentHistorySchema, required=True)
-    next_jobs = fields.List(fields.Nested(NextJobsSchema), required=True)
-
-
+GROUP_BASELINE = fields.Nested(GroupBaselineSchema, required=True, allow_none=True)
+GroupSchema = schema_of("Group", StackGroup, hardware=HARDWARE, baseline=GROUP_BASELINE)
 GroupPageSchema = page_of("GroupPage", GroupSchema)
 
 

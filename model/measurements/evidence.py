@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 
@@ -19,6 +19,17 @@ from model.json_documents import as_json_time, canonical_json, digest_bytes, fau
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion, Purl
 from model.reasons import Reason
+from model.shared_fields import (
+    COMPARISON_KEY,
+    DEVICE,
+    HARDWARE_DIGEST,
+    HARDWARE_LABEL,
+    INDICATOR,
+    PARAMETERS,
+    PYTHON_VERSION,
+    RATE_UNIT,
+    SCRIPT,
+)
 
 #: Name of the source of advisories if no archive of advisories was ever read.
 ADVISORIES = "advisories"
@@ -35,14 +46,14 @@ class Series:
     :param python_version: such as ``3.11``; ``None`` if the documents do not contain it
     """
 
-    comparison_key: str
-    indicator: str
-    script_sha256: str | None
-    parameters: Mapping[str, Any]
-    device: str | None
-    unit: Unit
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    indicator: Annotated[str, INDICATOR]
+    script_sha256: Annotated[str | None, SCRIPT]
+    parameters: Annotated[Mapping[str, Any], PARAMETERS]
+    device: Annotated[str | None, DEVICE]
+    unit: Annotated[Unit, RATE_UNIT]
     hardware_digest: str
-    python_version: str | None
+    python_version: Annotated[str | None, PYTHON_VERSION]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +236,15 @@ class MeasuredObservation:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedHardware:
+class HardwareName:
+    """Name of a hardware class."""
+
+    digest: Annotated[str, HARDWARE_DIGEST]
+    label: Annotated[str, HARDWARE_LABEL]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHardware(HardwareName):
     """A hardware class; its digest is computed from ``identity``."""
 
-    digest: str
-    label: str
     identity: dict[str, Any]

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 from model.declared_fields import Field
 from model.measurements.evidence import MeasuredObservation, Series
-from model.shared_fields import COMPARISON_KEY, COMPONENT, STACK_DIGEST
+from model.shared_fields import (
+    COMPARISON_KEY,
+    COMPONENT,
+    DEVICE,
+    INDICATOR,
+    PARAMETERS,
+    RATE_UNIT,
+    SCRIPT,
+    STACK_DIGEST,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +53,13 @@ class SeriesSettings:
     :param hardware: identity of the hardware class
     """
 
-    comparison_key: str
-    indicator: str
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    indicator: Annotated[str, INDICATOR]
     component: Annotated[str | None, COMPONENT]
-    script_sha256: str | None
-    parameters: Mapping[str, Any]
-    device: str | None
-    unit: str
+    script_sha256: Annotated[str | None, SCRIPT]
+    parameters: Annotated[Mapping[str, Any], PARAMETERS]
+    device: Annotated[str | None, DEVICE]
+    unit: Annotated[str, RATE_UNIT]
     hardware_digest: str
     hardware_label: str
     hardware: Mapping[str, Any]

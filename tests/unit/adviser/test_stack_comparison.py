@@ -280,11 +280,11 @@ def test_unknown_stacks_are_shown_apart_and_compared_with_nothing() -> None:
     unknown = jobs(5e9, stack_digest=None) + jobs(6e9, stack_digest=None, component_version=None)
     group = only(compare_stacks(jobs(1e9) + unknown))
     assert [s.label for s in group.stacks] == ["tensorflow 2.10.0 (aa020000)"]
-    assert [s.label for s in group.unknown] == [
+    assert [s.label for s in group.unknown_stacks] == [
         "tensorflow (stack unknown)",
         "tensorflow 2.10.0 (stack unknown)",
     ]
-    assert all(stack.comparison is None for stack in group.unknown)
+    assert all(stack.comparison is None for stack in group.unknown_stacks)
     assert only(compare_stacks(unknown)).baseline is None
 
 
@@ -604,13 +604,13 @@ def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
     group = only(compare_stacks(jobs(1e9, 6) + noisy + few + slow))
     assert group.baseline is not None
     first, second = (it for it in group.next_jobs)
-    assert (first.candidate, second.candidate) == (
+    assert (first.label, second.label) == (
         "tensorflow 2.9.3 (aa010000)", "tensorflow 2.8.0 (bb030000)",
     )  # fmt: skip
     assert 0 < first.chance < 1
     assert (second.chance, second.jobs, second.baseline_jobs) == (0.0, 4, 0)
     text = " ".join(shown(group, 400, verbose=True).split())
-    assert f"Measure next: {first.candidate}, {first.jobs} more jobs" in text
+    assert f"Measure next: {first.label}, {first.jobs} more jobs" in text
     assert "; 1 more." not in text
     assert "; 1 more." in " ".join(shown(group, 400).split())
     more = replace(group, next_jobs=group.next_jobs * 3)

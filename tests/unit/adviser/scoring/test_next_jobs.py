@@ -43,7 +43,7 @@ def test_of_two_with_equal_chances_and_jobs_the_larger_difference_comes_first() 
     large = replace(small, candidate="large", d=2 * small.d)
     cheap = replace(small, candidate="cheap", jobs_missing=1, baseline_jobs_missing=1)
     assert small.jobs_missing > 2
-    ordered = [it.candidate for it in further_jobs([small, large, cheap])]
+    ordered = [it.label for it in further_jobs([small, large, cheap])]
     assert ordered == ["cheap", "large", "small"]
 
 
@@ -65,7 +65,7 @@ def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
     found = further_jobs([near, far, settled, lost])
     assert settled.verdict is Verdict.FASTER
     assert lost.verdict is Verdict.UNDETERMINED
-    assert [it.candidate for it in found] == ["far", "near"]
+    assert [it.label for it in found] == ["far", "near"]
     assert found[0].chance > found[1].chance
     assert (found[0].jobs, found[0].baseline_jobs) == (far.jobs_missing, far.baseline_jobs_missing)
     assert further_jobs([]) == ()
