@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path, user_data_path
@@ -23,110 +23,6 @@ OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az")
 _MOST_DAYS = 36_500.0
 #: Names with their values.
 Pairs = tuple[tuple[str, str], ...]
-
-
-def variable(read: Callable[..., Any], *arguments: Any) -> Callable[[Mapping[str, str], str], Any]:
-    """How a setting is read from its variable: ``read(values, name, *arguments)``."""
-    return lambda values, name: read(values, name, *arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of an installation; ``docs/reference/settings.md`` describes them.
-
-    ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
-    has names and URLs, and ``webhooks``, ``webhook_secrets`` and ``notice_targets`` have names and
-    what :mod:`loop.notice_targets` reads. ``index_namespaces`` has patterns of normalised package
-    names, each with the only index that may have such packages.
-    """
-
-    home: Annotated[Path, variable(_home)]
-    index_cache: Annotated[Path, variable(_cache_folder)]
-    database_url: Annotated[str | None, variable(_url, "postgresql", "postgresql+psycopg2")]
-    graph_url: Annotated[
-        str | None, variable(_url, "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc")
-    ]
-    graph_user: Annotated[str, variable(_text, "neo4j")]
-    graph_password: Annotated[str | None, variable(_text)]
-    graph_database: Annotated[str, variable(_text, "neo4j")]
-    graph_reader_user: Annotated[str | None, variable(_text)]
-    graph_reader_password: Annotated[str | None, variable(_text)]
-    document_store_url: Annotated[str, variable(_document_store)]
-    ingest_sources: Annotated[tuple[str, ...], variable(_parts)]
-    connect_timeout_s: Annotated[float, variable(_number, 5.0)]
-    query_timeout_s: Annotated[float, variable(_number, 30.0)]
-    query_row_limit: Annotated[int, variable(_integer, 10_000)]
-    query_byte_limit: Annotated[int, variable(_integer, 32 * 1024 * 1024)]
-    graph_memory_mb: Annotated[int, variable(_integer, 1024)]
-    graph_rebuild: Annotated[bool, variable(_rebuild)]
-    package_indexes: Annotated[Pairs, variable(_indexes)]
-    package_file_hosts: Annotated[tuple[str, ...], variable(_parts)]
-    index_namespaces: Annotated[Pairs, variable(_namespaces)]
-    index_page_mb: Annotated[int, variable(_integer, 64, 1)]
-    index_archive_mb: Annotated[int, variable(_integer, 64, 1)]
-    index_time_s: Annotated[float, variable(_number, 180.0)]
-    index_page_age_s: Annotated[float, variable(_number, 600.0)]
-    advisories: Annotated[str | None, variable(_text)]
-    image_registry: Annotated[str | None, variable(_text)]
-    anonymous_scopes: Annotated[tuple[str, ...], variable(_scopes)]
-    query_tokens: Annotated[bool, variable(_flag)]
-    token_days: Annotated[float | None, variable(_days, 365.0)]
-    queue_limit: Annotated[int, variable(_integer, 1000)]
-    rate_limit: Annotated[str | None, variable(_rate)]
-    rate_limit_storage: Annotated[str, variable(_limit_storage)]
-    body_limit_mb: Annotated[int, variable(_integer, 64, 1)]
-    cors_origins: Annotated[tuple[str, ...], variable(_origins)]
-    fetch_missing: Annotated[bool, variable(_flag, True)]
-    preload: Annotated[bool, variable(_flag, True)]
-    outage_patience_s: Annotated[float, variable(_number, 900.0)]
-    keep_requests_days: Annotated[float | None, variable(_days, 90.0)]
-    keep_audit_days: Annotated[float | None, variable(_days, 365.0)]
-    keep_events_days: Annotated[float | None, variable(_days, 400.0)]
-    cron_refresh: Annotated[str | None, variable(_schedule)]
-    cron_nightly: Annotated[str | None, variable(_schedule)]
-    cron_advisories: Annotated[str | None, variable(_schedule)]
-    cron_loop: Annotated[str | None, variable(_schedule)]
-    loop_indicators: Annotated[tuple[str, ...], variable(_parts, "matmul")]
-    loop_blocks: Annotated[int, variable(_integer, 12, 5)]
-    loop_jobs: Annotated[int, variable(_integer, 400)]
-    loop_minutes: Annotated[float, variable(_number, 240.0)]
-    loop_nights: Annotated[int, variable(_integer, 5, 1)]
-    loop_backlog: Annotated[int, variable(_integer, 200, 1)]
-    loop_runner: Annotated[
-        str, variable(_choice, ("local", "ray", "container", "kubernetes"), "local")
-    ]
-    loop_image: Annotated[str | None, variable(_loop_image)]
-    loop_requests: Annotated[bool, variable(_flag, True)]
-    loop_wait_s: Annotated[float, variable(_number, 1800.0)]
-    loop_busy_share: Annotated[float, variable(_number, 0.2)]
-    nightly_verify_s: Annotated[float, variable(_number, 600.0)]
-    export_folder: Annotated[Path | None, variable(_folder)]
-    webhooks: Annotated[Pairs, variable(_named, "url")] = field(repr=False)
-    webhook_secrets: Annotated[Pairs, variable(_named, "secret")] = field(repr=False)
-    webhook_events: Annotated[str, variable(_choice, ("settled", "all"), "settled")]
-    notice_targets: Annotated[Pairs, variable(_named, "address")] = field(repr=False)
-    log_format: Annotated[str | None, variable(_choice, ("text", "json", "brief"))]
-
-    @property
-    def embedded_database(self) -> bool:
-        """Whether the embedded PostgreSQL is used."""
-        return self.database_url is None
-
-    @property
-    def embedded_graph(self) -> bool:
-        """Whether the embedded graph database is used."""
-        return self.graph_url is None
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read the settings; empty variables count as unset.
-
-        :raises InvalidSettings: if a value is invalid
-        """
-        values = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
-        hints = get_type_hints(cls, include_extras=True)
-        read = {name: hint.__metadata__[0] for name, hint in hints.items()}
-        return cls(**{name: read[name](values, variable_name(name)) for name in read})
 
 
 def variable_name(field_name: str) -> str:
@@ -362,3 +258,105 @@ def _namespaces(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], 
                     f"{name}: {pattern} has two indexes: {owners[normal]}, {index}"
                 )
     return tuple(sorted(owners.items()))
+
+
+def variable(read: Callable[..., Any], *arguments: Any, repr: bool = True) -> Any:
+    """A setting that ``read(values, name, *arguments)`` reads from its variable."""
+    return field(repr=repr, metadata={"read": lambda values, name: read(values, name, *arguments)})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of an installation; ``docs/reference/settings.md`` describes them.
+
+    ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
+    has names and URLs, and ``webhooks``, ``webhook_secrets`` and ``notice_targets`` have names and
+    what :mod:`loop.notice_targets` reads. ``index_namespaces`` has patterns of normalised package
+    names, each with the only index that may have such packages.
+    """
+
+    home: Path = variable(_home)
+    index_cache: Path = variable(_cache_folder)
+    database_url: str | None = variable(_url, "postgresql", "postgresql+psycopg2")
+    graph_url: str | None = variable(
+        _url, "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc"
+    )
+    graph_user: str = variable(_text, "neo4j")
+    graph_password: str | None = variable(_text)
+    graph_database: str = variable(_text, "neo4j")
+    graph_reader_user: str | None = variable(_text)
+    graph_reader_password: str | None = variable(_text)
+    document_store_url: str = variable(_document_store)
+    ingest_sources: tuple[str, ...] = variable(_parts)
+    connect_timeout_s: float = variable(_number, 5.0)
+    query_timeout_s: float = variable(_number, 30.0)
+    query_row_limit: int = variable(_integer, 10_000)
+    query_byte_limit: int = variable(_integer, 32 * 1024 * 1024)
+    graph_memory_mb: int = variable(_integer, 1024)
+    graph_rebuild: bool = variable(_rebuild)
+    package_indexes: Pairs = variable(_indexes)
+    package_file_hosts: tuple[str, ...] = variable(_parts)
+    index_namespaces: Pairs = variable(_namespaces)
+    index_page_mb: int = variable(_integer, 64, 1)
+    index_archive_mb: int = variable(_integer, 64, 1)
+    index_time_s: float = variable(_number, 180.0)
+    index_page_age_s: float = variable(_number, 600.0)
+    advisories: str | None = variable(_text)
+    image_registry: str | None = variable(_text)
+    anonymous_scopes: tuple[str, ...] = variable(_scopes)
+    query_tokens: bool = variable(_flag)
+    token_days: float | None = variable(_days, 365.0)
+    queue_limit: int = variable(_integer, 1000)
+    rate_limit: str | None = variable(_rate)
+    rate_limit_storage: str = variable(_limit_storage)
+    body_limit_mb: int = variable(_integer, 64, 1)
+    cors_origins: tuple[str, ...] = variable(_origins)
+    fetch_missing: bool = variable(_flag, True)
+    preload: bool = variable(_flag, True)
+    outage_patience_s: float = variable(_number, 900.0)
+    keep_requests_days: float | None = variable(_days, 90.0)
+    keep_audit_days: float | None = variable(_days, 365.0)
+    keep_events_days: float | None = variable(_days, 400.0)
+    cron_refresh: str | None = variable(_schedule)
+    cron_nightly: str | None = variable(_schedule)
+    cron_advisories: str | None = variable(_schedule)
+    cron_loop: str | None = variable(_schedule)
+    loop_indicators: tuple[str, ...] = variable(_parts, "matmul")
+    loop_blocks: int = variable(_integer, 12, 5)
+    loop_jobs: int = variable(_integer, 400)
+    loop_minutes: float = variable(_number, 240.0)
+    loop_nights: int = variable(_integer, 5, 1)
+    loop_backlog: int = variable(_integer, 200, 1)
+    loop_runner: str = variable(_choice, ("local", "ray", "container", "kubernetes"), "local")
+    loop_image: str | None = variable(_loop_image)
+    loop_requests: bool = variable(_flag, True)
+    loop_wait_s: float = variable(_number, 1800.0)
+    loop_busy_share: float = variable(_number, 0.2)
+    nightly_verify_s: float = variable(_number, 600.0)
+    export_folder: Path | None = variable(_folder)
+    webhooks: Pairs = variable(_named, "url", repr=False)
+    webhook_secrets: Pairs = variable(_named, "secret", repr=False)
+    webhook_events: str = variable(_choice, ("settled", "all"), "settled")
+    notice_targets: Pairs = variable(_named, "address", repr=False)
+    log_format: str | None = variable(_choice, ("text", "json", "brief"))
+
+    @property
+    def embedded_database(self) -> bool:
+        """Whether the embedded PostgreSQL is used."""
+        return self.database_url is None
+
+    @property
+    def embedded_graph(self) -> bool:
+        """Whether the embedded graph database is used."""
+        return self.graph_url is None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read the settings; empty variables count as unset.
+
+        :raises InvalidSettings: if a value is invalid
+        """
+        values = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
+        return cls(
+            **{it.name: it.metadata["read"](values, variable_name(it.name)) for it in fields(cls)}
+        )
