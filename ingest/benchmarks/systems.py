@@ -27,6 +27,7 @@ class BenchmarkSystem:
     :param end: matches behind that, if both are needed; the parts may be far apart
     :param module: name of its reader below ``ingest.benchmarks.readers``; ``None`` if its results
         are recognised but not read
+    :param outer: its files may have the marks of programs that it runs
     """
 
     key: str
@@ -34,6 +35,7 @@ class BenchmarkSystem:
     content: re.Pattern[bytes]
     module: str | None = None
     end: re.Pattern[bytes] | None = None
+    outer: bool = False
 
     @property
     def reader(self) -> ResultReader | None:
@@ -49,12 +51,13 @@ _MARKS: list[bytes] = []
 
 
 def _system(
-    key: str, title: str, *alternatives: bytes, reader: str | None = None, end: bytes | None = None
-) -> BenchmarkSystem:
+    key: str, title: str, *alternatives: bytes, reader: str | None = None, end: bytes | None = None,
+    outer: bool = False,
+) -> BenchmarkSystem:  # fmt: skip
     _MARKS.extend((*alternatives, end) if end else alternatives)
     content = re.compile(b"|".join(alternatives), re.MULTILINE)
     last = None if end is None else re.compile(end, re.MULTILINE)
-    return BenchmarkSystem(key, title, content, reader, last)
+    return BenchmarkSystem(key, title, content, reader, last, outer)
 
 
 def has_mark(text: bytes) -> bool:
@@ -74,8 +77,8 @@ def _any_mark() -> list[re.Pattern[bytes]]:
     return [*others, re.compile(b"^(?:%b)" % anchored, re.MULTILINE)]
 
 
-#: Tried in this order; the first that matches anywhere in a file counts.
-SYSTEMS = (
+#: In any order, because no file has the marks of two systems, unless one of them is an outer one.
+_SYSTEMS = (
     _system(
         "mlperf-training", "MLPerf Training",
         rb":::MLL \d+\.", rb":::MLPv\d[\d.]* \w+ \d",
@@ -98,8 +101,7 @@ SYSTEMS = (
         rb'"config_name": *"[\w.-]+_(?:SingleStream|MultiStream|Server|Offline)"',
         reader="mlperf_inference",
     ),
-    # Its summaries may have keys of the programs that it runs, such as tf_cnn_benchmarks.
-    _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
+    _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero", outer=True),
     _system(
         "tf_cnn_benchmarks", "tf_cnn_benchmarks",
         rb"images/sec: [\d.]+ \+/- ", rb"^total[ \t]+images/sec:", rb'"machine_config":',
@@ -126,7 +128,9 @@ SYSTEMS = (
         reader="deepbench",
     ),
     _system(
-        "osu-micro-benchmarks", "OSU Micro-Benchmarks", rb"^[ \t]*# OSU .{1,100} Test\b",
+        "osu-micro-benchmarks", "OSU Micro-Benchmarks",
+        # The all-reduce of DeepBench begins with such a line, too.
+        rb"^[ \t]*# OSU .{1,100} Test\b(?!.*\n# Number of Ranks)",
         reader="osu",
     ),
     _system(
@@ -155,7 +159,7 @@ SYSTEMS = (
         rb"^(?=[\w,;\t]*\btimeStamp\b)(?=[\w,;\t]*\belapsed\b)(?=[\w,;\t]*\blabel\b)"
         rb"[\w,;\t]+$",
         rb"<testResults[ >]",
-        rb"^==\d+== NVPROF is profiling",
+        rb"^==\d+== NVPROF is profiling(?!.*label_image\.py)",
         rb"^iter: \d+ mle_loss:",
         reader="aibench",
     ),
@@ -189,3 +193,6 @@ SYSTEMS = (
         rb'"metric"\s*:\s*\{[^{}]*"benchmark_values"\s*:', reader="pytorch_v3",
     ),
 )  # fmt: skip
+
+#: Tried in this order; the first that matches anywhere in a file counts.
+SYSTEMS = tuple(sorted(_SYSTEMS, key=lambda it: not it.outer))

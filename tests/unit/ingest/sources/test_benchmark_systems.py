@@ -22,6 +22,8 @@ from ingest.sources.content_detection import (
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RefusedDocument, SkippedFile
 from model.reasons import Reason
+from tests.factories.benchmark_files import SAMPLES as FILES
+from tests.factories.benchmark_files import sample
 from tests.factories.documents import document_2020_02, encoded, specification
 
 DATA = Path(__file__).parents[3] / "data"
@@ -55,6 +57,20 @@ def test_a_result_is_recognised_by_its_content(key: str, data: bytes) -> None:
     system = system_of(data)
     assert system is not None
     assert system.key == key
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_result_is_recognised_in_whatever_order_systems_are_registered(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = random.Random(seed).sample(SYSTEMS, len(SYSTEMS))
+    monkeypatch.setattr(content_detection, "SYSTEMS", sorted(order, key=lambda it: not it.outer))
+    for key, samples in SAMPLES.items():
+        assert {getattr(system_of(it), "key", None) for it in samples} == {key}
+    for name in FILES:
+        for data in sample(name).values():
+            system = system_of(data)
+            assert system is None or system.key == name.partition("/")[0]
 
 
 @pytest.mark.parametrize(
