@@ -19,7 +19,7 @@ from adviser.scoring.drift import (
     nightly_steps,
     steps,
 )
-from tests.effort import examples
+from tests.effort import examples, slow
 
 
 def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
@@ -63,7 +63,7 @@ def test_a_step_of_five_noises_is_found_in_nearly_every_case() -> None:
     assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 90
 
 
-@pytest.mark.parametrize("quantum", [0.005, 0.01, 0.02, 0.03])
+@pytest.mark.parametrize("quantum", [0.01, *slow([0.005, 0.02, 0.03])])
 def test_a_coarse_clock_makes_no_steps(quantum: float) -> None:
     draw = np.random.default_rng(6)
     coarse = np.round(draw.normal(0, 0.01, (200, 40)) / quantum) * quantum
@@ -114,14 +114,14 @@ def runs_of_60(draw: np.random.Generator, count: int, likeness: float) -> np.nda
     return noise[:, 50:] * math.sqrt(1 - likeness**2)
 
 
-@pytest.mark.parametrize("likeness", [0.0, 0.3])
+@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
 def test_few_series_of_60_steady_runs_show_a_step(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(12), 500, likeness)
     # At 1 %, a count of 500 exceeds 11 in 1 of 100 cases.
     assert sum(bool(steps(list(it))) for it in series) <= 11
 
 
-@pytest.mark.parametrize("likeness", [0.0, 0.3])
+@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
 def test_a_step_of_a_tenth_is_found_within_five_runs(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(13), 200, likeness)[:, :55]
     series[:, 50:] += math.log(0.9)
@@ -136,14 +136,14 @@ def announced(series: np.ndarray[Any, Any], first: int) -> float:
     ) / len(series)
 
 
-@pytest.mark.parametrize("likeness", [0.0, 0.3])
+@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
 def test_looks_every_night_hardly_ever_announce_a_step_of_steady_runs(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(14), 100, likeness)
     # At 1 %, a count of 100 exceeds 4 in 1 of 250 cases.
     assert announced(series, FIRST_NIGHT) <= 0.04
 
 
-@pytest.mark.parametrize("likeness", [0.0, 0.3])
+@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
 def test_a_step_of_a_tenth_is_announced_within_five_nights(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(15), 100, likeness)[:, :55]
     series[:, 50:] += math.log(0.9)
