@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Engine
 
@@ -26,6 +26,8 @@ from graph.record.source_successes import (
     add_successes,
     set_sources,
 )
+from graph.verification.run import RecordReport, verify_record
+from ingest.advisories.sync import AdvisoryReport, sync_source
 from ingest.background_projection import (
     RecordRun,
     RunOutcome,
@@ -33,6 +35,10 @@ from ingest.background_projection import (
     recording_on,
     start_both_stores,
 )
+from ingest.benchmarks.pipeline import BenchmarkReport, ingest_benchmarks
+from ingest.benchmarks.systems import BenchmarkSystem
+from ingest.crawl.reports import CrawlReport
+from ingest.crawl.runs import refresh_indexes
 from ingest.inspections.pipeline import (
     KIND,
     IngestReport,
@@ -47,13 +53,6 @@ from ingest.record import exclusive_run, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
 from model.errors import InvalidArgument, ProjectError
-
-if TYPE_CHECKING:
-    from graph.verification.run import RecordReport
-    from ingest.advisories.sync import AdvisoryReport
-    from ingest.benchmarks.pipeline import BenchmarkReport
-    from ingest.benchmarks.systems import BenchmarkSystem
-    from ingest.crawl.reports import CrawlReport
 
 #: Key of the advisory lock of the nightly run: any number that no other lock uses.
 _NIGHTLY_LOCK = 7_401_311
@@ -153,8 +152,6 @@ def run_benchmarks(
     on_file: Callable[[], None],
 ) -> RunOutcome[BenchmarkReport]:
     """Store and project the results of other benchmark systems in ``sources``."""
-    from ingest.benchmarks.pipeline import ingest_benchmarks
-
     with recording(settings) as run:
         report = ingest_benchmarks(
             settings, run.engine, sources, _OPERATOR_LIMITS,
@@ -281,7 +278,6 @@ def _refresh(
     settings: Settings, engine: Engine, on_commit: Callable[[], None]
 ) -> tuple[CrawlReport, ...]:
     # Imported here, because a run without packages does not need the index client.
-    from ingest.crawl.runs import refresh_indexes
 
     return tuple(refresh_indexes(settings, engine, on_commit=on_commit))
 
@@ -289,16 +285,12 @@ def _refresh(
 def _advisories(
     settings: Settings, engine: Engine, on_commit: Callable[[], None]
 ) -> AdvisoryReport | None:
-    from ingest.advisories.sync import sync_source
-
     if settings.advisories is None:
         return None
     return sync_source(settings, engine, settings.advisories, on_commit=on_commit)
 
 
 def _verify(settings: Settings, engine: Engine, on_commit: Callable[[], None]) -> RecordReport:
-    from graph.verification.run import verify_record
-
     budget = settings.nightly_verify_s
     return verify_record(settings, engine, seconds=budget, on_commit=on_commit)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
+from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
 from model.text import counted
-
-if TYPE_CHECKING:
-    from adviser.scoring.comparisons import Comparison
 
 _SEEN = f"{100 * SEEN_CHANCE:.0f} %"
 #: What a person can do, by the reason why a search was stopped.

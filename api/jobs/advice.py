@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection
 
 from adviser.advise import Advice, Resolver
 from adviser.answering.answers import Answer, on_hardware, store
 from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
-from adviser.answering.knowledge import Knowledge, KnowledgeSources
+from adviser.answering.knowledge import Knowledge, KnowledgeSources, ReadingCallbacks
 from adviser.answering.recorded_advice import (
     replay_stored,
     request_in,
@@ -41,9 +41,6 @@ from model.json_documents import digest_bytes
 from model.measurements.evidence import RecordedHardware
 from model.packages.candidates import Dependency, IndexesSilent
 from model.packages.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from adviser.answering.knowledge import ReadingCallbacks
 
 #: Shortest time between two updates of a request's progress, s.
 _UPDATED_EVERY_S = 0.5

@@ -14,6 +14,7 @@ from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
+from adviser.exports.parquet import export_nightly
 from api.health.tracing import job_span
 from api.jobs.queue import BULK_S, REQUEST_WORK, QueueJob, QueueName
 from api.jobs.request_run import (
@@ -26,10 +27,16 @@ from api.jobs.request_run import (
     Work,
     run,
 )
+from api.jobs.upkeep import prune as prune_all
 from api.jobs.worker_context import WorkerContext
 from common.tracing import TRACEPARENT
 from graph.embedded.home import disk_errors
 from graph.projection import sync
+from ingest.advisories.sync import run_sync
+from ingest.crawl.runs import packages_document, refresh
+from ingest.runs import run_nightly as ingest_nightly
+from loop.night import run_night
+from loop.notices import deliver_notices
 from model.errors import InvalidSettings, StoreUnavailable
 from model.redaction import absolute_source
 
@@ -143,28 +150,21 @@ def project_graph(context: JobContext) -> None:
 @_task("cron.refresh", _NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
     """Fetch what is new on the indexes, as ``thoth packages refresh`` does."""
-    from ingest.crawl.runs import packages_document, refresh
-
     _log_report("refresh", packages_document(refresh(_worker(context).settings)), timestamp)
 
 
 @_task("cron.nightly", _NIGHT_S)
 def run_nightly(context: JobContext, timestamp: int) -> None:
     """Ingest all sources, as ``thoth ingest nightly`` does."""
-    from adviser.exports.parquet import export_nightly
-    from ingest.runs import run_nightly as work
-
     settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
-    outcome = work(settings, places, lambda: None, export_nightly)
+    outcome = ingest_nightly(settings, places, lambda: None, export_nightly)
     _log_report("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 
 
 @_task("cron.advisories", _NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
     """Ingest what is new in ``ADVISORIES``, as ``thoth advisories sync`` does."""
-    from ingest.advisories.sync import run_sync
-
     settings = _worker(context).settings
     if settings.advisories is None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
@@ -176,8 +176,6 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
 @_task("cron.loop", _NIGHT_S)
 def run_loop(context: JobContext, timestamp: int) -> None:
     """Run a night of the loop, as ``thoth loop run`` does."""
-    from loop.night import run_night
-
     worker = _worker(context)
     report = run_night(worker.settings, worker.resolver.resolve)
     counts = {it.step: dict(it.output) for it in report.steps}
@@ -187,8 +185,6 @@ def run_loop(context: JobContext, timestamp: int) -> None:
 @_task("cron.notices", _NOTICES_S)
 def send_notices(context: JobContext, timestamp: int) -> None:
     """Write the notices of new events, and send those that are due."""
-    from loop.notices import deliver_notices
-
     worker = _worker(context)
     counts = deliver_notices(worker.service.engine, worker.settings)
     for target, reason in counts.unusable.items():
@@ -200,8 +196,6 @@ def send_notices(context: JobContext, timestamp: int) -> None:
 @blueprint.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
     """Delete what has expired: ended jobs, ingested uploads, old requests."""
-    from api.jobs.upkeep import prune as prune_all
-
     await prune_all(context.app, _worker(context))
 
 
