@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import time
@@ -19,6 +20,7 @@ import click
 from adviser.answering.index_stacks import IndexStacks
 from adviser.answering.target_hardware import own_hardware
 from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal
+from adviser.bisect.documents import dip_note, search_document, search_sentence
 from adviser.bisect.search import SearchState, StackUnavailable, StepSearch, StopReason, find_step
 from adviser.bisect.stack_series import StackSeries
 from adviser.resolver.worker import ResolverWorker
@@ -30,7 +32,7 @@ from cli.bisect_measurer import (
 )
 from cli.bisect_recorder import BisectRecorder, identity
 from cli.bisect_series import SeriesMaker
-from cli.bisect_view import print_searches, progress_line
+from cli.console import print_json
 from cli.inspect import (
     UnusableSpecification,
     hint_to_resume,
@@ -47,13 +49,15 @@ from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
-from model.text import printable
+from model.text import counted, printable
 from pis.amun.launchers import BuildFailed, Launcher
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.processes import interrupted_by_signals
 from pis.amun.schema import InvalidSpecification
 from pis.catalogue import indicator_of
 
+#: Increased when a key changes its meaning or is removed, not when one is added.
+DOCUMENT_VERSION = 1
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
 _BUSY = 5
 #: Key of the program in the context of the command.
@@ -418,3 +422,52 @@ def _content(name: str) -> bytes:
         return Path(name).read_bytes()
     except OSError as error:
         raise InvalidArgument(f"{name}: {error.strerror or error}") from None
+
+
+def progress_line(at: StepSearch, series: StackSeries, spent: int) -> str:
+    """One line on the state of a search.
+
+    :param spent: jobs of earlier searches of this command
+    """
+    return f"{counted(at.jobs + spent, 'job')}: {search_sentence(series, at)}"
+
+
+def print_searches(
+    searches: Sequence[tuple[StackSeries, StepSearch]], out: Path, *, as_json: bool
+) -> None:
+    """Print the answer of each search."""
+    if as_json:
+        documents = [search_document(series, search) for series, search in searches]
+        print_json({"document_version": DOCUMENT_VERSION, "out": str(out), "searches": documents})
+        return
+    for series, search in searches:
+        click.echo(printable(search_sentence(series, search)))
+        for note in _notes(series, search):
+            click.echo(printable(f"  {note}"))
+    click.echo(f"inspections: {out}", err=True)
+
+
+def _notes(series: StackSeries, search: StepSearch) -> list[str]:
+    labels = series.labels
+    notes = [
+        f"{counted(search.jobs, 'job')}: {search.search_jobs} to find,"
+        f" {search.confirming_jobs} fresh ones to confirm"
+    ]
+    if search.unusable_jobs:
+        notes.append(f"{counted(search.unusable_jobs, 'job')} failed or unstable, so not used")
+    for place, reason in search.unavailable.items():
+        notes.append(f"skipped: {labels[place]}: {_first_line(reason)}")
+    if not search.flat_remainder and search.remainder is not None:
+        rest = search.remainder
+        notes.append(
+            f"the rest is not flat: {labels[rest.first]} … {labels[rest.last]} probably differ by"
+            f" another {100 * math.expm1(rest.effect):+.0f} %; this was not confirmed"
+        )
+    if note := dip_note(series, search):
+        notes.append(note)
+    return notes
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else "unknown reason"

@@ -15,9 +15,8 @@ import pytest
 from adviser.bisect.dips import DipGoal
 from adviser.bisect.search import SearchStopped, StepSearch, StopReason, find_step
 from adviser.bisect.stack_series import StackSeries
-from cli.bisect import command_line, measured_script, question_of
+from cli.bisect import command_line, measured_script, print_searches, progress_line, question_of
 from cli.bisect_measurer import MachineGuard, SearchFolder
-from cli.bisect_view import print_searches, progress_line
 from cli.main import run, thoth
 from model.errors import InvalidArgument
 from pis.amun.launchers import BuildFailed
