@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -61,8 +62,8 @@ class ExportColumn:
     :param unit: of its values, such as ``s``; empty for a number without unit
     """
 
-    name: str
     type: ColumnType
+    name: str
     description: str
     unit: str = ""
 
@@ -80,36 +81,13 @@ class ExportTable:
     rows: Callable[[Connection], Iterator[RowSet]]
 
 
-def _text(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.TEXT, description)
-
-
-def _category(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.CATEGORY, description)
-
-
-def _time(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.TIME, description)
-
-
-def _real(name: str, description: str, unit: str = "") -> ExportColumn:
-    return ExportColumn(name, ColumnType.REAL, description, unit)
-
-
-def _integer(name: str, description: str, unit: str = "") -> ExportColumn:
-    return ExportColumn(name, ColumnType.INTEGER, description, unit)
-
-
-def _flag(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.FLAG, description)
-
-
-def _texts(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.TEXTS, description)
-
-
-def _json(name: str, description: str) -> ExportColumn:
-    return ExportColumn(name, ColumnType.JSON, description)
+_text = partial(ExportColumn, ColumnType.TEXT)
+_category = partial(ExportColumn, ColumnType.CATEGORY)
+_time = partial(ExportColumn, ColumnType.TIME)
+_real = partial(ExportColumn, ColumnType.REAL)
+_integer = partial(ExportColumn, ColumnType.INTEGER)
+_texts = partial(ExportColumn, ColumnType.TEXTS)
+_json = partial(ExportColumn, ColumnType.JSON)
 
 
 def columns_of(
@@ -123,8 +101,8 @@ def columns_of(
     few = _CATEGORIES.union(categories)
     return tuple(
         ExportColumn(
-            name := renamed.get(field.name, field.name),
-            _column_type(field, name in few),
+            _column_type(field, (name := renamed.get(field.name, field.name)) in few),
+            name,
             field.declared.description,
             re.sub("`(.+)`", r"see column \1", field.declared.unit),
         )

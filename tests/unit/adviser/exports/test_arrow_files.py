@@ -18,11 +18,11 @@ import pyarrow.dataset as ds  # noqa: E402
 from adviser.exports import arrow_files  # noqa: E402
 
 COLUMNS = (
-    ExportColumn("number", ColumnType.INTEGER, "A number.", "s"),
-    ExportColumn("name", ColumnType.CATEGORY, "A name."),
-    ExportColumn("note", ColumnType.TEXT, "A note."),
-    ExportColumn("tags", ColumnType.TEXTS, "Tags."),
-    ExportColumn("parameters", ColumnType.JSON, "Parameters."),
+    ExportColumn(ColumnType.INTEGER, "number", "A number.", "s"),
+    ExportColumn(ColumnType.CATEGORY, "name", "A name."),
+    ExportColumn(ColumnType.TEXT, "note", "A note."),
+    ExportColumn(ColumnType.TEXTS, "tags", "Tags."),
+    ExportColumn(ColumnType.JSON, "parameters", "Parameters."),
 )
 NAMES = tuple(column.name for column in COLUMNS)
 
