@@ -41,6 +41,7 @@ from graph.tables import (
     VulnerabilityRow,
 )
 from model.declared_fields import declared_fields
+from model.measurements.benchmark_results import BenchmarkResult, Metric
 
 #: Rows that a cursor fetches at once.
 _FETCHED = 2_000
@@ -260,19 +261,20 @@ FROM advice LEFT JOIN advised_stacks AS advised USING (advice_id)
 ORDER BY created_at, advice_id, rank
     """
 )
-_BENCHMARK_COLUMNS = (
-    "document_id", "position", "system", "source", "benchmark", "parameters", "metric", "unit",
-    "direction", "definition", "value", "samples", "aggregate", "validity", "reason", "hardware",
-    "accelerators", "software", "measured_at", "file_sha256",
-)  # fmt: skip
+_OF_RESULT, _OF_METRIC = (
+    tuple(it.name for it in declared_fields(view) if it.declared.public)
+    for view in (BenchmarkResult, Metric)
+)
+_BENCHMARK_COLUMNS = ("document_id", "position", "metric", *_OF_RESULT, *_OF_METRIC, "file_sha256")
 
 
 def _benchmark_row(listed: ListedResult) -> tuple[Any, ...]:
-    result, metric = listed.result, listed.result.metric
+    result = listed.result
     return (
-        listed.entry_id, listed.position, result.system, result.source, result.benchmark,
-        result.parameters, metric.name, metric.unit, metric.direction.value, metric.definition,
-        result.value, result.samples, result.aggregate.value, result.validity.value,
-        result.reason, result.hardware, result.accelerators, result.software, result.measured_at,
+        listed.entry_id,
+        listed.position,
+        result.metric.name,
+        *(getattr(result, name) for name in _OF_RESULT),
+        *(getattr(result.metric, name) for name in _OF_METRIC),
         [it.sha256 for it in result.files],
-    )  # fmt: skip
+    )
