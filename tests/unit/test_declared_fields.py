@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from marshmallow import ValidationError
+from sqlalchemy import Column, Select
 
 from api.http.schema_fields import schema_of
+from graph.record.inspections import InspectionHead, select_inspections
+from graph.record.observations import RecordedObservation, select_observations
+from graph.record.release_queries import VersionDetail, select_versions
+from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
 from model.declared_documents import document_of
 from model.declared_fields import Field, declared_fields, public, unbounded
 
@@ -71,3 +76,23 @@ def test_a_schema_has_the_types_of_the_fields_and_dumps_a_dataclass_like_its_doc
     with pytest.raises(ValidationError) as error:
         schema.load({**document, "colour": "green"})
     assert "colour" in error.value.messages_dict
+
+
+@pytest.mark.parametrize(
+    ("query", "view", "others"),
+    [
+        (select_inspections(), InspectionHead, set()),
+        (select_observations(), RecordedObservation, set()),
+        (select_versions(), VersionDetail, {"requirements"}),
+        (select_vulnerabilities(), VulnerabilityHead, set()),
+    ],
+)
+def test_a_query_selects_every_field_with_its_null(
+    query: Select[Any], view: type, others: set[str]
+) -> None:
+    selected = query.selected_columns
+    assert set(selected.keys()) == {it.name for it in fields(view)} - others
+    for field in declared_fields(view):
+        column = getattr(selected.get(field.name), "element", None)
+        if isinstance(column, Column):
+            assert field.optional or not column.nullable, field.name
