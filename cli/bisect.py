@@ -33,15 +33,14 @@ from cli.bisect_measurer import (
 from cli.bisect_recorder import BisectRecorder, identity
 from cli.bisect_series import SeriesMaker
 from cli.console import print_json
-from cli.inspect import (
+from cli.inspect import hint_to_resume, ingest_folders
+from cli.machine import (
     UnusableSpecification,
-    hint_to_resume,
-    ingest_folders,
     machine_of_this_command,
     machine_options,
+    print_wait,
     warn_if_busy,
 )
-from cli.inspect_view import print_wait
 from cli.options import NamedPath, as_json_option, key_and_value
 from common.settings import Settings
 from graph.record.bisects import Bisect

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,21 @@ from typing import Any
 import click
 
 from cli.ingest import document_progress, print_ingest
-from cli.inspect_view import Lines, bar, print_outcomes, print_wait
+from cli.inspect_view import Lines, bar, print_outcomes
+from cli.machine import (
+    SecondsRange,
+    UnusableSpecification,
+    busy_hint,
+    machine_of_this_command,
+    machine_options,
+    warn_if_busy,
+)
 from cli.options import as_json_option, key_and_value
 from common.private_folders import private_folder
 from common.settings import Settings
 from ingest.runs import run as run_ingest
 from model.errors import InvalidArgument, InvalidSettings
-from pis.amun.conditions import BUSY_SHARE, busy_share
-from pis.amun.free_machine import MachineBusy, free_machine, wait_until_quiet
+from pis.amun.free_machine import wait_until_quiet
 from pis.amun.inspect import InspectOptions
 from pis.amun.inspect import inspect as run
 from pis.amun.launchers import Launcher
@@ -36,15 +42,12 @@ from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import Specification, load_specification
 from pis.amun.specification_files import read_specification
 
-_LAUNCHERS = ("local", "ray", "container", "kubernetes")
+_LAUNCHERS: dict[str, Callable[[Settings], Launcher]] = {
+    "local": LocalLauncher, "ray": RayLauncher, "container": ContainerLauncher,
+    "kubernetes": KubernetesLauncher,
+}  # fmt: skip
 #: Launchers that make an image from the specification's ``base``.
 _WITH_IMAGES = ("container", "kubernetes")
-
-
-class UnusableSpecification(click.ClickException):
-    """An invalid specification; exit code 2, as for invalid arguments."""
-
-    exit_code = 2
 
 
 class _Folder(click.Path):
@@ -54,51 +57,6 @@ class _Folder(click.Path):
         if value in {"", b""}:
             self.fail("the name of a folder is empty", param, ctx)
         return super().convert(value, param, ctx)
-
-
-class _Seconds(click.FloatRange):
-    """A number of seconds; NaN is rejected."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        return seconds
-
-
-def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of commands that measure on this machine."""
-    share = click.option(
-        "--share-machine", is_flag=True, help="Run beside other measurements of this machine."
-    )
-    wait = click.option(
-        "--wait", type=_Seconds(0, 86_400), default=1800, show_default=True, metavar="S",
-        help="Seconds to wait for other measurements of this machine.",
-    )  # fmt: skip
-    return wait(share(command))
-
-
-@contextmanager
-def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
-    """Hold this machine for measurements, unless it is shared; say what the command waits for.
-
-    :raises MachineBusy: after ``wait_s`` seconds
-    """
-    with ExitStack() as stack:
-        if not share:
-            with _busy_hint():
-                on_wait = partial(print_wait, wait_s=wait_s)
-                stack.enter_context(free_machine(wait_s, on_wait=on_wait))
-        yield
-
-
-@contextmanager
-def _busy_hint() -> Iterator[None]:
-    try:
-        yield
-    except MachineBusy as error:
-        error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
-        raise
 
 
 @click.command()
@@ -115,9 +73,9 @@ def _busy_hint() -> Iterator[None]:
 @click.option("--ingest", is_flag=True, help="Ingest the documents after they are written.")
 @click.option("--out", type=_Folder(file_okay=False, path_type=Path),
               help="Folder for the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
-@click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True,
+@click.option("--launcher", type=click.Choice(list(_LAUNCHERS)), default="local", show_default=True,
               help="Where the jobs run.")  # fmt: skip
-@click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
+@click.option("--timeout", type=SecondsRange(0, 86_400, min_open=True), metavar="S",
               help="Time limit of a job in seconds.  [default: the specification's]")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
               help="Run your own scripts without a sandbox.")  # fmt: skip
@@ -174,12 +132,12 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
             warn_if_busy()
         observer = stack.enter_context(_observer(quiet=as_json))
         if launcher == "local" and not share_machine:
-            stack.enter_context(_busy_hint())
+            stack.enter_context(busy_hint())
             on_wait = partial(observer.waiting, wait_s=wait)
             observer.before_jobs = partial(
                 wait_until_quiet, wait, settings.loop_busy_share, on_wait
             )
-        runs_on = stack.enter_context(_launcher(launcher, settings))
+        runs_on = stack.enter_context(closing(_LAUNCHERS[launcher](settings)))
         stack.enter_context(hint_to_resume())
         outcomes: list[InspectionOutcome] = []
         for each in rounds:
@@ -276,38 +234,6 @@ def _try_to_write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
-
-
-def warn_if_busy() -> None:
-    """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
-    share = busy_share()
-    if share > BUSY_SHARE:
-        click.echo(
-            f"warning: other processes use {share:.0%} of the processors, so rates will be low and"
-            " scattered",
-            err=True,
-        )
-
-
-@contextmanager
-def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
-    made = _made(name, settings)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def _made(name: str, settings: Settings) -> Launcher:
-    """Return the launcher; its libraries are imported only if it is used."""
-    if name == "ray":
-        return RayLauncher(settings)
-    if name == "container":
-        return ContainerLauncher(settings)
-    if name == "kubernetes":
-        return KubernetesLauncher(settings)
-
-    return LocalLauncher(settings)
 
 
 @contextmanager

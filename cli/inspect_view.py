@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.console import Column, Table, print_json
+from cli.machine import print_wait, time_left
 from model.measurements.job_stability import left_out_text
 from model.text import counted, printable
 from pis.amun.job_output import readings_of
@@ -33,20 +32,6 @@ _PROTOCOL = (
     " everything else on standard error. Correct it, pin it again with `thoth pi pin --script`, and"
     " inspect the new specification"
 )
-
-
-def print_wait(cause: str, waited_s: float, wait_s: float) -> None:
-    """Say on standard error what a command waits for; on a terminal, count down."""
-    if sys.stderr.isatty():
-        above = "\033[1A\033[K" if waited_s else ""  # replaces the line of a second ago
-        click.echo(f"{above}{cause}: waiting, {_left(waited_s, wait_s)}", err=True)
-    elif not waited_s:
-        click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
-
-
-def _left(waited_s: float, wait_s: float) -> str:
-    left_s = max(0, round(wait_s - waited_s))
-    return f"{timedelta(seconds=left_s)} left (--share-machine does not wait)"
 
 
 class Lines:
@@ -101,7 +86,7 @@ class _Bar(Lines):
         self._progress.update(self._task, description=description, refresh=True)
 
     def waiting(self, cause: str, waited_s: float, wait_s: float) -> None:
-        description = f"{cause}: waiting, {_left(waited_s, wait_s)}"
+        description = f"{cause}: waiting, {time_left(waited_s, wait_s)}"
         self._progress.update(self._task, description=description, refresh=True)
 
     def jobs_started(self, jobs: int) -> None:

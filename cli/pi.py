@@ -19,7 +19,7 @@ import click
 
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
-from cli.inspect import UnusableSpecification, machine_of_this_command, machine_options
+from cli.machine import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import as_json_option, key_and_value
 from common.settings import Settings
 from ingest.benchmarks.readers.perfzero import perfzero_summaries
