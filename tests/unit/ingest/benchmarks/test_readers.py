@@ -1,7 +1,7 @@
 """Each sample of a result file gives exactly the results and refusals that lie beside it.
 
-``UPDATE_EXPECTED=1 pytest tests/unit/ingest/benchmarks/test_readers.py`` writes them anew; read the
-difference before you keep it.
+``THOTH_WRITE_GOLDEN=1 pytest tests/unit/ingest/benchmarks/test_readers.py`` writes them anew; read
+the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_a_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> None
     system, files = name.partition("/")[0], sample(name)
     results, refusals = read_files(tmp_path, system, files)
     lines = described(system, files, results, refusals)
-    if os.environ.get("UPDATE_EXPECTED"):
+    if os.environ.get("THOTH_WRITE_GOLDEN"):
         (FOLDER / name / EXPECTED).write_text(lines)
     assert lines == expected(name)
     assert not any(it in lines for it in PRIVATE)
