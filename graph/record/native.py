@@ -233,7 +233,7 @@ def known_images(
         table.os_name: wanted.os_name, table.os_version: wanted.os_version, table.name: wanted.name,
     }  # fmt: skip
     query = (
-        select(*columns_for(KnownImage, table, ingested_at=Document.ingested_at))
+        select(*columns_for(KnownImage, table, analysed_at=Document.ingested_at))
         .join(Document, Document.document_id == table.document_id)
         .where(table.kind == "image", *matching(values))
     )
