@@ -14,7 +14,7 @@ from adviser.projects.indexes import public_text, public_values
 from api.access.credential_removal import public_file
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.project_files import address_problem, list_problem, toml_problem
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.jobs.inspections import folder_of, options_of
 from api.service import service
 from common import __version__
@@ -156,7 +156,7 @@ def submit_inspection(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
     """
     submission = token_hex(16)
     inspection = parse_submission(value, submission)
-    analysis, _ = analyses.submit(
+    analysis, _ = request_submission.submit(
         AnalysisKind.INSPECTION,
         {"specification": value, "submission": submission},
         submission,

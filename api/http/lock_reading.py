@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api.access.authentication import token
 from api.health.graph_timeout import answer_within
-from api.jobs.analyses import sender
+from api.jobs.request_submission import sender
 from api.service import service
 from graph.record.packages import version_count
 from graph.snapshot_reader import CheckTime

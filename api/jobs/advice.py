@@ -27,9 +27,9 @@ from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
-from api.jobs.accepted_requests import AdviceRequest
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import log_for_client, store_result
+from api.jobs.request_types import AdviceRequest
 from api.jobs.worker_context import WorkerContext
 from graph.engine import Stores
 from graph.record.advice import report_document_of

@@ -10,7 +10,7 @@ from adviser.answering.file_listings import recorded_listings
 from adviser.answering.index_selection import called_indexes
 from adviser.provenance import KnownIndexes, check_lock
 from api.access.index_policy import public_indexes
-from api.jobs.accepted_requests import ProvenanceRequest
+from api.jobs.request_types import ProvenanceRequest
 from api.jobs.worker_context import WorkerContext
 from common.index.configuration import configured_indexes
 from graph.record.analyses import Analysis

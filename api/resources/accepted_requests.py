@@ -21,7 +21,7 @@ from api.http.schema_fields import (
     schema_of,
     text,
 )
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.jobs.queue import REQUEST_WORK
 from api.resources.base import Resources, members
 from api.service import service
@@ -41,7 +41,7 @@ class WaitQuerySchema(StrictSchema):
 
     wait = fields.Float(
         load_default=0.0,
-        validate=validate.Range(0, analyses.LONGEST_WAIT_S),
+        validate=validate.Range(0, request_submission.LONGEST_WAIT_S),
         metadata=described(
             "Wait for the result for up to so many seconds. If many clients wait already, the"
             " answer is sent at once.",
@@ -100,7 +100,7 @@ class RequestResultResource(MethodView):
     @blueprint.alt_response(202, description="Not finished: try again.")
     def get(self, query: dict[str, Any], analysis_id: str) -> Response:
         """Get the result of a request; 202 if it is not finished."""
-        body = analyses.result(_analysis(analysis_id), query["wait"])
+        body = request_submission.result(_analysis(analysis_id), query["wait"])
         return Response(body, mimetype="application/json")
 
 
@@ -122,8 +122,8 @@ class RequestLogResource(MethodView):
 def submit_request(
     kind: AnalysisKind, request: Mapping[str, Any], cache_key: str | None = None, **options: Any
 ) -> Any:
-    """Submit a request by :func:`api.jobs.analyses.submit`; answer 202 with state and URL."""
-    analysis, cached = analyses.submit(kind, request, cache_key, **options)
+    """Submit a request; answer 202 with its state and the URL of that."""
+    analysis, cached = request_submission.submit(kind, request, cache_key, **options)
     location = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
     return request_document(analysis, cached=cached), 202, {"Location": location}
 

@@ -22,8 +22,8 @@ from api.access.index_policy import refuse_foreign_indexes
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.http.schema_fields import StrictSchema, described, no_nul
-from api.jobs import analyses
-from api.jobs.accepted_requests import AdviceRequest
+from api.jobs import request_submission
+from api.jobs.request_types import AdviceRequest
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
@@ -184,7 +184,7 @@ class AdviceRequestsResource(MethodView):
     @blueprint.response(202, RequestSchema)
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Request the best stacks for a project."""
-        request = advice_request(service().settings, body, may_fetch=analyses.may_fetch())
+        request = advice_request(service().settings, body, may_fetch=request_submission.may_fetch())
         parameters = {
             "recommendation_type": body["type"],
             "dev": body["dev"],
@@ -237,7 +237,7 @@ class WhyNotResource(MethodView):
         question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
         return submit_request(
             AnalysisKind.WHY_NOT,
-            {**question, "may_fetch": analyses.may_fetch()},
+            {**question, "may_fetch": request_submission.may_fetch()},
             parameters=question,
             force=query.get("force", False),
         )

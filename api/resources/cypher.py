@@ -14,7 +14,7 @@ from api.health.graph_timeout import answer_within
 from api.http.errors import ApiError, ProblemType
 from api.http.request_context import from_data
 from api.http.schema_fields import StrictSchema, choice, described, flag, texts
-from api.jobs.analyses import sender
+from api.jobs.request_submission import sender
 from api.resources.base import Resources
 from api.service import service
 from graph.analyst_queries import open_reader, run_query

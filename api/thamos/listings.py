@@ -17,7 +17,7 @@ from api.http.errors import ApiError, ProblemType
 from api.http.request_context import reading
 from api.http.routes import Routes
 from api.http.schema_fields import LAST_PAGE, LenientSchema
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.service import service
 from graph.record.analyses import AnalysisKind
 from graph.record.hardware import KnownSystem, known_systems
@@ -174,11 +174,11 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
     module = canonicalize_name(import_name.partition(".")[0])
     with reading() as (connection, _):
         providers = providers_of(connection, import_name)
-    if not providers and is_normalized_name(module) and analyses.may_fetch():
+    if not providers and is_normalized_name(module) and request_submission.may_fetch():
         refuse_writes()
         wanted = {"index": DEFAULT_INDEX, "requirements": [module], "prereleases": False}
-        analysis, _ = analyses.submit(AnalysisKind.FETCH, wanted)
-        analyses.awaited(analysis, _FETCH_WAIT_S)
+        analysis, _ = request_submission.submit(AnalysisKind.FETCH, wanted)
+        request_submission.awaited(analysis, _FETCH_WAIT_S)
     with reading() as (connection, _):
         providers = providers or providers_of(connection, import_name)
         if not providers:

@@ -14,7 +14,7 @@ from api.http.errors import ApiError, ProblemType
 from api.http.project_files import MAX_MANIFEST, check_constraints, check_lock
 from api.http.routes import Routes
 from api.http.schema_fields import LenientSchema, ResultDocumentSchema
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.service import service
 from api.thamos.request_adapter import advice_request, provenance_request
 from common.index.configuration import configured_indexes
@@ -205,7 +205,7 @@ class ThamosAdviceResource(MethodView):
             message = "callback_info: this service sends no callbacks"
             raise ApiError(400, ProblemType.INVALID_REQUEST, message)
         request = advice_request(
-            service().settings, query, body, token(), may_fetch=analyses.may_fetch()
+            service().settings, query, body, token(), may_fetch=request_submission.may_fetch()
         )
         return _submit(AnalysisKind.ADVICE, request.to_document(), request.cache_key, query)
 
@@ -230,7 +230,7 @@ def _submit(
     kind: AnalysisKind, request: dict[str, Any], cache_key: str, query: dict[str, Any]
 ) -> dict[str, Any]:
     parameters = {name: query[name] for name in _PARAMETERS if name in query}
-    analysis, cached = analyses.submit(
+    analysis, cached = request_submission.submit(
         kind, request, cache_key, parameters=parameters, force=query["force"]
     )
     return {
@@ -256,8 +256,8 @@ def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
         @blueprint.alt_response(202, description="Not finished: try again.")
         def get(self, analysis_id: str) -> Response:
             """Get the report of a request; 202 if it is not finished."""
-            analysis = analyses.existing(analysis_id, kind)
-            return Response(analyses.result(analysis), mimetype="application/json")
+            analysis = request_submission.existing(analysis_id, kind)
+            return Response(request_submission.result(analysis), mimetype="application/json")
 
     @blueprint.route("/<string:analysis_id>/status")
     class StateResource(MethodView):
@@ -265,7 +265,7 @@ def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
         @blueprint.response(200, StatusDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Get the state of a request."""
-            return analyses.status_of(analyses.existing(analysis_id, kind))
+            return request_submission.status_of(request_submission.existing(analysis_id, kind))
 
     @blueprint.route("/<string:analysis_id>/log")
     class LogResource(MethodView):
@@ -273,7 +273,7 @@ def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
         @blueprint.response(200, LogDocumentSchema)
         def get(self, analysis_id: str) -> dict[str, Any]:
             """Get the log of a request."""
-            return analyses.log_document(analyses.existing(analysis_id, kind))
+            return request_submission.log_document(request_submission.existing(analysis_id, kind))
 
 
 _serve_results(advice_routes, AnalysisKind.ADVICE)

@@ -11,7 +11,7 @@ import sqlalchemy
 from flask.testing import FlaskClient
 from sqlalchemy import event, text
 
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.jobs.queue import QueueJob, QueueName
 from api.service import EXTENSION
 from graph.engine import Stores, relational_url
@@ -90,7 +90,7 @@ def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
     client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How soon an advice is made depends on what else this machine does.
-    monkeypatch.setattr(analyses, "SUBMIT_WAIT_S", DEADLINE_S)
+    monkeypatch.setattr(request_submission, "SUBMIT_WAIT_S", DEADLINE_S)
     with worker_process(known.settings):
         ours = client.post(ADVICE, json=asked())
         theirs = client.post(ADVISE, json=stack()).get_json()

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from api.jobs import analyses
+from api.jobs import request_submission
 from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
@@ -494,7 +494,7 @@ def test_a_request_is_stored_without_what_it_may_not_hold(
 def test_a_module_that_nobody_read_is_fetched_for_whom_may_fetch(
     known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analyses, "LONGEST_WAIT_S", 0.1)  # no worker runs meanwhile
+    monkeypatch.setattr(request_submission, "LONGEST_WAIT_S", 0.1)  # no worker runs meanwhile
     with package_index(protected=False, json=True) as index:
         index.add_wheel("app", "1.0")
         settings = replace(known.settings, package_indexes=(("pypi", index.url),))

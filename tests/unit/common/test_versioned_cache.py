@@ -1,0 +1,37 @@
+"""Values are kept for one version of their inputs, and as many as fit."""
+
+from __future__ import annotations
+
+from common.versioned_cache import VersionedCache
+
+
+def test_a_value_is_computed_once_for_each_version() -> None:
+    cache, computed = VersionedCache[str, int](), list[int]()
+
+    def count() -> int:
+        computed.append(1)
+        return len(computed)
+
+    assert [cache.get("a", version, count) for version in (1, 1, 2, 2)] == [1, 1, 2, 2]
+    assert cache.get("a", 1, count) == 3
+    assert (cache.last("a"), cache.kept("a", 2), cache.last("b")) == (3, None, None)
+
+
+def test_values_beyond_the_limit_are_forgotten_the_least_recently_used_first() -> None:
+    cache = VersionedCache[str, str](6, len)
+    assert not cache.put("a", None, "xxx")
+    assert not cache.put("b", None, "xxx")
+    assert cache.kept("a", None) == "xxx"
+    assert cache.put("c", None, "xx")
+    assert cache.keys() == ["a", "c"]
+    assert cache.pop("a") == "xxx"
+    assert not cache.put("d", None, "xxxx")
+    assert cache.keys() == ["c", "d"]
+
+
+def test_the_last_value_is_kept_however_large_it_is() -> None:
+    cache = VersionedCache[str, str](1, len)
+    cache.put("a", None, "x")
+    assert cache.put("b", None, "xxx")
+    assert cache.keys() == ["b"]
+    assert not cache.put("b", None, "xx")
