@@ -1,4 +1,4 @@
 """Advice with the stores: read knowledge for a request, store reports and read them again.
 
-``answers.answer`` makes a report for a request, and ``answers.store`` stores it.
+``knowledge.Knowledge.for_request`` is the one door to knowledge; ``answers.store`` stores a report.
 """

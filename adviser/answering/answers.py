@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adviser.advise import Advice
-from adviser.answering.target_hardware import TargetHardware, requested_hardware
+from adviser.answering.target_hardware import requested_hardware
 from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -34,6 +34,7 @@ from graph.engine import GRAPH, Stores
 from graph.record.advice import add_advice
 from graph.record.benchmark_links import context_of
 from graph.record.freshness import FEW_ENTRIES, lag_of
+from graph.record.hardware import recorded_hardware
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
 from graph.watchdog import watchdog
 from model.advice import StoredAdvice
@@ -54,6 +55,7 @@ def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
 
 #: Prefix of identifiers of advice.
 PREFIX = "adviser"
+_VERSION_PARTS = ("major", "minor", "micro", "releaselevel", "serial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,26 +213,15 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
         "python": {
             "api_version": sys.api_version,
             "implementation_name": sys.implementation.name,
-            "major": sys.version_info.major,
-            "minor": sys.version_info.minor,
-            "micro": sys.version_info.micro,
-            "releaselevel": sys.version_info.releaselevel,
-            "serial": sys.version_info.serial,
+            **dict(zip(_VERSION_PARTS, sys.version_info, strict=True)),
         },
     }
 
 
-def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
-    """The hardware class whose digest starts with ``prefix``; by default, this host's class."""
-    from graph.record.hardware import recorded_hardware
-
-    with stores.engine.connect() as connection:
-        return requested_hardware(recorded_hardware(connection), prefix)
-
-
 def on_hardware(stores: Stores, request: StackRequest, prefix: str | None) -> StackRequest:
     """The request, for the hardware class with the digest ``prefix`` or for this host's class."""
-    target = hardware_in(stores, prefix)
+    with stores.engine.connect() as connection:
+        target = requested_hardware(recorded_hardware(connection), prefix)
     return replace(
         request, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
     )

@@ -74,7 +74,7 @@ OnProgress = Callable[[ResolutionProgress], None]
 #: Called with the name and the version of a package before its metadata is built.
 OnBuild = Callable[[str, str], None]
 #: Evidence, and the snapshot with known vulnerabilities, for what is listed.
-Knowledge = Callable[[IndexSnapshot], SnapshotAndEvidence]
+KnowledgeOfListed = Callable[[IndexSnapshot], SnapshotAndEvidence]
 
 
 class IndexResolution:
@@ -92,7 +92,7 @@ class IndexResolution:
         self,
         request: StackRequest,
         readers: Mapping[str, IndexReader],
-        knowledge: Knowledge,
+        knowledge: KnowledgeOfListed,
         resolver: Resolver,
         on_progress: OnProgress = lambda _progress: None,
         more: Iterable[Dependency] = (),

@@ -10,12 +10,11 @@ from adviser.answering.file_listings import recorded_listings
 from adviser.answering.index_selection import called_indexes
 from adviser.provenance import KnownIndexes, check_lock
 from api.access.index_policy import public_indexes
+from api.jobs.request_run import store_result
 from api.jobs.request_types import ProvenanceRequest
 from api.jobs.worker_context import WorkerContext
 from common.index.configuration import configured_indexes
 from graph.record.analyses import Analysis
-from graph.record.documents import DeliveredDocument, add_documents
-from model.json_documents import canonical_json, digest_bytes
 
 SCHEMA_VERSION = "provenance-1"
 
@@ -54,11 +53,5 @@ def check_provenance(worker: WorkerContext, analysis: Analysis, document: dict[s
         },
     }
     timings = {"total_s": time.perf_counter() - began}
-    run = metadata(timings, analysis.analysis_id)
-    body = canonical_json({"metadata": run, "result": result})
-    report = DeliveredDocument(
-        digest_bytes(body), "provenance-report", SCHEMA_VERSION, analysis.analysis_id, body
-    )
-    with worker.service.writing() as connection:
-        add_documents(connection, worker.settings, [report])
-    return report.document_id
+    report = {"metadata": metadata(timings, analysis.analysis_id), "result": result}
+    return store_result(worker, analysis, report, "provenance-report", SCHEMA_VERSION)

@@ -226,18 +226,29 @@ def _logged(worker: WorkerContext, analysis: Analysis) -> Iterator[_End]:
                 lines.store(connection, analysis.analysis_id)
 
 
-#: Of all of them; what is in one depends on the kind of its analysis.
+#: Of most results; what is in one depends on the kind of its analysis.
 SCHEMA_VERSION = "analysis-result-1"
 
 
-def store_result(worker: WorkerContext, analysis: Analysis, result: Mapping[str, Any]) -> str:
+def store_result(
+    worker: WorkerContext,
+    analysis: Analysis,
+    result: Mapping[str, Any],
+    kind: str | None = None,
+    schema_version: str = SCHEMA_VERSION,
+) -> str:
     """Store the result of an analysis.
 
+    :param kind: of the document; by default that of the analysis with ``-result``
     :returns: the identifier of the document
     """
     body = canonical_json(result)
     document = DeliveredDocument(
-        digest_bytes(body), f"{analysis.kind}-result", SCHEMA_VERSION, analysis.analysis_id, body
+        digest_bytes(body),
+        kind or f"{analysis.kind}-result",
+        schema_version,
+        analysis.analysis_id,
+        body,
     )
     with worker.service.writing() as connection:
         add_documents(connection, worker.settings, [document])
