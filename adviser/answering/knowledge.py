@@ -231,7 +231,6 @@ class Knowledge:
 
         :param threads: threads of the solver; the answer does not depend on them
         """
-
         advice = self.use(
             lambda resolution: resolution.advise(threads), lambda: self._advise_stored(threads)
         )
