@@ -17,10 +17,8 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from api.health.metrics import RESTARTS
 from api.health.metrics_files import metrics_folder
 from api.jobs.queue import PROJECT, Queue, QueueName
-from api.jobs.worker import run_worker
 from api.server.certificates import self_signed
 from api.server.http_server import ServerOptions, check, is_private, listen
 from api.server.http_server import serve as run
@@ -115,7 +113,7 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
             behind_proxy,
             fetch_missing,
         )
-        # prometheus_client looks for the folder when it is imported.
+        # No module above may import prometheus_client, which looks for the folder when imported.
         with metrics_folder(metrics_root(settings, arguments["metrics_dir"]), "serve"):
             check(settings, options)
             click.echo(f"Serving {_address(arguments['host'], listener, tls.wanted)}")
@@ -239,6 +237,9 @@ def worker(
     log_service(settings, is_verbose(ctx))
     wanted = [QueueName(name) for name in dict.fromkeys(queues)] or list(QueueName)
     if alone:
+        # prometheus_client, which this loads, looks for its folder when it is imported.
+        from api.jobs.worker import run_worker
+
         name = f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}"
         run_worker(settings, wanted, name, heartbeat)
         return 0
@@ -290,7 +291,8 @@ def supervise(
         metrics_folder(metrics_root(settings, metrics_dir), "worker") as folder,
         keeping_stores(settings),
     ):
-        # prometheus_client looks for the folder when it is imported.
+        # Imported here: prometheus_client looks for the folder when it is imported.
+        from api.health.metrics import RESTARTS
 
         workers = workers_of(sets, folder)
         return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()

@@ -46,6 +46,8 @@ _ALWAYS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _YEAR_S = 365 * 24 * 3600
+#: Maximum length of a URL.
+_URL_CHARACTERS = 8000
 
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
@@ -53,7 +55,7 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 def register(app: Flask) -> None:
     """Add an identifier and a time to every request of ``app``, headers to every response."""
     app.before_request(_identify)
-    app.before_request(_refuse_nul)
+    app.before_request(_check_url)
     app.after_request(_protect)
     app.after_request(_describe)
 
@@ -92,8 +94,10 @@ def _identify() -> None:
     g.request_id = client_id if _GIVEN_ID.fullmatch(client_id) else token_hex(8)
 
 
-def _refuse_nul() -> None:
-    """Refuse NUL characters, which PostgreSQL cannot store and no name contains."""
+def _check_url() -> None:
+    """Refuse long URLs, and NUL characters, which PostgreSQL cannot store and no name contains."""
+    if len(request.url) > _URL_CHARACTERS:
+        raise ApiError(414, ProblemType.TOO_LARGE, f"the URL is longer than {_URL_CHARACTERS}")
     texts = (request.path, *request.args, *request.args.values())
     if any("\0" in it for it in texts):
         raise ApiError(400, ProblemType.INVALID_REQUEST, "the URL contains a NUL character")

@@ -124,8 +124,22 @@ class _Log(Logger):
         """Do nothing, because this log has no files."""
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    async def create_server(  # type: ignore[override]
+        self, *arguments: Any, sock: Any, **options: Any
+    ) -> Any:
+        """Accept one connection at a time, so that processes share those that come together."""
+        server = await super().create_server(*arguments, sock=sock, backlog=1, **options)
+        sock.listen(_BACKLOG)
+        return server
+
+
 class _Worker(ASGIWorker):
     """Ends as soon as no request runs; clients that keep idle connections do not hold it up."""
+
+    def _setup_event_loop(self) -> None:
+        self.loop = _Loop()
+        asyncio.set_event_loop(self.loop)
 
     def handle_exit_signal(self) -> None:
         """Stop listening, and end once all running requests are answered."""
@@ -158,7 +172,8 @@ class _Server(BaseApplication):
             "graceful_timeout": GRACE_S,
             "timeout": _HANG_TIMEOUT_S,
             "keepalive": 15,
-            "limit_request_line": 8190,
+            # The application refuses URLs that are shorter than this and yet too long.
+            "limit_request_line": 65_536,
             "proc_name": "thoth",
             "logger_class": _Log,
             # Only --behind-proxy decides whether to trust headers about the scheme.

@@ -320,7 +320,7 @@ class TestWhatIsTold:
         def refuse(*_: Any, **__: Any) -> Any:
             raise SchemaMismatch("the schema of bolt://10.9.8.7 is 9999", "migrate")
 
-        monkeypatch.setattr(advice, "answer", refuse)
+        monkeypatch.setattr(advice, "store", refuse)
         asked = {"files": {"requirements.in": "web\n"}}
         where = client.post("/api/v2/advice", json=asked).headers["Location"]
         run_jobs(known.settings)

@@ -100,7 +100,7 @@ class TestRules:
         assert anchor == rule["alert"].lower()
         text = (ROOT / page).read_text("utf-8")
         section = text.partition(f"\n## {rule['alert']}\n")[2].partition("\n## ")[0]
-        for part in ("What it means", "How to see it", "hat to do"):
+        for part in ("**Meaning.**", "**Do.**"):
             assert part in section, part
 
     def test_a_runbook_has_no_section_of_an_alert_that_does_not_exist(self) -> None:
