@@ -283,7 +283,7 @@ class TestAdvise:
         assert "is not one that this service reads" in ran.errors
 
     @pytest.mark.slow  # the client asks again and again
-    def test_an_identifier_that_nobody_has(self, small: Project) -> None:
+    def test_an_identifier_that_does_not_exist(self, small: Project) -> None:
         for command in ("status", "log", "results", "graph"):
             ran = small.thamos(command, UNKNOWN)
             assert ran.exit_code == 1

@@ -114,7 +114,7 @@ def test_snapshots_are_stored_once_however_many_rest_on_them(known: Stores, proj
     assert row_counts(known.engine)["advice"] == 2
 
 
-def test_a_report_is_checked_and_a_forged_one_found_out(
+def test_a_report_is_checked_and_a_forged_one_detected(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     report = advised(known, project)

@@ -87,7 +87,7 @@ def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: 
     assert done.returncode == 3, done.stderr
 
 
-def test_a_conflict_among_what_was_read_is_not_told_as_proof(
+def test_a_conflict_among_what_was_read_is_not_reported_as_proof(
     stores: Stores, tmp_path: Path
 ) -> None:
     at = ("--project", str(tmp_path), *WHERE, "--offline")

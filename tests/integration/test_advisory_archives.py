@@ -177,7 +177,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
     assert len(web.seen) == 1
 
 
-def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:
+def test_a_response_above_the_limit_is_cut(tmp_path: Path, web: Site) -> None:
     web.bodies["/all.zip"] = bytes(3 * 2**20)
     with pytest.raises(StoreUnavailable, match="larger than 2,097,152 bytes"):
         sources.fetch_archive(
@@ -185,7 +185,7 @@ def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:
         )
 
 
-def test_what_is_no_archive_is_quarantined(record: Record, web: Site) -> None:
+def test_what_is_not_archive_is_quarantined(record: Record, web: Site) -> None:
     web.bodies["/all.zip"] = b"<html>Sorry</html>"
     report = sync_source(record.settings, record.engine, f"{web.url}/all.zip")
     assert dict(report.reasons) == {"invalid_json": 1}

@@ -235,7 +235,7 @@ def test_packages_are_asked_for_by_name_alone(client: FlaskClient) -> None:
         assert ear.heard == []
 
 
-def test_the_listener_hears_what_is_configured(stores: Stores) -> None:
+def test_the_configured_index_is_requested(stores: Stores) -> None:
     """That nothing was heard elsewhere is no fault of the listener."""
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"

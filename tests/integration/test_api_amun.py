@@ -40,7 +40,7 @@ def client(stores: Stores) -> Iterator[FlaskClient]:
 
 
 @needs("bwrap")
-def test_a_script_is_submitted_run_confined_and_taken_in(
+def test_a_script_is_submitted_run_confined_and_ingested(
     client: FlaskClient, stores: Stores
 ) -> None:
     specification = {
@@ -122,7 +122,7 @@ def test_what_cannot_be_run_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
-def test_what_is_no_specification_is_refused(client: FlaskClient, body: bytes) -> None:
+def test_what_is_not_a_specification_is_refused(client: FlaskClient, body: bytes) -> None:
     response = client.post(f"{BASE}/inspect", data=body, content_type="application/json")
     assert response.status_code == 400
     assert response.get_json()["error"]

@@ -55,9 +55,7 @@ SINGLES = {
 
 
 @pytest.mark.parametrize("path", SINGLES)
-def test_what_is_there_is_as_described(
-    api_schema: BaseSchema, filled_app: Flask, path: str
-) -> None:
+def test_resources_are_as_documented(api_schema: BaseSchema, filled_app: Flask, path: str) -> None:
     listed, member = SINGLES[path]
     with filled_app.extensions[EXTENSION].writing() as connection:
         _, secret = create_token(connection, "reader", [Scope.ADMIN], None)

@@ -118,7 +118,7 @@ def test_a_body_that_is_not_called_json_is_told_so(client: FlaskClient, kind: st
     assert "application/json" in answer.json["detail"]
 
 
-def test_a_result_that_is_not_there_yet_is_a_problem_with_the_state(client: FlaskClient) -> None:
+def test_a_result_that_does_not_exist_yet_is_a_problem_with_the_state(client: FlaskClient) -> None:
     sent = client.post("/api/v2/advice", json={"files": {"requirements.in": "web\n"}})
     early = client.get(f"{sent.headers['Location']}/result")
     assert (early.status_code, early.json["status"]) == (202, 202)

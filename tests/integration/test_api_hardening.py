@@ -119,7 +119,7 @@ def test_no_json_makes_the_service_make_a_mistake(
     assert response.get_json()["type"] in kinds
 
 
-def test_the_field_is_named(refusing: FlaskClient) -> None:
+def test_errors_name_the_field(refusing: FlaskClient) -> None:
     body = v1(', "runtime_environment": {"x": [1, "a\\u0000"]}')
     problem = refusing.post(ADVISE, data=body, content_type="application/json").get_json()
     assert problem["detail"].startswith("runtime_environment.x[1]: ")
@@ -251,7 +251,7 @@ def test_locks_may_be_larger(client: FlaskClient) -> None:
 
 
 class TestUploads:
-    def test_a_large_document_in_canonical_spelling_is_taken_in(
+    def test_a_large_document_in_canonical_spelling_is_ingested(
         self, client: FlaskClient, known: Stores
     ) -> None:
         body = canonical_json(document_2020_02(stderr="x" * 2_000_000))
@@ -297,7 +297,9 @@ class TestUploads:
 
 
 class TestWhatIsTold:
-    def test_nobody_learns_where_a_store_is(self, client: FlaskClient, known: Stores) -> None:
+    def test_errors_never_name_the_address_of_a_store(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
         port = closed_port()
         url = f"bolt://127.0.0.1:{port}"
         away = replace(known.settings, graph_url=url, connect_timeout_s=0.2, outage_patience_s=1e-6)
@@ -377,7 +379,7 @@ class TestWatching:
             answer = client.get(path, headers={"Authorization": "Bearer nobody-knows"})
             assert answer.status_code == 200
 
-    def test_it_lives_without_postgresql_whatever_is_shown(self, known: Stores) -> None:
+    def test_liveness_needs_no_postgresql(self, known: Stores) -> None:
         url = f"postgresql://nobody:hidden@127.0.0.1:{closed_port()}/nothing"
         settings = replace(known.settings, database_url=url, rate_limit="1/hour")
         with client_of(settings) as client:

@@ -210,7 +210,7 @@ def test_old_events_are_forgotten_as_the_setting_says(known: Stores) -> None:
     assert (counts["events"], counts["notices"]) == (1, 1)
 
 
-def test_what_waits_is_found_without_looking_through_what_ended(known: Stores) -> None:
+def test_waiting_requests_are_read_without_scanning_ended_ones(known: Stores) -> None:
     with known.engine.connect() as connection:
         connection.execute(text("SET LOCAL enable_seqscan = off"))
         plan = connection.scalar(

@@ -60,7 +60,9 @@ def statuses(answers: list[TestResponse]) -> list[int]:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/nowhere", 404), ("DELETE", "/api/v1", 405)]
 )
-def test_what_is_not_there_counts(client: FlaskClient, method: str, path: str, status: int) -> None:
+def test_requests_of_unknown_urls_count(
+    client: FlaskClient, method: str, path: str, status: int
+) -> None:
     answers = [client.open(path, method=method) for _ in range(4)]
     assert statuses(answers) == [status, status, status, 429]
     assert answers[3].json["type"] == MANY
@@ -75,7 +77,7 @@ def test_tokens_in_urls_count_as_guesses(narrow: Settings, allowed: bool) -> Non
         assert int(answers[3].headers["Retry-After"]) > 0
 
 
-def test_a_header_that_is_none_counts_as_a_guess(client: FlaskClient) -> None:
+def test_an_invalid_header_counts_as_a_guess(client: FlaskClient) -> None:
     answers = [client.get("/api/v1", headers={"Authorization": "Basic eA=="}) for _ in range(4)]
     assert statuses(answers) == [401, 401, 401, 429]
 

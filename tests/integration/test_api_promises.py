@@ -130,7 +130,7 @@ def test_an_advice_that_takes_longer_is_accepted_all_the_same(
     assert accepted.get_json()["state"] == "pending"
 
 
-def test_what_is_due_runs(known: Stores) -> None:
+def test_due_jobs_run(known: Stores) -> None:
     """A worker that starts does what was due within the last minutes."""
     schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}
     source = str(ROOT / "samples" / "inspections.tar.gz")

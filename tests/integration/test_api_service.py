@@ -87,7 +87,7 @@ class TestHealth:
         assert client.get("/readiness").json["status"] == "ready"
         assert client.get("/liveness").status_code == 200
 
-    def test_lag_is_told(self, client: FlaskClient, relational: sqlalchemy.Engine) -> None:
+    def test_lag_is_reported(self, client: FlaskClient, relational: sqlalchemy.Engine) -> None:
         with relational.begin() as connection:
             columns = "kind, key, created_at"
             connection.execute(

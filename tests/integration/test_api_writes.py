@@ -207,7 +207,7 @@ def test_no_index_is_read_where_the_setting_says_so(known: Stores) -> None:
         assert index.seen == []
 
 
-def test_an_archive_is_taken_in_by_a_worker_once(client: FlaskClient, known: Stores) -> None:
+def test_an_archive_is_ingested_by_a_worker_once(client: FlaskClient, known: Stores) -> None:
     archive = SAMPLES.read_bytes()
     response = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
     assert response.status_code == 202
@@ -238,7 +238,7 @@ def test_what_an_archive_holds_that_is_no_inspection_is_listed(
     assert [it["place"] for it in result["refusals"]] == ["broken.json"]
 
 
-def test_documents_that_cannot_be_taken_in_are_refused_and_nothing_is_kept(
+def test_documents_that_cannot_be_ingested_are_refused_and_nothing_is_kept(
     client: FlaskClient, known: Stores
 ) -> None:
     before = row_counts(known.engine)
@@ -405,7 +405,7 @@ def test_a_stored_inspection_can_be_sent_again(known: Stores) -> None:
             assert sent.get_json()["documents"] == [item["document_id"]]
 
 
-def test_a_document_is_taken_in_at_once(client: FlaskClient, known: Stores) -> None:
+def test_a_document_is_ingested_at_once(client: FlaskClient, known: Stores) -> None:
     """One inspection as one JSON document, as older runners sent them."""
     body = json.dumps(document_2020_02()).encode()
     first = client.post("/api/v2/inspections", data=body, content_type="application/json")

@@ -238,7 +238,7 @@ def lacks_its_documents(_cursor: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", [is_full, lacks_its_documents])
-def test_a_failure_that_does_not_pass_is_told_at_once(
+def test_a_failure_that_does_not_pass_is_reported_at_once(
     stores: Stores, tmp_path: Path, fault: Callable[[Any], None]
 ) -> None:
     name = "inspection-matmul-0000000a"

@@ -133,7 +133,7 @@ def test_extras_are_followed_when_they_are_asked_for(
     assert versions(relational, "http") == [("1.0", "solved")]
 
 
-def test_bounds_are_kept_and_told(at: Settings, relational: Engine, index: Index) -> None:
+def test_bounds_are_kept_and_reported(at: Settings, relational: Engine, index: Index) -> None:
     wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
     for name in "bcd":
         wheels(index, name, "1.0")
@@ -189,7 +189,7 @@ def test_what_is_broken_ends_in_a_state_and_the_rest_goes_on(
     assert len(files_asked_for(index)) == asked
 
 
-def test_a_root_of_which_nothing_can_be_chosen_is_told(
+def test_a_root_of_which_nothing_can_be_chosen_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     index.add_source("app", "1.0")
@@ -198,7 +198,7 @@ def test_a_root_of_which_nothing_can_be_chosen_is_told(
     assert not report.clean
 
 
-def test_missing_and_failing_packages_are_told_and_hold_up_no_other(
+def test_missing_and_failing_packages_are_reported_and_hold_up_no_other(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("absent", "wrong", "lib"))
@@ -382,7 +382,7 @@ def test_two_hashes_of_one_file_on_a_page_are_an_alarm_once(
     assert one(refresh_indexes(at, relational)).alarms == []
 
 
-def test_an_address_that_is_none_is_tried_again_and_not_called_broken(
+def test_an_invalid_address_is_tried_again_and_not_called_broken(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -411,7 +411,9 @@ def test_a_version_without_files_is_kept_and_takes_nobodys_place(
     assert one(refresh_indexes(at, relational)).events == {}
 
 
-def test_a_root_that_nothing_meets_is_told(at: Settings, relational: Engine, index: Index) -> None:
+def test_a_root_that_nothing_meets_is_reported(
+    at: Settings, relational: Engine, index: Index
+) -> None:
     wheels(index, "app", "1.0", "1.1")
     for name, unmet in (("app==1.0", []), ("App[x]>=99", ["app[x]>=99"]), ("app==1.0,<1", ...)):
         report = add(at, relational, name)
@@ -478,7 +480,7 @@ def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
     assert rows(relational, "SELECT count(*) FROM release_queue") == [(0,)]
 
 
-def test_a_project_that_vanishes_is_told_once_and_its_releases_stay(
+def test_a_project_that_vanishes_is_reported_once_and_its_releases_stay(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib"))
@@ -500,7 +502,7 @@ def test_a_second_refresh_ends_at_once(at: Settings, relational: Engine) -> None
             refresh_indexes(at, relational)
 
 
-def test_an_index_that_is_gone_from_the_settings_is_told(
+def test_an_index_that_is_gone_from_the_settings_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")

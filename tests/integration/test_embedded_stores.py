@@ -352,12 +352,12 @@ def test_status_tells_no_password_and_what_is_up(
     assert not [secret for secret in secrets if secret in shown.stdout]
 
 
-def test_a_closed_port_is_told_at_once(own_home: Settings) -> None:
+def test_a_closed_port_is_reported_at_once(own_home: Settings) -> None:
     assert_unavailable(own_home, closed_port())
 
 
 @pytest.mark.slow
-def test_a_port_that_never_answers_is_told_in_time(own_home: Settings) -> None:
+def test_a_port_that_never_answers_is_reported_in_time(own_home: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert_unavailable(own_home, server.getsockname()[1])
 
@@ -381,7 +381,7 @@ def assert_unavailable(settings: Settings, port: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_connection_lost_in_the_middle_is_told(own_home: Settings) -> None:
+def test_a_connection_lost_in_the_middle_is_reported(own_home: Settings) -> None:
     with pytest.raises(StoreUnavailable) as caught, open_stores(own_home) as stores:
         read_after_kill(stores, "graph")
     assert caught.value.store == "the graph"
@@ -399,7 +399,7 @@ def read_after_kill(stores: Stores, key: str) -> None:
             session.run("RETURN 1").consume()
 
 
-def test_a_wrong_password_is_told_without_it(own_home: Settings) -> None:
+def test_a_wrong_password_is_reported_without_it(own_home: Settings) -> None:
     port = EmbeddedStores(own_home).start()[0].record.port
     wrong = replace(own_home, database_url=f"postgresql://thoth:hidden@127.0.0.1:{port}/thoth")
     with (

@@ -119,7 +119,7 @@ def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
     assert (nothing.readings, nothing.series, dict(nothing.stacks)) == ((), (), {})
 
 
-def test_classes_with_one_label_are_told_apart_wherever_they_are_named(filled: Stores) -> None:
+def test_classes_with_one_label_are_distinguished_wherever_they_are_named(filled: Stores) -> None:
     with filled.engine.begin() as connection:
         own = connection.execute(select(HardwareRow)).one()
         identity = {**own.identity, "stepping": 99}

@@ -348,7 +348,7 @@ def outdate(settings: Settings, index: Index) -> None:
         cache.keep_page(name, replace(kept, page=page))
 
 
-def test_without_an_answer_the_cached_pages_count_and_their_age_is_told(
+def test_without_an_answer_the_cached_pages_count_and_their_age_is_reported(
     stores: Stores, index: Index, project: Path
 ) -> None:
     assert advise(stores, index, project)[0].returncode == 0
@@ -395,7 +395,7 @@ def test_ended_while_it_reads_the_next_command_works(
     assert intact(stores, index)
 
 
-def test_a_cache_that_cannot_be_written_is_told(
+def test_a_cache_that_cannot_be_written_is_reported(
     stores: Stores, index: Index, project: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -405,7 +405,7 @@ def test_a_cache_that_cannot_be_written_is_told(
 
 
 @needs("bwrap")
-def test_a_full_disk_under_the_cache_is_told(
+def test_a_full_disk_under_the_cache_is_reported(
     stores: Stores, index: Index, project: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"

@@ -333,7 +333,7 @@ def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
     assert other.paths == []
 
 
-def test_a_page_that_is_none_is_told_and_nothing_taken_from_elsewhere(
+def test_a_page_that_is_none_is_reported_and_nothing_taken_from_elsewhere(
     stores: Stores, index: Index, other: Index, project: Path
 ) -> None:
     index.answers["/simple/app/"] = status(200, b"log in", Content_Type="text/html")

@@ -88,7 +88,7 @@ def test_commands_of_the_graph_say_so_and_end(
     assert_one_error(done.returncode, done.stderr, "the graph", "GRAPH_URL")
 
 
-def test_without_the_record_nothing_is_taken_in_and_one_line_says_why(
+def test_without_the_record_nothing_is_ingested_and_one_line_says_why(
     settings: Settings, dead_port: int
 ) -> None:
     url = f"postgresql://thoth:unheard@127.0.0.1:{dead_port}/thoth"

@@ -166,7 +166,7 @@ def test_the_changed_versions_are_read_and_nothing_else(
     assert kinds(done) == kinds(again) == ["advisories"]
 
 
-def test_a_version_that_no_index_has_is_told_without_a_remedy(
+def test_a_version_that_no_index_has_is_reported_without_a_remedy(
     measured: Stores, tmp_path: Path
 ) -> None:
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"

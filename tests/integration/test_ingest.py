@@ -294,7 +294,7 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
     assert met | OF_OTHERS == set(Reason)
 
 
-def test_what_was_mended_leaves_the_list(stores: Stores, tmp_path: Path) -> None:
+def test_what_was_repaired_leaves_the_list(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": changed(0), "b.json": changed(-1)})
     deliver(stores.settings, tmp_path, code=1)
     write(tmp_path, {"a.json": GOOD})
@@ -310,7 +310,7 @@ def test_what_was_mended_leaves_the_list(stores: Stores, tmp_path: Path) -> None
     assert row_counts(stores.engine)["inspections"] == 2
 
 
-def test_an_ordinary_delivery_mends_as_well_and_a_relapse_comes_back(
+def test_an_ordinary_delivery_repairs_as_well_and_a_relapse_comes_back(
     stores: Stores, tmp_path: Path
 ) -> None:
     for data, code, listed in ((changed(0), 1, 1), (GOOD, 0, 0), (changed(0), 1, 1)):
@@ -444,7 +444,7 @@ def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_person_is_told_one_line_a_kind(stores: Stores, tmp_path: Path) -> None:
+def test_a_person_is_reported_one_line_a_kind(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
     shown = command(stores.settings, "inspections", str(tmp_path)).stdout.splitlines()
     assert [line.split()[0] for line in shown] == [

@@ -139,7 +139,7 @@ def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient)
 
 
 @pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
-def test_what_is_no_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
+def test_what_is_not_a_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
     content = _page(client, 422, old="numpy==2.0.2", new=text)
     assert 'role="alert"' in content
     assert "new lock" in content or "new/" in content

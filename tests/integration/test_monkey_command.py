@@ -116,7 +116,7 @@ def test_other_packages_keep_the_versions_of_a_lock(
     assert {it["numpy"] for it in versions} == {"1.0", "2.0", "3.0"}
 
 
-def test_pins_of_a_lock_that_no_stack_can_keep_are_told(
+def test_pins_of_a_lock_that_no_stack_can_keep_are_reported(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     lock = tmp_path / "old.txt"

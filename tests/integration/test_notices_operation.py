@@ -134,7 +134,7 @@ def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path
         assert (done.returncode, done.stderr.count("PostgreSQL is unavailable")) == (3, 1)
 
 
-def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
+def test_a_nightly_run_that_ends_with_an_error_is_reported_without_its_credentials(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **_more: object) -> None:
@@ -150,7 +150,7 @@ def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
     assert sent == [expected]
 
 
-def test_a_failed_night_of_the_loop_is_told_at_once(
+def test_a_failed_night_of_the_loop_is_reported_at_once(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> Any:
@@ -180,7 +180,7 @@ def _night(settings: Settings) -> str | None:
     return loop_night.run_night(settings, no_resolver).problem
 
 
-def test_a_disk_that_is_nearly_full_is_told_once_until_it_has_space(
+def test_a_disk_that_is_nearly_full_is_reported_once_until_it_has_space(
     relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
 ) -> None:
     with mounted_disk(tmp_path / "disk", 20) as disk, receiver() as server:
@@ -226,7 +226,7 @@ def test_processes_that_see_a_problem_at_once_record_one_event(
     assert kinds(relational) == ["night.failed", "problem.solved"]
 
 
-def test_an_event_that_is_rolled_back_is_told_by_the_next_attempt(
+def test_an_event_that_is_rolled_back_is_reported_by_the_next_attempt(
     relational: sqlalchemy.Engine,
 ) -> None:
     problems = night_problems({"record": "rows differ"})

@@ -221,7 +221,7 @@ def test_a_file_of_something_else_is_not_read_to_its_end(
     assert deliver(stores.settings, dump, code=1)["release"]["read"] == 101
 
 
-def test_dates_that_are_none_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
+def test_invalid_dates_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", DUMP)
     for date in ("yesterday", "2999-01-01"):
         result = command(settings, dump, "--as-of", date)
@@ -292,7 +292,7 @@ def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
     assert count(stores, RequirementRow.purl) == 15_000
 
 
-def test_another_kind_of_run_over_the_same_folder_mends_nothing(
+def test_another_kind_of_run_over_the_same_folder_repairs_nothing(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_dump(tmp_path / "dump.jsonl", [DUMP[0], "{"])

@@ -244,7 +244,7 @@ def test_a_closure_brings_the_graph_up_to_date(stores: Stores) -> None:
     assert kit["candidates"] == ["1.0"]
 
 
-def test_a_misspelt_package_is_told_with_the_similar_name(
+def test_a_misspelt_package_is_reported_with_the_similar_name(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     settings, there = stores.settings, at(index)

@@ -288,7 +288,7 @@ def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: Flas
     assert "byte 4 is not valid utf-8" in refused.text
 
 
-def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:
+def test_the_loop_is_reported_in_words(stores: Stores, empty: FlaskClient) -> None:
     assert STEP_LABELS.keys() == STEPS.keys()
     with stores.engine.begin() as connection:
         add_night(connection)
@@ -388,7 +388,7 @@ def test_a_why_not_link_without_an_answer_asks_nothing(
     _page(browser, "/advice/none/why-not?requirement=numpy", 404)
 
 
-def test_trust_shows_the_quarantine_and_the_age_of_the_data(
+def test_the_page_trust_shows_the_quarantine_and_the_age_of_the_data(
     stores: Stores, empty: FlaskClient
 ) -> None:
     content = _page(empty, "/trust")
@@ -489,7 +489,7 @@ def test_the_first_page_shows_how_much_was_measured(
     assert "hardware class</li>" not in content
 
 
-def test_hardware_classes_with_one_label_can_be_told_apart(browser: FlaskClient) -> None:
+def test_hardware_classes_with_one_label_can_be_distinguished(browser: FlaskClient) -> None:
     classes = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
     for address in ("/", "/ask", "/stacks", "/compare"):
         content = _page(browser, address)

@@ -179,7 +179,7 @@ DRIFTS = (
 
 
 @pytest.mark.parametrize(("change", "how", "properties"), DRIFTS, ids=[it[0] for it in DRIFTS])
-def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
+def test_verify_finds_every_drift_of_a_requirement_and_its_entry_repairs_it(
     stores: Stores, rows: Rows, change: str, how: str, properties: tuple[str, ...]
 ) -> None:
     project(stores)
@@ -209,7 +209,7 @@ def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
         ("native_environment", "NativeEnvironment", "digest", "os_version"),
     ],
 )
-def test_a_node_that_drifted_is_found_and_its_entry_mends_it(
+def test_a_node_that_drifted_is_found_and_its_entry_repairs_it(
     stores: Stores, rows: Rows, kind: str, label: str, key: str, value: str
 ) -> None:
     project(stores)
@@ -253,7 +253,7 @@ def test_a_vulnerability_that_was_merged_into_another_leaves_the_graph(
     assert answer(stores, query, key=gone) == [[0]]
 
 
-def test_rebuild_mends_a_damaged_graph(stores: Stores, rows: Rows) -> None:
+def test_rebuild_repairs_a_damaged_graph(stores: Stores, rows: Rows) -> None:
     project(stores)
     before = verified(stores)
     answer(stores, "MATCH (o:Observation) DETACH DELETE o")

@@ -239,7 +239,7 @@ def forget(stores: Stores, number: int) -> None:
     project(stores)
 
 
-def test_a_claim_that_drifted_is_found_and_mended(stores: Stores) -> None:
+def test_a_claim_that_drifted_is_found_and_repaired(stores: Stores) -> None:
     assert add(stores, 23, CLAIMED)
     project(stores)
     answer(stores, "MATCH (c:Claim)-[d:DIFFERS_IN]->(:Package {name: 'numpy'}) SET d.version = '9'")
@@ -256,7 +256,7 @@ def test_a_claim_that_drifted_is_found_and_mended(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize(("change", "how"), [("SET", "different"), ("DELETE", "missing")])
-def test_verify_finds_what_drifted_and_a_rebuild_mends_it(
+def test_verify_finds_what_drifted_and_a_rebuild_repairs_it(
     stores: Stores, change: str, how: str
 ) -> None:
     assert add(

@@ -454,7 +454,7 @@ def large(stores: Stores, folder: Path) -> str:
         ).one()
 
 
-def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_mends_it(
+def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_repairs_it(
     record: Stores, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
@@ -557,7 +557,7 @@ def test_what_an_earlier_release_stored_otherwise_is_not_tampered(
     assert columns(compare(stores)) == set(report.outdated)
 
 
-def test_a_damaged_report_is_told_and_no_command_or_request_breaks(record: Stores) -> None:
+def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: Stores) -> None:
     with record.engine.connect() as connection:
         (head,) = browse_advice(connection, AdviceFilter(), limit=20)
     change(

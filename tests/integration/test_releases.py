@@ -246,7 +246,7 @@ def test_the_same_version_on_another_index_is_another_one(record: Record) -> Non
     assert known.document_id == record.row().release_document_id
 
 
-def test_what_is_known_is_what_was_delivered(record: Record) -> None:
+def test_the_record_has_what_was_delivered(record: Record) -> None:
     lines = ["click>=8", "asgiref ; extra == 'async'", "not a requirement at all!"]
     flask = release("flask", "3.0.0", lines, provides_extra=["async"])
     record.add(flask)
@@ -293,7 +293,7 @@ def test_however_many_deliveries_the_number_of_statements_is_the_same(record: Re
     assert len(counted) <= few
 
 
-def test_writers_at_once_lose_nothing_and_agree_on_the_revision(record: Record) -> None:
+def test_concurrent_writers_lose_nothing_and_agree_on_the_revision(record: Record) -> None:
     failures: list[BaseException] = []
 
     def work(first: int) -> None:
@@ -341,7 +341,7 @@ def test_what_the_record_knows_is_in_the_graph(stores: Stores) -> None:
     assert revision == record.revision()
 
 
-def test_a_version_that_is_spelt_otherwise_is_the_same_release(record: Record) -> None:
+def test_a_version_that_is_spelled_differently_is_the_same_release(record: Record) -> None:
     record.add(release("flask", "3.0", ["click"]), release("flask", "3", ["click"]))
     added = record.add(release("flask", "3.0.0", ["click", "jinja2"]), day=1)
     assert len(record.rows("SELECT purl FROM package_versions")) == 1

@@ -76,7 +76,7 @@ def test_one_object_may_be_named(bucket: s3fs.S3FileSystem) -> None:
     assert found.place == ""
 
 
-def test_a_bucket_that_is_not_there_and_one_that_is_empty(bucket: s3fs.S3FileSystem) -> None:
+def test_a_bucket_that_does_not_exist_and_one_that_is_empty(bucket: s3fs.S3FileSystem) -> None:
     (missing,) = documents_of("s3://no-such-bucket/prod")
     assert isinstance(missing, RefusedDocument)
     assert missing.error.reason == Reason.UNREADABLE

@@ -229,7 +229,9 @@ def test_a_graph_that_changes_while_it_is_read_is_read_again(
     assert graph.is_current(found)
 
 
-def test_a_graph_that_never_rests_is_told(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_never_rests_is_reported(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from graph import snapshot_reader as module
 
     graph.hold(SMALL)
@@ -251,7 +253,7 @@ def test_no_requirement_is_refused_before_the_graph_is_asked(graph: Graph) -> No
         graph.snapshot("web", "???")
 
 
-def test_a_graph_that_is_down_is_told(graph_settings: Settings) -> None:
+def test_a_graph_that_is_down_is_reported(graph_settings: Settings) -> None:
     away = replace(
         graph_settings, graph_url=f"bolt://127.0.0.1:{closed_port()}", connect_timeout_s=0.3
     )

@@ -261,7 +261,7 @@ def test_a_build_confirms_or_corrects_what_is_likely(
 
 @pytest.mark.slow
 @needs("bwrap")
-def test_a_build_that_fails_is_told_and_what_was_read_counts(
+def test_a_build_that_fails_is_reported_and_what_was_read_counts(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_source(
@@ -292,7 +292,7 @@ def test_a_build_that_fails_is_told_and_what_was_read_counts(
         ),
     ],
 )
-def test_a_build_system_that_cannot_be_used_is_told(
+def test_a_build_system_that_cannot_be_used_is_reported(
     stores: Stores, index: Index, tmp_path: Path, pyproject: str, message: str
 ) -> None:
     index.add_source("odd", "1.0", more={"pyproject.toml": pyproject})

@@ -163,7 +163,9 @@ def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
         ("revoke", "token-000000000000"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(closed: Settings, arguments: tuple[str, ...]) -> None:
+def test_contradictory_options_of_a_token_are_refused(
+    closed: Settings, arguments: tuple[str, ...]
+) -> None:
     assert run(closed, *arguments).exit_code != 0
     assert json.loads(run(closed, "list", "--json").stdout) == {"tokens": []}
 

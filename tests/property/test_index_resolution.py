@@ -303,7 +303,7 @@ def test_indexes_that_give_no_page_at_all_are_named() -> None:
         resolved(request_for("web\n"), Silent({}))
 
 
-def test_the_locked_versions_are_read_and_what_keeps_one_out_is_told() -> None:
+def test_the_locked_versions_are_read_and_what_keeps_one_out_is_reported() -> None:
     index: Index = {
         "web": {"3.0": {}, "2.0": {}},
         "core": {"2.0": {}, "1.0": {"requires_python": ">=3.13"}},

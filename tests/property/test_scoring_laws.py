@@ -105,7 +105,7 @@ def groups_with_a_claim(
 
 
 @pytest.mark.parametrize("jobs", [5, 10])
-def test_identical_stacks_are_hardly_ever_told_apart(jobs: int) -> None:
+def test_identical_stacks_are_hardly_ever_distinguished(jobs: int) -> None:
     seen = groups_with_a_claim(0.03, groups=400, stacks=20, jobs=jobs, seed=20)
     at_most = stats.binom.ppf(0.999, 400, 0.05)
     assert seen[Verdict.FASTER] <= at_most

@@ -100,7 +100,7 @@ def test_what_runs_for_ever_is_started_again_and_given_time_to_end(compose: dict
         assert int(service["stop_grace_period"].removesuffix("s")) > grace_s
 
 
-def test_commands_are_ones_that_there_are(compose: dict[str, Any]) -> None:
+def test_commands_of_the_containers_exist(compose: dict[str, Any]) -> None:
     lines = [it["command"] for it in compose["services"].values() if "command" in it]
     image = (ROOT / "Dockerfile").read_text("utf-8")
     lines.append(json.loads(image.rpartition("\nCMD ")[2]))

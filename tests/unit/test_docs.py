@@ -280,7 +280,7 @@ def test_the_code_that_a_page_names_exists(page: str) -> None:
     assert {name for name in named if not exists(name)} == set()
 
 
-def test_a_journey_is_told_in_at_most_ten_steps() -> None:
+def test_a_journey_is_reported_in_at_most_ten_steps() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     journeys = re.findall(r"(?ms)^## Journey \d: .*?(?=^## )", text)
     assert len(journeys) == 3

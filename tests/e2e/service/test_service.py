@@ -255,7 +255,7 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
         EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)})).stop()
 
 
-def test_others_do_not_reach_it_without_tls() -> None:
+def test_other_machines_need_tls() -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "cli", "serve", "--host", "0.0.0.0", "--port", "0"],
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,
@@ -264,7 +264,7 @@ def test_others_do_not_reach_it_without_tls() -> None:
     assert "--tls-self-signed" in refused.stderr
 
 
-def test_who_lets_others_in_lets_nobody_read_indexes_without_a_token() -> None:
+def test_an_open_service_reads_indexes_only_for_tokens() -> None:
     for reachable in (["--host", "0.0.0.0", "--tls-self-signed"], ["--behind-proxy"]):
         refused = subprocess.run(
             [sys.executable, "-m", "cli", "serve", *reachable, "--port", "0", "--fetch-missing"],

@@ -202,26 +202,26 @@ def lives(server: Small) -> bool:
         return client.get("/livez").status_code == 200
 
 
-def test_who_says_nothing_keeps_nobody_waiting(server: Small) -> None:
+def test_silent_connections_do_not_delay_other_clients(server: Small) -> None:
     with many(server.connect), many(server.secured):
         assert lives(server)
 
 
-def test_half_a_handshake_keeps_nobody_waiting(secured: Small) -> None:
+def test_an_unfinished_tls_handshake_does_not_delay_other_clients(secured: Small) -> None:
     with many(secured.connect) as connections:
         for it in connections:
             it.sendall(HALF_A_HANDSHAKE)
         assert lives(secured)
 
 
-def test_a_head_that_drips_keeps_nobody_waiting(server: Small) -> None:
+def test_a_slow_request_head_does_not_delay_other_clients(server: Small) -> None:
     with many(server.secured) as connections, dripping(connections, b"X-More: and more\r\n"):
         for it in connections:
             it.sendall(HALF_A_HEAD)
         assert lives(server)
 
 
-def test_a_body_that_drips_keeps_nobody_waiting_and_is_refused(server: Small) -> None:
+def test_a_slow_request_body_is_refused_and_does_not_delay_other_clients(server: Small) -> None:
     head = f"POST {ADVISE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with many(server.secured) as connections, dripping(connections, b" "):
         for it in connections:
@@ -230,7 +230,7 @@ def test_a_body_that_drips_keeps_nobody_waiting_and_is_refused(server: Small) ->
         assert statuses(connections) == {408}
 
 
-def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
+def test_clients_that_keep_connections_open_do_not_delay_others(server: Small) -> None:
     with many(server.secured) as connections:
         for it in connections:
             it.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
@@ -238,7 +238,7 @@ def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
         assert statuses(connections) == {200}
 
 
-def test_who_does_not_read_keeps_nobody_waiting(server: Small) -> None:
+def test_clients_that_do_not_read_do_not_delay_others(server: Small) -> None:
     with many(server.narrow) as connections:
         for it in connections:
             it.sendall(LARGE * 10)
@@ -262,7 +262,7 @@ def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
         assert all_of(it).count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_a_head_without_end_is_refused(server: Small) -> None:
+def test_a_request_head_above_the_limit_is_refused(server: Small) -> None:
     with server.secured() as it:
         it.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)
         assert statuses([it]) == {431}

@@ -49,7 +49,7 @@ def test_pages_with_tokens_and_metadata_are_kept_for_the_owner_only(
 
 
 @pytest.mark.parametrize("host", ["0177.0.0.1", "①②⑦.0.0.1", "u:p/w@127.0.0.1", "a..b"])
-def test_an_address_that_is_none_is_refused_and_the_file_is_not_called_broken(
+def test_an_invalid_address_is_refused_and_the_file_is_not_called_broken(
     index: Index, settings: Settings, host: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -108,7 +108,7 @@ def test_a_keyring_is_asked_once_the_index_refuses(tmp_path: Path) -> None:
         keyring.set_keyring(before)
 
 
-def test_cookies_go_nowhere(index: Index, settings: Settings, tmp_path: Path) -> None:
+def test_cookies_are_not_sent(index: Index, settings: Settings, tmp_path: Path) -> None:
     with package_index(protected=False, json=True) as other:
         for served in (index, other):
             served.add_wheel("parrot", "1.0")
@@ -173,7 +173,7 @@ def test_a_proxy_of_the_environment_is_used(
     assert problem(settings).code is IndexFault.ADDRESS_REFUSED
 
 
-def test_a_file_at_an_address_that_is_none_is_refused(index: Index, settings: Settings) -> None:
+def test_a_file_at_an_invalid_address_is_refused(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.facts["parrot-1.0-py3-none-any.whl"]["url"] = "http://xn--zz/f"
     with pytest.raises(IndexProblem) as refused:

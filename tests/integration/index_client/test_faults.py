@@ -21,7 +21,7 @@ from tests.services.waiting import DEADLINE_S
 pytestmark = pytest.mark.faults
 
 
-def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
+def test_a_project_that_does_not_exist(index: Index, settings: Settings) -> None:
     assert problem(settings).code is IndexFault.NOT_FOUND
     assert problem(settings, "../../etc").code is IndexFault.NOT_FOUND
     assert len(index.seen) == 1
@@ -45,7 +45,7 @@ def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
         ),
     ],
 )
-def test_a_page_that_is_none(
+def test_an_invalid_page(
     index: Index, settings: Settings, code: IndexFault, body: bytes, kind: str
 ) -> None:
     index.answers["/simple/parrot/"] = status(200, body, Content_Type=kind)
@@ -74,7 +74,7 @@ def test_a_page_that_is_none(
         (IndexFault.HTTP_STATUS, status(503)),
     ],
 )
-def test_what_may_pass_is_reported_as_such(
+def test_a_transient_error_is_reported_as_one(
     index: Index, settings: Settings, code: IndexFault, answer: Any
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -85,7 +85,7 @@ def test_what_may_pass_is_reported_as_such(
 
 
 @pytest.mark.parametrize("answer", [raw(b""), status(503), status(429)])
-def test_what_passes_is_not_seen(index: Index, settings: Settings, answer: Any) -> None:
+def test_a_transient_fault_is_not_visible(index: Index, settings: Settings, answer: Any) -> None:
     index.add_wheel("parrot", "1.0")
     index.answers["/simple/parrot/"] = [answer]
     assert page(settings).files
@@ -93,7 +93,7 @@ def test_what_passes_is_not_seen(index: Index, settings: Settings, answer: Any) 
 
 
 @pytest.mark.parametrize("answer", [silent, half_open])
-def test_silence_that_passes_is_not_seen(index: Index, settings: Settings, answer: Any) -> None:
+def test_a_transient_silence_is_not_visible(index: Index, settings: Settings, answer: Any) -> None:
     index.add_wheel("parrot", "1.0")
     index.answers["/simple/parrot/"] = [answer]
     # On a busy machine, the index itself may be silent for so long, too, but not every time.
@@ -132,7 +132,7 @@ def test_a_cache_that_cannot_be_written_costs_no_answer(index: Index, settings: 
         (IndexFault.MALFORMED, raw(b"HTTP/1.1 200 OK\r\nx" * 3000 + b"\r\n\r\n")),
     ],
 )
-def test_what_will_not_pass_is_asked_once(
+def test_a_permanent_error_is_requested_once(
     index: Index, settings: Settings, code: IndexFault, answer: Any
 ) -> None:
     index.answers["/simple/parrot/"] = answer
@@ -164,7 +164,7 @@ def test_an_index_that_asks_for_patience_gets_it(index: Index, settings: Setting
     assert (refused.code, refused.status, refused.retry_after_s) == ("http_status", 429, 3600)
 
 
-def test_an_index_that_is_not_there(tmp_path: Path, index: Index) -> None:
+def test_an_index_that_does_not_exist(tmp_path: Path, index: Index) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/simple"

@@ -44,7 +44,7 @@ def test_another_metadata_file_than_promised_is_refused(index: Index, settings: 
     assert refused.value.code is IndexFault.HASH_MISMATCH
 
 
-def test_a_metadata_file_that_is_not_there_is_read_from_the_wheel(
+def test_a_metadata_file_that_does_not_exist_is_read_from_the_wheel(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")

@@ -347,7 +347,7 @@ def test_a_missing_sandbox_says_nothing_of_the_stack(
     assert (status["reason"], status["host_problem"]) == ("cannot-confine", True)
 
 
-def test_all_that_is_wrong_is_told_before_anything_runs(
+def test_all_that_is_wrong_is_reported_before_anything_runs(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.json"
@@ -373,7 +373,7 @@ def test_a_pinned_stack_can_be_measured(at_home: Settings, tmp_path: Path) -> No
     assert report["inspections"][0]["state"] == "measured"
 
 
-def test_what_cannot_be_pinned_is_told(at_home: Settings) -> None:
+def test_what_cannot_be_pinned_is_reported(at_home: Settings) -> None:
     done = thoth(at_home, "pi", "pin", "matmul", "numpy @ https://x.example/y", "not a thing")
     assert done.returncode == 2
     assert "not a thing" in done.stderr

@@ -200,7 +200,7 @@ def test_a_job_is_made_read_and_removed(api: Api, launcher: KubernetesLauncher) 
     assert json.dumps(result)
 
 
-def test_memory_time_and_signals_are_told_apart(api: Api, launcher: KubernetesLauncher) -> None:
+def test_memory_time_and_signals_are_distinguished(api: Api, launcher: KubernetesLauncher) -> None:
     api.terminated = {"exitCode": 137, "reason": "OOMKilled", **TIMES}
     greedy = run(launcher).result
     assert (greedy["ended"], greedy["exit_code"]) == ("memory-limit", -9)

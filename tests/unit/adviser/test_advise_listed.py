@@ -139,7 +139,7 @@ def test_the_certificate_says_whether_unread_versions_might_invite_a_better_stac
     assert certificate_of("web>1.160\ntool\n", index)[key] is False
 
 
-def test_an_exception_of_the_proof_is_told() -> None:
+def test_an_exception_of_the_proof_is_reported() -> None:
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
 
     def codes(index: Index) -> set[str]:

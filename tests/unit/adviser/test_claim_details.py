@@ -88,7 +88,7 @@ def test_runs_and_hosts_have_effects_of_their_own() -> None:
     assert "mean over 2 hosts" in " ".join(sentences(details))
 
 
-def test_turns_of_two_hosts_are_told_apart() -> None:
+def test_turns_of_two_hosts_are_distinguished() -> None:
     """Three pairs on each host are estimated together, although both count their turns alike."""
     bench = Bench()
     for host, level in (("h1", 0.2), ("h2", 0.4)):

@@ -18,7 +18,7 @@ from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 
 
-def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
+def test_a_possible_version_is_reported_with_its_loss_and_what_changes() -> None:
     advice = advice_for(request_for("web\n"), INDEX, NOTHING, "core==1.0")
     answer = why_not(advice, Dependency("core", "==1.0"))
     assert answer.outcome is ForcedOutcome.POSSIBLE
@@ -32,7 +32,7 @@ def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
     assert answer.conflict is None
 
 
-def test_an_impossible_version_is_told_with_its_conflict() -> None:
+def test_an_impossible_version_is_reported_with_its_conflict() -> None:
     answer = why_not(advice_for(), Dependency("web", ">=3"))
     assert answer.outcome is ForcedOutcome.CONFLICT
     assert answer.conflict is not None

@@ -98,7 +98,7 @@ def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: Recommend
     assert first.startswith("Every stack without other harm that meets the request is slower: fast")
 
 
-def test_a_vulnerability_that_cannot_be_avoided_is_told_first() -> None:
+def test_a_vulnerability_that_cannot_be_avoided_is_reported_first() -> None:
     lock = {"fast": "1", "web": "1"}
     advice = advised(measured(v1=0.0), "fast\nweb>=2\n", lock, {"web==2": "V-1"})
     assert versions(advice)["web"] == "2"

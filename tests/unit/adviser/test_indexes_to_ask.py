@@ -30,7 +30,7 @@ def test_a_closure_that_is_known_lacks_nothing() -> None:
     assert lacks({"web": {"2.0": {"requires": ["core>=1"]}}, "core": {"1.0": {}}}) == {}
 
 
-def test_what_is_missing_is_asked_for() -> None:
+def test_missing_packages_are_requested() -> None:
     index = {"web": {"2.0": {"requires": ["core[fast]>=2"]}, "1.0": {"requires": ["core<2"]}}}
     assert lacks(index) == {"core": ("pypi",)}
     assert lacks({}, "web[x]>=1\n") == {"web": ("pypi",)}

@@ -175,7 +175,7 @@ def test_every_entry_of_a_package_is_checked(files: dict[str, str]) -> None:
         ({"path": "./wheels/own-1.whl"}, NoteLevel.WARNING),
     ],
 )
-def test_what_comes_from_no_index_is_told(entry: dict[str, Any], level: NoteLevel) -> None:
+def test_what_comes_from_no_index_is_reported(entry: dict[str, Any], level: NoteLevel) -> None:
     assert found_in(pipfile_lock({"pkg": FINE, "evil": entry})) == [(IssueId.UNVERIFIABLE, level)]
 
 
@@ -214,7 +214,7 @@ def test_the_locks_own_indexes_are_looked_at_beside_those_of_its_manifest() -> N
         "--find-links http://index.example/files",
     ],
 )
-def test_an_insecure_place_is_told_however_it_is_written(line: str) -> None:
+def test_an_insecure_place_is_reported_however_it_is_written(line: str) -> None:
     text = f"{line}\npkg==1 --hash=sha256:{GOOD}\n"
     names = {"index-url", "find-links-1", "pypi"}
     assert found_in({"requirements.txt": text}, allowed=names) == [
@@ -321,7 +321,7 @@ def test_where_a_lock_places_files_is_read() -> None:
     assert entry.files[0].url == "https://evil.example/pkg-1.0-py3-none-any.whl"
 
 
-def test_two_indexes_of_one_name_are_told_by_their_addresses() -> None:
+def test_two_indexes_of_one_name_are_reported_by_their_addresses() -> None:
     package = locked(GOOD, index="pypi")
     found = issues(
         package, listing(), called={"pypi": "https://else.example/simple"}, places=PLACES

@@ -29,7 +29,7 @@ def test_each_column_has_the_type_of_its_values() -> None:
     assert table.schema.metadata[b"query"] == b"RETURN 1"
 
 
-def test_no_row_is_a_table_without_rows() -> None:
+def test_a_table_without_rows_is_written() -> None:
     from adviser.exports.arrow_files import parquet_of
 
     assert pq.read_table(io.BytesIO(parquet_of(["a"], [], {}))).num_rows == 0

@@ -42,7 +42,7 @@ def test_a_replay_by_another_version_may_differ() -> None:
 
 
 @pytest.mark.parametrize(("key", "words"), [("certificate", SEARCH), ("baseline", BASELINE)])
-def test_so_may_one_of_an_answer_that_did(key: str, words: str) -> None:
+def test_a_replay_of_an_answer_that_ended_at_its_limit_may_differ(key: str, words: str) -> None:
     report = copy.deepcopy(REPORT)
     report["result"]["report"][key]["settled"] = False
     assert why_it_may_differ(stored_report(ADVICE, report), ADVICE) == words

@@ -47,7 +47,7 @@ def test_the_very_class_of_the_host_needs_no_note() -> None:
     assert (found.digest, found.note) == (OWN.digest, None)
 
 
-def test_another_class_is_told_by_name_and_never_taken_for_the_hosts_own() -> None:
+def test_another_class_is_reported_by_name_and_never_taken_for_the_hosts_own() -> None:
     found = of_host(OWN, [recorded(LATER), recorded(PINNED)])
     assert found.digest == OWN.digest
     assert found.note is not None

@@ -20,13 +20,13 @@ def names_of(path: Path) -> set[str]:
     return {str(it.value) for it in names}
 
 
-def test_one_is_made_for_this_machine_and_reused(tmp_path: Path) -> None:
+def test_a_certificate_is_made_for_this_machine_and_reused(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     assert {"localhost", "127.0.0.1", "::1"} < names_of(first.path)
     assert self_signed(tmp_path / "tls") == first
 
 
-def test_its_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_the_key_of_a_certificate(tmp_path: Path) -> None:
     made = self_signed(tmp_path / "tls")
     made.key_path.chmod(0o644)
     self_signed(tmp_path / "tls")
@@ -34,7 +34,7 @@ def test_its_key_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
 
 
-def test_servers_can_use_it(tmp_path: Path) -> None:
+def test_servers_can_use_the_certificate(tmp_path: Path) -> None:
     made = self_signed(tmp_path / "tls")
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)
     assert len(made.fingerprint.split(":")) == 32

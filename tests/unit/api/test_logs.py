@@ -39,7 +39,7 @@ def test_a_token_in_a_path_is_scrubbed(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize(("status", "lines"), [(200, 0), (503, 1)])
-def test_health_is_told_only_when_it_is_bad(
+def test_health_is_reported_only_when_it_is_bad(
     caplog: pytest.LogCaptureFixture, status: int, lines: int
 ) -> None:
     logged(caplog, "/readyz", status)

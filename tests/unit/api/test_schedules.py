@@ -19,7 +19,7 @@ def test_schedules_are_those_of_the_settings() -> None:
 
 @pytest.mark.parametrize("text", ["daily", "30 3 * *", "99 3 * * *", "* * * * * *", "a b c d e"])
 @pytest.mark.parametrize("name", ["CRON_REFRESH", "CRON_NIGHTLY", "CRON_ADVISORIES", "CRON_LOOP"])
-def test_what_is_no_schedule_is_refused_by_name(name: str, text: str) -> None:
+def test_what_is_not_a_schedule_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(InvalidSettings, match=name):
         Settings.from_env({name: text})
 
@@ -31,6 +31,6 @@ def test_what_is_kept_for_ever_is_said_so() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "40000", "None"])
-def test_what_is_no_number_of_days_is_refused_by_name(text: str) -> None:
+def test_what_is_not_a_number_of_days_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidSettings, match="KEEP_AUDIT_DAYS"):
         Settings.from_env({"KEEP_AUDIT_DAYS": text})

@@ -27,7 +27,7 @@ def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
         keep_manifest(tmp_path / name, tmp_path, project)
 
 
-def test_nor_over_the_requirements_that_were_read(tmp_path: Path) -> None:
+def test_no_lock_is_written_over_the_requirements_that_were_read(tmp_path: Path) -> None:
     manifest = tmp_path / "requirements.txt"
     manifest.write_text("core>=1\n", encoding="utf-8")
     for path in (tmp_path, manifest):

@@ -38,7 +38,7 @@ def test_a_timeout_is_a_number_of_seconds(refused: Said) -> None:
         assert "--timeout" in refused("--timeout", value)
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(
+def test_a_folder_that_cannot_be_written_is_reported_before_anything_runs(
     refused: Said, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

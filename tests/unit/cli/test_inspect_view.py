@@ -51,7 +51,7 @@ def test_scripts_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == ""
 
 
-def test_a_job_that_failed_is_told_with_its_last_words() -> None:
+def test_a_job_that_failed_is_reported_with_its_last_words() -> None:
     lines: list[str] = []
     told = Lines(lines.append)
     told.jobs_started(2)
@@ -108,7 +108,9 @@ def test_a_failed_build_survives_the_way_between_processes() -> None:
     assert str(again) == "there is none [no-wheel]"
 
 
-def test_a_job_without_result_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_without_result_is_reported_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lines: list[str] = []
     told = Lines(lines.append)
     told.jobs_started(1)
@@ -122,7 +124,7 @@ def test_a_job_without_result_is_told_with_the_reason(capsys: pytest.CaptureFixt
     assert "1 job failed: printed no result: a rate of zero; see" in capsys.readouterr().err
 
 
-def test_jobs_that_did_not_run_are_told_with_the_remedy(
+def test_jobs_that_did_not_run_are_reported_with_the_remedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     broken = replace(MEASURED, state="failed", measured=0, failed=1, fault="a unit", not_run=2)
@@ -148,7 +150,7 @@ NOISY = replace(
 )
 
 
-def test_noise_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_noise_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     print_outcomes([NOISY], OUT, as_json=False, ingested=False)
     told = capsys.readouterr()
     assert "97.0%" in told.out

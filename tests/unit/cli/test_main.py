@@ -56,7 +56,7 @@ def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -
     assert run(failing_with(error), []) == code
 
 
-def test_an_error_is_told_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_reported_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     run(failing_with(StoreUnavailable("PostgreSQL", "refused", "run `thoth up`")), [])
     captured = capsys.readouterr()
     assert captured.err == "error: PostgreSQL is unavailable: refused\nhint: run `thoth up`\n"
@@ -68,7 +68,7 @@ def test_an_error_without_a_remedy_has_no_hint(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "error: odd\n"
 
 
-def test_a_bug_surfaces() -> None:
+def test_an_unexpected_error_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         run(failing_with(ZeroDivisionError()), [])
 
@@ -147,7 +147,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
     [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
 )
 @pytest.mark.parametrize("arguments", ["pi list", "pi list --json", "--help", "--version"])
-def test_an_output_that_cannot_be_written_is_told_in_a_line(
+def test_an_output_that_cannot_be_written_is_reported_in_a_line(
     arguments: str, redirection: str, words: str
 ) -> None:
     program = f"{sys.executable} -c 'from cli.main import main; main()' {arguments}"

@@ -134,7 +134,7 @@ def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() 
 
 
 @pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_what_is_not_a_moment_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="neither a date nor"):
         moment(text, NOW, "--older-than")
 
@@ -373,7 +373,7 @@ def test_a_namespace_that_cannot_be_read_is_refused(text: str) -> None:
         Settings.from_env({"INDEX_NAMESPACES": text})
 
 
-def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
+def test_only_files_of_the_project_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("flask\n", encoding="utf-8")
     inner = tmp_path / "project"
     inner.mkdir()

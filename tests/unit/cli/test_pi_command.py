@@ -103,7 +103,7 @@ def test_an_unknown_indicator_is_told_what_there_is() -> None:
     assert "hint: `thoth pi list`" in refused.stderr
 
 
-def test_a_missing_library_is_told_with_its_remedy(bare_python: str) -> None:
+def test_a_missing_library_is_reported_with_its_remedy(bare_python: str) -> None:
     refused = pi("run", "matmul", "--framework", "torch", "--python", bare_python)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: torch cannot be imported here")
@@ -111,7 +111,7 @@ def test_a_missing_library_is_told_with_its_remedy(bare_python: str) -> None:
     assert "thoth inspect" in refused.stderr
 
 
-def test_a_python_that_is_none_is_told() -> None:
+def test_an_invalid_python_is_reported() -> None:
     refused = pi("run", "matmul", "--python", "/nonexistent/python")
     assert refused.returncode == 2
     assert "/nonexistent/python: No such file" in refused.stderr
@@ -189,7 +189,7 @@ def started_by(pid: int) -> psutil.Process:
         (["--python", "abc"], "--python: 'abc' is no version"),
     ],
 )
-def test_what_cannot_be_pinned_to_is_told_in_a_line(arguments: list[str], words: str) -> None:
+def test_what_cannot_be_pinned_to_is_reported_in_a_line(arguments: list[str], words: str) -> None:
     refused = pi("pin", "matmul", "six==1.17.0", *arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(f"error: {words}")

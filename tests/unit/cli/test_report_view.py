@@ -145,7 +145,7 @@ def test_the_nearest_measured_stack_is_for_those_who_ask_for_details() -> None:
     assert "coverage: this stack was measured: 20 stable jobs on this class" in text
 
 
-def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:
+def test_a_nearest_stack_that_differs_is_reported_with_its_packages() -> None:
     differs = [{"name": it, "ours": "2.0", "theirs": "1.0"} for it in "abcdefghijk"]
     nearest = {"differences": differs, "jobs": 1, "hardware_label": "this class"}
     more, line = coverage_lines({"measured_elsewhere": 2, "nearest": nearest})
@@ -157,7 +157,7 @@ def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:
     assert line.endswith("j 1.0 instead of 2.0, …")
 
 
-def test_that_there_is_nothing_to_change_to_is_told_first() -> None:
+def test_that_there_is_nothing_to_change_to_is_reported_first() -> None:
     files = {"requirements.in": "core\n", "requirements.txt": "core==2.0\n"}
     text = shown(report_of(advice_for(request_for(files=files))))
     assert text.splitlines()[0] == "Keep your versions: no stack is better."
@@ -168,7 +168,7 @@ def test_every_stack_has_its_number() -> None:
     assert text.count("Stack 1") == text.count("Stack 2") == 1
 
 
-def test_a_conflict_is_told_step_by_step_and_once() -> None:
+def test_a_conflict_is_reported_step_by_step_and_once() -> None:
     text = shown(report_of(advice_for(request_for("web>=3\ntool\n"))))
     assert text.count("tool 1.0 requires core<2") == 1
     assert "No stack meets the request:" in text

@@ -81,7 +81,7 @@ def test_it_is_written_once_however_often_it_is_asked_for() -> None:
         (b'{"schema_version": "evidence-1"}', Reason.MISSING_FIELD),
     ],
 )
-def test_what_is_no_evidence_is_refused(data: bytes, reason: Reason) -> None:
+def test_what_is_not_evidence_is_refused(data: bytes, reason: Reason) -> None:
     with pytest.raises(InvalidDocument) as caught:
         Evidence.from_json(data)
     assert caught.value.reason == reason

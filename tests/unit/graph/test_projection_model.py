@@ -53,7 +53,7 @@ def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
     assert [kind for kind, it in PROJECTED.items() if it.key is None] == ["corrected_inspection"]
 
 
-def test_values_begin_where_they_are_told_and_make_times() -> None:
+def test_values_begin_where_they_are_reported_and_make_times() -> None:
     kind = next(node for node in NODES if node.label == "Inspection")
     values = kind.values("row", 4)
     assert values.startswith("{document_id: row[4], name: row[5]")

@@ -149,7 +149,7 @@ def test_what_always_holds_is_not_said_once_more_for_an_extra() -> None:
     assert required(snapshot(world, "a[one]"), "a") == [("b", ">=1", None), ("b", "<9", "one")]
 
 
-def test_a_package_that_nobody_knows_is_missing_and_one_without_candidates_is_not() -> None:
+def test_a_package_that_is_unknown_is_missing_and_one_without_candidates_is_not() -> None:
     world = [Made("a", "1", ("b", "c")), Made("b", "1", state="unread")]
     found = snapshot(world, "a")
     assert found.missing == ("c",)
@@ -159,7 +159,7 @@ def test_a_package_that_nobody_knows_is_missing_and_one_without_candidates_is_no
     assert snapshot(world, "nothing").missing == ("nothing",)
 
 
-def test_every_version_that_is_no_candidate_is_told_with_its_reason() -> None:
+def test_every_version_that_is_no_candidate_is_reported_with_its_reason() -> None:
     world = [
         Made("a", "12"),
         Made("a", "11", state="unread"),

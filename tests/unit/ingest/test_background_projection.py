@@ -45,7 +45,7 @@ def test_rows_that_the_graph_refuses_do_not_stop_the_next_ones() -> None:
     assert isinstance(projector.error, ProjectionFailed)
 
 
-def test_a_bug_surfaces() -> None:
+def test_an_unexpected_error_is_not_hidden() -> None:
     def project(_: Callable[[], None]) -> None:
         raise ZeroDivisionError
 

@@ -60,7 +60,7 @@ def test_where_no_cuda_is_stated_none_excludes_anything() -> None:
     assert candidates(LINUX, Made("nvidia-cublas-cu13", "13.1")) == ["13.1"]
 
 
-def test_of_several_reasons_the_same_is_told_in_whatever_order_they_come() -> None:
+def test_of_several_reasons_the_same_is_reported_in_whatever_order_they_come() -> None:
     asked = ("z @ file:///z", "b; python_version > 'x' and platform_system ~= 'y'", "c @ file:///c")
     told = {
         excluded[0].message

@@ -35,7 +35,7 @@ def test_a_specifier_is_read_leniently_also_within_a_requirement(written: str, r
     assert parse_requirement(f"a {read}").problem is None
 
 
-def test_what_was_mended_is_said() -> None:
+def test_what_was_repaired_is_said() -> None:
     requirement = parse_requirement("numpy (>=1.19.*)")
     assert requirement.problem is not None
     assert "'numpy (>=1.19.*)' is not valid and is read as numpy>=1.19;" in requirement.problem

@@ -119,7 +119,7 @@ def test_a_form_whose_content_was_changed_is_refused() -> None:
     "data",
     [b"", b"[]", b"{}", b'{"schema_version": "snapshot-0"}', b'{"schema_version": "snapshot-1"}'],
 )
-def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+def test_what_is_not_a_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidDocument):
         Snapshot.from_json(data)
 

@@ -33,7 +33,7 @@ def test_no_parameter_is_there_twice(name: str) -> None:
     assert len(names) == len(set(names))
 
 
-def test_all_that_is_wrong_with_parameters_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_parameters_is_reported_at_once() -> None:
     with pytest.raises(InvalidParameters) as refused:
         arguments_of("matmul", {"matrix_size": "large", "colour": "red", "device": "tpu"})
     assert refused.value.problems.keys() == {"matrix_size", "colour", "device"}

@@ -168,7 +168,7 @@ def test_too_little_memory_is_exit_code_1(capsys: pytest.CaptureFixture[str]) ->
     assert "not enough memory" in capsys.readouterr().err
 
 
-def test_a_bug_surfaces() -> None:
+def test_an_unexpected_error_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         main(indicator(lambda: 1 // 0, lambda output: 0.0), [*QUICK, "--quiet"])
 

@@ -10,7 +10,7 @@ from pis.indicators.caches import bytes_of, cpu_cache_bytes
 from pis.indicators.threads import THREAD_VARIABLES, available_cpus, set_threads
 
 
-def test_what_was_asked_for_wins_and_every_library_is_told() -> None:
+def test_what_was_asked_for_wins_and_every_library_is_reported() -> None:
     environ = {"OMP_NUM_THREADS": "7"}
     assert set_threads(3, environ) == 3
     assert environ == dict.fromkeys(THREAD_VARIABLES, "3")

@@ -55,7 +55,7 @@ print(os.listdir("."), os.cpu_count() > 0)
 
 
 @needs("bwrap")
-def test_a_signal_is_told_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path: Path) -> None:
+def test_a_signal_is_reported_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path: Path) -> None:
     crashed = end_of_job(run("os.kill(os.getpid(), 11)", tmp_path))
     assert (crashed.ended, crashed.exit_code) == (JobEnd.SIGNALLED, -11)
     ended = end_of_job(run("sys.exit(100)", tmp_path))

@@ -113,7 +113,7 @@ def test_requirements_name_the_indexes_that_are_not_the_machines_own(
 
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK])
-def test_an_index_without_an_address_is_told(format: LockFormat) -> None:
+def test_an_index_without_an_address_is_reported(format: LockFormat) -> None:
     with pytest.raises(UnwritableLock, match="the URL of the index none is unknown"):
         text(format, chosen("a", index="none"))
 
@@ -282,7 +282,7 @@ def test_only_wheels_that_fit_if_that_is_wanted() -> None:
 
 @pytest.mark.parametrize("format", [it for it in LockFormat if it is not LockFormat.CONSTRAINTS])
 @pytest.mark.parametrize("files", [(), (ReleaseFile("a-1.0-py3-none-any.whl", None, "wheel"),)])
-def test_a_package_without_hashes_is_told_with_the_remedy(
+def test_a_package_without_hashes_is_reported_with_the_remedy(
     format: LockFormat, files: tuple[ReleaseFile, ...]
 ) -> None:
     with pytest.raises(UnwritableLock, match=r"a 1\.0: no file with a SHA-256 is known") as caught:

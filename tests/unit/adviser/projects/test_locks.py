@@ -88,7 +88,9 @@ def test_a_requirements_file_is_a_lock_if_all_of_it_is_pinned() -> None:
         ({"version": "*"}, WarningCode.LOCK_INCOMPLETE),
     ],
 )
-def test_what_pins_nothing_is_left_out_and_told(entry: dict[str, Any], code: WarningCode) -> None:
+def test_what_pins_nothing_is_left_out_and_reported(
+    entry: dict[str, Any], code: WarningCode
+) -> None:
     lock = read(pipfile_lock(default={"a": entry, "b": {"version": "==1"}}))
     assert [it.name for it in lock.entries] == ["b"]
     assert not lock.complete
@@ -104,7 +106,7 @@ def test_what_pins_nothing_is_left_out_and_told(entry: dict[str, Any], code: War
         ('archive = {url="https://h.example/a.zip", hashes={sha256="aa"}}', WarningCode.ADDRESS),
     ],
 )
-def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCode) -> None:
+def test_what_is_not_a_release_is_left_out_of_a_pylock(source: str, code: WarningCode) -> None:
     lock = read(
         f'lock-version="1.0"\ncreated-by="x"\n[[packages]]\nname="a"\n{source}\n', "pylock.x.toml"
     )
@@ -136,7 +138,7 @@ def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCo
         (b"a==1 --hash=x\n", "requirements.txt", "1"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_field_and_remedy(
+def test_an_error_is_reported_with_file_field_and_remedy(
     data: bytes, name: str, field: str
 ) -> None:
     with pytest.raises(InvalidFile) as caught:
@@ -164,7 +166,7 @@ def test_a_pylock_names_its_indexes_and_a_lock_its_own_certificates() -> None:
         ({"editable": True}, False),
     ],
 )
-def test_what_lies_beside_a_lock_is_told_apart(entry: dict[str, Any], local: bool) -> None:
+def test_what_lies_beside_a_lock_is_distinguished(entry: dict[str, Any], local: bool) -> None:
     (found,) = read(pipfile_lock(default={"a": entry, "b": {"version": "==1"}})).elsewhere
     assert found.local is local
     assert "hidden" not in found.what

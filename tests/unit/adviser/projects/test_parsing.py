@@ -96,7 +96,7 @@ def test_what_a_lock_installs_depends_on_the_environment() -> None:
 @pytest.mark.parametrize(
     ("digest", "told"), [(BY_PIPENV, False), (BY_OLDER, False), ("0" * 64, True)]
 )
-def test_a_lock_of_another_manifest_is_told(digest: str, told: bool) -> None:
+def test_a_lock_of_another_manifest_is_reported(digest: str, told: bool) -> None:
     lock = pipfile_lock().replace(b'"ab"', f'"{digest}"'.encode())
     project = parse_project({"Pipfile": WHOLE.encode(), "Pipfile.lock": lock})
     assert (WarningCode.LOCK_OUTDATED in codes(project)) is told

@@ -124,7 +124,7 @@ def test_conditions_of_their_own_join_the_marker() -> None:
         ('a = {file = "./a.whl"}', WarningCode.LOCAL_PATH),
     ],
 )
-def test_what_no_index_serves_is_left_out_and_told(text: str, code: WarningCode) -> None:
+def test_what_no_index_serves_is_left_out_and_reported(text: str, code: WarningCode) -> None:
     project = entry(f'b = "*"\n{text}')
     assert [it.name for it in project.requirements] == ["b"]
     assert codes(project) == [code]
@@ -160,13 +160,13 @@ def test_an_index_may_be_given_by_its_address() -> None:
     assert asked.index == "main"
 
 
-def test_an_index_that_is_no_source_is_told() -> None:
+def test_an_index_that_is_no_source_is_reported() -> None:
     project = entry('a = {version="*", index="other"}')
     assert project.requirements[0].index == "other"
     assert codes(project) == [WarningCode.UNKNOWN_INDEX]
 
 
-def test_passwords_do_not_get_in() -> None:
+def test_passwords_are_not_kept() -> None:
     project = read('[[source]]\nname="m"\nurl="https://me:hidden@h.example/s"\n[packages]\n')
     assert project.indexes[0].url == "https://h.example/s"
     assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
@@ -180,7 +180,7 @@ def test_variables_stay_as_they_are() -> None:
     assert codes(project) == [WarningCode.VARIABLE_NOT_EXPANDED]
 
 
-def test_an_unknown_key_is_told() -> None:
+def test_an_unknown_key_is_reported() -> None:
     assert codes(entry('a = {version = "*", colour = "red"}')) == [WarningCode.OPTION_IGNORED]
 
 
@@ -196,7 +196,7 @@ def test_an_unknown_key_is_told() -> None:
         ('my_pkg = "*"\nMy-Pkg = "*"', "packages.My-Pkg", "keep one"),
     ],
 )
-def test_what_is_wrong_is_told_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
+def test_an_error_is_reported_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         entry(text)
     assert (caught.value.place, caught.value.field) == ("Pipfile", field)
@@ -220,7 +220,7 @@ def test_tables_of_the_wrong_kind_are_refused(text: str) -> None:
         read(text)
 
 
-def test_another_format_can_be_said_as_a_pipfile() -> None:
+def test_a_pipfile_can_be_named_whatever_its_file_name() -> None:
     project = parse_project(
         {"requirements.in": b"flask[async]>=3\nflask<4\npad; os_name == 'nt'\nplain\n"}
     )

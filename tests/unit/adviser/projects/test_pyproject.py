@@ -103,13 +103,13 @@ def test_older_names_of_uvs_indexes_count_with_the_default_last() -> None:
         ("1 week", None),
     ],
 )
-def test_how_new_releases_may_be(said: str, meant: datetime | None) -> None:
+def test_exclude_newer_bounds_the_age_of_releases(said: str, meant: datetime | None) -> None:
     project = uv(f"exclude-newer='{said}'\n")
     assert project.published_before == meant
     assert (WarningCode.OPTION_IGNORED in {it.code for it in project.warnings}) is (meant is None)
 
 
-def test_what_of_uv_is_not_followed_is_told() -> None:
+def test_what_of_uv_is_not_followed_is_reported() -> None:
     project = uv("resolution='lowest'\nallow-insecure-host=['h.example']\n")
     assert [(it.code, it.field) for it in project.warnings] == [
         (WarningCode.OPTION_IGNORED, "pyproject.toml:tool.uv.resolution"),
@@ -128,7 +128,7 @@ def test_groups_include_groups_where_they_stand_and_once() -> None:
     assert project.requirements == ()
 
 
-def test_a_cycle_of_groups_is_told_with_its_path() -> None:
+def test_a_cycle_of_groups_is_reported_with_its_path() -> None:
     with pytest.raises(InvalidFile, match="b → c → b") as caught:
         read(
             "[dependency-groups]\na=[{include-group='b'}]\nb=[{include-group='c'}]\n"
@@ -146,7 +146,7 @@ def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
     assert texts(project.groups["g0"]) == ["a"]
 
 
-def test_a_group_that_is_not_there_is_told() -> None:
+def test_a_group_that_does_not_exist_is_reported() -> None:
     with pytest.raises(InvalidFile, match="'b', which does not exist") as caught:
         read("[dependency-groups]\na=[{include-group='b'}]\n")
     assert caught.value.reason == Reason.INCLUDE_MISSING
@@ -173,12 +173,12 @@ def test_requests_choose_extras_and_groups() -> None:
     assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
 
 
-def test_dynamic_dependencies_are_told() -> None:
+def test_dynamic_dependencies_are_reported() -> None:
     project = read("[project]\ndynamic=['version', 'dependencies']\n")
     assert [it.code for it in project.warnings] == [WarningCode.DYNAMIC]
 
 
-def test_addresses_are_left_out_and_told() -> None:
+def test_addresses_are_left_out_and_reported() -> None:
     project = read(
         "[project]\ndependencies=['a @ https://me:hidden@h.example/a.whl', "
         "'b @ git+https://h.example/b', 'c @ file:///c']\n"
@@ -230,7 +230,7 @@ def test_sources_of_extras_and_groups_of_uv_are_for_their_requirements_only() ->
     assert [it.index for it in project.groups["test"]] == ["c"]
 
 
-def test_an_index_that_uv_does_not_know_is_told() -> None:
+def test_an_index_that_uv_does_not_know_is_reported() -> None:
     project = read("[project]\ndependencies=['a']\n[tool.uv.sources]\na={index='pypi'}\n")
     (warning,) = project.warnings
     assert warning.code is WarningCode.UNKNOWN_INDEX
@@ -254,7 +254,7 @@ def test_an_index_that_uv_does_not_know_is_told() -> None:
         ("[tool.black]\nline-length=1", "$"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_field_and_a_remedy(text: str, field: str) -> None:
+def test_an_error_is_reported_with_its_field_and_a_remedy(text: str, field: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(text)
     assert (caught.value.place, caught.value.field) == ("pyproject.toml", field)

@@ -57,7 +57,7 @@ def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\xff", b"# coding: rot13\na", b"# coding: hm\na", b"a\0b"])
-def test_what_is_no_text_is_refused(data: bytes) -> None:
+def test_what_is_not_text_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(data)
     assert caught.value.hint == "save it as UTF-8"
@@ -81,7 +81,7 @@ def test_files_include_files_relative_to_themselves() -> None:
     assert project.constraints[0].origin == "sub/bounds.txt:1"
 
 
-def test_a_file_that_includes_itself_is_told_with_the_path() -> None:
+def test_a_file_that_includes_itself_is_reported_with_the_path() -> None:
     with pytest.raises(InvalidFile, match=r"a/b\.txt → a/c\.txt → a/b\.txt") as caught:
         read("-r a/b.txt\n", a_b="-r c.txt\n", a_c="-r ../a/b.txt\n")
     assert caught.value.reason == Reason.INCLUDE_CYCLE
@@ -95,7 +95,7 @@ def test_only_given_files_are_included(name: str) -> None:
     assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
 
 
-def test_what_to_read_next_is_told() -> None:
+def test_what_to_read_next_is_reported() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
     assert missing_includes(files) == {"c.txt", "a/d.txt"}
     assert missing_includes(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
@@ -117,7 +117,7 @@ def test_what_to_read_next_is_told() -> None:
         ("a @ https://h.example/a.whl", WarningCode.ADDRESS),
     ],
 )
-def test_what_no_index_serves_is_left_out_and_told(line: str, code: WarningCode) -> None:
+def test_what_no_index_serves_is_left_out_and_reported(line: str, code: WarningCode) -> None:
     project = read(f"a>1\n{line}\n")
     assert asked(project) == ["a>1"]
     assert codes(project) == [code]
@@ -200,7 +200,7 @@ def test_options_about_wheels_without_effect_name_the_option_that_has_one() -> N
     assert "--no-binary has no effect on advice: wheels may be advised" in warnings[1].text
 
 
-def test_a_token_in_an_address_is_taken_out_and_told() -> None:
+def test_a_token_in_an_address_is_taken_out_and_reported() -> None:
     project = read("-i https://a.example/simple?token=hidden\na>1\n")
     assert [it.url for it in project.indexes] == ["https://a.example/simple"]
     assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
@@ -228,7 +228,7 @@ def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         "a --hash 'x", "a; os_name ~= 'nt'", "a[", "a==" + "1" * 3_000,
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line_and_a_remedy(line: str) -> None:
+def test_an_error_is_reported_with_its_line_and_a_remedy(line: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(f"ok\n{line}\n")
     assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
@@ -247,7 +247,7 @@ def test_a_drive_is_a_path() -> None:
     assert codes(read("a>1\nC:\\here\\a.whl\n")) == [WarningCode.LOCAL_PATH]
 
 
-def test_a_hash_of_no_single_version_is_told() -> None:
+def test_a_hash_of_no_single_version_is_reported() -> None:
     project = read(f"a>1 --hash={HASH}\n")
     assert codes(project) == [WarningCode.OPTION_IGNORED]
     assert "--hash" in project.warnings[0].message
@@ -271,7 +271,7 @@ def test_a_pinned_file_is_its_own_lock() -> None:
     assert parse_project({"requirements.txt": b"a==1\nb\n"}).locked is None
 
 
-def test_a_package_asked_for_twice_is_told_unless_the_markers_differ() -> None:
+def test_a_package_asked_for_twice_is_reported_unless_the_markers_differ() -> None:
     assert codes(read("a>1\nA<3\n")) == [WarningCode.ASKED_TWICE]
     assert codes(read("a>1; os_name=='nt'\na<3; os_name=='posix'\n")) == []
 
@@ -290,7 +290,7 @@ def test_no_error_tells_a_password(line: str) -> None:
     assert "hidden" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_credentials_of_a_repository_are_told_and_the_quote_is_closed() -> None:
+def test_credentials_of_a_repository_are_reported_and_the_quote_is_closed() -> None:
     project = read("a @ git+https://user:secret@h.example/a.git#egg=a\n")
     assert codes(project) == [WarningCode.REPOSITORY, WarningCode.CREDENTIALS_REMOVED]
     assert project.warnings[0].message.startswith(
@@ -300,7 +300,7 @@ def test_credentials_of_a_repository_are_told_and_the_quote_is_closed() -> None:
     assert codes(read("a @ git+ssh://git@h.example/a.git\n")) == [WarningCode.REPOSITORY]
 
 
-def test_an_extra_that_a_project_does_not_have_is_told_by_its_field() -> None:
+def test_an_extra_that_a_project_does_not_have_is_reported_by_its_field() -> None:
     with pytest.raises(InvalidFile) as caught:
         selected_requirements(read("a\n"), extras=["nope"])
     assert caught.value.field == "extras"

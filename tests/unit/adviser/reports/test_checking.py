@@ -89,7 +89,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda it: it[0])
-def test_an_edit_of_any_leaf_is_found_out(
+def test_an_edit_of_any_leaf_is_detected(
     case: tuple[str, dict[str, Any], Advice, list[Place]],
 ) -> None:
     _, report, advice, places = case
@@ -107,7 +107,7 @@ REBUILT = [
 
 
 @pytest.mark.parametrize("case", REBUILT, ids=lambda it: it[0])
-def test_what_needs_no_search_is_found_out_without_the_recorded_report(
+def test_what_needs_no_search_is_detected_without_the_recorded_report(
     case: tuple[str, list[Place]],
 ) -> None:
     from model.errors import InvalidDocument
@@ -129,7 +129,7 @@ def test_both_reports_hold_as_they_are() -> None:
         assert problems(report, advice) == []
 
 
-def test_what_is_added_or_gone_is_found_out() -> None:
+def test_what_is_added_or_gone_is_detected() -> None:
     more = copy.deepcopy(REPORT)
     more["metadata"]["signed_by"] = "somebody"
     less = copy.deepcopy(REPORT)
@@ -152,7 +152,7 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
     assert check_stored(stored_report(ADVICE, REPORT), forged).problems
 
 
-def test_a_forged_baseline_is_found_out() -> None:
+def test_a_forged_baseline_is_detected() -> None:
     other = {"core": "1.0", "tool": "1.0", "web": "2.0"}
     assert ADVICE.baseline != other
     premises = Premises(other)
@@ -167,7 +167,7 @@ def test_a_forged_baseline_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, [], "x"])
-def test_what_is_no_report_at_all_is_a_problem_and_no_crash(value: Any) -> None:
+def test_what_is_not_a_report_at_all_is_a_problem_and_no_crash(value: Any) -> None:
     for key in REPORT["result"]["report"]:
         broken = copy.deepcopy(REPORT)
         broken["result"]["report"][key] = value
@@ -226,7 +226,7 @@ def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
         assert any("the contributions are" in it for it in found) is known
 
 
-def test_a_report_that_contradicts_itself_is_found_out_alone() -> None:
+def test_a_report_that_contradicts_itself_is_detected_alone() -> None:
     forged = copy.deepcopy(REPORT)
     forged["result"]["report"]["products"][0]["score"] += 1
     forged["metadata"]["result_digest"] = digest(forged["result"])

@@ -40,7 +40,7 @@ def one_job_each(host: str = "h1") -> Claim:
     return claim
 
 
-def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_told() -> None:
+def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_reported() -> None:
     found = claim_document(one_job_each())
     unknown = ("interval_low_pct", "interval_high_pct", "effect_pct")
     assert [found[it] for it in unknown] == [None, None, None]
@@ -54,7 +54,7 @@ def test_jobs_on_different_hosts_show_nothing_at_all() -> None:
     _is_of_the_schema(found)
 
 
-def test_a_claim_with_a_known_error_is_told_in_full() -> None:
+def test_a_claim_with_a_known_error_is_reported_in_full() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1"), jobs())
     bench.measure(bench.stack("fast==2"), jobs(0.1))

@@ -122,13 +122,13 @@ def test_a_failure_with_a_smallest_conflict_is_settled() -> None:
     assert conflict.minimal
 
 
-def test_a_package_that_nobody_knows_is_named() -> None:
+def test_a_package_that_is_unknown_is_named() -> None:
     report = report_of(advice_for(request_for("web\nnowhere\n")))["result"]["report"]
     (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]
     assert (note["type"], note["package_name"]) == ("ERROR", "nowhere")
 
 
-def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> None:
+def test_without_hashes_the_stack_is_reported_and_marked_as_not_installable() -> None:
     report = report_of(advice_for(), ReleaseKnowledge())
     assert report["result"]["error"] is True
     (product,) = report["result"]["report"]["products"]
@@ -136,7 +136,7 @@ def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> Non
     assert [it["format"] for it in product["artifacts"]] == ["constraints"]
 
 
-def test_what_the_project_has_already_is_told() -> None:
+def test_what_the_project_has_already_is_reported() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
     request = request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
     (product,) = report_of(advice_for(request))["result"]["report"]["products"]
@@ -198,7 +198,7 @@ def test_a_second_stack_without_its_lock_fails_nothing() -> None:
     assert "pipfile-lock" not in second
 
 
-def test_a_search_for_the_baseline_that_ended_at_its_limit_is_told() -> None:
+def test_a_search_for_the_baseline_that_ended_at_its_limit_is_reported() -> None:
     advice = advice_for()
     assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
     unsettled = report_of(replace(advice, premises=replace(advice.premises, settled=False)))
@@ -301,7 +301,7 @@ def _other_snapshot(report: dict[str, Any]) -> None:
         (_other_snapshot, "it is based on snapshot"),
     ],
 )
-def test_a_forged_report_is_found_out(forge: Any, words: str) -> None:
+def test_a_forged_report_is_detected(forge: Any, words: str) -> None:
     advice = advice_for()
     report = copy.deepcopy(report_of(advice))
     forge(report)
@@ -371,7 +371,7 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
     assert problems(report, advice) == []
 
 
-def test_hardware_on_which_nothing_was_measured_is_told() -> None:
+def test_hardware_on_which_nothing_was_measured_is_reported() -> None:
     request = replace(
         request_for(), hardware_note="nothing was measured on this host's hardware class"
     )

@@ -37,7 +37,7 @@ def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
     assert list(gap_notes(advice_for(request_for("core\n", RecommendationType.SECURITY)))) == []
 
 
-def test_names_without_effect_are_told() -> None:
+def test_names_without_effect_are_reported() -> None:
     request = request_for(
         "core\n",
         prereleases=frozenset({"core", "nothere"}),
@@ -54,13 +54,13 @@ def test_names_without_effect_are_told() -> None:
     assert "CVE-2024-1 is allowed" in notes[1].message
 
 
-def test_versions_that_the_request_admits_and_nobody_read_are_told() -> None:
+def test_versions_that_the_request_admits_and_nobody_read_are_reported() -> None:
     (found,) = unread("core<1\n", {"core": ["0.9", "0.8", "1.2"]})
     assert (found.count, found.newest, found.known, found.wanted) == (2, "0.9", 3, "<1")
     assert "`thoth packages add 'core<1'` or --fetch" in found.message
 
 
-def test_what_the_conflict_rules_out_read_or_not_is_not_told() -> None:
+def test_what_the_conflict_rules_out_read_or_not_is_not_reported() -> None:
     assert unread("web>=3\ntool\n", {"core": ["1.5", "2.5"], "web": ["0.1"]}) == ()
     (found,) = unread("web>=3\ntool\n", {"core": ["1.5"], "tool": ["0.9"]})
     assert (found.name, found.wanted) == ("tool", None)

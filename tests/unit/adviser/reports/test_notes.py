@@ -30,7 +30,7 @@ def codes(index: Index, *indexes: RequestIndex) -> list[str]:
     ]
 
 
-def test_the_same_name_elsewhere_is_told() -> None:
+def test_the_same_name_elsewhere_is_reported() -> None:
     index: Index = {"core": {"1.0": {}, "2.0 other": {}}}
     notes = stack_notes(advice_for(request_for("core\n"), index))
     (note,) = [it for it in notes if it.code == NoteCode.OTHER_INDEX]
@@ -38,7 +38,7 @@ def test_the_same_name_elsewhere_is_told() -> None:
     assert "two indexes offer this name: it is on other, and" in note.message
 
 
-def test_an_index_that_decides_because_it_is_searched_first_is_told() -> None:
+def test_an_index_that_decides_because_it_is_searched_first_is_reported() -> None:
     first = RequestIndex("ours", "ours", "https://ours.example/simple")
     index: Index = {"core": {"1.0 ours": {}}}
     request = request_for("core\n", indexes=(first, MAIN))
@@ -51,7 +51,7 @@ def test_an_index_that_decides_because_it_is_searched_first_is_told() -> None:
         assert NoteCode.INDEX_ORDER not in [it.code for it in stack_notes(quiet)]
 
 
-def test_an_index_that_nobody_configured_is_told_once() -> None:
+def test_an_index_that_nobody_configured_is_reported_once() -> None:
     unknown = RequestIndex("main", "main", "https://index.example/simple", known=False)
     note_codes = codes(INDEX, unknown)
     assert note_codes.count(NoteCode.INDEX_UNKNOWN) == 1
@@ -61,7 +61,7 @@ def test_an_index_that_nobody_configured_is_told_once() -> None:
     assert NoteCode.INDEX_UNKNOWN in codes({"core": {"1.0": {}}}, unknown, MAIN)
 
 
-def test_an_index_that_is_not_asked_is_told_in_a_sentence() -> None:
+def test_an_index_that_is_not_asked_is_reported_in_a_sentence() -> None:
     ours = RequestIndex("ours", "ours", "https://ours.example/simple")
     advice = advice_for(request_for("core\n", indexes=(ours,)), {"core": {"1.0": {}}})
     messages = " ".join(it.message for it in stack_notes(advice))
@@ -79,7 +79,7 @@ def test_a_search_without_time_says_so() -> None:
     assert NoteCode.LIMIT in [it.code for it in notes]
 
 
-def test_fewer_stacks_than_wanted_are_told() -> None:
+def test_fewer_stacks_than_wanted_are_reported() -> None:
     notes = stack_notes(advice_for(request_for("tool\n", count=9)))
     (note,) = [it for it in notes if it.code == NoteCode.FEW_STACKS]
     assert note.message == "only 2 of 9 requested stacks exist"
@@ -129,7 +129,7 @@ def test_hardware_that_is_not_known_is_no_hardware_on_which_nothing_was_measured
     )
 
 
-def test_how_old_the_knowledge_is_is_told() -> None:
+def test_how_old_the_knowledge_is_is_reported() -> None:
     assert message(NoteCode.SOURCES, request_for()) == (
         "as of 2026-01-01; last update of each source: pypi 2026-01-01"
     )
@@ -138,7 +138,7 @@ def test_how_old_the_knowledge_is_is_told() -> None:
 
 
 @pytest.mark.parametrize(("full", "told"), [("3.11.0", True), ("3.11.7", False)])
-def test_a_patch_level_that_nobody_named_is_told(full: str, told: bool) -> None:
+def test_a_patch_level_that_nobody_named_is_reported(full: str, told: bool) -> None:
     where = replace(ENVIRONMENT, python_full_version=full)
     text = message(NoteCode.ENVIRONMENT, replace(request_for(), environment=where))
     assert text.endswith(f"; assuming Python {full}") == told
@@ -163,7 +163,7 @@ def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> Non
         (Need.TURNS, "run both in turns (`thoth inspect` with both specifications)"),
     ],
 )
-def test_the_next_jobs_are_told_as_what_is_lacking(needs: Need, words: str) -> None:
+def test_the_next_jobs_are_reported_as_what_is_lacking(needs: Need, words: str) -> None:
     advice = kept()
     claim = replace(
         next(it for it in advice.assessment.claims if it.purl and it.here),
@@ -175,7 +175,7 @@ def test_the_next_jobs_are_told_as_what_is_lacking(needs: Need, words: str) -> N
     assert words in note.message
 
 
-def test_hardware_that_nobody_named_is_told_by_twelve_digits() -> None:
+def test_hardware_that_nobody_named_is_reported_by_twelve_digits() -> None:
     text = message(
         NoteCode.ENVIRONMENT, request_for("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING
     )

@@ -13,7 +13,7 @@ from tests.factories.requests import advice_for, known_for, request_for
 KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
 
 
-def test_it_has_all_kinds_of_parts_and_names_the_criteria() -> None:
+def test_a_report_has_all_parts_and_names_the_criteria() -> None:
     advice = advice_for(request_for(debug=True))
     found = pipeline_of(advice)
     assert found.keys() == KINDS
@@ -25,7 +25,7 @@ def test_it_has_all_kinds_of_parts_and_names_the_criteria() -> None:
     assert sum(it["configuration"]["versions"] for it in found["sieves"]) == refused
 
 
-def test_only_a_debugged_request_is_told() -> None:
+def test_only_a_debugged_request_is_reported() -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     for debug in (False, True):
         advice = advice_for(request_for(debug=debug))

@@ -34,7 +34,7 @@ def notes(advice: Advice, code: str, name: str = "core") -> list[dict[str, Any]]
     return [it for it in told if it["package_name"] == name]
 
 
-def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
+def test_a_cooldown_that_leaves_a_prerelease_alone_is_reported() -> None:
     advice = advice_for(request_for("core\n", published_before=DAY), INDEX)
     assert advice.best is not None
     assert advice.best.versions() == {"core": "2.0rc1"}
@@ -53,14 +53,14 @@ def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
         ("core\n", {"core": {"2.0rc1": OLD}}, "no release meets all requirements"),
     ],
 )
-def test_a_prerelease_is_told_with_the_reason_that_admits_it(
+def test_a_prerelease_is_reported_with_the_reason_that_admits_it(
     manifest: str, index: Index, reason: str
 ) -> None:
     (note,) = notes(advice_for(request_for(manifest), index), "prerelease")
     assert note["message"] == f"core 2.0rc1 is a pre-release: {reason}"
 
 
-def test_a_refusal_that_leaves_a_prerelease_alone_is_told() -> None:
+def test_a_refusal_that_leaves_a_prerelease_alone_is_reported() -> None:
     request = request_for("core\n", RecommendationType.SECURITY)
     snapshot = snapshot_for(request, INDEX)
     harm = (KnownVulnerability("CVE-1", "high"),)

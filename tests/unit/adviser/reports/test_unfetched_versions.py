@@ -29,7 +29,7 @@ MAIN = RequestIndex("pypi", "main", "https://index.example/simple")
 OWN = RequestIndex("internal", "own", "https://own.example/simple")
 
 
-def test_an_empty_store_is_told_once_with_what_to_do() -> None:
+def test_an_empty_store_is_reported_once_with_what_to_do() -> None:
     notes = stack_notes(advice_for(request_for("web\ntool\n"), {}))
     told = [it for it in notes if it.code not in (NoteCode.ENVIRONMENT, NoteCode.CONFLICT)]
     assert [(it.code, it.type.value) for it in told[-1:]] == [("fetch", "ERROR")]

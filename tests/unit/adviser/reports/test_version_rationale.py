@@ -24,7 +24,7 @@ def rationale(advice: Advice, name: str) -> Rationale:
     return VersionRationales(advice.universe, advice.best, advice.assessment).rationale(choice)
 
 
-def test_the_newest_needs_no_words() -> None:
+def test_the_newest_version_needs_no_explanation() -> None:
     assert rationale(advice_for(request_for("web\n")), "web").place is RationaleCode.NEWEST
 
 
@@ -42,7 +42,7 @@ def test_the_request_itself_is_named_first() -> None:
     )
 
 
-def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
+def test_an_override_is_reported_as_the_requests_and_never_as_the_packages() -> None:
     advice = advice_for(request_for("web\n", overrides={"core": "==1.0"}))
     reason = rationale(advice, "core")
     assert (reason.place, reason.message) == (
@@ -141,7 +141,9 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
         ({}, "2.0rc1", "2.0rc1 is a pre-release, and none was requested"),
     ],
 )
-def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:
+def test_a_package_that_nobody_required_is_named(
+    release: dict[str, bool], version: str, words: str
+) -> None:
     index: Index = {"core": {version: release, "1.0": {}}}
     reason = rationale(advice_for(request_for("core\n"), index), "core")
     assert (reason.place, reason.message) == (RationaleCode.NOT_INVITED, words)

@@ -28,7 +28,7 @@ def kept(**rules: str) -> list[str]:
         ({"published_before": MOMENTS[1], "published_after": MOMENTS[1]}, []),
     ],
 )
-def test_before_is_before_and_after_includes_the_moment(
+def test_exclude_newer_includes_the_moment_itself(
     rules: dict[str, str], expected: list[str]
 ) -> None:
     assert kept(**rules) == expected

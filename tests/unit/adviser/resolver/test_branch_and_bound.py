@@ -61,7 +61,9 @@ def by_solver(problem: SelectionProblem, count: int) -> SearchResult:
         (YANKED, ("lib",)),
     ],
 )
-def test_it_finds_what_the_solver_finds(index: Index, roots: tuple[str, ...], count: int) -> None:
+def test_branch_and_bound_finds_the_optimum_of_the_solver(
+    index: Index, roots: tuple[str, ...], count: int
+) -> None:
     problem = problem_of(index, *roots, keep=count)
     assert search_by_branching(problem, count, STEPS) == by_solver(problem, count)
 

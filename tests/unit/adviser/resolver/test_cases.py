@@ -41,7 +41,7 @@ def universe_of_case(case: dict[str, Any]) -> Universe:
     return universe_of(snapshot, request, scores, asked.get("penalties", ()))
 
 
-def test_there_are_cases() -> None:
+def test_the_folder_of_cases_is_not_empty() -> None:
     assert len(CASES) > 30
 
 

@@ -59,7 +59,7 @@ def test_equal_problems_have_equal_digests() -> None:
     assert compress(other).digest != compress(first).digest
 
 
-def test_the_counts_are_told() -> None:
+def test_the_counts_are_reported() -> None:
     sizes = resolve(universe_of(snapshot_of(*synthetic_index(30, 12)), ResolverRequest(), {})).sizes
     assert sizes is not None
     assert 0 < sizes.kept < sizes.versions

@@ -25,7 +25,7 @@ def lines(manifest: str, index: Index | None = None, **options: Any) -> list[str
     return conflict.lines()
 
 
-def test_versions_out_by_their_day_are_told_together_with_the_days() -> None:
+def test_versions_out_by_their_day_are_reported_together_with_the_days() -> None:
     assert lines("web\n", DATED, published_before=datetime(2024, 5, 1, tzinfo=UTC)) == [
         "1. you ask for web",
         "2. web 1.0 requires core",
@@ -35,7 +35,7 @@ def test_versions_out_by_their_day_are_told_together_with_the_days() -> None:
     ]
 
 
-def test_one_version_is_told_with_its_day() -> None:
+def test_one_version_is_reported_with_its_day() -> None:
     day = datetime(2025, 8, 15, tzinfo=UTC)
     (line,) = [it for it in lines("core<9\n", DATED, published_after=day) if "9.0" in it]
     assert line == "   core 9.0: outside core<9 (step 1)"
@@ -43,7 +43,7 @@ def test_one_version_is_told_with_its_day() -> None:
     assert line == "   core 7.0: not published since 2025-08-15 but on 2025-07-01 (step 2)"
 
 
-def test_what_a_step_says_is_not_said_again() -> None:
+def test_a_conflict_does_not_repeat_a_step() -> None:
     assert lines("web>=3\ntool\n") == [
         "1. you ask for tool",
         "2. you ask for web>=3",

@@ -21,6 +21,6 @@ SPECIFIERS = (
 @pytest.mark.parametrize(
     "specifier", [*SPECIFIERS, *map(",".join, combinations(SPECIFIERS[1:], 2))]
 )
-def test_members_are_the_versions_that_are_admitted(specifier: str) -> None:
+def test_a_requirement_has_the_versions_that_it_admits(specifier: str) -> None:
     admitted = [place for place, it in enumerate(VERSIONS) if admits(specifier, it)]
     assert places(members(specifier, VERSIONS)) == admitted

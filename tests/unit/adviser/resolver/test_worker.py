@@ -63,7 +63,7 @@ def impossible() -> Universe:
     return universe_of(snapshot_of(index, ["app"]), ResolverRequest(), {})
 
 
-def test_the_answer_is_that_of_this_process(worker: ResolverWorker) -> None:
+def test_the_worker_answers_like_this_process(worker: ResolverWorker) -> None:
     for universe in (small(), impossible()):
         for budget in (Budget(), IN_THE_CHILD):
             here = resolve(universe, budget, count=2)
@@ -268,7 +268,7 @@ def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Resolve
         (2.0, 1 << 30, SearchLimit.TIME),
     ],
 )
-def test_what_ended_the_solver_is_told_by_the_time_it_took(
+def test_what_ended_the_solver_is_reported_by_the_time_it_took(
     wall_s: float, memory_bytes: int | None, limit: SearchLimit
 ) -> None:
     class Stopped(SearchClock):

@@ -188,7 +188,7 @@ def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
     assert "core==9" in lost.message
 
 
-def test_what_is_missing_and_what_cannot_be_solved_is_told_by_name() -> None:
+def test_what_is_missing_and_what_cannot_be_solved_is_reported_by_name() -> None:
     index = {
         **INDEX,
         "core": {"1.1": {"requires": ["gone", "old"]}},
@@ -260,7 +260,7 @@ def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
     assert "(no difference, of unknown error, 1 job of each)" in note.message
 
 
-def test_confounded_gains_are_told_once_for_the_request() -> None:
+def test_confounded_gains_are_reported_once_for_the_request() -> None:
     bench = Bench()
     for web, core, level in (("2.1", "1.1", 0.0), ("2.0", "1.0", GAIN)):
         bench.measure(bench.stack(f"web=={web}", f"core=={core}"), jobs(level))
@@ -271,7 +271,7 @@ def test_confounded_gains_are_told_once_for_the_request() -> None:
     assert {row[0] for row in found.scores.values()} == {0}
 
 
-def test_of_many_confounded_stacks_five_are_told_and_the_rest_is_counted() -> None:
+def test_of_many_confounded_stacks_five_are_reported_and_the_rest_is_counted() -> None:
     bench, others = Bench(), [f"p{n}" for n in range(12)]
     bench.measure(bench.stack("web==2.1", *(f"{it}==1" for it in others)), jobs(0.0, 20))
     index: Any = {"web": {"2.1": released(5), "1": released(9)}}

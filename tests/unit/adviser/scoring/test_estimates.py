@@ -106,7 +106,7 @@ def test_jobs_on_a_host_that_only_one_saw_are_left_out() -> None:
         assert found.hosts == 1
 
 
-def test_stacks_without_a_common_host_are_told_apart_by_nothing() -> None:
+def test_stacks_without_a_common_host_are_distinguished_by_nothing() -> None:
     here, there = turns([0.0] * 9), turns([1.0] * 9, host="h2")
     (found,) = compare_candidates(here, [there])
     assert (found.verdict, found.hosts) == (Verdict.UNDETERMINED, 0)

@@ -84,7 +84,7 @@ def test_no_difference_and_too_few_jobs_count_for_nothing(
     assert (claim.jobs_missing > 0) is (verdict is Verdict.UNDETERMINED)
 
 
-def test_stacks_that_differ_in_two_packages_are_told_and_not_scored() -> None:
+def test_stacks_that_differ_in_two_packages_are_reported_and_not_scored() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
     (claim,) = claims_about(
         measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "rest==2"]
@@ -105,7 +105,7 @@ def test_a_package_that_came_along_confounds_as_well() -> None:
     assert not claim.scored
 
 
-def test_stacks_that_nobody_can_choose_are_not_told() -> None:
+def test_stacks_that_nobody_can_choose_are_not_reported() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
     assert claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"]) == []
 

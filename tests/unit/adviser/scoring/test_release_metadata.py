@@ -61,7 +61,7 @@ def test_age_is_the_years_up_to_the_newest() -> None:
     assert found["1.0"]["age"] == pytest.approx(-2.0)
 
 
-def test_what_was_mended_in_an_old_series_later_has_no_age() -> None:
+def test_what_was_repaired_in_an_old_series_later_has_no_age() -> None:
     found = values(candidate("2.0", 500), candidate("1.26.5", 10))
     assert found["2.0"]["age"] == 0
     assert found["1.26.5"]["age"] == 0
@@ -89,7 +89,7 @@ def test_only_the_last_of_a_series_is_looked_after() -> None:
     assert {it for it, told in found.items() if told["maintenance"]} == {"1.4.1", "1.4"}
 
 
-def test_what_is_harmful_or_yanked_supersedes_nothing() -> None:
+def test_vulnerable_and_yanked_releases_supersede_nothing() -> None:
     listed = [candidate("1.4.2"), candidate("1.4.1", yanked=True), candidate("1.4")]
     told = release_values(listed, NOW, prereleases=False, harmful={listed[0].purl})
     assert [found["maintenance"] for _, found in told] == [0, 0, 0]

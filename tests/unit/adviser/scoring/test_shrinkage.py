@@ -67,7 +67,7 @@ def test_of_equal_promises_the_better_known_ranks_higher() -> None:
     assert bounds[0] == pytest.approx(0.1 - 1.7341 * 0.01, abs=1e-6)
 
 
-def test_a_clear_gain_among_noisy_neighbours_is_told_nearly_as_it_is() -> None:
+def test_a_clear_gain_among_noisy_neighbours_is_reported_nearly_as_it_is() -> None:
     """5 % with an error of 0.3 % beside twenty that are noise with an error of 4 %."""
     draw = np.random.default_rng(7)
     for _ in range(100):
@@ -75,7 +75,7 @@ def test_a_clear_gain_among_noisy_neighbours_is_told_nearly_as_it_is() -> None:
         assert shrunk_effects(some, true_variance(some))[0] > 0.04
 
 
-def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
+def test_one_far_out_hardly_changes_what_is_reported_of_the_others() -> None:
     draw = np.random.default_rng(8)
     for _ in range(50):
         noise = list(draw.normal(0, 0.03, 30))
@@ -85,7 +85,7 @@ def test_one_far_out_hardly_changes_what_is_told_of_the_others() -> None:
         assert beside[0] < -0.94, "and it is itself told as what it is"
 
 
-def test_what_is_settled_is_never_told_as_nothing() -> None:
+def test_what_is_settled_is_never_reported_as_nothing() -> None:
     """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
     some = effects([0.02 + 1.7 * 0.05], 0.05)
     assert shrunk_effects(some, 0.0)[0] > 0.02

@@ -78,7 +78,7 @@ def test_an_index_is_named_and_never_added(tmp_path: Path) -> None:
             index_of(settings, name, {})
 
 
-def test_an_address_that_is_none_is_refused_without_its_value(tmp_path: Path) -> None:
+def test_an_invalid_address_is_refused_without_its_value(tmp_path: Path) -> None:
     for address in ("https://me:hidden@host:port/s", "ftp://hidden.example"):
         with pytest.raises(InvalidSettings) as refused:
             indexes(tmp_path, PIP_INDEX_URL=address)

@@ -203,7 +203,7 @@ def test_numbers_that_are_too_long_are_no_versions() -> None:
     ],
     ids=["number", "long", "nul", "deep"],
 )
-def test_what_an_index_says_is_cut_before_it_is_told(declared: bytes) -> None:
+def test_what_an_index_says_is_cut_before_it_is_reported(declared: bytes) -> None:
     body = b'{"meta": {"api-version": ' + declared + b'}, "files": []}'
     with pytest.raises(IndexProblem) as refused:
         parse_page("parrot", PageText(body, "application/json", URL), NOW)
@@ -212,7 +212,7 @@ def test_what_an_index_says_is_cut_before_it_is_told(declared: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/" + "x" * 100_000, "text/\0html"])
-def test_a_type_that_is_none_is_cut_before_it_is_told(kind: str) -> None:
+def test_a_type_that_is_none_is_cut_before_it_is_reported(kind: str) -> None:
     with pytest.raises(IndexProblem) as refused:
         parse_page("parrot", PageText(b"", kind, URL), NOW)
     assert len(str(refused.value)) < 400

@@ -61,7 +61,7 @@ def test_an_extra_that_is_asked_for_is_followed_whatever_its_spelling() -> None:
     assert not could_hold(marker("extra == 'net' and python_version < '3'"), "net")
 
 
-def test_what_is_no_marker_is_followed() -> None:
+def test_what_is_not_a_marker_is_followed() -> None:
     assert could_hold("((((")
     assert could_hold("(" * 500 + "os_name == 'nt'" + ")" * 500)
 

@@ -127,7 +127,7 @@ def test_a_page_that_changed_tells_of_known_releases_without_reading_them() -> N
     assert made.to_read == ()
 
 
-def test_of_a_release_from_a_dump_all_files_are_told() -> None:
+def test_of_a_release_from_a_dump_all_files_are_reported() -> None:
     partial = known("1", files_complete=False)
     made = planned(page(wheel("1")), None, partial, before=seen("1", digest="sha256:1"))
     assert [it.files_complete for it in made.drafts] == [True]
@@ -219,7 +219,7 @@ def test_a_file_is_looked_at_once(
 SOLVED_ONCE = known("1", metadata_source=SOLVER, metadata_file=None)
 
 
-def test_what_a_solver_told_is_read_from_the_index_and_not_told_again_in_its_name() -> None:
+def test_what_a_solver_told_is_read_from_the_index_and_not_reported_again_in_its_name() -> None:
     assert planned(page(wheel("1")), None, SOLVED_ONCE).to_read == ("1",)
     assert not needs_reading(
         replace(SOLVED_ONCE, metadata_file="demo-1.tar.gz"), "1", (sdist("1"),)

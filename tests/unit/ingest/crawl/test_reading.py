@@ -79,7 +79,7 @@ def test_a_metadata_file_and_little_to_read_are_preferred_and_yanked_files_are_n
     assert metadata_files([file(cp311, yanked=True), file(cp312)])[0].filename == cp312
 
 
-def test_what_a_wheel_says_is_told() -> None:
+def test_what_a_wheel_says_is_reported() -> None:
     said = text(more="Requires-Dist: a<2\nRequires-Python: >=3.8\nProvides-Extra: x")
     told = read({WHEEL.filename: MetadataRead(said, "wheel-range")}, SDIST, WHEEL)
     assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
@@ -128,7 +128,7 @@ def test_an_index_that_does_not_answer_says_nothing_about_the_release(fault: Ind
         read(said, WHEEL, SDIST)
 
 
-def test_a_file_that_is_not_there_or_has_another_hash_is_tried_again_later() -> None:
+def test_a_file_that_does_not_exist_or_has_another_hash_is_tried_again_later() -> None:
     with pytest.raises(IndexProblem) as raised:
         read({WHEEL.filename: IndexProblem(IndexFault.HASH_MISMATCH, "another hash")}, WHEEL)
     assert raised.value.code is IndexFault.HASH_MISMATCH

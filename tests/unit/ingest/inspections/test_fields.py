@@ -212,7 +212,7 @@ def _mini_batch(operations: float, elapsed_ms: float = 50.0, **changes: Any) -> 
     return observed(stdout={**printed, **changes})
 
 
-def test_the_wrong_rate_of_2019_is_mended_by_name() -> None:
+def test_the_wrong_rate_of_2019_is_repaired_by_name() -> None:
     seen = _mini_batch(matmul_operations_of_2019(512, 40))
     assert seen.correction == Correction.TENSORFLOW_MATMUL_MINI_BATCH
     assert seen.rate == pytest.approx(matmul_operations(512, 40) / 0.05)

@@ -112,7 +112,7 @@ def test_several_images_in_one_file_are_refused(tmp_path: Path) -> None:
         analyze_image(str(saved(tmp_path, [layer(ROOT)], images=2)))
 
 
-def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_image_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     for data in (b"", b"hello" * 1000):
         path.write_bytes(data)

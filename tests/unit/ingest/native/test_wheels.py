@@ -128,7 +128,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     assert refused.value.reason == Reason.ARCHIVE_BOMB
 
 
-def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     for data in (b"", b"PK\x03\x04 cut", bytes(1000)):
         path.write_bytes(data)

@@ -88,7 +88,7 @@ def test_the_state_tells_what_is_known(
     )
 
 
-def test_a_line_that_is_no_requirement_is_kept_and_told() -> None:
+def test_a_line_that_is_no_requirement_is_kept_and_reported() -> None:
     found = release(requires=["click>=8", "ipython doctest plugin==0.1"])
     assert [asked.name for asked in found.requirements] == ["click", None]
     assert found.requirements[1].raw == "ipython doctest plugin==0.1"
@@ -232,7 +232,7 @@ SHA = "a" * 64
         ({"files_complete": "yes"}, Reason.WRONG_TYPE, "$.files_complete"),
     ],
 )  # fmt: skip
-def test_what_is_no_release_document_is_refused(
+def test_what_is_not_a_release_document_is_refused(
     changes: Record, reason: Reason, field: str
 ) -> None:
     assert refused(release_document() | changes) == (reason, field)

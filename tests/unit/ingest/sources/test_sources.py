@@ -473,7 +473,7 @@ def test_other_protocols_are_not_followed(url: str) -> None:
     assert refusals(url) == [(Reason.UNREADABLE, "")]
 
 
-def test_a_prefix_that_is_not_there_is_unreadable() -> None:
+def test_a_prefix_that_does_not_exist_is_unreadable() -> None:
     assert refusals("memory://nothing/here") == [(Reason.UNREADABLE, "")]
 
 

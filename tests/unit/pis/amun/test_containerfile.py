@@ -137,7 +137,7 @@ def test_references_are_taken(reference: str) -> None:
      "$BASE", "${BASE}", "python:", "python@sha256:0f", "a//b", "/a", "a/", "../a", "http://a/b",
      "docker-archive:x", "oci:x", "dir:x", "a" * 300, "pythön", "python:3.12\\"],
 )  # fmt: skip
-def test_what_is_no_reference_is_refused(text: str) -> None:
+def test_what_is_not_a_reference_is_refused(text: str) -> None:
     assert not is_reference(text)
     with pytest.raises(InvalidRecipe, match="base"):
         Recipe(text)

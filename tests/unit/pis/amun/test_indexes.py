@@ -77,7 +77,7 @@ def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
     assert not other.keys() & made.keys()
 
 
-def test_folders_of_wheels_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
+def test_folders_of_wheels_that_do_not_exist_are_passed_over(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
     assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
 

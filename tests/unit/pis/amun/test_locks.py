@@ -96,12 +96,12 @@ def test_an_entry_that_pins_no_release_is_refused_by_its_path(
     assert read[0].packages == ()
 
 
-def test_a_missing_hash_is_told_with_its_remedy() -> None:
+def test_a_missing_hash_is_reported_with_its_remedy() -> None:
     _, problems = read_pipfile_lock(pipfile_lock({"numpy": {"version": "==1"}}), "lock")
     assert "thoth pi pin" in problems[0].message
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     lock = pipfile_lock({"a": locked(git="x"), "b": locked(), "c": locked(">1"), "-d": locked()})
     assert fields_of(read_pipfile_lock(lock, "lock")) == [
         "lock.default.a.git",
@@ -218,7 +218,7 @@ def test_groups_of_a_pylock_count_as_its_default_groups_say() -> None:
     ],
     ids=range(7),
 )
-def test_what_is_no_pylock_is_refused(text: str) -> None:
+def test_what_is_not_a_pylock_is_refused(text: str) -> None:
     (field,) = fields_of(read_pylock(text, "python.pylock_toml", {}))
     assert field.partition(":")[0] == "python.pylock_toml"
 

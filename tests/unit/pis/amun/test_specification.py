@@ -102,7 +102,7 @@ def test_a_field_that_cannot_be_used_is_named(fields: dict[str, Any], field: str
     assert list(problems_of(specification(**fields))) == [field]
 
 
-def test_all_problems_of_all_kinds_are_told_at_once() -> None:
+def test_all_problems_of_all_kinds_are_reported_at_once() -> None:
     lock = pipfile_lock({"numpy": {"version": "==1"}})
     told = problems_of(
         {"script": "no", "batch_size": -1, "extra": 1, "python": {"requirements_locked": lock}}
@@ -112,7 +112,7 @@ def test_all_problems_of_all_kinds_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 5])
-def test_what_is_no_object_is_refused(value: Any) -> None:
+def test_what_is_not_a_object_is_refused(value: Any) -> None:
     assert list(problems_of(value)) == ["the specification"]
 
 
@@ -238,7 +238,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
     assert "nested deeper" in told
 
 
-def test_a_field_of_the_wrong_type_is_told_once() -> None:
+def test_a_field_of_the_wrong_type_is_reported_once() -> None:
     for script in (5, None, ["matmul"]):
         told = problems_of(specification(script=script, parameters={"matrix_size": 4}))
         assert list(told) == ["script"]

@@ -30,7 +30,7 @@ def refusal(path: Path | str) -> str:
         (b"[" * 100_000, "too deep"),
     ],
 )
-def test_what_is_no_strict_json_is_refused_with_its_place(
+def test_what_is_not_a_strict_json_is_refused_with_its_place(
     tmp_path: Path, text: bytes, said: str
 ) -> None:
     path = tmp_path / "spec.json"
@@ -39,7 +39,7 @@ def test_what_is_no_strict_json_is_refused_with_its_place(
     assert str(path) in refusal(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.json")
 
 
