@@ -184,6 +184,10 @@ def _options(text: str, behind: bool, at: str) -> tuple[tuple[tuple[str, str], .
             ignored.append(";")
         editable |= option == "--editable"
         options.append((option, value))
+    if editable:  # the line is a requirement, so options of the whole file have no effect in it
+        beside = [it for it in options if it[0] not in {"--editable", *OF_REQUIREMENT}]
+        ignored += [" ".join(it).strip() for it in beside]
+        options = [it for it in options if it not in beside]
     return tuple(options), " ".join(ignored)
 
 

@@ -211,10 +211,10 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
         hashes = [it.removesuffix(";") for it in values]
         included = [it.removesuffix(";") for it in (options.requirements or [])[:1]]
         url = options.index_url and options.index_url.removesuffix(";")
-        # pip ignores options of a requirement without one, and other options behind one.
-        if requirement.strip():
+        # pip ignores hashes without a requirement, and other options beside one.
+        if requirement.strip() or options.editables:
             included, url = [], None
-        elif not options.editables:
+        else:
             hashes = []
         theirs.append((number, requirement.strip(), hashes, included, url))
     assert theirs == [

@@ -170,7 +170,7 @@ def test_what_pip_ignores_after_a_requirement_is_ignored_with_a_warning() -> Non
     assert not project.indexes
     assert "'; os_name == nt' has no effect" in project.warnings[0].text
     assert "--pre --index-url https://b.example --requirement c" in project.warnings[1].text
-    includes = {"requirements.in": b"a -r c.txt\n-r d.txt ; os_name == 'nt'\n"}
+    includes = {"requirements.in": b"a -r c.txt\n-e . -r e.txt\n-r d.txt ; os_name == 'nt'\n"}
     assert missing_includes(includes) == {"d.txt"}
 
 
