@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import sqlalchemy
 from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from common.settings import Settings
 from graph.engine import relational_url
@@ -109,8 +110,13 @@ class ReusedDatabases:
     def _take(self) -> str:
         name = _new_name()
         if len(self._free) > 1:  # caches know a record by its address
-            _run(self.owner, f"ALTER DATABASE {self._free.pop(0)} RENAME TO {name}")
-            return name
+            free = self._free.pop(0)
+            try:
+                _run(self.owner, f"ALTER DATABASE {free} RENAME TO {name}")
+            except OperationalError:  # a process that outlived its test is connected
+                _run(self.owner, f"DROP DATABASE {free} WITH (FORCE)")
+            else:
+                return name
         _run(self.owner, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")
         if not self._schema:
             with self._connected(name) as connection:
