@@ -264,7 +264,8 @@ def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
 
 def test_a_request_head_above_the_limit_is_refused(server: Small) -> None:
     with server.secured() as it:
-        it.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)
+        # In one piece: whoever still sends when the server closes may not see its answer.
+        it.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200)
         assert statuses([it]) == {431}
 
 
