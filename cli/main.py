@@ -81,6 +81,7 @@ COMMANDS = {
     "export": ("export", "Export the record for other programs."),
     "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
     "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),
+    "help": ("help", "Show the help of a command, or of all commands with `all`."),
     "ingest": (
         "ingest",
         "Ingest inspections and results of benchmarks, and list refused documents.",
@@ -104,7 +105,7 @@ COMMANDS = {
     "restore": ("backup", "Restore a backup into empty stores."),
     "serve": ("service", "Start the HTTP server."),
     "stacks": ("stacks", "Compare the speed of measured stacks."),
-    "status": ("stores", "Show whether the stores are up."),
+    "status": ("stores", "Show what this installation knows, and whether its stores are up."),
     "token": ("token", "Create, list, rotate and revoke the tokens of the service's clients."),
     "up": ("stores", "Start the embedded stores and wait until they answer."),
     "watch": ("watch", "Name the projects and packages that the nightly loop watches."),
@@ -112,6 +113,19 @@ COMMANDS = {
     "why-not": ("why", "Explain what choosing another version would cost."),
     "worker": ("service", "Process the jobs of the service."),
 }
+
+#: Commands that `thoth --help` shows first, each with its sentence.
+FIRST_COMMANDS = ("advise", "compare", "bisect", "guard", "why", "status")
+#: All other commands, by what a person wants.
+PURPOSES = {
+    "Ask": ("why-not", "explain", "check", "replay", "ledger", "provenance"),
+    "Measure": ("inspect", "pi", "monkey", "stacks", "report", "changes", "bisects", "benchmarks",
+                "watch", "loop"),
+    "Knowledge": ("packages", "advisories", "analyze", "ingest", "cypher", "export"),
+    "Serve": ("serve", "worker", "queue", "token", "audit", "notices"),
+    "Operate": ("up", "down", "migrate", "backup", "restore", "graph", "record", "clean",
+                "completion", "help"),
+}  # fmt: skip
 
 
 class LazyGroup(CommandGroup):
@@ -129,6 +143,15 @@ class LazyGroup(CommandGroup):
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
         return [(name, summary) for name, (_, summary) in COMMANDS.items()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        summaries = dict(self.summaries(ctx))
+        with formatter.section("Start here"):
+            formatter.write_dl([(it, summaries[it]) for it in FIRST_COMMANDS if it in summaries])
+        with formatter.section("More commands"):
+            formatter.write_dl([(it, ", ".join(names)) for it, names in PURPOSES.items()])
+        formatter.write_paragraph()
+        formatter.write_text("`thoth help all` says what each command does.")
 
 
 @click.group("thoth", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

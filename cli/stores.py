@@ -35,6 +35,7 @@ from graph.migrate import IS_MIGRATED, REVISION, SchemaState, graph_state, relat
 from graph.migrate import migrate as apply
 from graph.record.waiting_requests import WAITING_REQUESTS, WaitingRequests
 from model.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
+from model.text import counted
 
 _NOT_ALL_UP = 3
 
@@ -118,7 +119,7 @@ def down(settings: Settings, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show whether the stores are up.
+    """Show what this installation knows, and whether its stores are up.
 
     The command starts no store. If requests wait while no worker is running, the command warns.
     Exit code 3 if a store is down.
@@ -178,6 +179,7 @@ def _described(store: StoreStatus) -> str:
         "version": store.version,
         "schema": store.schema,
         "size": None if store.size_bytes is None else f"{store.size_bytes / 1e6:.1f} MB",
+        "knows": None if store.contents is None else store.contents.text,
         "problem": store.problem,
         "hint": store.hint,
     }
@@ -188,12 +190,63 @@ def _described(store: StoreStatus) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordContents:
+    """What the record knows; a count ends at :data:`MOST_COUNTED`.
+
+    :param jobs: measured jobs of all stacks
+    :param classes: hardware classes with measurements
+    """
+
+    packages: int
+    releases: int
+    vulnerabilities: int
+    jobs: int
+    stacks: int
+    classes: int
+    answers: int
+
+    @property
+    def text(self) -> str:
+        """The counts in one line.
+
+        >>> RecordContents(12, 63, 0, 100_000, 21, 1, 3).text
+        '63 releases of 12 packages, 0 vulnerabilities, 100,000+ jobs of 21 stacks on 1 hardware\
+ class, 3 answers'
+        """
+        return (
+            f"{_counted(self.releases, 'release')} of {_counted(self.packages, 'package')},"
+            f" {_counted(self.vulnerabilities, 'vulnerability', 'vulnerabilities')},"
+            f" {_counted(self.jobs, 'job')} of {_counted(self.stacks, 'stack')}"
+            f" on {_counted(self.classes, 'hardware class', 'hardware classes')},"
+            f" {_counted(self.answers, 'answer')}"
+        )
+
+
+def _counted(number: int, noun: str, plural: str | None = None) -> str:
+    text = counted(number, noun, plural)
+    return text if number < MOST_COUNTED else text.replace(" ", "+ ", 1)
+
+
+#: Counting of rows stops here, so that the command answers at once also for a large record.
+MOST_COUNTED = 100_000
+#: Query for the values of :class:`RecordContents`, in the order of its fields.
+_CONTENTS = "SELECT " + ", ".join(
+    f"(SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {MOST_COUNTED}) AS counted)"
+    for rows in (
+        "packages", "package_versions", "vulnerabilities", "observations WHERE outcome ="
+        " 'measured'", "stacks", "hardware", "advice",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     """State of one store.
 
     :param url: without the password; ``None`` for an embedded store that is down
     :param problem: why it is down, or what is wrong with its schema or its requests
     :param size_bytes: size of its data; ``None`` if the store does not report it
+    :param contents: of the record, if its schema is the one of this version
     """
 
     name: str
@@ -205,6 +258,7 @@ class StoreStatus:
     schema: str | None = None
     expected_schema: str | None = None
     size_bytes: int | None = None
+    contents: RecordContents | None = None
     problem: str | None = None
     hint: str | None = None
 
@@ -246,7 +300,9 @@ def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
         if current.problem:
             return current
         # Requests that wait while no worker runs are a problem of the store.
-        return replace(current, problem=WaitingRequests(*database.row(WAITING_REQUESTS)).problem)
+        waiting = WaitingRequests(*database.row(WAITING_REQUESTS))
+        contents = RecordContents(*database.row(_CONTENTS))
+        return replace(current, contents=contents, problem=waiting.problem)
 
 
 def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from common.settings import Settings
 from graph.engine import Stores
 from tests.factories.releases import release
-from tests.services.commands import ROOT, WHERE, variables
+from tests.services.commands import ROOT, WHERE, thoth, variables
 from tests.services.projection import deliver
 
 PROGRAM = """
@@ -52,6 +53,14 @@ def test_status_loads_the_drivers_of_the_stores_and_nothing_above_them(stores: S
     loaded = loaded_by(stores.settings, "status", DATABASE_URL="", GRAPH_URL="")
     assert "psycopg2" in loaded
     assert not loaded & {*SLOW, "rich", "packaging", "sqlalchemy", "adviser"}
+
+
+def test_status_counts_what_the_record_knows(stores: Stores) -> None:
+    deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
+    done = thoth(stores.settings, "status")
+    assert "  knows: 2 releases of 2 packages, 0 vulnerabilities, 0 jobs of 0 stacks" in done.stdout
+    record, _ = json.loads(thoth(stores.settings, "status", "--json").stdout)["stores"]
+    assert record["contents"]["releases"] == 2
 
 
 def test_advice_on_packages_that_nobody_measured_loads_no_statistics_and_no_solver(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from cli.main import (
     COMMANDS,
+    FIRST_COMMANDS,
+    PURPOSES,
     run,
     thoth,
 )
@@ -93,6 +97,29 @@ def test_the_help_lists_each_command_with_the_first_sentence_of_its_own_help() -
             command = thoth.get_command(context, name)
             assert command is not None
             assert (command.name, command.get_short_help_str(1000)) == (name, summary)
+
+
+def test_the_help_names_each_command_once_and_six_commands_first() -> None:
+    tail = [name for names in PURPOSES.values() for name in names]
+    assert sorted((*FIRST_COMMANDS, *tail)) == sorted({*COMMANDS, "compare"})
+    shown = CliRunner().invoke(thoth, ["--help"]).stdout
+    sections = re.findall(r"(?m)^(?:(\S.*):|  (\S+)  )", shown.partition("Start here:")[2])
+    names = [name for _, name in sections if name]
+    assert names == [*(it for it in FIRST_COMMANDS if it in COMMANDS), *PURPOSES]
+    assert all(re.search(rf"\b{re.escape(it)}\b", shown) for it in tail)
+
+
+def test_help_explains_all_commands_and_each_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(thoth, ["help", "all"]) == 0
+    explained = " ".join(capsys.readouterr().out.split())
+    assert all(f" {name} {summary}" in explained for name, (_, summary) in COMMANDS.items())
+    for command in ("", "advise", "loop run"):
+        assert run(thoth, ["help", *command.split()]) == 0
+        helped = capsys.readouterr().out
+        assert run(thoth, [*command.split(), "--help"]) == 0
+        assert capsys.readouterr().out == helped
+    assert run(thoth, ["help", "loop", "walk"]) == 2
+    assert "thoth loop has no command 'walk'" in capsys.readouterr().err
 
 
 def test_help_loads_no_store_and_no_solver() -> None:
