@@ -35,7 +35,12 @@ from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
 from cli.project_files import read_lock_file, write_file
-from cli.request_options import environment_options, requested_environment
+from cli.request_options import (
+    environment_options,
+    lock_options,
+    lock_selection,
+    requested_environment,
+)
 from cli.service_client import ServiceClient
 from common import __version__
 from common.settings import Settings
@@ -76,6 +81,7 @@ _RULES = {
 @click.argument("old", type=NamedPath(path_type=Path))
 @click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
+@lock_options
 @click.option("--fetch/--offline", "fetch", cls=ExclusiveSwitch, default=None,
               help="Read changed versions from the indexes, or use only what is stored.  [default:"
                    " read if the store lacks one]")  # fmt: skip
@@ -126,7 +132,8 @@ def guard(
     """
     settings: Settings = context.obj
     where = requested_environment(None, options)
-    locks = [read_lock_file(path) for path in (old, new)]
+    selection = lock_selection(options)
+    locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
     if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
         raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
     for warning in (warning for lock in locks for warning in lock.warnings):

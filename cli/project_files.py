@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.foreign_files import FOREIGN_FILES
-from adviser.projects.locks import ProjectLock, read_lock, require_pins
+from adviser.projects.locks import (
+    ProjectLock,
+    lock_neighbours,
+    read_lock,
+    require_pins,
+)
 from adviser.projects.parsing import (
     CONSTRAINTS,
     PROJECT_FILES,
@@ -21,6 +27,8 @@ from adviser.projects.parsing import (
     parse_project,
 )
 from adviser.projects.project import Project, ProjectFormat, ProjectWarning, WarningCode
+from cli.revisions import revision_file
+from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 
 #: Files that people write, and no lock is called by.
@@ -51,7 +59,9 @@ def read_project(path: Path) -> Project:
         local = os.path.expanduser(path)  # noqa: PTH111
         return any(os.path.exists(it / local) for it in folders)  # noqa: PTH110
 
-    project = parse_project(_with_included(folder, files), name, path_exists=path_exists)
+    project = parse_project(
+        _with_included(partial(_content_if_there, folder), files), name, path_exists=path_exists
+    )
     settings = (
         ProjectWarning(WarningCode.FILE_IGNORED, f"not read: write its settings to [{table}] of "
                        "the pyproject.toml", f"{file}:$")
@@ -74,16 +84,32 @@ def _with_unread_locks(project: Project, folder: Path) -> Project:
     return replace(project, warnings=(*project.warnings, *warnings))
 
 
-def read_lock_file(path: Path) -> ProjectLock:
-    """Read a lock without its project.
+def read_lock_file(
+    path: Path,
+    selection: LockSelection = DEFAULT_SELECTION,
+    markers: Mapping[str, str] | None = None,
+) -> ProjectLock:
+    """Read a lock without its project; its path may name a revision, such as ``main:uv.lock``.
 
-    :raises InvalidArgument: if there is no such file
-    :raises InvalidFile: if it cannot be read, or is a requirements file without all its pins
+    :param selection: what of the lock counts, see :func:`cli.request_options.lock_selection`
+    :param markers: variables of PEP 508 of the environment that counts; by default every one.
+        ``lock.packages(markers)`` then has version, hashes and index of each installed package by
+        name, and ``lock.others`` the packages from other sources
+    :raises InvalidArgument: if there is no such file or revision
+    :raises InvalidFile: if it cannot be read, is a requirements file without all its pins, or does
+        not support the selection or the environment
     """
-    folder, name = _folder_of(path)
-    if name is None:
-        raise InvalidArgument(f"{path} is a folder: name the lock in it")
-    return require_pins(read_lock(name, _with_included(folder, {name: _content(folder, name)})))
+    if (file := revision_file(str(path))) is not None:
+        name, content = file.name, file.content
+    else:
+        folder, own_name = _folder_of(path)
+        if own_name is None:
+            raise InvalidArgument(f"{path} is a folder: name the lock in it")
+        name, content = own_name, partial(_content_if_there, folder)
+    files = {name: content(name) or b""}
+    neighbours = lock_neighbours(name, files[name], selection)
+    files |= {it: data for it in neighbours if (data := content(it)) is not None}
+    return require_pins(read_lock(name, _with_included(content, files), selection, markers))
 
 
 def keep_manifest(output: Path, path: Path, project: Project) -> None:
@@ -155,15 +181,21 @@ def _folder_of(path: Path) -> tuple[Path, str | None]:
     raise InvalidArgument(f"{path}: no such file or folder")
 
 
-def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
+def _with_included(
+    content: Callable[[str], bytes | None], files: dict[str, bytes]
+) -> dict[str, bytes]:
     known = frozenset[str]()
     while wanted := missing_includes(files, known):
         known = frozenset(files)
-        included = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
+        included = {it: data for it in sorted(wanted) if (data := content(it)) is not None}
         if not included:
             break  # parsing tells which line includes what is not there
         files |= included
     return files
+
+
+def _content_if_there(folder: Path, name: str) -> bytes | None:
+    return _content(folder, name) if (folder / name).is_file() else None
 
 
 def _content(folder: Path, name: str) -> bytes:

@@ -21,6 +21,7 @@ from adviser.stack_request import RequestOptions, StackRequest, check_paths
 from cli.options import ExclusiveSwitch, NamedPath
 from cli.project_files import read_project
 from common.formats.file_fields import refuse
+from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.packages.candidates import Dependency
@@ -83,14 +84,24 @@ _ENVIRONMENT = (
     click.option("--hardware", metavar="DIGEST_PREFIX",
                  help="Hardware class.  [default: this host's]"),
 )  # fmt: skip
-_REQUEST = (
-    click.option("--type", "kind", type=click.Choice([it.value for it in RecommendationType]),
-                 default="best", show_default=True, help="What the stack is optimised for."),
-    click.option("--dev", is_flag=True, help="Include development requirements."),
+_LOCK = (
     click.option("--extra", "extras", multiple=True, metavar="NAME",
                  help="Include this extra; repeat the option for more."),
     click.option("--group", "groups", multiple=True, metavar="NAME",
                  help="Include this dependency group; repeat the option for more."),
+    click.option("--package", "members", multiple=True, metavar="NAME",
+                 help="Read a lock for this member of a workspace; repeat the option for more."),
+    click.option("--all-packages", "all_members", is_flag=True,
+                 help="Read a lock for all members of a workspace."),
+    click.option("--no-default-groups", "default_groups", is_flag=True, flag_value=False,
+                 default=True,
+                 help="Leave out the groups of a lock that its tool installs by default."),
+)  # fmt: skip
+_REQUEST = (
+    click.option("--type", "kind", type=click.Choice([it.value for it in RecommendationType]),
+                 default="best", show_default=True, help="What the stack is optimised for."),
+    click.option("--dev", is_flag=True, help="Include development requirements."),
+    *_LOCK,
     *_ENVIRONMENT,
     click.option("--labels", metavar="K=V;K=V", default="",
                  help="Labels to store with the advice."),
@@ -135,6 +146,25 @@ def request_options(command: Command) -> Command:
 def environment_options(command: Command) -> Command:
     """Add the options that describe the environment of the stack."""
     return _with(_ENVIRONMENT, command)
+
+
+def lock_options(command: Command) -> Command:
+    """Add the options that select what of a lock counts; :func:`lock_selection` reads them."""
+    return _with(_LOCK, command)
+
+
+def lock_selection(options: Mapping[str, Any]) -> LockSelection:
+    """What of a lock counts.
+
+    :param options: values of :func:`lock_options` by name
+    """
+    extras, groups, members = (
+        frozenset(map(canonicalize_name, options[it])) for it in ("extras", "groups", "members")
+    )
+    if members and options["all_members"]:
+        raise InvalidArgument("--package and --all-packages: give only one of them")
+    every = options["all_members"]
+    return LockSelection(extras, groups, members, every, options["default_groups"])
 
 
 def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import orjson
+import yaml
 
 from common.formats.file_fields import FileTable, refuse, value_text
 from model.json_documents import out_of_bounds
@@ -129,6 +130,25 @@ def json_of(name: str, data: bytes) -> Any:
     return value
 
 
+def yaml_of(name: str, data: bytes) -> Any:
+    """Parse a YAML document, without its tags and aliases.
+
+    :raises InvalidFile: with line and column
+    """
+    text = text_of(name, data)
+    try:
+        if any(isinstance(it, yaml.AliasToken) for it in yaml.scan(text, _YamlLoader)):
+            refuse(Reason.INVALID_YAML, "aliases are not read", f"{name}:$", "write them out")
+        value = yaml.load(text, _YamlLoader)  # noqa: S506 - a loader of plain texts
+    except RecursionError:
+        _too_deep(name)
+    except (yaml.YAMLError, ValueError) as error:
+        message = " ".join(str(error).split())[:300]
+        refuse(Reason.INVALID_YAML, message, f"{name}:$", "correct the file there")
+    _check_values(name, value)
+    return value
+
+
 def _check_values(name: str, value: Any) -> None:
     """Refuse values that cannot be stored, such as NUL characters, under any key."""
     wrong = out_of_bounds(value)
@@ -171,6 +191,8 @@ def _encoding(name: str, declared: str) -> str:
     return encoding
 
 
+#: Reads each scalar as text; the one in C is some ten times as fast.
+_YamlLoader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 #: Matches from the start of a key only; otherwise every part would be tried as a start.
 _DEEP_KEY = re.compile(rf"(?<![\w\-.\"'])(?:{_PART}[ \t]*\.){{{_MAX_DEPTH}}}")

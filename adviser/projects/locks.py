@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adviser.projects.documents import check_sizes, json_of, toml_of
+from packaging.specifiers import SpecifierSet
+
+from adviser.projects.documents import check_sizes, json_of, table_of, toml_of, yaml_of
 from adviser.projects.indexes import index_named, public_url
 from adviser.projects.project import (
     NonIndexPackage,
@@ -18,19 +21,28 @@ from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.requirements_files import read_requirements
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.locks.entries import (
+    DEFAULT_SELECTION,
     MAKE_AGAIN,
     NEVER,
     LockEntry,
+    LockRequest,
+    LockSelection,
     LockTable,
     faults_of,
+    marker_fault,
+    marker_holds,
     normalised,
 )
-from common.formats.locks.readers import LockReader, reader_of
+from common.formats.locks.readers import LockReader, Syntax, reader_of
+from common.formats.locks.uv_lock import member_folders, read_uv_lock
 from common.formats.requirements_files import exact_version
 from model.errors import InvalidDocument
 from model.json_fields import FieldPath
 from model.reasons import Reason
 from model.text import first_few
+
+PYPROJECT = "pyproject.toml"
+_PARSERS = {Syntax.TOML: toml_of, Syntax.JSON: json_of, Syntax.YAML: yaml_of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,10 @@ class ProjectLock:
     :param complete: whether every entry pins one version from an index
     :param unpinned: the first line of a requirements file that pins no single version
     :param elsewhere: entries that do not come from an index, or leave their version open
+    :param others: the entries of ``elsewhere`` that name a source
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
+    :param requires_python: specifiers of supported Python versions, joined with ``||``
+    :param environments: markers of which one must hold; empty for every environment
     """
 
     entries: tuple[LockEntry, ...]
@@ -53,6 +68,8 @@ class ProjectLock:
     requires_python: str | None = None
     warnings: tuple[ProjectWarning, ...] = ()
     unpinned: ProjectRequirement | None = None
+    others: tuple[LockEntry, ...] = ()
+    environments: tuple[str, ...] = ()
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
         """The packages that the lock installs in an environment, by name.
@@ -63,18 +80,53 @@ class ProjectLock:
         return {it.name: it for it in reversed(held)}
 
 
-def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
+def read_lock(
+    name: str,
+    files: Mapping[str, bytes],
+    selection: LockSelection = DEFAULT_SELECTION,
+    markers: Mapping[str, str] | None = None,
+) -> ProjectLock:
     """Read one lock by itself.
 
-    :param name: its key in ``files``, which decides the format: ``Pipfile.lock``,
-        ``pylock.toml``, or any other name for a requirements file
-    :param files: the lock, and the files that it includes
-    :raises InvalidFile: with file, field and remedy
+    :param name: its key in ``files``, which decides the format: one that
+        :mod:`common.formats.locks.readers` lists, or any other name for a requirements file
+    :param files: the lock, the files that it includes, and those that :func:`lock_neighbours` names
+    :param markers: variables of PEP 508 of the only environment that counts
+    :raises InvalidFile: with file, field and remedy; also if the lock excludes the environment, or
+        has none of the selected extras and groups
     """
     check_sizes(files)
     context = ParseContext()
-    lock = lock_of(name, files, context)
+    lock = lock_of(name, files, context, selection, markers)
+    if markers is not None:
+        _require_environment(lock, markers)
     return replace(lock, warnings=tuple(context.warnings))
+
+
+def lock_neighbours(name: str, data: bytes, selection: LockSelection) -> list[str]:
+    """Paths of the manifests that a lock needs, some of which may not exist.
+
+    :param name: path of the lock; the result begins with its folder
+    """
+    folder = f"{posixpath.dirname(name)}/".lstrip("/")
+    reader = reader_of(name)
+    if reader is None or not reader.with_manifest:
+        return []
+    members = member_folders(data, selection.members) if reader.read is read_uv_lock else ()
+    return [f"{folder}{PYPROJECT}", *(f"{folder}{it}/{PYPROJECT}" for it in members)]
+
+
+def _require_environment(lock: ProjectLock, markers: Mapping[str, str]) -> None:
+    """:raises InvalidFile: if the lock was not made for an environment"""
+    hint = "choose another environment with `--python` and `--platform`"
+    version = markers["python_full_version"]
+    alternatives = (lock.requires_python or "").split("||")
+    if not any(SpecifierSet(it).contains(version, prereleases=True) for it in alternatives):
+        message = f"requires Python {lock.requires_python}, which excludes {version}"
+        refuse(Reason.OUT_OF_RANGE, message, f"{lock.source}:requires-python", hint)
+    if lock.environments and not any(marker_holds(it, markers) for it in lock.environments):
+        message = f"supports only environments with {first_few(lock.environments, 5)}"
+        refuse(Reason.OUT_OF_RANGE, message, f"{lock.source}:environments", hint)
 
 
 def require_pins(lock: ProjectLock) -> ProjectLock:
@@ -92,19 +144,41 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
     return lock
 
 
-def lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
+def lock_of(
+    name: str,
+    files: Mapping[str, bytes],
+    context: ParseContext,
+    selection: LockSelection = DEFAULT_SELECTION,
+    markers: Mapping[str, str] | None = None,
+) -> ProjectLock:
     """Read a lock as part of a project."""
     before = len(context.elsewhere)
     with context.optional():
-        lock = _lock_of(name, files, context)
+        lock = _lock_of(name, files, context, selection, markers)
     return replace(lock, elsewhere=tuple(context.elsewhere[before:]))
 
 
-def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
+def _lock_of(
+    name: str,
+    files: Mapping[str, bytes],
+    context: ParseContext,
+    selection: LockSelection,
+    markers: Mapping[str, str] | None,
+) -> ProjectLock:
     if (reader := reader_of(name)) is not None:
-        content = toml_of(name, files[name]) if reader.is_toml else json_of(name, files[name])
-        lock = reader.read(LockTable(content, FieldPath(f"{name}:$")))
-        entries = [_checked(it, reader, context) for it in lock.entries]
+        folder = f"{posixpath.dirname(name)}/".lstrip("/")
+        manifests = {
+            it.removeprefix(folder): table_of(it, data)
+            for it, data in files.items()
+            if reader.with_manifest and it.startswith(folder) and it.endswith(PYPROJECT)
+        }
+        content = _PARSERS[reader.syntax](name, files[name])
+        request = LockRequest(selection, manifests, markers)
+        lock = reader.read(LockTable(content, FieldPath(f"{name}:$")), request)
+        installed = [it for it in lock.entries if markers is None or _may_hold(it, markers)]
+        entries = [_checked(it, reader, context) for it in installed]
+        for message in lock.uncovered:
+            context.warn(WarningCode.LOCK_INCOMPLETE, message, f"{name}:$")
         kept = tuple(it for it in entries if it is not None)
         if others := [it.name for it in kept if it.marker == NEVER]:
             context.warn(
@@ -123,6 +197,10 @@ def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> Pr
             manifest_hash=lock.manifest_hash,
             python=lock.python,
             requires_python=lock.requires_python,
+            others=tuple(
+                it for it in installed if isinstance(it, LockEntry) and it.source is not None
+            ),
+            environments=lock.environments,
         )
     listed = read_requirements(name, files, context)
     return ProjectLock(
@@ -134,6 +212,13 @@ def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> Pr
             (it for it in listed.requirements if exact_version(it.specifier) is None), None
         ),
     )
+
+
+def _may_hold(entry: LockEntry | InvalidDocument, markers: Mapping[str, str]) -> bool:
+    """Whether an entry is installed; an invalid one counts, so that its fault is reported."""
+    if isinstance(entry, InvalidDocument) or entry.marker is None:
+        return True
+    return marker_fault(entry.marker) is not None or entry.holds(markers)
 
 
 def _indexes(sources: Sequence[FileTable], context: ParseContext) -> Iterator[ProjectIndex]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.utils import canonicalize_name
 
-from common.formats.file_fields import FileTable, value_text
+from common.formats.file_fields import FileTable, invalid_file, value_text
 from common.formats.requirements_files import SourceKind
 from model.errors import InvalidDocument
 from model.json_fields import FieldPath
 from model.packages.identity import is_project_name, version_of
 from model.packages.releases import parse_requirement
 from model.reasons import Reason
+from model.text import first_few
 
 #: What to do about a lock that cannot be read.
 MAKE_AGAIN = "create the lock again"
@@ -39,6 +40,47 @@ _ANY_ENVIRONMENT = {
     "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
     "python_full_version": "3.11.0", "python_version": "3.11", "sys_platform": "linux",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LockSelection:
+    """What is installed of a lock, by the options of the tool that writes it. Names are normalised.
+
+    :param groups: dependency groups besides the default ones
+    :param members: members of a workspace that are installed instead of its root
+    :param default_groups: install the groups that the tool installs by default
+    """
+
+    extras: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    all_members: bool = False
+    default_groups: bool = True
+
+
+#: What a lock installs if nothing is selected.
+DEFAULT_SELECTION = LockSelection()
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """How a lock is read.
+
+    :param manifests: each ``pyproject.toml`` by its path from the folder of the lock
+    :param markers: variables of PEP 508; ``None`` reads the entries of every environment
+    """
+
+    selection: LockSelection = DEFAULT_SELECTION
+    manifests: Mapping[str, FileTable] = field(default_factory=dict)
+    markers: Mapping[str, str] | None = None
+
+    @property
+    def manifest(self) -> FileTable | None:
+        """The ``pyproject.toml`` beside the lock."""
+        return self.manifests.get("pyproject.toml")
+
+
+DEFAULT_REQUEST = LockRequest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +155,9 @@ class LockContent:
         entry that cannot be read
     :param sources: indexes that the lock describes, the default one first
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
+    :param requires_python: specifiers of supported Python versions, joined with ``||``
+    :param environments: markers of which one must hold; empty for every environment
+    :param uncovered: what the lock installs besides and is not read, for people
     """
 
     entries: tuple[LockEntry | InvalidDocument, ...]
@@ -120,6 +165,8 @@ class LockContent:
     manifest_hash: str | None = None
     python: str | None = None
     requires_python: str | None = None
+    environments: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
 
 
 class LockTable(FileTable):
@@ -138,6 +185,19 @@ def readable(
             yield read(*item)
         except InvalidDocument as error:
             yield error
+
+
+def require_known(kind: str, wanted: Iterable[str], known: Iterable[str], at: FieldPath) -> None:
+    """Refuse a selection that names what a lock does not have.
+
+    :param kind: of the names, such as ``extra``
+    :raises InvalidFile: naming the first unknown name
+    """
+    names = sorted({*known})
+    for name in sorted({*wanted}.difference(names)):
+        message = f"has no {kind} {value_text(name)}"
+        hint = f"it has {first_few(names, 20)}" if names else f"it has no {kind}"
+        raise invalid_file(Reason.MISSING_FIELD, message, at, hint)
 
 
 class EntryFault(NamedTuple):
@@ -248,25 +308,28 @@ def _canonical_marker(marker: str) -> tuple[str | None, str]:
     return (None if parsed.name is None else parsed.marker), parsed.problem or "it is empty"
 
 
-def resolved_marker(marker: str, groups: AbstractSet[str]) -> str | None:
+def resolved_marker(
+    marker: str, groups: AbstractSet[str], extras: AbstractSet[str] = frozenset()
+) -> str | None:
     """A marker of a ``pylock.toml`` without ``extras`` and ``dependency_groups``.
 
     :param marker: as ``packaging`` formats it
-    :param groups: the lock's default groups; no extra is installed by default
-    :returns: ``None`` for always, and :data:`NEVER` for packages that are not installed by default
+    :param groups: installed groups
+    :param extras: installed extras
+    :returns: ``None`` for always, and :data:`NEVER` for packages that are not installed
 
     >>> resolved_marker('"a" in dependency_groups or "b" in extras', {"a"}) is None
     True
     >>> resolved_marker('os_name == "nt" and "a" not in extras', set())
     'os_name == "nt"'
     """
-    installed = frozenset(map(canonicalize_name, groups))
+    groups, extras = (frozenset(map(canonicalize_name, it)) for it in (groups, extras))
 
     def resolved(match: re.Match[str]) -> str:
         quoted, operator, variable = match.groups()
         if variable is None:
             return match[0]
-        chosen = installed if variable == "dependency_groups" else frozenset()
+        chosen = groups if variable == "dependency_groups" else extras
         is_in = canonicalize_name(quoted[1:-1]) in chosen
         return ALWAYS if is_in == (operator == "in") else NEVER
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common.formats.locks.entries import LockContent, LockEntry, LockTable, readable
+from packaging.utils import canonicalize_name
+
+from common.formats.locks.entries import (
+    DEFAULT_REQUEST,
+    LockContent,
+    LockEntry,
+    LockRequest,
+    LockTable,
+    readable,
+    require_known,
+)
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote
 from model.errors import InvalidDocument
 
@@ -14,14 +24,22 @@ KEYS = {"version": "version", "hashes": "hashes", "marker": "markers", "extras":
 _PYTHONS = ("python_full_version", "python_version")
 
 
-def read_pipfile_lock(lock: LockTable) -> LockContent:
-    """Read a whole lock.
+def read_pipfile_lock(lock: LockTable, request: LockRequest = DEFAULT_REQUEST) -> LockContent:
+    """Read a whole lock; its default groups are those for development.
 
-    :raises InvalidFile: if anything except an entry has the wrong type
+    :raises InvalidFile: if anything except an entry has the wrong type, or a selected group is not
+        there
     """
     meta = lock.nested("_meta")
     requires = meta.nested("requires")
     others = sorted(lock.keys() - {"_meta", "default"})
+    selection = request.selection
+    known = {canonicalize_name(it) for it in others} | {"dev"}
+    require_known("group", selection.groups, known, lock.at)
+    require_known("extra", selection.extras, (), lock.at)
+    if not selection.default_groups:
+        wanted = selection.groups | ({"develop"} if "dev" in selection.groups else set())
+        others = [it for it in others if canonicalize_name(it) in wanted]
     return LockContent(
         tuple(it for key in ("default", *others) for it in entries_of(lock, key)),
         sources=tuple(meta.each("sources")),

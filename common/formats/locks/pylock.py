@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 from packaging.utils import canonicalize_name
 
 from common.formats.file_fields import invalid_file
 from common.formats.locks.entries import (
+    DEFAULT_REQUEST,
     MAKE_AGAIN,
     LockContent,
     LockedFile,
     LockEntry,
+    LockRequest,
     LockTable,
     readable,
+    require_known,
     resolved_marker,
 )
 from common.formats.requirements_files import SourceKind, is_remote
@@ -34,11 +39,13 @@ def is_pylock(name: str) -> bool:
     return parts[0] == "pylock" and parts[-1] == "toml" and len(parts) in (2, 3) and all(parts)
 
 
-def read_pylock(lock: LockTable, *, wheels_only: bool = False) -> LockContent:
+def read_pylock(
+    lock: LockTable, request: LockRequest = DEFAULT_REQUEST, *, wheels_only: bool = False
+) -> LockContent:
     """Read a whole lock.
 
     :param wheels_only: leave out source distributions and their hashes
-    :raises InvalidFile: if it does not follow PEP 751
+    :raises InvalidFile: if it does not follow PEP 751, or lacks a selected extra or group
     """
     try:
         pylock = Pylock.from_dict(lock.record)
@@ -52,46 +59,67 @@ def read_pylock(lock: LockTable, *, wheels_only: bool = False) -> LockContent:
     except (ValueError, TypeError, RecursionError) as error:
         message = f"not a lock by PEP 751: {(str(error) or type(error).__name__)[:200]}"
         raise invalid_file(Reason.WRONG_TYPE, message, lock.at, MAKE_AGAIN) from None
-    groups = frozenset(pylock.default_groups or ())
+    selection, default = request.selection, frozenset(pylock.default_groups or ())
+    known = default.union(pylock.dependency_groups or ())
+    require_known("group", selection.groups, map(canonicalize_name, known), lock.at)
+    require_known("extra", selection.extras, map(canonicalize_name, pylock.extras or ()), lock.at)
+    groups = selection.groups.union(default if selection.default_groups else ())
     at = lock.at / "packages"
-    packages = ((it, at / place, groups, wheels_only) for place, it in enumerate(pylock.packages))
+    packages = (
+        (it, at / place, groups, selection.extras, wheels_only)
+        for place, it in enumerate(pylock.packages)
+    )
     python = pylock.requires_python
     return LockContent(
-        tuple(readable(_entry, packages)), requires_python=None if python is None else str(python)
+        tuple(readable(_entry, packages)),
+        requires_python=None if python is None else str(python),
+        environments=tuple(map(str, pylock.environments or ())),
     )
 
 
-def _entry(package: Package, at: FieldPath, groups: frozenset[str], wheels_only: bool) -> LockEntry:
-    if package.vcs is not None:
-        local = package.vcs.url is None
-        return _from_source(package.name, at, SourceKind.REPOSITORY, local=local)
+def _entry(
+    package: Package,
+    at: FieldPath,
+    groups: frozenset[str],
+    extras: frozenset[str],
+    wheels_only: bool,
+) -> LockEntry:
+    entry = LockEntry(
+        package.name,
+        "",
+        marker=None
+        if package.marker is None
+        else resolved_marker(str(package.marker), groups, extras),
+        origin=at,
+    )
+    if (vcs := package.vcs) is not None:
+        folder = f"#subdirectory={vcs.subdirectory}" if vcs.subdirectory else ""
+        target = f"{vcs.type}+{vcs.url or vcs.path}@{vcs.commit_id}{folder}"
+        return replace(entry, source=SourceKind.REPOSITORY, target=target, local=vcs.url is None)
     if package.directory is not None:
         kind = SourceKind.EDITABLE if package.directory.editable else SourceKind.LOCAL_PATH
-        return _from_source(package.name, at, kind, local=True)
-    if package.archive is not None:
-        local = package.archive.url is None or not is_remote(package.archive.url)
-        return _from_source(package.name, at, SourceKind.ADDRESS, local=local)
+        return replace(entry, source=kind, target=package.directory.path, local=True)
+    if (archive := package.archive) is not None:
+        local = archive.url is None or not is_remote(archive.url)
+        target = archive.url or archive.path or ""
+        return replace(entry, source=SourceKind.ADDRESS, target=target, local=local)
     if package.version is None:
-        return LockEntry(package.name, "", origin=at)
+        return entry
     sdist = None if wheels_only else package.sdist
     files = [it for it in (*(package.wheels or ()), sdist) if it is not None]
     names = (it.get("name") for it in package.dependencies or ())
-    return LockEntry(
-        package.name,
-        str(package.version),
-        tuple(sorted({f"{key}:{value}" for it in files for key, value in it.hashes.items()})),
-        None if package.marker is None else resolved_marker(str(package.marker), groups),
-        package.index,
+    return replace(
+        entry,
+        version=str(package.version),
+        hashes=tuple(
+            sorted({f"{key}:{value}" for it in files for key, value in it.hashes.items()})
+        ),
+        index=package.index,
         dependencies=tuple(
             sorted({canonicalize_name(name) for name in names if isinstance(name, str)})
         ),
-        origin=at,
         files=tuple(_locked_file(it, at) for it in files),
     )
-
-
-def _from_source(name: str, at: FieldPath, kind: SourceKind, *, local: bool) -> LockEntry:
-    return LockEntry(name, "", origin=at, source=kind, local=local)
 
 
 def _locked_file(file: PackageWheel | PackageSdist, at: FieldPath) -> LockedFile:

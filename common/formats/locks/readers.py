@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import NamedTuple
 
 from common.formats.locks import pipfile_lock, pylock, uv_lock
-from common.formats.locks.entries import LockContent, LockTable
+from common.formats.locks.entries import LockContent, LockRequest, LockTable
 from common.formats.locks.pipfile_lock import read_pipfile_lock
 from common.formats.locks.pylock import is_pylock, read_pylock
 from common.formats.locks.uv_lock import read_uv_lock
+
+
+class Syntax(Enum):
+    """The syntax of a lock."""
+
+    JSON = auto()
+    TOML = auto()
+    YAML = auto()
 
 
 class LockReader(NamedTuple):
     """Reads one format of locks.
 
     :param matches: whether a file with this name, without its folder, has the format
-    :param is_toml: whether the file is TOML; otherwise it is JSON
     :param keys: keys of an entry, by field of :class:`LockEntry`
+    :param with_manifest: whether a ``pyproject.toml`` beside the lock says what is installed
     """
 
     matches: Callable[[str], bool]
-    is_toml: bool
-    read: Callable[[LockTable], LockContent]
+    syntax: Syntax
+    read: Callable[[LockTable, LockRequest], LockContent]
     keys: Mapping[str, str]
+    with_manifest: bool = False
 
 
 READERS = (
     LockReader(
         lambda name: name == "Pipfile.lock" or name.endswith(".json"),
-        False, read_pipfile_lock, pipfile_lock.KEYS,
+        Syntax.JSON, read_pipfile_lock, pipfile_lock.KEYS,
     ),
-    LockReader(is_pylock, True, read_pylock, pylock.KEYS),
-    LockReader(lambda name: name == "uv.lock", True, read_uv_lock, uv_lock.KEYS),
+    LockReader(is_pylock, Syntax.TOML, read_pylock, pylock.KEYS),
+    LockReader(
+        lambda name: name == "uv.lock" or name.endswith(".py.lock"),
+        Syntax.TOML, read_uv_lock, uv_lock.KEYS, with_manifest=True,
+    ),
 )  # fmt: skip
 
 

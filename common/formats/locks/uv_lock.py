@@ -1,15 +1,14 @@
-"""``uv.lock`` of uv.
-
-Such a lock is a graph, whose edges have markers. A package is installed if a path leads to it from
-the project, so its marker combines the markers of all paths.
-"""
+"""``uv.lock`` of uv: a graph, in which the members of the workspace need everything else."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
+from packaging.utils import canonicalize_name
 
 from common.formats.file_fields import refuse
 from common.formats.locks.entries import (
@@ -19,12 +18,23 @@ from common.formats.locks.entries import (
     LockContent,
     LockedFile,
     LockEntry,
+    LockRequest,
     LockTable,
     readable,
+    require_known,
+)
+from common.formats.locks.graph import (
+    Condition,
+    Edge,
+    Node,
+    by_package,
+    conditions_of,
+    marker_of,
 )
 from common.formats.requirements_files import SourceKind
 from model.reasons import Reason
 from model.redaction import without_secrets
+from model.text import first_few
 
 #: Keys of a package, by field of :class:`LockEntry`.
 KEYS = {"name": "name", "version": "version"}
@@ -33,109 +43,223 @@ _SOURCES = {
     "directory": SourceKind.LOCAL_PATH, "path": SourceKind.LOCAL_PATH,
     "git": SourceKind.REPOSITORY, "url": SourceKind.ADDRESS,
 }  # fmt: skip
-#: How uv writes in a marker that an extra or a group of the project is installed.
-_CHOSEN = re.compile(r"extra (==|!=) '((?:extra|group)-\d+-[^']+)'")
-#: Limits of edges that are followed, and of conditions of a package; real locks stay far below.
-_MOST_STEPS, _MOST_CONDITIONS = 200_000, 64
-
-#: Markers that must all hold.
-_Condition = frozenset[str]
+#: How uv writes in a marker that a member, one of its extras or of its groups is installed.
+_CHOSEN = re.compile(r"extra (==|!=) '((?:extra|group|project)-\d+-[^']+)'")
+_MEMBER = re.compile(
+    r'name = "(?P<name>[^"]+)"[^\[]*?source = \{ (?:editable|virtual) = "(?P<path>[^"]+)"'
+)
 
 
-def read_uv_lock(
-    lock: LockTable, extras: Collection[str] = (), groups: Collection[str] = ("dev",)
-) -> LockContent:
+def read_uv_lock(lock: LockTable, request: LockRequest) -> LockContent:
     """Read what a lock installs for its project, or for all members of a workspace without one.
 
-    :param extras: chosen extras of the project
-    :param groups: chosen dependency groups; entries that only these need are ``dev``
-    :raises InvalidFile: if anything except a package has the wrong type
+    Entries that only default groups need are ``dev``.
+
+    :raises InvalidFile: if anything except a package has the wrong type, if the selection names
+        what the lock does not have, or if it installs extras or groups that exclude each other
     """
-    graph = _Graph(lock, extras, groups)
-    needed, wanted = graph.conditions(()), graph.conditions(groups)
+    if (version := lock.integer("version", high=2**31)) != 1:
+        message = f"version {version} of uv.lock is not known, only version 1"
+        refuse(Reason.UNKNOWN_SCHEMA, message, lock.at / "version", MAKE_AGAIN)
+    graph = _Graph(lock, request)
+    needed, wanted = graph.installed(request.selection.groups), graph.installed(graph.groups)
     # As in other locks, entries for development come last. A package may have both.
     installed = [(place, it, False) for place, it in sorted(needed.items())]
     installed += [(at, it, True) for at, it in sorted(wanted.items()) if needed.get(at) != it]
     entries = readable(_entry, ((graph.packages[place], *rest) for place, *rest in installed))
-    python = lock.text("requires-python")
-    return LockContent(tuple(entries), requires_python=python)
+    return LockContent(
+        tuple(entries),
+        requires_python=lock.text("requires-python"),
+        environments=tuple(lock.texts("supported-markers")),
+    )
+
+
+def member_folders(data: bytes, names: Collection[str]) -> Iterator[str]:
+    """Folders of members of a workspace, from the folder of its ``uv.lock``."""
+    for member in _MEMBER.finditer(data.decode("utf-8", "replace")):
+        if canonicalize_name(member["name"]) in names and member["path"] != ".":
+            yield member["path"]
 
 
 class _Graph:
-    def __init__(self, lock: LockTable, extras: Collection[str], groups: Collection[str]) -> None:
+    """The packages of a lock, and which of them a selection installs.
+
+    :ivar groups: all installed groups, the default ones included
+    """
+
+    def __init__(self, lock: LockTable, request: LockRequest) -> None:
+        self._lock, self._request = lock, request
         self.packages = list(lock.each("package"))
         self._named: dict[str, list[int]] = defaultdict(list)
+        for place, package in enumerate(self.packages):
+            self._named[package.required_text("name")].append(place)
+        self._roots = self._chosen_roots()
+        self.groups = request.selection.groups | self._default_groups()
+        self._check_names()
+        self._chosen: set[str] = set()
+        self._choose_all()
+
+    def _chosen_roots(self) -> list[int]:
+        selection, listed = self._request.selection, self._lock.nested("manifest").texts("members")
         own: list[int] = []
         here: list[int] = []
         for place, package in enumerate(self.packages):
-            self._named[package.required_text("name")].append(place)
             source = package.nested("source")
             if "editable" in source or "virtual" in source:
-                (here if "." in source.values() else own).append(place)
-        self._roots = here or own
-        names = [self.packages[it].required_text("name") for it in self._roots]
-        self._extras, chosen = extras, [("extra", extras), ("group", groups)]
-        self._chosen = {
-            f"{kind}-{len(name)}-{name}-{it}"
-            for name in names for kind, listed in chosen for it in listed
-        }  # fmt: skip
+                is_root = "." in source.values()
+                (here if is_root else own).append(place)
+        members = [it for it in here + own if self._name(it) in listed] if listed else here or own
+        if selection.members:
+            names = {self._name(it): it for it in members}
+            known: dict[str, int] = {canonicalize_name(name): at for name, at in names.items()}
+            require_known("member", selection.members, known, self._lock.at / "manifest.members")
+            return [known[it] for it in sorted(selection.members)]
+        return members if selection.all_members or not here else here
 
-    def conditions(self, groups: Collection[str]) -> dict[int, frozenset[_Condition]]:
+    def _default_groups(self) -> frozenset[str]:
+        if not self._request.selection.default_groups:
+            return frozenset()
+        folder = ""
+        if len(self._request.selection.members) == 1:
+            path = next(iter(self.packages[self._roots[0]].nested("source").values()))
+            folder = "" if path == "." else f"{path}/"
+        manifest = self._request.manifests.get(f"{folder}pyproject.toml")
+        settings = None if manifest is None else manifest.nested("tool").nested("uv")
+        if settings is None or "default-groups" not in settings:
+            return frozenset({"dev"})
+        if settings["default-groups"] == "all":
+            return frozenset(it for place in self._roots for it in self._groups_of(place))
+        return frozenset(map(canonicalize_name, settings.texts("default-groups")))
+
+    def _check_names(self) -> None:
+        """:raises InvalidFile: if the selection names an unknown extra or group"""
+        extras: set[str] = set()
+        groups = {*self._lock.nested("manifest").nested("dependency-groups")}
+        for place in self._roots:
+            package = self.packages[place]
+            extras |= {*package.nested("optional-dependencies")}
+            extras |= {*package.nested("metadata").texts("provides-extras")}
+            groups |= self._groups_of(place)
+        if (manifest := self._request.manifest) is not None:
+            extras |= {*manifest.nested("project").nested("optional-dependencies")}
+            groups |= {*manifest.nested("dependency-groups")}
+        at, selection = self._lock.at, self._request.selection
+        require_known("extra", selection.extras, map(canonicalize_name, extras), at)
+        require_known("group", selection.groups, map(canonicalize_name, groups), at)
+
+    def _groups_of(self, place: int) -> set[str]:
+        package = self.packages[place]
+        return {
+            *package.nested("dev-dependencies"),
+            *package.nested("metadata").nested("requires-dev"),
+        }
+
+    def _choose_all(self) -> None:
+        """Find all installed extras, also those that packages need of others.
+
+        :raises InvalidFile: if two of them exclude each other
+        """
+        selection = self._request.selection
+        names = [self._name(it) for it in self._roots]
+        chosen = [("extra", selection.extras), ("group", self.groups)]
+        self._chosen = {_choice("project", name, "") for name in names} | {
+            _choice(kind, name, it) for kind, listed in chosen for name in names for it in listed
+        }
+        conflicts = self._lock.sequence("conflicts")
+        if not conflicts:
+            return
+        reached = self._conditions(self.groups)
+        self._chosen |= {_choice("extra", self._name(at), extra) for at, extra in reached if extra}
+        for number, _ in enumerate(conflicts):
+            at = self._lock.at / "conflicts" / number
+            items = (LockTable(it, at) for it in conflicts[number])
+            if len(excluded := [label for it in items for label in self._excluding(it)]) > 1:
+                message = (
+                    f"{first_few(excluded, 5)} exclude each other, so one cannot have them all"
+                )
+                refuse(Reason.CONFLICTING_FIELDS, message, at, "select only one of them")
+
+    def _excluding(self, item: LockTable) -> Iterator[str]:
+        """The item of a conflict as text, if it is installed."""
+        kind = next((it for it in ("extra", "group") if it in item), "project")
+        package, name = item.required_text("package"), item.text(kind) or ""
+        if _choice(kind, package, name) in self._chosen:
+            yield f"the {kind} {name or package}"
+
+    def installed(self, groups: Iterable[str]) -> dict[int, frozenset[Condition]]:
         """By position of each installed package, the conditions of which one must hold."""
-        always = _Condition()
-        known: dict[tuple[int, str], list[_Condition]] = defaultdict(list)
-        pending = [(root, extra, always) for root in self._roots for extra in ("", *self._extras)]
-        for root in self._roots:
-            for group in groups:
-                edges = self.packages[root].nested("dev-dependencies").each(group)
-                pending += [it for edge in edges for it in self._targets(edge, always)]
-        steps = 0
-        while pending:
-            place, extra, condition = pending.pop()
-            package, listed = self.packages[place], known[place, extra]
-            steps += 1
-            if any(it <= condition for it in listed):
-                continue
-            if steps > _MOST_STEPS or len(listed) == _MOST_CONDITIONS:
-                message = "is required in too many ways"
-                refuse(Reason.OUT_OF_RANGE, message, package.at, MAKE_AGAIN)
-            known[place, extra] = [it for it in listed if not condition <= it] + [condition]
-            table, key = (package.nested("optional-dependencies"), extra) if extra else (
-                package, "dependencies"
-            )  # fmt: skip
-            pending += [it for edge in table.each(key) for it in self._targets(edge, condition)]
-        installed: dict[int, frozenset[_Condition]] = defaultdict(frozenset)
-        for (place, _), listed in known.items():
-            if place not in self._roots:
-                installed[place] |= {*listed}
-        return installed
+        conditions = by_package(self._conditions(groups))
+        return {place: it for place, it in conditions.items() if not self._is_own(place)}
 
-    def _targets(
-        self, edge: LockTable, condition: _Condition
-    ) -> Iterator[tuple[int, str, _Condition]]:
+    def _is_own(self, place: int) -> bool:
+        """Whether it is the project itself, or a member that is not a package."""
+        source = self.packages[place].nested("source")
+        return "virtual" in source or "." in source.values() or self._roots == [place]
+
+    def _conditions(self, groups: Iterable[str]) -> dict[Node, list[Condition]]:
+        return conditions_of(
+            self._starts(groups), self._edges, self._request.markers, self._lock.at / "package"
+        )
+
+    def _starts(self, groups: Iterable[str]) -> Iterator[Edge]:
+        extras = sorted(self._request.selection.extras)
+        for root in self._roots:
+            yield from (((root, extra), None) for extra in ("", *extras))
+        manifest = self._lock.nested("manifest")
+        for group in sorted(groups):
+            for root in self._roots:
+                for edge in self.packages[root].nested("dev-dependencies").each(group):
+                    yield from self._targets(edge)
+            for requirement in manifest.nested("dependency-groups").each(group):
+                yield from self._required(requirement)
+        for requirement in manifest.each("requirements"):
+            yield from self._required(requirement)
+
+    def _required(self, requirement: LockTable) -> Iterator[Edge]:
+        """What a requirement leads to that names no version; forks of a package have markers."""
+        for (place, extra), marker in self._targets(requirement):
+            forks = self.packages[place].texts("resolution-markers")
+            parts = [*([marker] if marker else ()), *([" or ".join(forks)] if forks else ())]
+            yield (place, extra), " and ".join(f"({it})" for it in parts) or None
+
+    def _edges(self, node: Node) -> Iterator[Edge]:
+        place, extra = node
+        package = self.packages[place]
+        table, key = (package.nested("optional-dependencies"), extra) if extra else (
+            package, "dependencies"
+        )  # fmt: skip
+        for edge in table.each(key):
+            yield from self._targets(edge)
+
+    def _targets(self, edge: LockTable) -> Iterator[Edge]:
         """The packages to which an edge leads, each with every extra that it asks for."""
         if marker := edge.text("marker"):
             marker = _CHOSEN.sub(self._constant, marker)
-            if marker == NEVER:
-                return
-            condition |= {marker} - {ALWAYS}
         wanted = {key: edge[key] for key in ("version", "source") if key in edge}
+        extras = ("", *edge.texts("extra"), *edge.texts("extras"))
         for place in self._named.get(edge.required_text("name"), ()):
             if all(self.packages[place].get(key) == it for key, it in wanted.items()):
-                yield from ((place, extra, condition) for extra in ("", *edge.texts("extra")))
+                yield from (((place, extra), marker) for extra in extras)
 
     def _constant(self, condition: re.Match[str]) -> str:
         operator, chosen = condition.groups()
         return ALWAYS if (chosen in self._chosen) == (operator == "==") else NEVER
 
+    def _name(self, place: int) -> str:
+        return self.packages[place].required_text("name")
 
-def _entry(package: LockTable, conditions: Collection[_Condition], dev: bool) -> LockEntry:
+
+def _choice(kind: str, package: str, name: str) -> str:
+    """How a marker names an installed extra or group, or a whole member (kind ``project``)."""
+    return f"{kind}-{len(package)}-{package}" + (f"-{name}" if name else "")
+
+
+def _entry(package: LockTable, conditions: Collection[Condition], dev: bool) -> LockEntry:
     source = package.nested("source")
-    joined = sorted(" and ".join(f"({it})" for it in sorted(each)) for each in conditions)
     entry = LockEntry(
         package.required_text("name"),
         package.text("version") or "",
-        marker=None if "" in joined else " or ".join(dict.fromkeys(joined)),
+        marker=marker_of(conditions),
         dev=dev,
         dependencies=tuple(sorted({it.text("name") or "" for it in package.each("dependencies")})),
         origin=package.at,
@@ -143,11 +267,23 @@ def _entry(package: LockTable, conditions: Collection[_Condition], dev: bool) ->
     for key, kind in _SOURCES.items():
         if key in source:
             local = kind in (SourceKind.EDITABLE, SourceKind.LOCAL_PATH)
-            return replace(entry, version="", source=kind, local=local)
+            target = _target(key, source.required_text(key), source)
+            return replace(entry, version="", source=kind, local=local, target=target)
     files = [*package.each("wheels"), *([package.nested("sdist")] if "sdist" in package else ())]
     hashes = tuple(sorted(filter(None, {it.text("hash") for it in files})))
     registry, locked = source.text("registry"), tuple(map(_locked_file, files))
     return replace(entry, index=registry, hashes=hashes, files=locked)
+
+
+def _target(key: str, value: str, source: LockTable) -> str:
+    """The address of a source, as a requirement of PEP 508 names it."""
+    if key != "git":
+        return value
+    parts = urlsplit(value)
+    folder = parse_qs(parts.query).get("subdirectory")
+    return f"git+{parts._replace(query='', fragment='').geturl()}@{parts.fragment}" + (
+        f"#subdirectory={folder[0]}" if folder else ""
+    )
 
 
 def _locked_file(file: LockTable) -> LockedFile:

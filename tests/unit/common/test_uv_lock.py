@@ -1,27 +1,15 @@
-"""``uv.lock``: what it installs, by itself and as uv says for locks of real projects."""
+"""``uv.lock``: what it installs."""
 
 from __future__ import annotations
-
-import json
-import os
-import tomllib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
-from common.formats.locks.entries import LockEntry, LockTable
-from common.formats.locks.uv_lock import read_uv_lock
 from model.errors import InvalidFile
-from model.json_fields import FieldPath
 from tests.factories.projects import LINUX, WINDOWS
 
-#: Locks of real projects, with what their tool installs of them; see its README.
-_DATA = os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
-REAL = sorted(Path(_DATA, "locks").glob("uv-*/expected.json"))
 INDEX = 'source = { registry = "https://me:hidden@index.example/simple" }'
 HASH = "sha256:" + "a" * 64
 LOCK = f"""
@@ -86,7 +74,11 @@ def test_files_hashes_and_indexes_are_read_without_credentials() -> None:
 
 def test_a_package_beside_the_project_is_left_out() -> None:
     (package,) = read().elsewhere
-    assert (package.what, package.code, package.local) == ("beside", WarningCode.LOCAL_PATH, True)
+    assert (package.what, package.code, package.local) == (
+        "beside (lib)",
+        WarningCode.LOCAL_PATH,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,26 +120,3 @@ def test_it_is_the_lock_of_a_pyproject() -> None:
     )  # fmt: skip
     alone = parse_project({"uv.lock": LOCK.encode()})
     assert {it.name for it in alone.requirements} >= {"web"}
-
-
-def _selections() -> list[Any]:
-    return [
-        pytest.param(path.with_name("uv.lock"), expected["environments"], selection,
-                     id=f"{path.parent.name}-{number}")
-        for path in REAL
-        for expected in [json.loads(path.read_text("utf-8"))]
-        for number, selection in enumerate(expected["selections"])
-        if "packages" in selection and "--all-packages" not in selection["args"]
-    ]  # fmt: skip
-
-
-@pytest.mark.skipif(not REAL, reason="the locks of real projects are not on this machine")
-@pytest.mark.parametrize(("path", "environments", "selection"), _selections())
-def test_locks_of_real_projects_install_what_uv_installs(
-    path: Path, environments: dict[str, dict[str, str]], selection: dict[str, Any]
-) -> None:
-    lock = LockTable(tomllib.loads(path.read_text("utf-8")), FieldPath("uv.lock:$"))
-    content = read_uv_lock(lock, selection["extras"], selection["groups"])
-    markers = environments[f"{selection['python']} {selection['platform']}"]
-    entries = [it for it in content.entries if isinstance(it, LockEntry) and it.version]
-    assert {it.name: it.version for it in entries if it.holds(markers)} == selection["packages"]
