@@ -171,6 +171,8 @@ def fault_in(error: Exception) -> str:
     return "a value in it has the wrong type"
 
 
+#: A JSON text, which is kept, or a number that JSON does not have.
+_TEXT_OR_CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 #: The rest of a text that ends inside a literal, a number or an escape.
 _CUT_SHORT = re.compile(
     r"(-|-?\.|\.|[eE][+-]?|t|tr|tru|f|fa|fal|fals|n|nu|nul|N|Na|-?I\w{0,6}|\\?u[0-9a-fA-F]{0,3})\Z"
@@ -197,6 +199,22 @@ def load_json(data: bytes, parsed: Any = None) -> tuple[Any, bytes]:
         _refuse_nul(value)
     refuse_repeated_keys(data, canonical)
     return value, canonical
+
+
+def json_value_of(data: bytes) -> Any:
+    """The JSON value in ``data``; NaN and infinity, which Python writes, become ``None``.
+
+    >>> json_value_of(b'{"NaN": [NaN, -Infinity, 1]}')
+    {'NaN': [None, None, 1]}
+
+    :raises InvalidDocument: if it is not JSON
+    """
+    try:
+        return load_json(data)[0]
+    except InvalidDocument as error:
+        if error.reason is not Reason.NOT_A_NUMBER:
+            raise
+    return load_json(_TEXT_OR_CONSTANT.sub(lambda match: match[1] or b"null", data))[0]
 
 
 def _refuse_nul(value: Any) -> None:

@@ -79,7 +79,7 @@ def known_system(key: str) -> BenchmarkSystem:
 
     :raises InvalidArgument: if there is none
     """
-    readable = {it.key: it for it in SYSTEMS if it.module is not None}
+    readable = {it.key: it for it in SYSTEMS}
     if key not in readable:
         raise InvalidArgument(f"{key!r} is not one of {', '.join(sorted(readable))}")
     return readable[key]
@@ -226,8 +226,6 @@ def _read(
             else:
                 if recognised is None:
                     skipped["not a result of a known benchmark"] += 1
-                elif recognised.module is None:
-                    skipped[f"result of {recognised.title}, which is not read"] += 1
                 else:
                     by_system.setdefault(recognised.key, []).append(place)
             on_file()
@@ -245,8 +243,6 @@ def _of_system(
 ) -> Iterator[_Entry | InvalidDocument]:
     """Entries of one system, and then the refusals."""
     reader = system.reader
-    if reader is None:
-        return
     refused: list[InvalidDocument] = []
     unused = set(places)
     yield from results_by_entry(_only_results(tree, reader(tree, places), refused, unused))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from ingest.benchmarks.results import Run, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument
-from model.json_documents import load_json
+from model.json_documents import json_value_of
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile
 from model.reasons import Reason
 
@@ -37,8 +36,6 @@ _GZIP = b"\x1f\x8b\x08"
 _ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
 #: Descriptions that are kept, because many results share them.
 _KEPT_DESCRIPTIONS = 64
-#: A JSON text, which is kept, or a number that JSON does not have.
-_TEXT_OR_CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 #: A text with more than one encoding error in this number of characters is binary data.
 _CHARACTERS_FOR_AN_ERROR = 100
 
@@ -231,22 +228,6 @@ def decode_text(content: bytes, place: str) -> str:
         raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
     lines = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     return without_captures(lines).lstrip("\n")
-
-
-def json_value_of(data: bytes) -> Any:
-    """The JSON value in ``data``; NaN and infinity, which Python writes, become ``None``.
-
-    >>> json_value_of(b'{"NaN": [NaN, -Infinity, 1]}')
-    {'NaN': [None, None, 1]}
-
-    :raises InvalidDocument: if it is not JSON
-    """
-    try:
-        return load_json(data)[0]
-    except InvalidDocument as error:
-        if error.reason is not Reason.NOT_A_NUMBER:
-            raise
-    return load_json(_TEXT_OR_CONSTANT.sub(lambda match: match[1] or b"null", data))[0]
 
 
 def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:

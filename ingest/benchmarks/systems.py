@@ -24,24 +24,21 @@ class BenchmarkSystem:
     :param title: displayed name
     :param content: matches a part of every result file of this system and of no result file of
         another; lines end with a line feed
+    :param module: name of its reader below ``ingest.benchmarks.readers``
     :param end: matches behind that, if both are needed; the parts may be far apart
-    :param module: name of its reader below ``ingest.benchmarks.readers``; ``None`` if its results
-        are recognised but not read
     :param outer: its files may have the marks of programs that it runs
     """
 
     key: str
     title: str
     content: re.Pattern[bytes]
-    module: str | None = None
+    module: str
     end: re.Pattern[bytes] | None = None
     outer: bool = False
 
     @property
-    def reader(self) -> ResultReader | None:
+    def reader(self) -> ResultReader:
         """The function that reads this system's files, imported at first use."""
-        if self.module is None:
-            return None
         module = import_module(f"ingest.benchmarks.readers.{self.module}")
         return cast("ResultReader", module.read)
 
@@ -51,7 +48,7 @@ _MARKS: list[bytes] = []
 
 
 def _system(
-    key: str, title: str, *alternatives: bytes, reader: str | None = None, end: bytes | None = None,
+    key: str, title: str, *alternatives: bytes, reader: str, end: bytes | None = None,
     outer: bool = False,
 ) -> BenchmarkSystem:  # fmt: skip
     _MARKS.extend((*alternatives, end) if end else alternatives)
@@ -114,8 +111,19 @@ _SYSTEMS = (
     ),
     _system(
         "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{',
-        end=rb'"commit_info": *\{',
+        end=rb'"commit_info": *\{', reader="benchmark_programs",
     ),
+    _system("pyperf", "pyperf", rb'"perf_version" *:', reader="benchmark_programs"),
+    _system("asv", "asv", rb'"result_columns" *:', reader="benchmark_programs"),
+    _system(
+        "hyperfine", "hyperfine", rb'"results" *: *\[\s*\{\s*"command" *:',
+        reader="benchmark_programs",
+    ),
+    _system(
+        "google-benchmark", "Google Benchmark", rb'"library_build_type" *:',
+        reader="benchmark_programs",
+    ),
+    _system("llama-bench", "llama-bench", rb'"samples_ns" *:', reader="benchmark_programs"),
     _system(
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",

@@ -143,6 +143,40 @@ class BenchmarkResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultSeries:
+    """One benchmark of a result file that a person's program wrote in one job.
+
+    :param system: key of the program whose format the file has, such as ``pyperf``
+    :param parameters: what distinguishes it from other benchmarks of the same name
+    :param unit: of all values, as the file names it
+    :param samples: the repetitions, in order; empty if the file has only a summary
+    :param summary: what the program printed of repetitions that it did not keep
+    :param first: the first repetition of a process, before any warm-up
+    :param excluded: why the series decides nothing; ``None`` if it may
+    """
+
+    system: str
+    name: str
+    parameters: Mapping[str, Parameter]
+    unit: str
+    direction: Direction
+    samples: tuple[float, ...]
+    summary: float | None = None
+    first: float | None = None
+    excluded: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Name and parameters, which are unique in a file.
+
+        >>> ResultSeries("asv", "b.time_sort", {"n": 10}, "s", Direction.LOWER, (1.0,)).label
+        'b.time_sort (n=10)'
+        """
+        parameters = ", ".join(f"{key}={it}" for key, it in self.parameters.items())
+        return f"{self.name} ({parameters})" if parameters else self.name
+
+
+@dataclass(frozen=True, slots=True)
 class SharedMetric:
     """A metric that an indicator of ours measures by the definition of another system.
 

@@ -88,7 +88,6 @@ def read_files(
     write_files(folder, files)
     tree = ResultTree("source", LocalFileSystem(), str(folder), sorted(files), SourceLimits())
     reader = known_system(system).reader
-    assert reader is not None
     results: list[BenchmarkResult] = []
     refusals: list[InvalidDocument] = []
     items: Iterator[BenchmarkResult | InvalidDocument] = reader(tree, tree.places)

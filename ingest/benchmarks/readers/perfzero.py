@@ -18,7 +18,6 @@ from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
 from ingest.benchmarks.result_tree import (
     ResultFile,
     as_object,
-    json_value_of,
     missing_value,
     reader_of_files,
 )
@@ -34,7 +33,7 @@ from ingest.benchmarks.values import (
     time_of_text,
 )
 from model.errors import InvalidDocument
-from model.json_documents import digest
+from model.json_documents import digest, json_value_of
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Validity
 from model.reasons import Reason

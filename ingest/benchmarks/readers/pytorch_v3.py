@@ -15,7 +15,7 @@ from typing import Any
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
-from ingest.benchmarks.result_tree import ResultFile, json_value_of, reader_of_files
+from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import Run, measure
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
@@ -29,7 +29,7 @@ from ingest.benchmarks.values import (
     time_of_text,
 )
 from model.errors import InvalidDocument
-from model.json_documents import canonical_json
+from model.json_documents import canonical_json, json_value_of
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,

@@ -94,8 +94,8 @@ def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: P
     [
         ({"notes.txt": "Nothing was measured."}, "not a result of a known benchmark: 1"),
         (
-            {"a.json": '{"machine_info": {}, "commit_info": {}, "benchmarks": []}'},
-            "result of pytest-benchmark, which is not read: 1",
+            {"a.log": ":::MLL 1560400998.76 other: {}"},
+            "file of MLPerf Training without a result of its own: 1",
         ),
     ],
 )

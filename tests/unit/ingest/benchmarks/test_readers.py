@@ -29,7 +29,7 @@ from tests.factories.benchmark_files import (
     sample_text,
 )
 
-READABLE = [it.key for it in SYSTEMS if it.module]
+READABLE = [it.key for it in SYSTEMS]
 #: Persons, their folders and machines in the samples; nothing of them may be stored.
 PRIVATE = ("Jo Doe", "jo@mail.example", "/home/jo", "jos-laptop", "corp.example")
 #: Values by benchmark and metric, and why files were refused.

@@ -1,0 +1,342 @@
+"""Result files of benchmark programs: a format is a function and a line in the table.
+
+A file is recognised by its content. Each of its benchmarks becomes a series with its repetitions.
+Nothing is calculated but the rates of our own indicators: values and units are those of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from statistics import median
+from typing import Any
+
+from common.formats.job_results import measurements_of
+from model.errors import InvalidDocument
+from model.json_documents import json_value_of
+from model.json_fields import FieldPath, Fields
+from model.measurements.benchmark_results import Direction, Parameter, ResultSeries
+from model.measurements.units import DISPLAY_UNITS
+from model.reasons import Reason
+
+ONLY_SUMMARY = "the file has only a summary, without the repetitions"
+_NOT_POSITIVE = "a value is zero or negative, so that ratios mean nothing"
+_NO_DIRECTION = "the file does not say which values are better"
+#: Larger files are refused.
+MAX_BYTES = 64 * 1024 * 1024
+_MOST_SERIES = 10_000
+_LARGEST = 1e30
+#: A series is named like a command or a test with its parameters.
+_LONGEST_NAME = 2000
+_OWN = "thoth"
+
+Reader = Callable[[Fields], Iterator[ResultSeries]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A format of result files.
+
+    :param matches: whether an object of the file is of this format
+    :param read: yields the series of the object
+    """
+
+    key: str
+    matches: Callable[[Mapping[str, Any]], bool]
+    read: Reader
+
+
+def read_benchmark_file(content: bytes) -> tuple[ResultSeries, ...]:
+    """The series of a result file, in its order; series of one label are one series.
+
+    :raises InvalidDocument: if the format is not known, or the field with a wrong value
+    """
+    if len(content) > MAX_BYTES:
+        message = f"{len(content)} bytes, and at most {MAX_BYTES} are read"
+        raise InvalidDocument(Reason.FILE_TOO_LARGE, message)
+    series: dict[tuple[str, str], ResultSeries] = {}
+    for record in benchmark_records(content):
+        for item in _format_of(record).read(record):
+            key = item.name, repr(sorted(item.parameters.items()))
+            series[key] = _joined(series[key], item) if key in series else item
+            if len(series) > _MOST_SERIES:
+                raise record.invalid(Reason.OUT_OF_RANGE, f"more than {_MOST_SERIES} benchmarks")
+    if not series:
+        raise InvalidDocument(Reason.MISSING_FIELD, "the file has no benchmark")
+    return tuple(map(_checked, series.values()))
+
+
+def benchmark_records(content: bytes) -> Iterator[Fields]:
+    """The objects of a file: one, those of a list, or one in each line."""
+    try:
+        value = json_value_of(content)
+    except InvalidDocument:
+        lines = [it for it in content.splitlines() if it.strip()]
+        if len(lines) < 2 or not all(it.lstrip().startswith(b"{") for it in lines):
+            raise
+        value = [json_value_of(it) for it in lines]
+    if not isinstance(value, list):
+        yield Fields(value)
+        return
+    for position, item in enumerate(value):
+        yield Fields(item, FieldPath("$"), position)
+
+
+def _format_of(record: Fields) -> _Format:
+    for known in _FORMATS:
+        if known.matches(record.record):
+            return known
+    known_keys = ", ".join(dict.fromkeys(it.key for it in _FORMATS))
+    raise record.invalid(Reason.UNKNOWN_SCHEMA, f"not a result file of {known_keys}")
+
+
+def _joined(first: ResultSeries, second: ResultSeries) -> ResultSeries:
+    """Two parts of one series, such as the repetitions of Google Benchmark."""
+    return replace(
+        first, samples=first.samples + second.samples, excluded=first.excluded or second.excluded
+    )
+
+
+def _checked(series: ResultSeries) -> ResultSeries:
+    """The series, excluded if it has no samples or samples that cannot be compared."""
+    reason = series.excluded
+    if reason is None and not series.samples:
+        reason = ONLY_SUMMARY
+    elif reason is None and min(series.samples) <= 0:
+        reason = _NOT_POSITIVE
+    elif reason is None and series.direction is Direction.UNKNOWN:
+        reason = _NO_DIRECTION
+    return replace(series, excluded=reason)
+
+
+def _numbers(record: Fields, key: str, low: float = 0.0) -> tuple[float, ...]:
+    """The numbers of a list; empty if it is missing.
+
+    :raises InvalidDocument: if one is no finite number within ``[low, 1e30]``
+    """
+    values = enumerate(record.sequence(key, "a list of numbers"))
+    return tuple(record.checked_number(it, low, _LARGEST, key, index) for index, it in values)
+
+
+def _scalars(record: Fields) -> dict[str, Parameter]:
+    """The parameters among the fields of an object."""
+    return {key: it for key, it in record.items() if isinstance(it, str | int | float | bool)}
+
+
+def _has_list(record: Mapping[str, Any], key: str, inner: str) -> bool:
+    """Whether ``key`` has a list of which the first item, if any, is an object with ``inner``."""
+    values = record.get(key)
+    return isinstance(values, list) and all(
+        isinstance(it, dict) and inner in it for it in values[:1]
+    )
+
+
+def _pyperf(file: Fields) -> Iterator[ResultSeries]:
+    """Values of all processes; runs without values calibrated the number of loops."""
+    for benchmark in file.each("benchmarks"):
+        metadata = [benchmark.nested("metadata"), file.nested("metadata")]
+        name = next((it for it in (of.text("name", _LONGEST_NAME) for of in metadata) if it), None)
+        if name is None:
+            raise benchmark.invalid(Reason.MISSING_FIELD, "is missing", "metadata", "name")
+        unit = next((it for it in (of.text("unit") for of in metadata) if it), "second")
+        runs = [it for it in benchmark.each("runs") if it.sequence("values")]
+        samples = tuple(value for run in runs for value in _numbers(run, "values"))
+        first = [_first_warmup(run) for run in runs]
+        yield ResultSeries(
+            "pyperf", name, {}, unit, Direction.LOWER, samples,
+            first=median(it for it in first if it is not None) if any(first) else None,
+        )  # fmt: skip
+
+
+def _first_warmup(run: Fields) -> float | None:
+    """The first warm-up of a process: ``[[loops, value], …]``."""
+    for warmup in run.sequence("warmups")[:1]:
+        if not isinstance(warmup, list) or len(warmup) != 2:
+            raise run.wrong_type(warmup, "a pair of loops and value", "warmups", 0)
+        return run.checked_number(warmup[1], 0.0, _LARGEST, "warmups", 0, 1)
+    return None
+
+
+def _pytest(file: Fields) -> Iterator[ResultSeries]:
+    for benchmark in file.each("benchmarks"):
+        name = benchmark.required_text("fullname", most=_LONGEST_NAME)
+        # The identifier in brackets repeats the parameters, unless one of them is an object.
+        stated = benchmark.nested("params")
+        parameters = {
+            key: it for key, it in _scalars(stated).items()
+            if not str(it).startswith("UNSERIALIZABLE[")
+        }  # fmt: skip
+        if len(parameters) == len(stated):
+            name = name.removesuffix(f"[{benchmark.text('param', _LONGEST_NAME)}]")
+        statistics = benchmark.nested("stats")
+        summary = statistics.number("median", high=_LARGEST)
+        yield ResultSeries(
+            "pytest-benchmark", name, parameters, "s", Direction.LOWER,
+            _numbers(statistics, "data"), summary,
+        )  # fmt: skip
+
+
+#: Unit of asv's benchmarks by the beginning of their names. All count as better if they are lower,
+#: except tracked values, whose unit and direction the file does not have.
+_ASV_UNITS = {"time": "s", "timeraw": "s", "mem": "bytes", "peakmem": "bytes"}
+_ASV_NAME = re.compile(r"(timeraw|time|peakmem|mem)(?:_|[A-Z_])", re.IGNORECASE)
+
+
+def _asv(file: Fields) -> Iterator[ResultSeries]:
+    """The benchmarks of one commit; a row lacks the last columns that are empty."""
+    columns, results = file.texts("result_columns"), file.nested("results")
+    for name in results:
+        row = Fields(dict(zip(columns, results.sequence(name), strict=False)), results, name)
+        if len(name) > _LONGEST_NAME:
+            raise results.invalid(Reason.OUT_OF_RANGE, "a name is too long")
+        kind = _ASV_NAME.match(name.rpartition(".")[2])
+        unit = _ASV_UNITS[kind[1].lower()] if kind else ""
+        samples = row.sequence("samples")
+        for position, (parameters, value) in enumerate(_asv_cases(row)):
+            if value is None:
+                continue  # failed or skipped
+            repetitions: tuple[float, ...] = ()
+            if unit != "s":
+                repetitions = (row.checked_number(value, -_LARGEST, _LARGEST, "result", position),)
+            elif position < len(samples) and samples[position] is not None:
+                at = Fields({"samples": samples[position]}, row, position)
+                repetitions = _numbers(at, "samples")
+            yield ResultSeries(
+                "asv", name, parameters, unit,
+                Direction.LOWER if unit else Direction.UNKNOWN,
+                repetitions, row.checked_number(value, -_LARGEST, _LARGEST, "result", position),
+            )  # fmt: skip
+
+
+def _asv_cases(row: Fields) -> Iterator[tuple[dict[str, Parameter], Any]]:
+    """The value of each combination of parameters, of which the last varies fastest."""
+    values, choices = row.sequence("result"), row.sequence("params")
+    for number, each in enumerate(choices):
+        if not isinstance(each, list):
+            raise row.wrong_type(each, "a list of texts", "params", number)
+    combinations = prod(map(len, choices))
+    if values and len(values) != combinations:
+        message = f"{len(values)} values for {combinations} combinations of parameters"
+        raise row.invalid(Reason.CONFLICTING_FIELDS, message, "result")
+    for value, chosen in zip(values, product(*choices), strict=False):
+        yield {f"param{number}": str(it) for number, it in enumerate(chosen, 1)}, value
+
+
+def _hyperfine(file: Fields) -> Iterator[ResultSeries]:
+    for result in file.each("results"):
+        yield ResultSeries(
+            "hyperfine", result.required_text("command", most=_LONGEST_NAME),
+            _scalars(result.nested("parameters")), "second", Direction.LOWER,
+            _numbers(result, "times"), result.number("median", high=_LARGEST),
+        )  # fmt: skip
+
+
+def _google(file: Fields) -> Iterator[ResultSeries]:
+    """Wall time of each repetition; of the aggregates, only a median or mean of absent ones."""
+    entries = list(file.each("benchmarks"))
+    measured = {it.text("run_name", _LONGEST_NAME) for it in entries if not _is_aggregate(it)}
+    summaries: dict[str, ResultSeries] = {}
+    for entry in entries:
+        name = entry.text("run_name", _LONGEST_NAME) or entry.required_text(
+            "name", most=_LONGEST_NAME
+        )
+        failed = entry.flag("error_occurred") or entry.flag("skipped")
+        if failed:
+            text = entry.text("error_message", _LONGEST_NAME) or entry.text("skip_message")
+            yield ResultSeries(
+                "google-benchmark", name, {}, "", Direction.LOWER, (),
+                excluded=f"the benchmark failed: {text}" if text else "the benchmark failed",
+            )  # fmt: skip
+            continue
+        aggregate = entry.text("aggregate_name") if _is_aggregate(entry) else None
+        if _is_aggregate(entry) and (name in measured or aggregate not in ("mean", "median")):
+            continue
+        value = entry.number("real_time", high=_LARGEST)
+        if value is None:
+            raise entry.invalid(Reason.MISSING_FIELD, "is missing", "real_time")
+        series = ResultSeries(
+            "google-benchmark", name, {}, entry.text("time_unit") or "ns", Direction.LOWER,
+            () if aggregate else (value,), value if aggregate else None,
+        )  # fmt: skip
+        if aggregate == "median" or (aggregate and name not in summaries):
+            summaries[name] = series
+        elif not aggregate:
+            yield series
+    yield from summaries.values()
+
+
+def _is_aggregate(entry: Fields) -> bool:
+    return entry.get("run_type") == "aggregate" or "aggregate_name" in entry
+
+
+#: What distinguishes tests of llama-bench. Its build and machine are no parameters.
+_LLAMA_PARAMETERS = (
+    "model_type", "n_prompt", "n_gen", "n_depth", "n_batch", "n_ubatch", "n_threads", "type_k",
+    "type_v", "n_gpu_layers", "split_mode", "flash_attn", "no_kv_offload", "use_mmap", "embeddings",
+)  # fmt: skip
+
+
+def _llama(test: Fields) -> Iterator[ResultSeries]:
+    """The duration of a test of a fixed number of tokens."""
+    counts = {name: test.integer(key) or 0 for name, key in (("pp", "n_prompt"), ("tg", "n_gen"))}
+    name = "+".join(f"{part}{count}" for part, count in counts.items() if count)
+    parameters = {key: test.get(key) for key in _LLAMA_PARAMETERS if key in test}
+    yield ResultSeries(
+        "llama-bench", name or "test", _scalars(Fields(parameters, test.at)), "ns",
+        Direction.LOWER, _numbers(test, "samples_ns"), test.number("avg_ns", high=_LARGEST),
+    )  # fmt: skip
+
+
+def _own(result: Fields) -> Iterator[ResultSeries]:
+    """A result as ``thoth benchmarks --json`` prints it, which any program can write."""
+    direction = Direction.UNKNOWN
+    if "direction" in result:
+        direction = result.choice("direction", Direction, "direction: write higher or lower")
+    parameters = dict(_scalars(result.nested("parameters")))
+    metric = result.text("metric")
+    if metric:
+        parameters["metric"] = metric
+    yield ResultSeries(
+        _OWN, result.required_text("benchmark", most=_LONGEST_NAME), parameters,
+        result.text("unit") or "", direction, _numbers(result, "samples", -_LARGEST),
+        result.number("value", -_LARGEST, _LARGEST), result.number("first", high=_LARGEST),
+    )  # fmt: skip
+
+
+def _own_list(file: Fields) -> Iterator[ResultSeries]:
+    for result in file.each("results"):
+        yield from _own(result)
+
+
+def _indicator(printed: Fields) -> Iterator[ResultSeries]:
+    """The document that an indicator prints; its rates are those of the repetitions."""
+    for each in measurements_of(printed.record, "", printed.at):
+        durations = each.repetitions_s if each.elapsed_s else ()
+        rates = tuple(each.printed_rate * (each.elapsed_s or 0) / it for it in durations)
+        yield ResultSeries(
+            _OWN, printed.required_text("name"), _scalars(each.parameters),
+            DISPLAY_UNITS[each.unit].name, Direction.HIGHER, rates or (each.printed_rate,),
+        )  # fmt: skip
+
+
+#: Tried in this order.
+_FORMATS = (
+    _Format("asv", lambda it: "result_columns" in it and "commit_hash" in it, _asv),
+    _Format(
+        "pytest-benchmark",
+        lambda it: "machine_info" in it and _has_list(it, "benchmarks", "stats"), _pytest,
+    ),
+    _Format("pyperf", lambda it: _has_list(it, "benchmarks", "runs"), _pyperf),
+    _Format(
+        "google-benchmark", lambda it: "context" in it and _has_list(it, "benchmarks", "name"),
+        _google,
+    ),
+    _Format("hyperfine", lambda it: _has_list(it, "results", "command"), _hyperfine),
+    _Format("llama-bench", lambda it: "samples_ns" in it or "avg_ns" in it, _llama),
+    _Format(_OWN, lambda it: "@result" in it or "@results" in it, _indicator),
+    _Format(_OWN, lambda it: "benchmark" in it and "samples" in it, _own),
+    _Format(_OWN, lambda it: _has_list(it, "results", "benchmark"), _own_list),
+)  # fmt: skip
