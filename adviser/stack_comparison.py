@@ -36,6 +36,7 @@ from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_lef
 from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
+from adviser.scoring.verdicts import ALPHA
 from model.declared_fields import Field
 from model.errors import ProjectError
 from model.measurements.evidence import (
@@ -433,15 +434,16 @@ def estimated_series(measured: MeasuredSeries, baseline: str | None = None) -> S
 
 
 def judged_groups(
-    family: Sequence[SeriesEstimates], shown: Sequence[int] | None = None
+    family: Sequence[SeriesEstimates], shown: Sequence[int] | None = None, alpha: float = ALPHA
 ) -> list[StackGroup]:
     """Judge all series as one family of claims.
 
     :param shown: indexes of the series that are returned, by default all; the comparisons of the
         others count, too
+    :param alpha: chance of even one false claim
     """
     places = range(len(family)) if shown is None else shown
-    compared = judge_groups([it.effects for it in family], shown=frozenset(places))
+    compared = judge_groups([it.effects for it in family], alpha, shown=frozenset(places))
     return [_group(family[place], compared[place]) for place in places]
 
 

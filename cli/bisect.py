@@ -6,8 +6,8 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -35,13 +35,13 @@ from cli.bisect_series import SeriesMaker
 from cli.console import print_json
 from cli.inspect import hint_to_resume, ingest_folders
 from cli.machine import (
-    UnusableSpecification,
+    explained_errors,
     machine_of_this_command,
     machine_options,
     print_wait,
     warn_if_busy,
 )
-from cli.options import NamedPath, as_json_option, key_and_value
+from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
 from common.settings import Settings
 from graph.record.bisects import Bisect
 from model.errors import InvalidArgument
@@ -49,34 +49,19 @@ from model.json_documents import digest
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.text import counted, printable
-from pis.amun.launchers import BuildFailed, Launcher
+from pis.amun.launchers import Launcher
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.processes import interrupted_by_signals
-from pis.amun.schema import InvalidSpecification
 from pis.catalogue import indicator_of
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
 _BUSY = 5
-#: Key of the program in the context of the command.
-_PROGRAM = "cli.bisect.program"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
-class _ProgramCommand(click.Command):
-    """A command whose last arguments, behind ``--``, are a program."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        place = args.index("--") if "--" in args else len(args)
-        ctx.meta[_PROGRAM] = tuple(args[place + 1 :])
-        return super().parse_args(ctx, args[:place])
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- python SCRIPT]"]
-
-
-@click.command(cls=_ProgramCommand)
+@click.command(cls=ProgramCommand)
 @click.argument("subjects", nargs=-1, required=True, metavar="REQUIREMENT | OLD_LOCK NEW_LOCK")
 @click.option("--pi", "indicator", metavar="NAME",
               help="Performance indicator, such as matmul; see `thoth pi list`.")  # fmt: skip
@@ -144,7 +129,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     search ended without an answer for another reason.
     """
     settings: Settings = context.obj
-    program: tuple[str, ...] = context.meta[_PROGRAM]
+    program = program_of(context)
     measured = measured_script(indicator, parameters, program, trust_script)
     question = question_of(subjects, measured, parameters, others, python_version, index)
     dips = _dip_goal(dip_width, dip_size)
@@ -189,7 +174,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             trust_script=trust_script, quiet=as_json,
         )  # fmt: skip
         series = SeriesMaker(settings, folder, state, pinner)
-        stack.enter_context(_explained_errors())
+        stack.enter_context(explained_errors())
         if len(subjects) == 1:
             searches.search(series.releases(subjects[0], others))
         else:
@@ -197,18 +182,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     print_searches(searches.done, folder.path, as_json=as_json)
     accepted = not ingest or ingest_folders(settings, searches.folders, as_json=as_json)
     context.exit(max(0 if accepted else 1, *(_exit_code(it) for _, it in searches.done)))
-
-
-@contextmanager
-def _explained_errors() -> Iterator[None]:
-    try:
-        yield
-    except InvalidSpecification as error:
-        raise UnusableSpecification(str(error)) from None
-    except BuildFailed as error:
-        if error.reason == "cannot-confine":
-            click.echo("hint: --trust-script runs the script as you, without a sandbox", err=True)
-        raise
 
 
 def _exit_code(search: StepSearch) -> int:

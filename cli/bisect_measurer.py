@@ -30,7 +30,6 @@ from pis.amun.outcomes import InspectionOutcome
 from pis.amun.pinning import pinned_specification
 from pis.amun.specification import load_specification
 
-_STATE = "bisect.json"
 #: From this number of unusable jobs in one run, the search is stopped if they are the majority.
 _UNUSABLE_JOBS = 20
 
@@ -40,6 +39,7 @@ class SearchFolder:
     """The folder of one search. Everything that a later run must repeat is stored here."""
 
     path: Path
+    state_name: str = "bisect.json"
 
     def state(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored state, or a new one for this question.
@@ -47,11 +47,11 @@ class SearchFolder:
         :raises InvalidArgument: if the folder holds the search of another question
         """
         try:
-            state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
+            state = json.loads((self.path / self.state_name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"question": dict(question)}
         except (OSError, ValueError) as error:
-            raise InvalidArgument(f"--out: {self.path / _STATE}: {error}") from None
+            raise InvalidArgument(f"--out: {self.path / self.state_name}: {error}") from None
         if not isinstance(state, dict) or state.get("question") != dict(question):
             raise InvalidArgument(
                 f"--out: {self.path} holds the search of another question: give another folder"
@@ -60,7 +60,7 @@ class SearchFolder:
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write the state atomically."""
-        _write(self.path / _STATE, state)
+        _write(self.path / self.state_name, state)
 
     def stack(self, requirements: Sequence[str], pin: Callable[[], dict[str, Any]]) -> Any:
         """Return the stored document of a stack, or make and store it.

@@ -104,7 +104,7 @@ class SeriesMaker:
 
     def _path(self, names: Sequence[str]) -> list[PathStep]:
         if "path" not in self.state:
-            old, new = (_lock_pins(name, self.pinner.python_version) for name in names)
+            old, new = (lock_pins(name, self.pinner.python_version) for name in names)
             if old == new:
                 raise InvalidArgument("both locks pin the same versions")
             for name, pins in zip(names, (old, new), strict=True):
@@ -190,7 +190,7 @@ def _move(before: PathStep, after: PathStep) -> str:
     )
 
 
-def _lock_pins(name: str, python_version: str | None) -> dict[str, str]:
+def lock_pins(name: str, python_version: str | None) -> dict[str, str]:
     """The version of each package that a lock installs here, without development packages."""
     path = Path(name)
     lock = require_pins(read_lock(path.name, {path.name: path.read_bytes()}))

@@ -14,12 +14,27 @@ import click
 
 from pis.amun.conditions import BUSY_SHARE, busy_share
 from pis.amun.free_machine import MachineBusy, free_machine
+from pis.amun.launchers import BuildFailed
+from pis.amun.schema import InvalidSpecification
 
 
 class UnusableSpecification(click.ClickException):
     """An invalid specification; exit code 2, as for invalid arguments."""
 
     exit_code = 2
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """Translate errors of measuring: exit code 2 for specifications, a hint for sandboxes."""
+    try:
+        yield
+    except InvalidSpecification as error:
+        raise UnusableSpecification(str(error)) from None
+    except BuildFailed as error:
+        if error.reason == "cannot-confine":
+            click.echo("hint: --trust-script runs the script as you, without a sandbox", err=True)
+        raise
 
 
 class SecondsRange(click.FloatRange):

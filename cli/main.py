@@ -74,6 +74,7 @@ COMMANDS = {
     "changes": ("changes", "List settled changes of performance."),
     "check": ("advise", "Verify a report of advice."),
     "clean": ("clean", "Remove old environments of inspections, and cached pages."),
+    "compare": ("compare", "Compare the speed of a command with other versions or settings."),
     "completion": ("completion", "Print the completion script for a shell."),
     "cypher": ("cypher", "Query the graph, read-only."),
     "down": ("stores", "Stop the embedded stores; their data stays."),

@@ -55,6 +55,28 @@ class ExclusiveSwitch(click.Option):
         return super().handle_parse_result(ctx, values, args)
 
 
+#: Key of the program in the context of a command.
+_PROGRAM = "cli.options.program"
+
+
+class ProgramCommand(click.Command):
+    """A command whose last arguments, behind ``--``, are a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[_PROGRAM] = tuple(args[place + 1 :])
+        return super().parse_args(ctx, args[:place])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
+
+
+def program_of(context: click.Context) -> tuple[str, ...]:
+    """The arguments behind ``--``; empty without them."""
+    program: tuple[str, ...] = context.meta[_PROGRAM]
+    return program
+
+
 class NamedPath(click.Path):
     """A path; an empty path is rejected, because it would mean the current folder."""
 

@@ -206,9 +206,9 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
             _jobs(stack),
             _rate(stack, unit, digits),
             *([_spread(stack)] * verbose),
-            "" if comparison is None else _difference(comparison),
+            "" if comparison is None else difference_text(comparison),
             *drawn,
-            "" if comparison is None else _interval(comparison),
+            "" if comparison is None else interval_text(comparison),
             _verdict(stack),
             *([_method(comparison)] * verbose),
         )
@@ -356,11 +356,13 @@ def _spread(stack: StackResult) -> str:
     return "–" if stack.variation is None else f"{100 * stack.variation:.1f} %"
 
 
-def _difference(comparison: Comparison) -> str:
+def difference_text(comparison: Comparison) -> str:
+    """The difference in speed, in per cent."""
     return f"{comparison.difference_pct:+.1f} %" if math.isfinite(comparison.d) else "–"
 
 
-def _interval(comparison: Comparison) -> str:
+def interval_text(comparison: Comparison) -> str:
+    """The 95 % interval of the difference."""
     if not math.isfinite(comparison.standard_error):
         return "unknown"
     return f"{comparison.interval_low_pct:+.1f} to {comparison.interval_high_pct:+.1f} %"

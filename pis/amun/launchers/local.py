@@ -33,6 +33,7 @@ from pis.amun.sandbox import (
     sandbox_command,
 )
 from pis.amun.specification import ResourceRequests, Specification
+from pis.commands import DESCRIPTION, Command
 from pis.scratch import scratch_folder
 
 #: Variables of the runner that a job inherits. All others could be secrets.
@@ -49,9 +50,16 @@ class LocalLauncher:
 
     name = "local"
 
-    def __init__(self, settings: Settings, on_line: LineCallback | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        on_line: LineCallback | None = None,
+        command: Command | None = None,
+    ) -> None:
+        """:param command: what a person gave on the command line; it runs as in their shell"""
         self._settings = settings
         self._on_line = on_line
+        self._command = command
 
     def slots(self) -> int:
         """Return 1, as concurrent jobs would disturb each other."""
@@ -63,7 +71,7 @@ class LocalLauncher:
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job in a new process."""
-        return run_here(prepared, job, self.name)
+        return run_here(prepared, job, self.name, self._command)
 
     def close(self) -> None:
         """Do nothing, as no resources are held."""
@@ -85,7 +93,7 @@ def prepare_here(
     if inspection.script.confined:
         _require_sandbox(log)
     elif inspection.script.trusted:
-        log.write("the script runs as the current user, without a sandbox: --trust-script")
+        log.write("the script runs as the current user, without a sandbox")
     try:
         environment = build_environment(
             specification.lock, settings, specification.python_version, on_line
@@ -102,10 +110,13 @@ def prepare_here(
     )
 
 
-def run_here(prepared: PreparedInspection, job: Job, launcher: str) -> JobResult:
+def run_here(
+    prepared: PreparedInspection, job: Job, launcher: str, command: Command | None = None
+) -> JobResult:
     """Run one job in a new process on this machine.
 
     :param launcher: name of the launcher in the result
+    :param command: what trusted jobs run, as in a shell
     """
     specification, script = prepared.inspection.specification, prepared.inspection.script
     limits = limits_of(specification, script)
@@ -113,8 +124,12 @@ def run_here(prepared: PreparedInspection, job: Job, launcher: str) -> JobResult
     cpus = separate_cores(math.ceil(requested)) if requested else None
     variables = _variables(specification, Path(prepared.python), cpus)
     with scratch_folder("job") as folder:
-        run = _run_confined if script.confined else _run_unconfined
-        finished = run(prepared, folder, limits, variables, cpus)
+        if command is not None and script.trusted:
+            variables = shell_variables(specification, Path(prepared.python), command)
+            finished = _run_in_project(prepared, folder, limits, variables, command)
+        else:
+            run = _run_confined if script.confined else _run_unconfined
+            finished = run(prepared, folder, limits, variables, cpus)
     groups = read_limits()
     memory = [size for size in (groups.memory_bytes, limits.memory_bytes) if size is not None]
     setup = JobSetup(
@@ -151,6 +166,23 @@ def _run_unconfined(
     environment = {**variables, "HOME": str(folder), "TMPDIR": str(folder)}
     command = [prepared.python, str(path), *inspection.script.arguments]
     return run_job(command, environment=environment, limits=limits, workdir=workdir, cpus=cpus)
+
+
+def _run_in_project(
+    prepared: PreparedInspection,
+    folder: Path,
+    limits: JobLimits,
+    variables: Mapping[str, str],
+    command: Command,
+) -> FinishedJob:
+    inspection = prepared.inspection
+    described = folder / "work"
+    _write_files(described, inspection.specification.files)
+    path = _write_script(folder, inspection.script)
+    environment = {**variables, "THOTH_COMMAND": str(described / DESCRIPTION)}
+    # Isolated: modules of the project must not replace those that the script imports.
+    arguments = [prepared.python, "-I", str(path)]
+    return run_job(arguments, environment=environment, limits=limits, workdir=command.folder)
 
 
 def _run_confined(
@@ -215,6 +247,21 @@ def _variables(
         **threads,
         **dict(specification.environment),
     }
+
+
+def shell_variables(specification: Specification, python: Path, command: Command) -> dict[str, str]:
+    """Return the variables of this process, with the environment of ``python`` active.
+
+    The specification's variables have precedence.
+    """
+    own = {it: value for it, value in os.environ.items() if it != "PYTHONHOME"}
+    own["PATH"] = f"{python.parent}:{own.get('PATH', _SYSTEM_PATH)}"
+    own["VIRTUAL_ENV"] = str(python.parent.parent)
+    if command.project:
+        folders = [it for it in (command.folder / "src", command.folder) if it.is_dir()]
+        paths = [*map(str, folders), *filter(None, [own.get("PYTHONPATH")])]
+        own["PYTHONPATH"] = os.pathsep.join(paths)
+    return own | dict(specification.environment)
 
 
 def _notes(specification: Specification) -> Iterator[str]:

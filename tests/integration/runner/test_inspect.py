@@ -325,7 +325,7 @@ def test_a_script_of_ones_own_runs_as_its_user_where_that_is_asked_for(
         assert result["script"] == {"name": None, "bundled": False}
     assert "a word" in well["stderr"]
     assert crash["exit_code"] == 3
-    assert "without a sandbox: --trust-script" in (out / ids[0] / "build/log").read_text()
+    assert "as the current user, without a sandbox" in (out / ids[0] / "build/log").read_text()
     assert not set(ids) & {it["inspection_id"] for it in json.loads(refused.stdout)["inspections"]}
 
 

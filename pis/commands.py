@@ -1,0 +1,139 @@
+"""Commands of a person, such as ``python bench.py``, as specifications for the executor."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from model.errors import InvalidArgument
+from model.json_documents import digest
+
+#: Part of an argument that stands for the name of a file that the command writes.
+RESULTS = "{results}"
+#: Parameter of a measurement: the variables that were set for the command.
+VARIABLES = "variables"
+#: Name of the description of the command, among the files of a job.
+DESCRIPTION = "command.json"
+#: Bytes of all files that a command names; more are data, which no digest should read each time.
+_MOST_BYTES = 100_000_000
+#: Programs that run a command in an environment of their own.
+_OWN_ENVIRONMENT = frozenset(("uv", "uvx", "poetry", "pdm", "hatch", "tox", "nox", "pipenv"))
+_IGNORED = frozenset(("__pycache__", ".git", ".venv", ".pytest_cache", ".benchmarks"))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, and what identifies its measurements beside the stack and the variables.
+
+    :param arguments: program and arguments; one argument with spaces runs in a shell
+    :param folder: where it runs
+    :param files: SHA-256 of each file in ``folder`` that the arguments name, by relative path
+    :param project: whether the packages in ``folder`` can be imported
+    """
+
+    arguments: tuple[str, ...]
+    folder: Path
+    files: Mapping[str, str]
+    project: bool = True
+
+    def __str__(self) -> str:
+        return self.arguments[0] if self.in_shell else shlex.join(self.arguments)
+
+    @property
+    def in_shell(self) -> bool:
+        """Whether a shell runs it."""
+        return len(self.arguments) == 1 and " " in self.arguments[0]
+
+    @property
+    def own_environment(self) -> str | None:
+        """The program that would run it in another environment than that of the stack, if any."""
+        first = Path(self.arguments[0].split()[0]).name
+        return first if first in _OWN_ENVIRONMENT else None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides whether two measurements are of one series, without the variables."""
+        return {
+            "command": str(self),
+            "files_sha256": digest(dict(self.files)).removeprefix("sha256:"),
+            **({} if self.project else {"project": False}),
+        }
+
+    def specification(
+        self, python: Mapping[str, Any], variables: Mapping[str, str], timeout_s: float
+    ) -> dict[str, Any]:
+        """The specification that measures the command on one stack.
+
+        :param python: the part ``python`` of a specification, with the lock of the stack
+        :param variables: set for this command
+        """
+        named = {VARIABLES: shlex.join(f"{it}={variables[it]}" for it in sorted(variables))}
+        description = {
+            "arguments": ["/bin/sh", "-c", *self.arguments] if self.in_shell else self.arguments,
+            "parameters": self.identity | (named if variables else {}),
+        }
+        return {
+            "identifier": "command",
+            "script": script_text(),
+            "timeout_s": timeout_s,
+            "python": dict(python),
+            "files": [{"path": DESCRIPTION, "content": json.dumps(description, sort_keys=True)}],
+            "environment": [{"name": it, "value": variables[it]} for it in sorted(variables)],
+        }
+
+
+def command_of(arguments: Sequence[str], folder: Path, *, project: bool = True) -> Command:
+    """The command with the digests of the files that it names.
+
+    :raises InvalidArgument: if a file cannot be read, or the files are too large
+    """
+    shell = len(arguments) == 1 and " " in arguments[0]
+    try:
+        parts = shlex.split(arguments[0]) if shell else arguments
+    except ValueError as error:
+        raise InvalidArgument(f"{arguments[0]!r}: {error}") from None
+    if not parts or not parts[0]:
+        raise InvalidArgument("behind --, give a command, such as: python bench.py")
+    return Command(tuple(arguments), folder, dict(_digests(parts, folder)), project)
+
+
+def _digests(parts: Sequence[str], folder: Path) -> Iterator[tuple[str, str]]:
+    left = _MOST_BYTES
+    for path in sorted(set(_named_files(parts, folder))):
+        try:
+            left -= path.stat().st_size
+            if left < 0:
+                raise InvalidArgument(
+                    f"{path}: the files that the command names have more than"
+                    f" {_MOST_BYTES // 10**6} MB: name data by a variable, with --env"
+                )
+            yield str(path.relative_to(folder)), sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+
+
+def _named_files(parts: Sequence[str], folder: Path) -> Iterator[Path]:
+    """Files below ``folder`` that are named, also as ``--option=FILE`` or ``file.py::test``."""
+    for word in parts:
+        name = word.rpartition("=")[2] if word.startswith("-") else word.partition("::")[0]
+        path = folder / name
+        if not name or RESULTS in name or not path.resolve().is_relative_to(folder.resolve()):
+            continue
+        if path.is_file():
+            yield path
+        elif path.is_dir() and path.resolve() != folder.resolve():
+            for inner in path.rglob("*"):
+                if inner.is_file() and not _IGNORED.intersection(inner.relative_to(path).parts):
+                    yield inner
+
+
+@cache
+def script_text() -> str:
+    """The script that measures a command; see :mod:`pis.command_script`."""
+    return Path(__file__).with_name("command_script.py").read_text(encoding="utf-8")

@@ -1,0 +1,126 @@
+"""``thoth compare`` as a person runs it: real environments of small wheels."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.settings import Settings
+from tests.services.commands import program, variables
+from tests.services.index import Index, package_index
+
+pytestmark = pytest.mark.slow
+
+PAUSES = {"1.0": 0.02, "2.0": 0.12}
+BENCH = "import os, pause, mine\npause.now(float(os.environ.get('MORE', '0')))\n"
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with package_index() as index:
+        index.protected = False
+        for version, seconds in PAUSES.items():
+            text = f"import time\ndef now(more): time.sleep({seconds} + more)\n"
+            index.add_wheel("pause", version, text, metadata="Requires-Dist: helper\n")
+        for version in ("1.0", "1.1"):
+            index.add_wheel("helper", version)
+        yield index
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "mine.py").write_text("")
+    (folder / "bench.py").write_text(BENCH)
+    return folder
+
+
+@pytest.fixture
+def compare(index: Index, project: Path, tmp_path: Path) -> Any:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path / "home")})
+    environment = os.environ | variables(settings, PACKAGE_INDEXES=f"own={index.url}")
+    environment.pop("OMP_NUM_THREADS", None)
+
+    def run(*arguments: str, command: str = "python bench.py") -> subprocess.CompletedProcess[str]:
+        words = ["compare", *arguments, "--index", "own", "--share-machine", "--", *command.split()]
+        return program().run(words, environment, project)
+
+    return run
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode in {0, 4}, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_slower_release_is_named_and_the_answer_is_kept(
+    compare: Any, project: Path, tmp_path: Path
+) -> None:
+    done = compare("pause==1.0", "pause==2.0", "--json")
+    document = answer(done)
+    assert (done.returncode, document["settled"]) == (0, True)
+    verdict, cause = document["sentences"]
+    assert verdict.startswith("pause 2.0 is ")
+    assert "% slower than pause 1.0 (" in verdict
+    assert "for `python bench.py` on this machine" in verdict
+    assert cause == "Only pause 1.0 → 2.0 differs."
+    # What the subjects leave open is held equal, also where it is not the newest that fits.
+    assert [it["packages"]["helper"] for it in document["stacks"]] == ["1.1", "1.1"]
+    assert "runs as you, as in a shell" in done.stderr
+    results = sorted(Path(document["out"]).glob("inspection-command-*/results/*/result"))
+    again = compare("pause==1.0", "pause==2.0")
+    assert again.returncode == 0, again.stderr
+    assert verdict in again.stdout
+    assert sorted(Path(document["out"]).glob("inspection-command-*/results/*/result")) == results
+    result = json.loads(results[0].read_text())
+    assert (result["trusted_script"], result["confined"]) == (True, False)
+    # A changed script is another series, and the answer says so.
+    (project / "bench.py").write_text(f"{BENCH}# changed\n")
+    changed = compare("pause==1.0", "pause==2.0")
+    assert "bench.py changed since an earlier comparison" in changed.stderr
+
+
+def test_equal_locks_with_another_variable_differ_by_the_setting(
+    compare: Any, project: Path
+) -> None:
+    (project / "requirements.txt").write_text("pause==1.0\nhelper==1.0\n")
+    lock = ("requirements.txt", "requirements.txt")
+    document = answer(compare(*lock, "--env-b", "MORE=0.1", "--json"))
+    assert [it["attribution"] for it in document["stacks"]] == ["nothing", "setting"]
+    assert "slower" in document["sentences"][0]
+    assert document["sentences"][1].endswith("due to the setting, MORE unset → 0.1.")
+    assert document["stacks"][1]["packages"] == {"pause": "1.0", "helper": "1.0"}
+
+
+def test_a_command_that_fails_ends_the_comparison_with_its_error(
+    compare: Any, project: Path
+) -> None:
+    (project / "bench.py").write_text("import pause\nassert pause.__name__ == 'other', 'wrong'\n")
+    done = compare("pause==1.0", "pause==2.0")
+    assert done.returncode == 1
+    assert "pause 1.0: the command failed: exit code 1" in done.stderr
+    assert "AssertionError: wrong" in done.stderr
+    done = compare("pause==1.0", "pause==9.0")
+    assert done.returncode == 1
+    assert "pause==9.0" in done.stderr
+
+
+def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
+    compare: Any, project: Path
+) -> None:
+    arguments = ("pause==1.0", "pause==1.0", "--json")
+    first = compare(*arguments, "--max-minutes", "0.001")
+    assert first.returncode == 4
+    document = answer(first)
+    assert document["stopped"]["reason"] == "time"
+    assert document["jobs_each"] < 6
+    second = answer(compare(*arguments, "--max-minutes", "0.05"))
+    assert second["jobs_each"] >= 1
+    assert second["sentences"][-1] == "Versions and settings are equal: this measures only noise."

@@ -1,0 +1,90 @@
+"""Commands of a person: what identifies them, and who may run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.errors import InvalidArgument
+from pis.amun.inspect import script_to_run
+from pis.amun.launchers.local import shell_variables
+from pis.amun.specification import load_specification
+from pis.commands import command_of, script_text
+from tests.factories.specifications import pipfile_lock
+
+PYTHON = {"requirements_locked": pipfile_lock({})}
+
+
+def test_a_command_is_identified_by_the_files_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "suite" / "__pycache__").mkdir(parents=True)
+    for name in ("bench.py", "suite/test_a.py", "suite/__pycache__/x.pyc", "data.csv", "other.py"):
+        (tmp_path / name).write_text(name)
+    words = ["python", "bench.py", "suite::test", "--data=data.csv", "absent.py", "--out={results}"]
+    command = command_of(words, tmp_path)
+    assert sorted(command.files) == ["bench.py", "data.csv", "suite/test_a.py"]
+    before = command.identity["files_sha256"]
+    (tmp_path / "bench.py").write_text("changed")
+    assert command_of(words, tmp_path).identity["files_sha256"] != before
+    (tmp_path / "other.py").write_text("changed")
+    assert str(command_of(["python bench.py | cat"], tmp_path)) == "python bench.py | cat"
+
+
+def test_what_is_no_command_is_rejected(tmp_path: Path) -> None:
+    for words in ([""], ["python 'bench"], []):
+        with pytest.raises(InvalidArgument):
+            command_of(words, tmp_path)
+
+
+def test_a_submitted_specification_of_a_command_is_confined_and_runs_nothing(
+    tmp_path: Path,
+) -> None:
+    marker = tmp_path / "ran"
+    command = command_of(["touch", str(marker)], tmp_path)
+    document = command.specification(PYTHON, {"A": "1"}, 60)
+    assert script_to_run(load_specification(document)).confined
+    (tmp_path / "command.json").write_text(document["files"][0]["content"])
+    (tmp_path / "script.py").write_text(script_text())
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env={}, capture_output=True, check=False
+    )
+    assert (done.returncode, marker.exists()) == (2, False)
+
+
+def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "src").mkdir()
+    monkeypatch.setenv("OWN", "kept")
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    monkeypatch.setenv("PATH", "/usr/bin")
+    for project, path in ((True, f"{tmp_path}/src:{tmp_path}:/own"), (False, "/own")):
+        command = command_of(["true"], tmp_path, project=project)
+        document = command.specification(PYTHON, {"SET": "1"}, 60)
+        found = shell_variables(load_specification(document), Path("/env/bin/python"), command)
+        assert (found["OWN"], found["SET"], found["VIRTUAL_ENV"]) == ("kept", "1", "/env")
+        assert (found["PATH"], found["PYTHONPATH"]) == ("/env/bin:/usr/bin", path)
+
+
+def test_the_result_has_the_time_of_the_process_and_its_memory(tmp_path: Path) -> None:
+    command = command_of(["sleep 0.2; exit $CODE"], tmp_path)
+    document = command.specification(PYTHON, {}, 60)
+    place = tmp_path / "command.json"
+    place.write_text(document["files"][0]["content"])
+    runs = [
+        subprocess.run(
+            [sys.executable, "-I", "-c", script_text()], capture_output=True, check=False,
+            env={"THOTH_COMMAND": str(place), "CODE": code, "PATH": "/usr/bin:/bin"},
+        )
+        for code in ("0", "3")
+    ]  # fmt: skip
+    assert [it.returncode for it in runs] == [0, 3]
+    printed = json.loads(runs[0].stdout)
+    assert printed["@parameters"]["command"] == "sleep 0.2; exit $CODE"
+    result = printed["@result"]
+    assert result["elapsed"] >= 200
+    assert result["user_s"] + result["system_s"] < 0.2
+    assert result["memory_bytes"] > 100_000
