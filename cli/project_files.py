@@ -20,14 +20,15 @@ from adviser.projects.locks import (
 )
 from adviser.projects.parsing import (
     CONSTRAINTS,
+    LOCKS_OF_TOOLS,
     PROJECT_FILES,
     PYPROJECT,
-    UV_LOCK,
     missing_includes,
     parse_project,
 )
-from adviser.projects.project import Project, ProjectFormat, ProjectWarning, WarningCode
-from cli.revisions import revision_file
+from adviser.projects.project import Project, ProjectWarning, WarningCode
+from cli.revisions import RevisionFile, revision_file
+from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 
@@ -35,22 +36,27 @@ from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 _MANIFESTS = frozenset({"Pipfile", "pyproject.toml"})
 
 
-def read_project(path: Path) -> Project:
+def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Project:
     """Read the project in a folder, or the project to which a manifest or a lock belongs.
 
-    Only files in the project's folder are read, even if one of them includes other files.
+    Only files in the project's folder are read, even if one of them includes other files. The path
+    of a file may name a revision, such as ``main:uv.lock``; all files are then read from it.
 
+    :param selection: what counts of its lock
     :raises InvalidArgument: if there is no project, or an include leaves the folder
     :raises InvalidFile: naming file, field and remedy
     """
-    folder, name = _folder_of(path)
-    names = [it for it in PROJECT_FILES if (folder / it).is_file()]
-    names += sorted(it.name for it in folder.glob("pylock.*.toml") if it.is_file())
-    if name is None and not {*names} - {PYPROJECT, CONSTRAINTS}:
-        names += [it for it in FOREIGN_FILES if (folder / it).is_file()]
-    files = {it: _content(folder, it) for it in dict.fromkeys(names)}
-    if name is not None:
-        files.setdefault(name, _content(folder, name))
+    file, folder, name, content = _located(path)
+    names = [it for it in PROJECT_FILES if content(it) is not None]
+    if file is None:
+        names += sorted(it.name for it in folder.glob("pylock.*.toml") if it.is_file())
+        if name is None and not {*names} - {PYPROJECT, CONSTRAINTS}:
+            names += [it for it in FOREIGN_FILES if (folder / it).is_file()]
+    names += [name] if name is not None else []
+    files = {it: content(it) or b"" for it in dict.fromkeys(names)}
+    for known in names:
+        neighbours = lock_neighbours(known, files[known], selection)
+        files |= {near: data for near in neighbours if (data := content(near)) is not None}
 
     def path_exists(path: str, file: str) -> bool:
         # Installers resolve paths from the current folder, or from the folder of the file.
@@ -60,28 +66,16 @@ def read_project(path: Path) -> Project:
         return any(os.path.exists(it / local) for it in folders)  # noqa: PTH110
 
     project = parse_project(
-        _with_included(partial(_content_if_there, folder), files), name, path_exists=path_exists
-    )
+        _with_included(content, files), name, selection=selection,
+        path_exists=None if file else path_exists,
+    )  # fmt: skip
     settings = (
         ProjectWarning(WarningCode.FILE_IGNORED, f"not read: write its settings to [{table}] of "
                        "the pyproject.toml", f"{file}:$")
         for file, table in (("uv.toml", "tool.uv"), ("pdm.toml", "tool.pdm"))
-        if (folder / file).is_file()
+        if content(file) is not None
     )  # fmt: skip
-    project = replace(project, warnings=(*project.warnings, *settings))
-    return _with_unread_locks(project, folder)
-
-
-def _with_unread_locks(project: Project, folder: Path) -> Project:
-    """Warn about a lock of another tool, if the project has no lock that is read."""
-    if project.locked is not None or project.format is not ProjectFormat.PYPROJECT:
-        return project
-    warnings = tuple(
-        ProjectWarning(WarningCode.FILE_IGNORED, f"not read; {remedy}", f"{name}:$")
-        for name, (_, remedy) in FOREIGN_FILES.items()
-        if " export " in remedy and (folder / name).is_file()
-    )
-    return replace(project, warnings=(*project.warnings, *warnings))
+    return replace(project, warnings=(*project.warnings, *settings))
 
 
 def read_lock_file(
@@ -99,13 +93,9 @@ def read_lock_file(
     :raises InvalidFile: if it cannot be read, is a requirements file without all its pins, or does
         not support the selection or the environment
     """
-    if (file := revision_file(str(path))) is not None:
-        name, content = file.name, file.content
-    else:
-        folder, own_name = _folder_of(path)
-        if own_name is None:
-            raise InvalidArgument(f"{path} is a folder: name the lock in it")
-        name, content = own_name, partial(_content_if_there, folder)
+    *_, name, content = _located(path)
+    if name is None:
+        raise InvalidArgument(f"{path} is a folder: name the lock in it")
     files = {name: content(name) or b""}
     neighbours = lock_neighbours(name, files[name], selection)
     files |= {it: data for it in neighbours if (data := content(it)) is not None}
@@ -122,8 +112,9 @@ def keep_manifest(output: Path, path: Path, project: Project) -> None:
     """
     read = path / project.source if path.is_dir() else path
     is_lock = project.locked is not None and project.lock_source == project.source
-    same = output.exists() and output.samefile(read) and not is_lock
-    tool = "uv" if output.name == UV_LOCK else FOREIGN_FILES.get(output.name, ("",))[0]
+    same = output.exists() and read.exists() and output.samefile(read) and not is_lock
+    tool = LOCKS_OF_TOOLS.get(output.name) or FOREIGN_FILES.get(output.name, ("",))[0]
+    tool = "conda" if output.name in conda_environment.NAMES else tool
     if same or tool or output.name in _MANIFESTS or output.suffix == ".in":
         kind = (
             f"the name of a file of {tool}" if tool else "a manifest, and a lock would replace it"
@@ -169,6 +160,20 @@ def _write_beside(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _located(
+    path: Path,
+) -> tuple[RevisionFile | None, Path, str | None, Callable[[str], bytes | None]]:
+    """The file of a revision that a path names, folder, name, and the content of files there.
+
+    :returns: ``None`` instead of a file on disk, and instead of the name of a folder
+    :raises InvalidArgument: if there is no such file, folder or revision
+    """
+    if (file := revision_file(str(path))) is not None:
+        return file, Path(file.folder), file.name, file.content
+    folder, name = _folder_of(path)
+    return None, folder, name, partial(_content_if_there, folder)
 
 
 def _folder_of(path: Path) -> tuple[Path, str | None]:

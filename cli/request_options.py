@@ -190,7 +190,8 @@ def advice_request_of(
     if options["build"] and (options["only_wheels"] or options["fetch"] is False):
         other = "--only-wheels" if options["only_wheels"] else "--offline"
         raise InvalidArgument(f"--build and {other}: give only one of them")
-    project, now = project or read_project(path or Path()), datetime.now(UTC)
+    project = project or read_project(path or Path(), lock_selection(options))
+    now = datetime.now(UTC)
     parsed = RequestOptions(
         count=count,
         dev=options["dev"],

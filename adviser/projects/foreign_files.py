@@ -24,10 +24,7 @@ _SETUPTOOLS = (
 )
 #: Tool and remedy by file name.
 FOREIGN_FILES = {
-    "poetry.lock": ("Poetry", "`poetry export -o requirements.txt` writes a lock that is"),
-    "pdm.lock": ("PDM", "`pdm export -o requirements.txt` writes a lock that is"),
-    "environment.yml": _CONDA, "environment.yaml": _CONDA, "meta.yaml": _CONDA,
-    "conda-lock.yml": _CONDA, "pixi.toml": _PIXI, "pixi.lock": _PIXI, "mojoproject.toml": _PIXI,
+    "meta.yaml": _CONDA, "conda-lock.yml": _CONDA, "pixi.toml": _PIXI, "mojoproject.toml": _PIXI,
     "setup.cfg": _SETUPTOOLS, "setup.py": _SETUPTOOLS,
 }  # fmt: skip
 #: Environments of conda in any file: the output of `conda list`, or a list in YAML.

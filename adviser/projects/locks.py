@@ -179,6 +179,7 @@ def _lock_of(
         entries = [_checked(it, reader, context) for it in installed]
         for message in lock.uncovered:
             context.warn(WarningCode.LOCK_INCOMPLETE, message, f"{name}:$")
+        context.leave_out_conda(lock.conda, f"{name}:$")
         kept = tuple(it for it in entries if it is not None)
         if others := [it.name for it in kept if it.marker == NEVER]:
             context.warn(

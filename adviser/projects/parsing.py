@@ -15,15 +15,20 @@ from adviser.projects.project import Project, ProjectFormat, ProjectRequirement,
 from adviser.projects.pyproject import has_requirements, read_pyproject, read_script, unread_tables
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
+from common.formats import conda_environment
 from common.formats.file_fields import refuse, value_text
-from common.formats.locks.entries import NEVER
+from common.formats.locks.entries import DEFAULT_SELECTION, NEVER, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import exact_version, lines_of
+from model.errors import InvalidFile
 from model.reasons import Reason
 from model.text import counted, first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
-UV_LOCK = "uv.lock"
+#: Locks that only their tool writes, by name.
+LOCKS_OF_TOOLS = {
+    "uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM", "pixi.lock": "pixi",
+}  # fmt: skip
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
 CONSTRAINTS = "constraints.txt"
 #: Common names of files with requirements for development, in order of precedence.
@@ -35,7 +40,7 @@ DEVELOPMENT_FILES = tuple(
 #: Files that are read from a project's folder, besides ``pylock.NAME.toml``.
 PROJECT_FILES = (
     PIPFILE, PIPFILE_LOCK, PYPROJECT, "pylock.toml", REQUIREMENTS_IN, REQUIREMENTS_TXT,
-    CONSTRAINTS, UV_LOCK, *DEVELOPMENT_FILES,
+    CONSTRAINTS, *LOCKS_OF_TOOLS, *sorted(conda_environment.NAMES), *DEVELOPMENT_FILES,
 )  # fmt: skip
 
 
@@ -44,6 +49,7 @@ def parse_project(
     name: str | None = None,
     manifest_hashes: Collection[str] = (),
     path_exists: PathExists | None = None,
+    selection: LockSelection = DEFAULT_SELECTION,
 ) -> Project:
     """Read the requirements of a project and its lock.
 
@@ -55,16 +61,17 @@ def parse_project(
     :param name: file to use as the manifest
     :param manifest_hashes: hashes of the Pipfile before credentials were removed from it
     :param path_exists: local paths for which it is false are the project's ``missing_paths``
+    :param selection: what counts of its lock; a lock that lacks a part of it counts as outdated
     :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)
     context = ParseContext(path_exists)
-    project = _read(files, name or _manifest(files), context)
+    project = _read(files, name or _manifest(files), context, selection)
     if manifest_hashes and project.format is ProjectFormat.PIPFILE:
         project = replace(project, manifest_hashes=tuple(manifest_hashes))
     if project.format is not ProjectFormat.SCRIPT:
         # Files beside a script belong to another project.
-        project = _with_constraints(_with_lock(project, files, context), files, context)
+        project = _with_constraints(_with_lock(project, files, context, selection), files, context)
     _warn_of_duplicates(project, context)
     return replace(
         project,
@@ -101,9 +108,11 @@ def _manifest(files: Mapping[str, bytes]) -> str:
     candidates = [it for it in manifests if it in files]
     if PYPROJECT in candidates and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
         candidates.remove(PYPROJECT)
-    candidates += _pylocks(files) + [it for it in (UV_LOCK, PIPFILE_LOCK) if it in files]
+    candidates += _pylocks(files) + [it for it in (*LOCKS_OF_TOOLS, PIPFILE_LOCK) if it in files]
     if not candidates and len(others := [it for it in files if _is_requirements(it)]) == 1:
         candidates = others
+    if not candidates:
+        candidates = [it for it in files if posixpath.basename(it) in conda_environment.NAMES]
     if not candidates:
         candidates = [it for it in files if posixpath.basename(it) in FOREIGN_FILES]
     if not candidates and PYPROJECT in files:
@@ -125,15 +134,21 @@ def _pylocks(files: Iterable[str]) -> list[str]:
     return sorted(filter(is_pylock, files), key=lambda it: (it != "pylock.toml", it))
 
 
-def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Project:
+def _read(
+    files: Mapping[str, bytes], name: str, context: ParseContext, selection: LockSelection
+) -> Project:
     if name not in files:
         refuse(Reason.UNREADABLE, "does not exist", f"{name}:$", "check the path")
     refuse_foreign(name)
     base = posixpath.basename(name)
     if base == PIPFILE:
         return read_pipfile(table_of(name, files[name]), name, context)
-    if base in (PIPFILE_LOCK, UV_LOCK) or is_pylock(base):
-        return _project_of_lock(lock_of(name, files, context), context)
+    if (
+        base == PIPFILE_LOCK
+        or is_pylock(base)
+        or (base in LOCKS_OF_TOOLS and base not in conda_environment.NAMES)
+    ):
+        return _project_of_lock(lock_of(name, files, context, selection), context)
     if base.endswith(".py"):
         return read_script(files[name], name, context)
     if base.endswith(".toml"):
@@ -211,7 +226,9 @@ def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
     )
 
 
-def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseContext) -> Project:
+def _with_lock(
+    project: Project, files: Mapping[str, bytes], context: ParseContext, selection: LockSelection
+) -> Project:
     """Add the first usable lock to the project, and warn about the others."""
     names = _lock_names(project, files)
     chosen: ProjectLock | None = None
@@ -228,7 +245,14 @@ def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseConte
             continue
         own = name == project.source and project.format is ProjectFormat.REQUIREMENTS
         # A file that was read as the manifest has given its warnings already.
-        lock = lock_of(name, files, ParseContext() if name == project.source else context)
+        reading = ParseContext() if name == project.source else context
+        try:
+            lock = lock_of(name, files, reading, selection)
+        except InvalidFile as error:
+            if selection == DEFAULT_SELECTION or error.reason != Reason.MISSING_FIELD:
+                raise
+            context.warn(WarningCode.LOCK_OUTDATED, error.message, f"{name}:$")
+            lock = lock_of(name, files, reading)
         if own and not lock.complete:
             continue
         chosen = _usable(lock, project, context)
@@ -254,7 +278,7 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
     if project.format is ProjectFormat.PIPFILE:
         names = [PIPFILE_LOCK, *pylocks, REQUIREMENTS_TXT]
     elif project.format is ProjectFormat.PYPROJECT:
-        names = [UV_LOCK, *pylocks, REQUIREMENTS_TXT, PIPFILE_LOCK]
+        names = [*LOCKS_OF_TOOLS, *pylocks, REQUIREMENTS_TXT, PIPFILE_LOCK]
     else:
         own = own.removesuffix(".in") + ".txt" if own.endswith(".in") else own
         names = [*dict.fromkeys([own, *pylocks, PIPFILE_LOCK])]

@@ -33,6 +33,8 @@ class WarningCode(StrEnum):
     LOCAL_PATH = "local_path"
     REPOSITORY = "repository"
     ADDRESS = "address"
+    #: Packages of conda, which are in no Python index.
+    CONDA = "conda"
     #: An option or a key that does not affect advice.
     OPTION_IGNORED = "option_ignored"
     #: A requirement that is not valid, and how it is read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -28,6 +28,7 @@ from common.formats.requirements_files import (
 from model.packages.releases import Requirement, parse_requirement
 from model.reasons import Reason
 from model.redaction import holds_user, without_secrets
+from model.text import counted, first_few
 
 _MARKER_HINT = "see PEP 508 for the operators of markers"
 
@@ -128,6 +129,14 @@ class ParseContext:
         """Record an entry of a lock that pins no single version, with a warning."""
         self.elsewhere.append(NonIndexPackage(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
         self.warn(WarningCode.LOCK_INCOMPLETE, f"{value_text(what)} pins no version", at)
+
+    def leave_out_conda(self, names: Sequence[str], at: str) -> None:
+        """Record packages of conda, with one warning."""
+        self.elsewhere += [NonIndexPackage(it[:200], WarningCode.CONDA, False, at) for it in names]
+        if names:
+            number = counted(len(names), "conda package")
+            message = f"{number} not covered, only what pip installs: {first_few(names, 5)}"
+            self.warn(WarningCode.CONDA, message, at)
 
     def count(self, at: str) -> None:
         """Count a requirement.

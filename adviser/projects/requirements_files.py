@@ -17,6 +17,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
+from common.formats import conda_environment
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import MAKE_AGAIN, LockEntry, hash_fault, normalised_hashes
 from common.formats.requirements_files import (
@@ -112,7 +113,13 @@ class _Reader:
             return
         self._done.add((name, constraint))
         text = requirements_text_of(name, self._files[name])
-        refuse_foreign(name, text)
+        refuse_foreign(name)
+        if conda_environment.is_environment(name):
+            environment = conda_environment.read_environment(text, name)
+            text = environment.pip
+            self._context.leave_out_conda(environment.conda, f"{name}:dependencies")
+        else:
+            refuse_foreign(name, text)
         if constraint and text.startswith(MADE_BY_THOTH):
             code, effect = WarningCode.ALL_PINNED, "pins all of its packages"
             if not path:

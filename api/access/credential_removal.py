@@ -12,7 +12,7 @@ import tomli_w
 
 from adviser.projects.documents import json_of, toml_of
 from adviser.projects.indexes import public_text, public_values
-from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK, UV_LOCK, parse_project
+from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from common.formats.file_fields import refuse
@@ -21,6 +21,8 @@ from common.formats.requirements_files import logical_lines, split_words
 from model.errors import InvalidFile
 from model.reasons import Reason
 
+#: Locks in TOML whose names do not end in `.toml`.
+_TOML_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _CONTINUED = re.compile(r"\\\r?\n")
 #: Text between two single quotes, matched in linear time.
 _QUOTED = re.compile(r"(?<=')[^'\n]+(?=')")
@@ -82,7 +84,7 @@ def public_file(name: str, text: str) -> str:
     :raises InvalidFile: if quotes or backslashes in a list of requirements hide one
     """
     base = posixpath.basename(name)
-    if base not in (PIPFILE, PIPFILE_LOCK, UV_LOCK) and not base.endswith(".toml"):
+    if base not in (PIPFILE, PIPFILE_LOCK, *_TOML_LOCKS) and not base.endswith(".toml"):
         return _public_list(name, text)
     hiding = _ESCAPE.search(text) is not None
     if public_text(text) == text and not hiding:
@@ -95,7 +97,7 @@ def public_file(name: str, text: str) -> str:
             same = public == value and public_text(text) == text
             return text if same else orjson.dumps(public).decode()
         # Parsing a large lock takes as long as a hundred requests, so it is avoided.
-        if base == PIPFILE or hiding or not (base == UV_LOCK or is_pylock(base)):
+        if base == PIPFILE or hiding or not (base in _TOML_LOCKS or is_pylock(base)):
             table = toml_of(name, text.encode())
             shown = public_values(table)
             same = shown == table and public_text(text) == text

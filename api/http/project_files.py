@@ -9,7 +9,8 @@ from typing import Any
 from marshmallow import ValidationError, fields
 
 from adviser.projects.foreign_files import FOREIGN_FILES
-from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES, UV_LOCK
+from adviser.projects.parsing import CONSTRAINTS, LOCKS_OF_TOOLS, PIPFILE_LOCK, PROJECT_FILES
+from common.formats import conda_environment
 from common.formats.locks.pylock import is_pylock
 
 #: Maximum size of a file that people write. Parsing TOML takes about 1 s per megabyte.
@@ -96,6 +97,7 @@ _MAX_PARTS, _PARTS = 120_000, ",.\n\\"
 _MAX_VALUES, _VALUES = 75_000, ",[{"
 #: Limit for URLs in a request, from which credentials are removed; a lock has one per file.
 _MAX_ADDRESSES = 40_000
+_YAML_FILES = frozenset({"pixi.lock"}) | conda_environment.NAMES
 #: Returns why texts are refused; ``None`` if they are accepted.
 _ProblemOf = Callable[[Collection[str]], str | None]
 
@@ -162,7 +164,7 @@ def _check_sizes(files: Mapping[str, str]) -> None:
 
 def _may_be_lock(base: str) -> bool:
     return (
-        base in (PIPFILE_LOCK, UV_LOCK)
+        base in (PIPFILE_LOCK, *LOCKS_OF_TOOLS)
         or is_pylock(base)
         or (_is_list(base) and base != CONSTRAINTS and base.endswith(".txt"))
     )
@@ -174,6 +176,7 @@ def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
     for name, content in files.items():
         base = name.rpartition("/")[2]
         problem = list_problem if _is_list(base) else toml_problem
+        problem = yaml_problem if base in _YAML_FILES else problem
         checks.setdefault(json_problem if base == PIPFILE_LOCK else problem, {})[name] = content
     return checks
 
@@ -192,6 +195,13 @@ def json_problem(texts: Collection[str]) -> str | None:
     if number <= _MAX_VALUES:
         return None
     return f"{number} values, but at most {_MAX_VALUES} are allowed; no real lock has as many"
+
+
+def yaml_problem(texts: Collection[str]) -> str | None:
+    """Return why YAML is refused; ``None`` if it is accepted."""
+    if (number := sum(map(_lines, texts))) <= _MAX_LINES:
+        return None
+    return f"{number} lines, but at most {_MAX_LINES} are allowed; no real lock has as many"
 
 
 def toml_problem(texts: Collection[str]) -> str | None:

@@ -25,7 +25,8 @@ NOTHING = Evidence(as_of=NOW, sources={"pypi": NOW})
 MAIN = RequestIndex("pypi", "main", "https://index.example/simple")
 #: RequestOptions of ``thoth advise``, as click hands them over.
 GIVEN: dict[str, Any] = {
-    "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
+    "kind": "latest", "dev": False, "extras": (), "groups": (),
+    "members": (), "all_members": False, "default_groups": True, "python": "3.11",
     "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
     "constraints": (), "exclusions": (), "overrides": (), "newer_than": None, "older_than": None,
     "prereleases": (), "allowed": (), "indexes": (), "only_wheels": False, "build": False,

@@ -193,7 +193,7 @@ def test_a_lock_with_every_hash_is_taken(client: FlaskClient) -> None:
     "name",
     [
         "", "../../etc/x", "/etc/x.txt", "a//x.txt", "./x.txt", "a/../x.txt", "a\\x.txt", "C:x.txt",
-        "a\nb.txt", "a\x7f.txt", "x" * 300 + ".txt", "setup.py", ".txt", "notes.md", "poetry.lock",
+        "a\nb.txt", "a\x7f.txt", "x" * 300 + ".txt", "setup.py", ".txt", "notes.md", "meta.yaml",
         "file:///etc/passwd", "https://h.example/x.txt",
     ],
 )  # fmt: skip

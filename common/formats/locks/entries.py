@@ -19,6 +19,7 @@ from model.json_fields import FieldPath
 from model.packages.identity import is_project_name, version_of
 from model.packages.releases import parse_requirement
 from model.reasons import Reason
+from model.redaction import without_secrets
 from model.text import first_few
 
 #: What to do about a lock that cannot be read.
@@ -32,6 +33,8 @@ _LONGEST_VERSION = 128
 #: Requirements are limited to a few more characters.
 _LONG_MARKER = 1_900
 _CONSTANTS = re.compile(f"{NEVER}|{ALWAYS}|and|or|[ ()]")
+#: A repository as Git writes it, such as ``git@host.example:me/it``.
+_SCP = re.compile(r"(?P<host>[^/:@]+@[^/:]+):(?!//)(?P<path>.+)")
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
 #: Environment for a trial evaluation of markers.
 _ANY_ENVIRONMENT = {
@@ -157,7 +160,8 @@ class LockContent:
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param environments: markers of which one must hold; empty for every environment
-    :param uncovered: what the lock installs besides and is not read, for people
+    :param uncovered: what is not known of the lock, for people
+    :param conda: names of packages from conda, which are not covered
     """
 
     entries: tuple[LockEntry | InvalidDocument, ...]
@@ -167,6 +171,7 @@ class LockContent:
     requires_python: str | None = None
     environments: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
 
 
 class LockTable(FileTable):
@@ -198,6 +203,30 @@ def require_known(kind: str, wanted: Iterable[str], known: Iterable[str], at: Fi
         message = f"has no {kind} {value_text(name)}"
         hint = f"it has {first_few(names, 20)}" if names else f"it has no {kind}"
         raise invalid_file(Reason.MISSING_FIELD, message, at, hint)
+
+
+def locked_file(file: LockTable) -> LockedFile:
+    """A file that a lock of uv, Poetry or PDM lists."""
+    url = file.text("url")
+    place = (url or "").partition("#")[0] or file.text("path") or ""
+    algorithm, _, digits = (file.text("hash") or "").partition(":")
+    return LockedFile(
+        file.text("file") or place.rpartition("/")[2],
+        url and without_secrets(url),
+        file.integer("size", high=2**53),
+        digits if algorithm == "sha256" else None,
+    )
+
+
+def git_target(url: str, revision: str, folder: str | None) -> str:
+    """The address of a repository as a requirement of PEP 508 names it.
+
+    >>> git_target("git@host.example:me/it", "1f2e", "src")
+    'git+ssh://git@host.example/me/it@1f2e#subdirectory=src'
+    """
+    if short := _SCP.fullmatch(url):
+        url = f"ssh://{short['host']}/{short['path']}"
+    return f"git+{url}@{revision}" + (f"#subdirectory={folder}" if folder else "")
 
 
 class EntryFault(NamedTuple):

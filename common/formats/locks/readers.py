@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from common.formats.locks import pipfile_lock, pylock, uv_lock
+from common.formats.locks import pdm_lock, pipfile_lock, pixi_lock, poetry_lock, pylock, uv_lock
 from common.formats.locks.entries import LockContent, LockRequest, LockTable
+from common.formats.locks.pdm_lock import read_pdm_lock
 from common.formats.locks.pipfile_lock import read_pipfile_lock
+from common.formats.locks.pixi_lock import read_pixi_lock
+from common.formats.locks.poetry_lock import read_poetry_lock
 from common.formats.locks.pylock import is_pylock, read_pylock
 from common.formats.locks.uv_lock import read_uv_lock
 
@@ -45,6 +48,15 @@ READERS = (
     LockReader(
         lambda name: name == "uv.lock" or name.endswith(".py.lock"),
         Syntax.TOML, read_uv_lock, uv_lock.KEYS, with_manifest=True,
+    ),
+    LockReader(
+        lambda name: name == "poetry.lock",
+        Syntax.TOML, read_poetry_lock, poetry_lock.KEYS, with_manifest=True,
+    ),
+    LockReader(lambda name: name == "pixi.lock", Syntax.YAML, read_pixi_lock, pixi_lock.KEYS),
+    LockReader(
+        lambda name: name == "pdm.lock",
+        Syntax.TOML, read_pdm_lock, pdm_lock.KEYS, with_manifest=True,
     ),
 )  # fmt: skip
 

@@ -16,10 +16,11 @@ from common.formats.locks.entries import (
     MAKE_AGAIN,
     NEVER,
     LockContent,
-    LockedFile,
     LockEntry,
     LockRequest,
     LockTable,
+    git_target,
+    locked_file,
     readable,
     require_known,
 )
@@ -33,7 +34,6 @@ from common.formats.locks.graph import (
 )
 from common.formats.requirements_files import SourceKind
 from model.reasons import Reason
-from model.redaction import without_secrets
 from model.text import first_few
 
 #: Keys of a package, by field of :class:`LockEntry`.
@@ -271,7 +271,7 @@ def _entry(package: LockTable, conditions: Collection[Condition], dev: bool) -> 
             return replace(entry, version="", source=kind, local=local, target=target)
     files = [*package.each("wheels"), *([package.nested("sdist")] if "sdist" in package else ())]
     hashes = tuple(sorted(filter(None, {it.text("hash") for it in files})))
-    registry, locked = source.text("registry"), tuple(map(_locked_file, files))
+    registry, locked = source.text("registry"), tuple(map(locked_file, files))
     return replace(entry, index=registry, hashes=hashes, files=locked)
 
 
@@ -280,15 +280,5 @@ def _target(key: str, value: str, source: LockTable) -> str:
     if key != "git":
         return value
     parts = urlsplit(value)
-    folder = parse_qs(parts.query).get("subdirectory")
-    return f"git+{parts._replace(query='', fragment='').geturl()}@{parts.fragment}" + (
-        f"#subdirectory={folder[0]}" if folder else ""
-    )
-
-
-def _locked_file(file: LockTable) -> LockedFile:
-    url = file.text("url")
-    name = (url or file.text("path") or "").rpartition("/")[2]
-    algorithm, _, digits = (file.text("hash") or "").partition(":")
-    sha256 = digits if algorithm == "sha256" else None
-    return LockedFile(name, url and without_secrets(url), file.integer("size", high=2**53), sha256)
+    (folder,) = parse_qs(parts.query).get("subdirectory", [None])
+    return git_target(parts._replace(query="", fragment="").geturl(), parts.fragment, folder)

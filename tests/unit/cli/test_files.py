@@ -66,19 +66,6 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     assert unrepeated(path) == path.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["poetry.lock", "pdm.lock"])
-def test_a_lock_that_is_not_read_is_named_with_the_command_that_exports_it(
-    tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\ndependencies = ["flask"]\n')
-    (tmp_path / name).write_text("version = 1\n")
-    (warning,) = read_project(tmp_path).warnings
-    assert (warning.code, warning.field) == ("file_ignored", f"{name}:$")
-    assert " export " in warning.message
-    (tmp_path / "requirements.txt").write_text("flask==3.1.0\n")
-    assert not [it for it in read_project(tmp_path).warnings if it.field == f"{name}:$"]
-
-
 def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
@@ -189,8 +176,8 @@ def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None
     assert [it.field for it in project.warnings] == ["requirements.txt:2"]
 
 
-def test_a_folder_with_an_environment_of_conda_only_says_so(tmp_path: Path) -> None:
-    (tmp_path / "environment.yml").write_text("name: a\n", encoding="utf-8")
+def test_a_folder_with_a_recipe_of_conda_only_says_so(tmp_path: Path) -> None:
+    (tmp_path / "meta.yaml").write_text("name: a\n", encoding="utf-8")
     with pytest.raises(InvalidFile, match="a file of conda"):
         read_project(tmp_path)
     (tmp_path / "requirements.txt").write_text("core\n", encoding="utf-8")

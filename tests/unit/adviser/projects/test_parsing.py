@@ -220,16 +220,23 @@ def test_constraints_that_thoth_wrote_count_only_if_they_are_included() -> None:
     assert codes(project) == [WarningCode.ALL_PINNED]
 
 
-YAML = b"channels: [defaults]\ndependencies:\n  # interpreter\n\n  - python=3.12\n"
+ENVIRONMENT = b"""channels: [defaults]
+dependencies:
+  # interpreter
+  - python=3.12
+  - numpy
+  - pip
+  - pip:
+    - flask==3.1.0
+    - "torch>=2  # any"
+"""
 LISTED = b"python=3.9.7=h12debd9_1\n"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "tool"),
     [
-        ("environment.yml", b"", "conda"),
-        ("gpu.yaml", YAML, "conda"),
-        ("gpu.yaml", YAML.replace(b"\n", b"\r\n"), "conda"),
+        ("sub/meta.yaml", b"", "conda"),
         ("requirements.txt", b"# $ conda create --name x --file y\n", "conda"),
         ("requirements.txt", b"@EXPLICIT\nhttps://h.example/a.conda\n", "conda"),
         ("requirements.txt", LISTED, "conda"),
@@ -238,7 +245,6 @@ LISTED = b"python=3.9.7=h12debd9_1\n"
         ("sub/pixi.toml", b"[project]\nname = 'a'\n[dependencies]\npython = '*'\n", "pixi"),
         ("setup.cfg", b"[options]\ninstall_requires =\n    flask\n", "setuptools"),
         ("setup.py", b"from setuptools import setup\n", "setuptools"),
-        ("pdm.lock", b"", "PDM"),
     ],
 )
 def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
@@ -250,6 +256,21 @@ def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
         assert caught.value.hint
 
 
+def test_of_an_environment_of_conda_counts_what_pip_installs() -> None:
+    for text in (ENVIRONMENT, ENVIRONMENT.replace(b"\n", b"\r\n")):
+        project = parse_project({"envs/gpu.yml": text}, "envs/gpu.yml")
+        assert [(it.text, it.origin) for it in project.requirements] == [
+            ("flask==3.1.0", "envs/gpu.yml:8"), ("torch>=2", "envs/gpu.yml:9")
+        ]  # fmt: skip
+        (warning,) = project.warnings
+        assert (warning.code, warning.field) == (WarningCode.CONDA, "envs/gpu.yml:dependencies")
+        assert "2 conda packages not covered" in warning.message
+        assert "numpy" in warning.message
+    with pytest.raises(InvalidFile) as caught:
+        parse_project({"environment.yml": b"dependencies: 3\n"})
+    assert (caught.value.reason, caught.value.field) == ("wrong_type", "dependencies")
+
+
 def test_no_requirements_file_is_taken_for_one_of_conda() -> None:
     text = "a==1 --hash=sha256:12\n--index-url=https://h.example/?a=b=c\n# dependencies:\nb\n"
     text += "dependencies" + "\n" * 100_000
@@ -258,4 +279,4 @@ def test_no_requirements_file_is_taken_for_one_of_conda() -> None:
 
 def test_a_folder_with_files_of_other_tools_only_says_which() -> None:
     with pytest.raises(InvalidFile, match="a file of conda"):
-        parse_project({"pyproject.toml": b"[tool.black]\n", "environment.yml": YAML})
+        parse_project({"pyproject.toml": b"[tool.black]\n", "meta.yaml": b"package: a"})
