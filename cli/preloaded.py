@@ -28,9 +28,14 @@ from typing import Any, NoReturn
 from cli.start import ACCEPTED, PRELOADED, REFUSED, peer_of, socket_path, store_runs
 from common.settings import Settings
 from model.errors import ProjectError
+from pis.amun.hardware import processor_and_platform
 
-#: What the commands import.
-_MODULES = ("cli.advise", "cli.main", "cli.why", "sqlalchemy.dialects.postgresql.psycopg2")
+#: What the commands import, at their start or on the way.
+_MODULES = (
+    "cli.advise", "cli.guard", "cli.main", "cli.why", "encodings.idna", "graph.projection",
+    "pis.amun.control_groups", "psycopg2.extras", "pynvml", "rich.console",
+    "sqlalchemy.dialects.postgresql.psycopg2",
+)  # fmt: skip
 #: Rooms whose modules the program may load.
 _ROOMS = ("adviser", "cli", "common", "graph", "ingest", "model", "pis")
 #: Seconds between two looks at the store, and for a client to say what it wants.
@@ -53,6 +58,7 @@ def main() -> None:
     code = code_state()
     for name in _MODULES:
         import_module(name)
+    processor_and_platform()
     import gc
 
     gc.collect()

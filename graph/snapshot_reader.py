@@ -299,6 +299,8 @@ def with_known(
     if excluded.last_resort is None:
         return excluded
     (candidate,) = with_vulnerabilities((excluded.last_resort,), vulnerabilities)
+    if candidate is excluded.last_resort:
+        return excluded
     return replace(excluded, last_resort=candidate)
 
 

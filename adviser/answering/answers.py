@@ -162,7 +162,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
     """
     advice, report = made.advice, made.report
     stored = StoredAdvice(
-        head_of(report),
+        head_of(report, advice.request.environment),
         SCHEMA_VERSION,
         dataclass_to_json(advice.request),
         advice.snapshot.to_json(),

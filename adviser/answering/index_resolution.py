@@ -467,8 +467,9 @@ class IndexResolution:
         files = package.page.files_of(version)
         try:
             environment = self._request.environment
-            read = built = await read_release(reader.metadata, name, version, files, environment)
-            self._note_other_file(name, version, files, read.metadata_file)
+            tried = metadata_files(files, environment)
+            read = built = await read_release(reader.metadata, name, version, tried, environment)
+            self._note_other_file(name, version, tried, read.metadata_file)
             if self._builder is not None:
                 built = await self._builder.improved(
                     name, version, read, files, package.index, reader
@@ -481,10 +482,10 @@ class IndexResolution:
         self._on_progress(self.progress)
 
     def _note_other_file(
-        self, name: str, version: str, files: Sequence[IndexFile], read: str | None
+        self, name: str, version: str, tried: Sequence[IndexFile], read: str | None
     ) -> None:
         """Note a release whose wheel for this environment could not be read, but another one."""
-        chosen = next(iter(metadata_files(files, self._request.environment)), None)
+        chosen = next(iter(tried), None)
         if read is None or chosen is None or read == chosen.filename:
             return
         if installed_rank(chosen.filename, self._request.environment)[0] < inf:

@@ -30,14 +30,16 @@ _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersectio
 )
 
 
-def head_of(report: Mapping[str, Any]) -> AdviceHead:
+def head_of(report: Mapping[str, Any], environment: Environment | None = None) -> AdviceHead:
     """The head of an advice, as lists of advice show it, taken from its report.
 
+    :param environment: of the request; by default, it is read from the report, which is slower
     :raises InvalidDocument: if another version of this code wrote the environment
     """
     metadata, result = report["metadata"], report["result"]
     parameters, certificate = result["parameters"], result["report"]["certificate"]
-    environment = dataclass_from_json(orjson.dumps(parameters["environment"]), Environment)
+    if environment is None:
+        environment = dataclass_from_json(orjson.dumps(parameters["environment"]), Environment)
     return AdviceHead(
         advice_id=metadata["document_id"],
         recommendation_type=parameters["recommendation_type"],

@@ -23,7 +23,7 @@ from common.index.partial_zip import (
 )
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
 from common.index.wheel_directory import import_names_in
-from common.index.wheel_metadata import wheel_metadata, wheel_span
+from common.index.wheel_metadata import wheel_metadata
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import ImportNames
 from model.packages.project_pages import IndexFile
@@ -246,13 +246,12 @@ async def _complete(fetcher: Fetcher, file: IndexFile, sparse: SparseFile) -> by
     limit = fetcher.limits.metadata_bytes
 
     def attempt() -> bytes:
-        archive = cast(BinaryIO, sparse)
-        sparse.need(*wheel_span(archive, file.filename, limit))
-        return wheel_metadata(archive, file.filename, limit)
+        return wheel_metadata(cast(BinaryIO, sparse), file.filename, limit, sparse.need)
 
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         try:
-            return await asyncio.to_thread(attempt)
+            # At first, no more than the wheel's end is known, and a thread would take longer.
+            return await asyncio.to_thread(attempt) if turn else attempt()
         except MissingSpan as missing:
             await _add(fetcher, file, sparse, missing)
     raise IndexProblem(

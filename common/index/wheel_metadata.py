@@ -8,7 +8,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -25,27 +25,31 @@ _BROKEN = (
 )  # fmt: skip
 
 
-def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
+def wheel_metadata(
+    file: BinaryIO,
+    filename: str,
+    limit: int,
+    need: Callable[[int, int], object] = lambda _first, _end: None,
+) -> bytes:
     """METADATA of a wheel; only the wheel's end, its table of contents and METADATA are read.
 
     :param limit: bytes, compressed and decompressed
-    :raises IndexProblem: ``malformed`` or ``too_large``
-    """
-    with _opened(file, filename, limit) as (archive, info), archive.open(info) as member:
-        return member.read(limit + 1)
-
-
-def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
-    """Offsets of METADATA with its header in a wheel: first byte, and first byte after it.
-
+    :param need: called with the offsets of METADATA with its header, before these are read: first
+        byte, and first byte after it
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
     with _opened(file, filename, limit) as (archive, info):
-        starts = [it.header_offset for it in archive.infolist()]
-        later = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
-        # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
-        longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
-        return info.header_offset, min([*later, longest])
+        need(*_span(archive, info))
+        with archive.open(info) as member:
+            return member.read(limit + 1)
+
+
+def _span(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[int, int]:
+    starts = [it.header_offset for it in archive.infolist()]
+    later = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
+    # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
+    longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
+    return info.header_offset, min([*later, longest])
 
 
 @contextmanager

@@ -41,6 +41,12 @@ def hwinfo() -> dict[str, Any]:
 
     The result is cached, because the machine does not change while a process runs.
     """
+    return {**processor_and_platform(), "gpu": nvidia.gpus()}
+
+
+@cache
+def processor_and_platform() -> dict[str, Any]:
+    """Return what does not change until the machine starts again; three programs are run for it."""
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or listed.get("Flags") or ""
@@ -49,7 +55,6 @@ def hwinfo() -> dict[str, Any]:
         "cpu_features": {"flags": sorted(flags.split()), **_caches(listed)},
         "cpu_type": {"ncpus": os.cpu_count()},
         "platform": _platform(),
-        "gpu": nvidia.gpus(),
     }
 
 

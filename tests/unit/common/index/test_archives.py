@@ -19,7 +19,7 @@ from common.formats.core_metadata import parse_core_metadata
 from common.http.transport import StopReceiving
 from common.index.partial_zip import MissingSpan, SparseFile
 from common.index.sdists import SdistReader, read_sdist
-from common.index.wheel_metadata import wheel_metadata, wheel_span
+from common.index.wheel_metadata import wheel_metadata
 from model.errors import IndexFault, IndexProblem
 from tests.effort import examples
 
@@ -239,8 +239,8 @@ def test_only_the_parts_that_are_needed_are_asked_for() -> None:
     sparse, asked = SparseFile(len(data)), 0
     for _ in range(10):
         try:
-            sparse.need(*wheel_span(sparse, WHEEL, LIMIT))  # type: ignore[arg-type]
-            assert wheel_metadata(sparse, WHEEL, LIMIT) == b"Name: parrot"  # type: ignore[arg-type]
+            metadata = wheel_metadata(sparse, WHEEL, LIMIT, sparse.need)  # type: ignore[arg-type]
+            assert metadata == b"Name: parrot"
             break
         except MissingSpan as missing:
             sparse.add(missing.start, data[missing.start : missing.end])
