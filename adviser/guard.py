@@ -6,7 +6,8 @@ This is the part of ``thoth guard`` that does no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -81,6 +82,28 @@ class YankedVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """What to take instead of a harmful version of the new lock.
+
+    :param others: other packages that change with it: the proposed version in ``advised``, the one
+        of the new lock in ``forced``
+    """
+
+    package: Annotated[str, PACKAGE]
+    version: Annotated[str, Field("Harmful version in the new lock.", "2.4.6")]
+    instead: Annotated[
+        str | None,
+        Field("Nearest version without the harm; null if none is known or needed.", "2.4.5"),
+    ]
+    others: tuple[VersionChange, ...] = ()
+    unread: Annotated[
+        tuple[str, ...],
+        Field("Packages whose requirements are unknown; without any, the lock is proven valid."),
+    ] = ()
+    problem: Annotated[str | None, Field("Why there is none.")] = None
+
+
+@dataclass(frozen=True, slots=True)
 class GuardResult:
     """The result of guarding an upgrade from one lock to another.
 
@@ -99,6 +122,8 @@ class GuardResult:
     :param refused: observations of these packages that do not count, because their documents were
         changed
     :param undetermined: comparisons on this hardware that could change the verdict once settled
+    :param sources: when each source was last read; ``None`` if never
+    :param proposals: what to take instead of each harmful version, by name
     """
 
     changes: tuple[VersionChange, ...]
@@ -112,6 +137,8 @@ class GuardResult:
     unmeasured: tuple[str, ...]
     refused: int = 0
     undetermined: tuple[Claim, ...] = ()
+    sources: Mapping[str, datetime | None] = field(default_factory=dict)
+    proposals: tuple[Proposal, ...] = ()
 
     @property
     def slower(self) -> tuple[Claim, ...]:
@@ -181,6 +208,7 @@ def guard(
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
         undetermined=tuple(unsettled),
+        sources=evidence.sources,
     )
 
 
@@ -224,7 +252,7 @@ def versions_without_candidate(
         for change in changes_of(old, new)
         for versions in (old, new)
         if change.name in versions
-        and not isinstance(_known(snapshot, change.name, versions[change.name]), Candidate)
+        and not isinstance(known_version(snapshot, change.name, versions[change.name]), Candidate)
     ]
 
 
@@ -240,12 +268,14 @@ def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionC
 def _side(
     versions: Mapping[str, str], snapshot: Snapshot, vulnerabilities: Vulnerabilities
 ) -> _Side:
-    releases = ((name, _known(snapshot, name, version)) for name, version in versions.items())
+    releases = (
+        (name, known_version(snapshot, name, version)) for name, version in versions.items()
+    )
     known = {name: release for name, release in releases if release is not None}
     return _Side(versions, known, vulnerabilities)
 
 
-def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
+def known_version(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
     """Find a version in the snapshot, first among candidates, then among excluded versions."""
     listed: list[Candidate | Excluded] = [
         *snapshot.packages.get(name, ()),

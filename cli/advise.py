@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from adviser.advise import Advice
 from adviser.answering.answers import on_hardware, store
 from adviser.answering.recorded_advice import (
     check_recorded,
@@ -16,16 +17,19 @@ from adviser.answering.recorded_advice import (
     unrepeated,
     why_it_may_differ,
 )
+from adviser.guard import changes_of
 from adviser.locks.lock_model import LockFormat
 from adviser.projects.project import Project, ProjectFormat
 from adviser.reports.documents import lock_of
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
+from adviser.resolver.results import ResolvedStack
 from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.knowledge import knowledge_for, require_projected
 from cli.options import as_json_option
 from cli.project_files import keep_manifest, refusing_files, write_file
+from cli.project_tools import LockTool, command_text, own_lock, pins_for, write_with_tool
 from cli.report_view import print_report
 from cli.request_options import advice_request_of, index_from_project, project_path, request_options
 from common.formats.locks.pylock import is_pylock
@@ -34,7 +38,7 @@ from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
-from model.text import counted
+from model.text import counted, printable
 
 #: Suffixes of file names that may be any of several locks.
 _AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
@@ -61,6 +65,11 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")
+@click.option("--apply", "applies", is_flag=True,
+              help="Write the best stack into the project's lock with the tool that made it: uv,"
+                   " Poetry, pip-compile or `uv pip compile`.")  # fmt: skip
+@click.option("--dry-run", is_flag=True,
+              help="With --apply, only show what would change, and the command.")  # fmt: skip
 @click.option("--format", "lock_format", type=click.Choice([it.value for it in LockFormat]),
               help="Format of the lock.  [default: according to the file's name]")  # fmt: skip
 @click.pass_context
@@ -72,7 +81,6 @@ def advise(
     verbose: bool,
     as_json: bool,
     output: Path | None,
-    lock_format: str | None,
     **options: Any,
 ) -> None:
     """Find the best versions for a project.
@@ -81,19 +89,27 @@ def advise(
     --format but without -o, the lock is printed. The advice is stored: `thoth replay` computes it
     again, and `thoth check` verifies its report.
 
-    Exit code 0 if a stack is advised; 1 if no stack meets the request, or the lock cannot be
-    written; 2 if the project or an option cannot be used; 3 if a store does not answer, or if
-    there is no stack and an index did not give everything that was needed.
+    Exit code 0 if a stack is advised; 1 if no stack meets the request, the lock cannot be written,
+    or its tool chose other versions with --apply; 2 if the project or an option cannot be used; 3
+    if a store does not answer, or if there is no stack and an index did not give everything that
+    was needed.
     """
     settings: Settings = context.obj
     if output is not None and not output.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {output.parent}")
+    lock_format: str | None = options["lock_format"]
+    applies: bool = options["applies"]
+    if applies and (output is not None or lock_format is not None):
+        raise click.UsageError("--apply writes the project's own lock: leave out -o and --format")
+    if options["dry_run"] and not applies:
+        raise click.UsageError("--dry-run is for --apply")
     with_lock = output is not None or lock_format is not None
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, options, count=count)
         if output is not None:
             keep_manifest(output, path or Path(), request.project)
-        chosen_format = LockFormat(lock_format or _format_of(output, request.project))
+        applied = own_lock(path or Path(), request.project) if applies else None
+        chosen_format = LockFormat(lock_format or format_of(output, request.project))
         # An advice over all listed versions does not read the graph.
         with migrated_stores(settings, graph_on_use=True) as stores:
             request = on_hardware(stores, request, options["hardware"])
@@ -119,9 +135,38 @@ def advise(
         print_report(answered.report, fetched=known.fetches, offline=offline, verbose=verbose)
     if advice.best is None:
         context.exit(3 if unread_texts(advice.snapshot) else 1)
+    if applied is not None and not _apply(
+        *applied, advice, advice.best, dry_run=options["dry_run"]
+    ):
+        context.exit(1)
 
 
-def _format_of(output: Path | None, project: Project) -> str:
+def _apply(
+    tool: LockTool, lock: Path, advice: Advice, best: ResolvedStack, *, dry_run: bool
+) -> bool:
+    """Show how the lock changes, and let its tool write it.
+
+    :returns: whether the lock has the advised versions, or would be asked for these
+    """
+    versions, where = best.versions(), advice.request.environment
+    locked = {
+        name: it.version
+        for name, it in (advice.request.project.locked_in(where.markers) or {}).items()
+    }
+    # Packages of other groups and extras stay as they are.
+    needed = advice.request.locked or {}
+    changes = [it for it in changes_of(locked, versions) if it.advised or it.name in needed]
+    if not changes:
+        click.echo(f"{lock} has the advised versions already", err=True)
+        return True
+    for it in changes:
+        text = f"{it.name}: {it.forced or 'none'} → {it.advised or 'none'}"
+        click.echo(printable(text), err=True)
+    click.echo(printable(f"runs: {command_text(tool, pins_for(changes))}"), err=True)
+    return dry_run or write_with_tool(tool, lock, versions, changes, lock, where)
+
+
+def format_of(output: Path | None, project: Project) -> str:
     """The format that the file name indicates; by default, the format of the project's tool.
 
     :raises InvalidArgument: if the name may indicate several formats

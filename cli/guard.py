@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from adviser.advise import in_this_process
+from adviser.answering.knowledge import Knowledge, KnowledgeSources
 from adviser.answering.lock_comparison import (
     LockKnowledge,
     compare_lock_versions,
     guard_document,
+    pinned_request,
+    proposals_for,
     read_knowledge_of_locks,
     request_of_locks,
 )
 from adviser.answering.target_hardware import own_hardware, requested_hardware
 from adviser.exports.parquet import needs_pyarrow
-from adviser.guard import (
-    GuardResult,
-    MissingKnowledge,
-    VersionVulnerability,
-    YankedVersion,
-    lock_texts,
-    with_reasons,
-)
+from adviser.guard import GuardOutcome, GuardResult, MissingKnowledge, changes_of, with_reasons
+from adviser.guard_findings import Finding, GuardGroup, findings_of, proposal_text
+from adviser.guard_proposals import UpgradeProposals, harmful_packages
+from adviser.locks.lock_model import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
+from adviser.projects.project import Project, ProjectFormat
+from adviser.reports.documents import lock_of
 from adviser.reports.notes import refused_text
-from adviser.scoring.assessment_types import Claim
 from adviser.scoring.verdicts import family_text
+from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
-from cli.project_files import read_lock_file, write_file
+from cli.project_files import read_lock_file, read_project, write_file
+from cli.project_tools import tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -45,8 +49,9 @@ from cli.service_client import ServiceClient
 from common import __version__
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, ProjectError
 from model.json_documents import canonical_json, digest
+from model.packages.candidates import Dependency
 from model.packages.environments import Environment
 from model.text import counted
 
@@ -58,9 +63,6 @@ _RESULTS = {
     "harm": "result: harm",
     "unknown": "result: unknown; no harm was found, and data is missing",
 }
-#: Verdicts in the order of their lines; the first ones are differences.
-_SETTLED = ("slower", "faster", "equivalent")
-_DIFFERENT = _SETTLED[:2]
 #: Why other commands may report fewer differences.
 _OTHER_COMMANDS = (
     "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
@@ -99,6 +101,11 @@ _RULES = {
                    " is empty if there are none.")  # fmt: skip
 @click.option("--sarif", type=NamedPath(path_type=Path),
               help="Write the harm to this file, as SARIF for code scanning.")  # fmt: skip
+@click.option("--propose", is_flag=True,
+              help="Write what the upgrade gives, minus what does harm, as a lock in the format of"
+                   " NEW; uv and poetry write their own.")  # fmt: skip
+@click.option("-o", "--output", type=NamedPath(path_type=Path),
+              help="The file for --propose.  [default: NEW itself]")  # fmt: skip
 @click.option(
     "--verbose",
     is_flag=True,
@@ -128,9 +135,11 @@ def guard(
     version cannot be installed here. Other packages without measurements are listed, but do not
     change the exit code.
 
-    Exit code 0 means that no harm was found and that no data is missing.
+    For each harm, the nearest version without it is proposed, if the whole lock with it is a valid
+    stack. Exit code 0 means that no harm was found and that no data is missing.
     """
     settings: Settings = context.obj
+    propose: bool = options["propose"]
     where = requested_environment(None, options)
     selection = lock_selection(options)
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
@@ -140,11 +149,15 @@ def guard(
         print_note(warning.text)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
-    if service is not None and fetch:
-        raise click.UsageError("--service and --fetch: a service reads releases itself", context)
     export: Path | None = options["export"]
-    if export is not None and (fetch or service is not None):
-        raise click.UsageError("--from-export cannot be used with --fetch or --service", context)
+    conflicts = {
+        "--service and --fetch: a service reads releases itself": service is not None and fetch,
+        "--from-export cannot be used with --fetch or --service": export is not None
+        and (fetch or service is not None),
+        "--output is the file of --propose": options["output"] is not None and not propose,
+    }
+    if conflict := next((text for text, given in conflicts.items() if given), None):
+        raise click.UsageError(conflict, context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
         named = options["hardware"] or own_hardware().digest
@@ -156,21 +169,97 @@ def guard(
             settings, locks, before, after, where, options["hardware"], fetch
         )
     hardware = requested_hardware(knowledge.hardware, options["hardware"])
-    upgrade = with_reasons(
-        compare_lock_versions(knowledge, before, after, where, hardware.digest, options["allowed"]),
-        unmet or {},
-    )
+    sides = before, after, where, hardware.digest, options["allowed"]
+    upgrade = with_reasons(compare_lock_versions(knowledge, *sides), unmet or {})
+    proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, where))
+    upgrade = replace(upgrade, proposals=proposals.proposals(upgrade))
     print_note(hardware.note)
     if as_json:
         print_canonical_json(guard_document(upgrade))
     else:
         print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
+    if (versions := _proposed(upgrade, proposals) if propose else None) is not None:
+        _write_proposal(settings, versions, new, locks[1], after, where, options)
     if options["comment"]:
         write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
     if options["sarif"]:
         write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
+
+
+def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:
+    """What the project of a lock requires itself; nothing without its manifest."""
+    try:
+        project = read_project(lock)
+    except ProjectError:
+        return ()
+    if project.format is ProjectFormat.LOCK or project.source == lock.name:
+        return ()
+    held = (it for it in (*project.requirements, *project.constraints) if it.holds(where.markers))
+    return tuple(it.dependency for it in held)
+
+
+def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str, str] | None:
+    """The versions of the new lock without what does harm; ``None`` without harm.
+
+    :raises UnwritableLock: if none are known
+    """
+    if upgrade.outcome is not GuardOutcome.HARM:
+        print_note("nothing does harm, so nothing is proposed")
+        return None
+    if not (harmful := harmful_packages(upgrade)):
+        raise UnwritableLock(
+            "the whole lock is slower, and it is not known which package does it",
+            "find the package with `thoth bisect OLD NEW`",
+        )
+    lock = proposals.lock_without(harmful, upgrade)
+    if not lock.versions:
+        raise UnwritableLock(f"no lock without harm is known: {lock.problem}")
+    return lock.versions
+
+
+def _write_proposal(
+    settings: Settings,
+    versions: Mapping[str, str],
+    new: Path,
+    lock: ProjectLock,
+    after: Mapping[str, str],
+    where: Environment,
+    options: Mapping[str, Any],
+) -> None:
+    """Write versions as a lock in the format of ``new``.
+
+    :raises UnwritableLock: if the versions are no valid stack, or the format needs something
+        unknown
+    """
+    output: Path = options["output"] or new
+    if (tool := tool_of(new)) is not None:
+        changes = changes_of(after, versions)
+        write_with_tool(tool, new, versions, changes, output, where)
+        return
+    if options["service"] is not None or options["export"] is not None:
+        raise UnwritableLock(
+            "files and hashes of the proposed lock are not known without stores",
+            "run it without --service and --from-export",
+        )
+    form = LockFormat(format_of(new, Project()))
+    manifest = read_project(new) if form is LockFormat.PIPFILE_LOCK else None
+    request = pinned_request(settings, lock, manifest, versions, where)
+    with migrated_stores(settings) as stores:
+        known = Knowledge.for_request(
+            KnowledgeSources(stores), request, options["fetch"], TerminalObserver(stores),
+            in_this_process,
+        )  # fmt: skip
+        answer = known.answer(urls=form is LockFormat.PYLOCK)
+    best = answer.advice.best
+    if best is None or changes_of(versions, best.versions()):
+        raise UnwritableLock(
+            "the proposed versions are no valid stack with what the project requires",
+            "`thoth advise` finds the best stack of the project",
+        )
+    write_file(output, lock_of(answer.advice, best, answer.known, form).data)
+    click.echo(f"wrote {output} ({form.value})", err=True)
 
 
 def _exported_knowledge(
@@ -214,7 +303,7 @@ def _stored_knowledge(
 def guard_lines(
     upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
 ) -> Iterator[str]:
-    """The result as lines.
+    """The result as lines: what differs, the groups of findings, and what is missing.
 
     :param fetched: whether the indexes were just read, so that no line suggests it
     :param verbose: whether each comparison has its own line
@@ -223,11 +312,10 @@ def guard_lines(
         yield "the locks are the same"
         return
     yield from _change_lines(upgrade)
-    yield from _claim_lines(upgrade, verbose=verbose)
-    yield from _release_lines(upgrade)
-    yield from _remaining_lines(upgrade, fetched=fetched, verbose=verbose)
-    claims = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined)
-    if not verbose and len(_sentences(upgrade, claims)) < len(claims):
+    findings = findings_of(upgrade, every=verbose)
+    yield from group_lines(upgrade, findings)
+    yield from _remaining_lines(upgrade, fetched=fetched)
+    if not verbose and len(findings) < len(findings_of(upgrade, every=True)):
         yield "`--verbose` shows each series by itself"
     yield _RESULTS[upgrade.outcome.value]
 
@@ -237,49 +325,25 @@ def _change_lines(upgrade: GuardResult) -> Iterator[str]:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
 
 
-def _claim_lines(
-    upgrade: GuardResult, verdicts: Sequence[str] = _SETTLED, *, verbose: bool = False
-) -> Iterator[str]:
-    """Settled comparisons; unless verbose, several series of one package may share a line."""
-    settled = (*upgrade.stacks, *upgrade.claims)
-    for verdict in verdicts:
-        claims = [it for it in settled if it.verdict.value == verdict]
-        yield from (f"{verdict}: {it}" for it in _sentences(upgrade, claims, verbose=verbose))
+def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings by group, and below each group with harm what to take instead."""
+    proposals = {it.package: it for it in upgrade.proposals}
+    for group in GuardGroup:
+        listed = [it for it in findings if it.group is group]
+        if listed:
+            yield f"{group.heading}:"
+        yield from (f"  {it.line}" for it in listed)
+        for name in dict.fromkeys(it.package for it in listed if it.rule is not None):
+            if name is None:
+                yield "    which package: `thoth bisect OLD NEW`"
+            elif (proposal := proposals.pop(name, None)) is not None:
+                yield f"    {proposal_text(proposal)}"
 
 
-def _sentences(
-    upgrade: GuardResult, claims: Iterable[Claim], *, verbose: bool = False
-) -> list[str]:
-    texts = lock_texts((*upgrade.stacks, *upgrade.claims, *upgrade.undetermined))
-    return [it.message for it in texts.notes(claims, every=verbose)]
-
-
-def _release_lines(upgrade: GuardResult) -> Iterator[str]:
-    yield from map(_introduced_line, upgrade.introduced)
-    for each in upgrade.removed:
-        yield f"fixed: {each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
-    yield from map(_yanked_line, upgrade.yanked)
-
-
-def _introduced_line(each: VersionVulnerability) -> str:
-    return f"vulnerable: {each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
-
-
-def _yanked_line(version: YankedVersion) -> str:
-    reason = f": {version.reason}" if version.reason else ""
-    return f"yanked: {version.name} {version.version}{reason}"
-
-
-def _remaining_lines(
-    upgrade: GuardResult, *, fetched: bool, verbose: bool = False
-) -> Iterator[str]:
+def _remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     """What is missing, and how far the comparisons hold."""
-    others = (it for it in upgrade.missing if it.kind.value != "verdict")
+    others = (it for it in upgrade.missing if it.kind.value in {"metadata", "advisories"})
     yield from (_missing_line(it, fetched=fetched) for it in others)
-    undetermined = _sentences(upgrade, upgrade.undetermined, verbose=verbose)
-    yield from (f"missing: {it} (`thoth inspect`)" for it in undetermined)
-    if upgrade.unmeasured:
-        yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
     if upgrade.refused:
         yield refused_text(upgrade.refused)
     if upgrade.comparisons:
@@ -300,17 +364,17 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
     Equivalence is no difference. All text of documents stands in code blocks, so that it makes
     neither links nor mentions.
     """
-    releases = list(_release_lines(upgrade))
-    settled = [*_claim_lines(upgrade, _DIFFERENT), *releases]
-    if not settled:
+    findings = findings_of(upgrade)
+    first = [it for it in findings if it.settled_difference]
+    if not first:
         return ""
+    settled = list(group_lines(upgrade, first))
     folded = [
         *_change_lines(upgrade),
-        *_claim_lines(upgrade, ["equivalent"]),
+        *group_lines(replace(upgrade, proposals=()), [it for it in findings if it not in first]),
         *_remaining_lines(upgrade, fetched=True),
     ]
-    claims = (*upgrade.stacks, *upgrade.claims)
-    differences = sum(it.verdict.value in _DIFFERENT for it in claims) + len(releases)
+    differences = sum(it.settled_difference for it in findings_of(upgrade, every=True))
     title = f"thoth guard: {counted(differences, 'settled difference')}"
     name = re.sub(r"[^ -_a-~]", "?", lock)
     summary = f"{counted(len(upgrade.changes), 'changed package')}, and what is missing"
@@ -381,13 +445,11 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
 
 def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str]]:
     """Rule, package, what identifies the harm beside them, and message."""
-    for claim in upgrade.slower:
-        (sentence,) = _sentences(upgrade, [claim])
-        yield "slower", claim.package, claim.comparison_key, f"slower: {sentence}"
-    for each in upgrade.introduced:
-        yield "vulnerable", each.name, each.id, _introduced_line(each)
-    for version in upgrade.yanked:
-        yield "yanked", version.name, version.version, _yanked_line(version)
+    proposals = {it.package: f"; {proposal_text(it)}" for it in upgrade.proposals}
+    for it in findings_of(upgrade, every=True):
+        if it.rule is not None:
+            message = f"{it.rule}: {it.line}{proposals.get(it.package or '', '')}"
+            yield it.rule, it.package, it.identity, message
 
 
 def _line_of(package: str | None, lines: Sequence[str]) -> int:

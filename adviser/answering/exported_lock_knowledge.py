@@ -22,7 +22,6 @@ import pyarrow.dataset as ds
 from adviser.answering.lock_comparison import (
     MAX_MEASUREMENTS,
     LockKnowledge,
-    locked_versions,
 )
 from adviser.answering.target_hardware import class_names
 from adviser.exports.croissant import CROISSANT_FILE
@@ -77,8 +76,8 @@ def knowledge_of_exported_locks(
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = export.vulnerabilities_by_version(unlisted)
         evidence = export.evidence(snapshot, hardware)
-        known = locked_versions(snapshot, old, new)
-        return LockKnowledge(known, evidence, vulnerabilities, export.hardware), export.as_of
+        known = LockKnowledge(snapshot, evidence, vulnerabilities, export.hardware)
+        return known.of_locks(old, new, environment, hardware or ()), export.as_of
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
         raise InvalidArgument(
             f"{folder}: not a complete export: {error}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -20,11 +20,15 @@ from adviser.guard import (
     MissingKind,
     changes_of,
     guard,
+    known_version,
     versions_without_candidate,
     without_accepted,
 )
+from adviser.guard_findings import GuardGroup, findings_of
+from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
+from adviser.harm import pins_of
 from adviser.projects.locks import ProjectLock
-from adviser.projects.project import Project
+from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import family_document
@@ -51,11 +55,15 @@ from model.reasons import Reason
 MAX_MEASUREMENTS = 250_000
 
 
+#: Number of versions of a harmful package that are read, the nearest ones.
+_MOST_NEAR = 10
+
+
 @dataclass(frozen=True, slots=True)
 class LockKnowledge:
     """All knowledge that a comparison of two locks needs.
 
-    :param snapshot: has the versions of the two locks only
+    :param snapshot: has the versions of the two locks, and all versions of packages that do harm
     :param vulnerabilities: of changed versions that are not candidates of the snapshot
     """
 
@@ -77,6 +85,23 @@ class LockKnowledge:
                 "hardware": [asdict(it) for it in self.hardware],
             }
         )
+
+    def of_locks(
+        self,
+        old: Mapping[str, str],
+        new: Mapping[str, str],
+        environment: Environment,
+        hardware: Iterable[str],
+    ) -> LockKnowledge:
+        """The knowledge without versions that neither lock has, unless their package does harm.
+
+        :param hardware: digests of the hardware classes whose measurements were read
+        """
+        harmful: set[str] = set()
+        for digest in tuple(hardware) or (None,):
+            upgrade = compare_lock_versions(self, old, new, environment, digest)
+            harmful.update(harmful_packages(upgrade))
+        return replace(self, snapshot=_locked_versions(self.snapshot, old, new, harmful))
 
     @classmethod
     def from_json(cls, data: bytes) -> LockKnowledge:
@@ -146,8 +171,8 @@ def knowledge_of_locks(
             )
             for release, known in vulnerabilities_by_version(connection, unlisted).items()
         }
-    known = locked_versions(snapshot, old, new)
-    return LockKnowledge(known, evidence, vulnerabilities, tuple(recorded))
+    known = LockKnowledge(snapshot, evidence, vulnerabilities, tuple(recorded))
+    return known.of_locks(old, new, environment, hardware or ())
 
 
 def read_knowledge_of_locks(
@@ -172,35 +197,72 @@ def read_knowledge_of_locks(
     with stores.engine.connect() as connection:
         recorded = recorded_hardware(connection)
     hardware = (requested_hardware(recorded, prefix).digest,)
+    unmet: dict[str, str] | None = None
+
+    def stored() -> tuple[LockKnowledge, GuardResult]:
+        known = knowledge_of_locks(stores, old, new, environment, recorded, hardware)
+        return known, compare_lock_versions(known, old, new, environment, hardware[0])
+
+    def read_from_indexes(versions: Sequence[Dependency], harmful: Sequence[str] = ()) -> None:
+        async def read(resolution: IndexResolution) -> dict[str, str]:
+            await resolution.read_versions(versions)
+            near = (
+                (name, nearest_first(resolution.listed.candidates(name), new[name]))
+                for name in harmful
+            )
+            await resolution.read_versions(
+                Dependency(name, f"=={it.version}")
+                for name, listed in near
+                for it in listed[:_MOST_NEAR]
+            )
+            return resolution.unmet()
+
+        nonlocal unmet
+        known = Knowledge(
+            KnowledgeSources(stores), request, observer, in_this_process, tuple(versions),
+            fetches=True,
+        )  # fmt: skip
+        unmet = {**(unmet or {}), **known.use(read, dict)}
+        # Locks are compared by the graph.
+        from graph.projection import sync  # loads the driver
+
+        sync(stores.engine, stores.driver, database=stores.database)
+
     if not fetch:
         observer.before_graph()
-        knowledge = knowledge_of_locks(stores, old, new, environment, recorded, hardware)
-        if fetch is False or not stores.settings.fetch_missing:
-            return knowledge, None
-        if not lacks_metadata(compare_lock_versions(knowledge, old, new, environment, None)):
-            return knowledge, None
-    changed = changed_versions(old, new)
-
-    async def read(resolution: IndexResolution) -> Mapping[str, str]:
-        await resolution.read_versions(changed)
-        return resolution.unmet()
-
-    known = Knowledge(
-        KnowledgeSources(stores), request, observer, in_this_process, changed, fetches=True
-    )
-    unmet: Mapping[str, str] = known.use(read, dict)
-    # Locks are compared by the graph.
-    from graph.projection import sync  # loads the driver
-
-    sync(stores.engine, stores.driver, database=stores.database)
-    return knowledge_of_locks(stores, old, new, environment, recorded, hardware), unmet
+    else:
+        read_from_indexes(_changed_versions(old, new))
+    knowledge, upgrade = stored()
+    if fetch is False or not (fetch or stores.settings.fetch_missing):
+        return knowledge, unmet
+    if not fetch and lacks_metadata(upgrade):
+        read_from_indexes(_changed_versions(old, new))
+        knowledge, upgrade = stored()
+    # A proposal is proven from what all versions of the lock require.
+    if (harmful := harmful_packages(upgrade)) and _unproven(knowledge.snapshot, new, harmful):
+        read_from_indexes(pins_of(new), harmful)
+        knowledge, upgrade = stored()
+    return knowledge, unmet
 
 
-def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:
-    """The snapshot without versions that neither lock has."""
+def _unproven(snapshot: Snapshot, new: Mapping[str, str], harmful: Iterable[str]) -> bool:
+    """Whether a version of the new lock was not read, or few versions of a harmful package."""
+    read = all(isinstance(known_version(snapshot, *it), Candidate) for it in new.items())
+    return not read or any(len(snapshot.packages.get(it, ())) < _MOST_NEAR for it in harmful)
+
+
+def _locked_versions(
+    snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str], whole: Collection[str]
+) -> Snapshot:
+    """The snapshot without versions that neither lock has.
+
+    :param whole: names of packages that keep all their versions
+    """
 
     def is_locked(name: str, known: Candidate | Excluded) -> bool:
-        return any(same_version(lock.get(name), known.version) for lock in (old, new))
+        return name in whole or any(
+            same_version(lock.get(name), known.version) for lock in (old, new)
+        )
 
     return with_revision(
         replace(
@@ -225,7 +287,7 @@ def compare_lock_versions(
     hardware: str | None,
     allowed: Collection[str] = (),
 ) -> GuardResult:
-    """Compare two locks, each given as version by package name.
+    """Compare two locks, each given as version by package name; nothing is proposed.
 
     :param allowed: identifiers of accepted vulnerabilities
     """
@@ -234,12 +296,35 @@ def compare_lock_versions(
     return without_accepted(upgrade, AllowList(allowed, evidence.vulnerabilities))
 
 
+def proposals_for(
+    knowledge: LockKnowledge,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    hardware: str | None,
+    allowed: Collection[str] = (),
+    requirements: Sequence[Dependency] = (),
+) -> UpgradeProposals:
+    """What to take instead of harm; the parameters are those of :func:`compare_lock_versions`.
+
+    :param requirements: those of the project, which the lock must meet
+    """
+    return UpgradeProposals(
+        old, new, knowledge.snapshot, knowledge.evidence, environment, hardware,
+        knowledge.vulnerabilities, allowed, requirements,
+    )  # fmt: skip
+
+
 def guard_document(upgrade: GuardResult) -> dict[str, Any]:
     """The result as JSON values."""
+    findings = findings_of(upgrade)
     return {
         "outcome": upgrade.outcome.value,
         "family": family_document(upgrade.comparisons),
         **plain(upgrade),
+        "groups": {
+            group.value: [plain(it) for it in findings if it.group is group] for group in GuardGroup
+        },
         "claims": [claim_document(it) for it in upgrade.claims],
         "stacks": [claim_document(it) for it in upgrade.stacks],
         "undetermined": [claim_document(it) for it in upgrade.undetermined],
@@ -251,7 +336,7 @@ def lacks_metadata(upgrade: GuardResult) -> bool:
     return any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing)
 
 
-def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Dependency, ...]:
+def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Dependency, ...]:
     """Versions of changed packages as requirements."""
     return tuple(
         Dependency(it.name, f"=={version}")
@@ -268,4 +353,30 @@ def request_of_locks(
     indexes = tuple(dict.fromkeys(index for lock in locks for index in lock.indexes))
     project = Project(indexes=indexes)
     options = RequestOptions(indexes=indexes_to_search(settings, project))
+    return StackRequest(project, environment, RecommendationType.LATEST, options)
+
+
+def pinned_request(
+    settings: Settings,
+    lock: ProjectLock,
+    manifest: Project | None,
+    versions: Mapping[str, str],
+    environment: Environment,
+) -> StackRequest:
+    """A request that only these versions meet, to write them in the format of a lock.
+
+    :param lock: gives the extras and the indexes
+    :param manifest: a project whose sections the new lock keeps, as in a ``Pipfile.lock``
+    """
+    extras = {it.name: it.extras for it in lock.entries}
+    pins = [ProjectRequirement(it, f"=={at}", extras.get(it, ())) for it, at in versions.items()]
+    project = Project(tuple(pins), indexes=lock.indexes, source=lock.source)
+    if manifest is not None:
+        project = replace(manifest, locked=None, lock_entries=())
+    options = RequestOptions(
+        dev=manifest is not None,
+        groups=tuple(manifest.groups) if manifest else (),
+        constraints=pins_of(versions),
+        indexes=indexes_to_search(settings, project),
+    )
     return StackRequest(project, environment, RecommendationType.LATEST, options)

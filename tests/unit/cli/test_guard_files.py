@@ -61,7 +61,7 @@ def test_a_comment_shows_settled_differences_and_folds_the_rest() -> None:
     text = comment_text(slower(), "app.txt")
     shown, _, folded = text.partition("<details>")
     assert shown.startswith("**thoth guard: 1 settled difference** in `app.txt`, result: harm\n")
-    assert "\nslower: fast 1 is 23 % slower than 2 in PiMatmul" in shown
+    assert "\n  fast 1 is 23 % slower than 2 in PiMatmul" in shown
     assert "fast: 2 → 1" in folded
     assert "chance of even one false claim" in folded
 
@@ -75,7 +75,7 @@ def test_ten_sizes_take_two_lines_and_ten_if_verbose() -> None:
     snapshot = snapshot_of(INDEX, ["fast", "rest"])
     upgrade = guard(TWO, ONE, snapshot, bench.evidence(), ENVIRONMENT, HERE)
     short, long = (
-        [it for it in guard_lines(upgrade, verbose=verbose) if it.startswith("slower: ")]
+        [it for it in guard_lines(upgrade, verbose=verbose) if it.startswith("  fast 1 is")]
         for verbose in (False, True)
     )
     assert (len(short), len(long)) == (2, 10)

@@ -1,0 +1,152 @@
+"""The findings about an upgrade in four groups, each with how it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from adviser.guard import GuardResult, MissingKind, Proposal, lock_texts
+from adviser.scoring.assessment_types import Claim
+from adviser.scoring.verdicts import Verdict
+from model.declared_fields import Field
+from model.measurements.evidence import ADVISORIES
+from model.text import first_few
+
+#: Maximum number of package names in a line.
+_MOST = 10
+
+
+class GuardGroup(StrEnum):
+    """Groups of findings, harm first. The values are printed; never rename them."""
+
+    SLOWER = "slower"
+    VULNERABLE = "vulnerable_or_yanked"
+    NOT_SLOWER = "equivalent_or_faster"
+    FIXED = "no_longer_vulnerable"
+    UNMEASURED = "not_measured_here"
+
+    @property
+    def heading(self) -> str:
+        """The heading of the group."""
+        return "settled slower" if self is GuardGroup.SLOWER else self.value.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding about an upgrade.
+
+    :param rule: rule of code scanning that it violates; ``None`` without harm
+    :param identity: what tells it apart from others of the package and rule, without numbers
+    """
+
+    group: Annotated[GuardGroup, Field("Group of the finding.")]
+    package: Annotated[str | None, Field("Name of the package; null for several.", "numpy")]
+    message: Annotated[str, Field("The finding, for people.")]
+    known_by: Annotated[str, Field("How it is known.", "measured on this hardware")]
+    settled_difference: Annotated[
+        bool, Field("Whether it is a settled difference.", example=True)
+    ] = False
+    rule: str | None = None
+    identity: str = ""
+
+    @property
+    def line(self) -> str:
+        """The finding with how it is known; sentences about measurements say it themselves."""
+        return self.message if self.known_by == _MEASURED else f"{self.message} [{self.known_by}]"
+
+
+_MEASURED = "measured on this hardware"
+
+
+def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, ...]:
+    """The findings, in the order of the groups.
+
+    :param every: whether each comparison has its own finding; otherwise several series of one
+        package may share one
+    """
+    settled = [it for it in (*upgrade.stacks, *upgrade.claims) if it not in upgrade.slower]
+    return (
+        *_claims(upgrade, upgrade.slower, GuardGroup.SLOWER, every=every),
+        *_vulnerable(upgrade),
+        *(
+            finding
+            for verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.EQUIVALENT)
+            for finding in _claims(
+                upgrade,
+                [it for it in settled if it.verdict is verdict],
+                GuardGroup.NOT_SLOWER,
+                every=every,
+            )
+        ),
+        *_fixed(upgrade),
+        *_unmeasured(upgrade, every=every),
+    )
+
+
+def proposal_text(proposal: Proposal) -> str:
+    """What to take instead, and whether it is proven, in one sentence."""
+    what = f"{proposal.package} {proposal.instead}"
+    if proposal.problem is not None:
+        return f"no version of {proposal.package} without it is known: {proposal.problem}"
+    if proposal.instead is None:
+        what = f"{proposal.package} left out"
+    if proposal.others:
+        moves = [
+            f"{it.name} {it.advised}" if it.advised else f"{it.name} left out"
+            for it in proposal.others
+        ]
+        what += f" with {first_few(moves, _MOST)}"
+    if proposal.unread:
+        unread = first_few(proposal.unread, _MOST)
+        return f"instead: {what} (not proven: the requirements of {unread} are unknown)"
+    return f"instead: {what} (the nearest without it; the whole lock with it is a valid stack)"
+
+
+def _claims(
+    upgrade: GuardResult, claims: Sequence[Claim], group: GuardGroup, *, every: bool
+) -> Iterator[Finding]:
+    """Findings from comparisons with one verdict."""
+    texts = lock_texts((*upgrade.stacks, *upgrade.claims, *upgrade.undetermined))
+    rule = "slower" if group is GuardGroup.SLOWER else None
+    differs = any(it.verdict.different for it in claims)
+    if every:
+        for it in claims:
+            message, key = texts.note(it).message, it.comparison_key
+            yield Finding(group, it.package, message, _MEASURED, differs, rule, key)
+        return
+    for note in texts.notes(claims):
+        yield Finding(group, note.package, note.message, _MEASURED, differs, rule)
+
+
+def _vulnerable(upgrade: GuardResult) -> Iterator[Finding]:
+    group, advisories = GuardGroup.VULNERABLE, _as_of(upgrade, ADVISORIES)
+    for each in upgrade.introduced:
+        text = f"{each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
+        yield Finding(group, each.name, text, advisories, True, "vulnerable", each.id)
+    for it in upgrade.yanked:
+        text = f"{it.name} {it.version} is yanked{f': {it.reason}' if it.reason else ''}"
+        yield Finding(group, it.name, text, "its index says so", True, "yanked", it.version)
+
+
+def _fixed(upgrade: GuardResult) -> Iterator[Finding]:
+    for each in upgrade.removed:
+        text = f"{each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
+        yield Finding(GuardGroup.FIXED, each.name, text, _as_of(upgrade, ADVISORIES), True)
+
+
+def _as_of(upgrade: GuardResult, source: str) -> str:
+    read = upgrade.sources.get(source)
+    return source if read is None else f"{source} of {read:%Y-%m-%d}"
+
+
+def _unmeasured(upgrade: GuardResult, *, every: bool) -> Iterator[Finding]:
+    group = GuardGroup.UNMEASURED
+    yield from _claims(upgrade, upgrade.undetermined, group, every=every)
+    for it in upgrade.missing:
+        if it.kind is MissingKind.MEASUREMENT:
+            yield Finding(group, it.package, f"{it.message} (`{it.remedy}`)", _MEASURED)
+    if upgrade.unmeasured:
+        names = first_few(upgrade.unmeasured, len(upgrade.unmeasured) if every else _MOST)
+        yield Finding(group, None, f"no indicator measures {names}", _MEASURED)
