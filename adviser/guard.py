@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -83,11 +82,7 @@ class YankedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to take instead of a harmful version of the new lock.
-
-    :param others: other packages that change with it: the proposed version in ``advised``, the one
-        of the new lock in ``forced``
-    """
+    """What to take instead of a harmful version of the new lock."""
 
     package: Annotated[str, PACKAGE]
     version: Annotated[str, Field("Harmful version in the new lock.", "2.4.6")]
@@ -95,7 +90,10 @@ class Proposal:
         str | None,
         Field("Nearest version without the harm; null if none is known or needed.", "2.4.5"),
     ]
-    others: tuple[VersionChange, ...] = ()
+    others: Annotated[
+        Mapping[str, str],
+        Field("Versions of other packages that change with it; empty for those left out."),
+    ] = field(default_factory=dict)
     unread: Annotated[
         tuple[str, ...],
         Field("Packages whose requirements are unknown; without any, the lock is proven valid."),
@@ -122,7 +120,6 @@ class GuardResult:
     :param refused: observations of these packages that do not count, because their documents were
         changed
     :param undetermined: comparisons on this hardware that could change the verdict once settled
-    :param sources: when each source was last read; ``None`` if never
     :param proposals: what to take instead of each harmful version, by name
     """
 
@@ -137,7 +134,6 @@ class GuardResult:
     unmeasured: tuple[str, ...]
     refused: int = 0
     undetermined: tuple[Claim, ...] = ()
-    sources: Mapping[str, datetime | None] = field(default_factory=dict)
     proposals: tuple[Proposal, ...] = ()
 
     @property
@@ -208,7 +204,6 @@ def guard(
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
         undetermined=tuple(unsettled),
-        sources=evidence.sources,
     )
 
 

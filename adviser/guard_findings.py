@@ -11,7 +11,6 @@ from adviser.guard import GuardResult, MissingKind, Proposal, lock_texts
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.verdicts import Verdict
 from model.declared_fields import Field
-from model.measurements.evidence import ADVISORIES
 from model.text import first_few
 
 #: Maximum number of package names in a line.
@@ -58,6 +57,7 @@ class Finding:
 
 
 _MEASURED = "measured on this hardware"
+_ADVISED = "its advisory is known"
 
 
 def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, ...]:
@@ -93,10 +93,7 @@ def proposal_text(proposal: Proposal) -> str:
     if proposal.instead is None:
         what = f"{proposal.package} left out"
     if proposal.others:
-        moves = [
-            f"{it.name} {it.advised}" if it.advised else f"{it.name} left out"
-            for it in proposal.others
-        ]
+        moves = [f"{name} {it or 'left out'}" for name, it in proposal.others.items()]
         what += f" with {first_few(moves, _MOST)}"
     if proposal.unread:
         unread = first_few(proposal.unread, _MOST)
@@ -112,41 +109,38 @@ def _claims(
     rule = "slower" if group is GuardGroup.SLOWER else None
     differs = any(it.verdict.different for it in claims)
     if every:
-        for it in claims:
-            message, key = texts.note(it).message, it.comparison_key
-            yield Finding(group, it.package, message, _MEASURED, differs, rule, key)
+        for claim in claims:
+            message, key = texts.note(claim).message, claim.comparison_key
+            yield Finding(group, claim.package, message, _MEASURED, differs, rule, key)
         return
     for note in texts.notes(claims):
         yield Finding(group, note.package, note.message, _MEASURED, differs, rule)
 
 
 def _vulnerable(upgrade: GuardResult) -> Iterator[Finding]:
-    group, advisories = GuardGroup.VULNERABLE, _as_of(upgrade, ADVISORIES)
+    group = GuardGroup.VULNERABLE
     for each in upgrade.introduced:
         text = f"{each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
-        yield Finding(group, each.name, text, advisories, True, "vulnerable", each.id)
-    for it in upgrade.yanked:
-        text = f"{it.name} {it.version} is yanked{f': {it.reason}' if it.reason else ''}"
-        yield Finding(group, it.name, text, "its index says so", True, "yanked", it.version)
+        yield Finding(group, each.name, text, _ADVISED, True, "vulnerable", each.id)
+    for release in upgrade.yanked:
+        name, version = release.name, release.version
+        text = f"{name} {version} is yanked{f': {release.reason}' if release.reason else ''}"
+        yield Finding(group, name, text, "its index says so", True, "yanked", version)
 
 
 def _fixed(upgrade: GuardResult) -> Iterator[Finding]:
     for each in upgrade.removed:
         text = f"{each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
-        yield Finding(GuardGroup.FIXED, each.name, text, _as_of(upgrade, ADVISORIES), True)
-
-
-def _as_of(upgrade: GuardResult, source: str) -> str:
-    read = upgrade.sources.get(source)
-    return source if read is None else f"{source} of {read:%Y-%m-%d}"
+        yield Finding(GuardGroup.FIXED, each.name, text, _ADVISED, True)
 
 
 def _unmeasured(upgrade: GuardResult, *, every: bool) -> Iterator[Finding]:
     group = GuardGroup.UNMEASURED
     yield from _claims(upgrade, upgrade.undetermined, group, every=every)
-    for it in upgrade.missing:
-        if it.kind is MissingKind.MEASUREMENT:
-            yield Finding(group, it.package, f"{it.message} (`{it.remedy}`)", _MEASURED)
+    for missing in upgrade.missing:
+        if missing.kind is MissingKind.MEASUREMENT:
+            text = f"{missing.message} (`{missing.remedy}`)"
+            yield Finding(group, missing.package, text, _MEASURED)
     if upgrade.unmeasured:
         names = first_few(upgrade.unmeasured, len(upgrade.unmeasured) if every else _MOST)
         yield Finding(group, None, f"no indicator measures {names}", _MEASURED)

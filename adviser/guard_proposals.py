@@ -112,9 +112,10 @@ class UpgradeProposals:
     def _proposal(self, name: str, upgrade: GuardResult) -> Proposal:
         lock = self.lock_without([name], upgrade)
         changes = changes_of(self._new, lock.versions) if lock.versions else ()
+        others = {it.name: it.advised or "" for it in changes if it.name != name}
         return Proposal(
-            name, self._new[name], lock.versions.get(name),
-            tuple(it for it in changes if it.name != name), lock.unread, lock.problem or None,
+            name, self._new[name], lock.versions.get(name), others, lock.unread,
+            lock.problem or None,
         )  # fmt: skip
 
     def lock_without(self, names: Collection[str], upgrade: GuardResult) -> ProposedLock:
@@ -125,18 +126,18 @@ class UpgradeProposals:
         own = {it.purl for name in names for it in self._packages[name]}
         refused = {purl: reason for purl, reason in self._harmful.items() if purl in own}
         slower = {it.package for it in upgrade.slower if it.package in names}
-        for it in (it for name in slower for it in self._packages[name or ""]):
+        for candidate in (it for name in slower for it in self._packages[name or ""]):
             # Without a measured stack, nothing can be known of its speed.
-            if not self._is_old(it) and not self._measured.holding(it.purl):
-                refused[it.purl] = "its speed is unknown here"
+            if not self._is_old(candidate) and not self._measured.holding(candidate.purl):
+                refused[candidate.purl] = "its speed is unknown here"
         while True:
             lock = self._nearest(names, refused)
             harmful = self._slower_in(lock, names, slower) if lock.versions else set()
             if not harmful:
                 return lock
-            for it in (it for name in harmful for it in self._packages[name]):
-                if it.version == lock.versions[it.name]:
-                    refused[it.purl] = "it is slower, or its speed is unknown here"
+            for candidate in (it for name in harmful for it in self._packages[name]):
+                if candidate.version == lock.versions[candidate.name]:
+                    refused[candidate.purl] = "it is slower, or its speed is unknown here"
 
     def _slower_in(
         self, lock: ProposedLock, names: Collection[str], slower: Collection[str | None]

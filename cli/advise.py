@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,23 @@ from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.knowledge import knowledge_for, require_projected
 from cli.options import as_json_option
-from cli.project_files import keep_manifest, refusing_files, write_file
-from cli.project_tools import LockTool, command_text, own_lock, pins_for, write_with_tool
+from cli.project_files import keep_manifest, read_lock_file, refusing_files, write_file
+from cli.project_tools import (
+    LockTool,
+    command_text,
+    own_lock,
+    pins_for,
+    relocked,
+    write_with_tool,
+)
 from cli.report_view import print_report
-from cli.request_options import advice_request_of, index_from_project, project_path, request_options
+from cli.request_options import (
+    advice_request_of,
+    index_from_project,
+    lock_selection,
+    project_path,
+    request_options,
+)
 from common.formats.locks.pylock import is_pylock
 from common.settings import Settings
 from graph.migrate import migrated_stores
@@ -135,35 +149,34 @@ def advise(
         print_report(answered.report, fetched=known.fetches, offline=offline, verbose=verbose)
     if advice.best is None:
         context.exit(3 if unread_texts(advice.snapshot) else 1)
-    if applied is not None and not _apply(
-        *applied, advice, advice.best, dry_run=options["dry_run"]
-    ):
+    if applied is not None and not _apply(*applied, advice, advice.best, options):
         context.exit(1)
 
 
 def _apply(
-    tool: LockTool, lock: Path, advice: Advice, best: ResolvedStack, *, dry_run: bool
+    tool: LockTool, lock: Path, advice: Advice, best: ResolvedStack, options: Mapping[str, Any]
 ) -> bool:
     """Show how the lock changes, and let its tool write it.
 
     :returns: whether the lock has the advised versions, or would be asked for these
     """
     versions, where = best.versions(), advice.request.environment
-    locked = {
-        name: it.version
-        for name, it in (advice.request.project.locked_in(where.markers) or {}).items()
-    }
-    # Packages of other groups and extras stay as they are.
-    needed = advice.request.locked or {}
-    changes = [it for it in changes_of(locked, versions) if it.advised or it.name in needed]
+    selection = lock_selection(options)
+    locked = read_lock_file(lock, selection, where.markers).packages(where.markers)
+    before = {name: it.version for name, it in locked.items()}
+    # What the advice does not have may belong to groups that nobody asked for.
+    changes = [it for it in changes_of(before, versions) if it.advised is not None]
     if not changes:
         click.echo(f"{lock} has the advised versions already", err=True)
         return True
-    for it in changes:
-        text = f"{it.name}: {it.forced or 'none'} → {it.advised or 'none'}"
+    for change in changes:
+        text = f"{change.name}: {change.forced or 'none'} → {change.advised}"
         click.echo(printable(text), err=True)
-    click.echo(printable(f"runs: {command_text(tool, pins_for(changes))}"), err=True)
-    return dry_run or write_with_tool(tool, lock, versions, changes, lock, where)
+    pins = pins_for(changes)
+    click.echo(printable(f"runs: {command_text(tool, pins)}"), err=True)
+    if options["dry_run"]:
+        return True
+    return write_with_tool(lock, tool, relocked(tool, lock, pins, selection, where), versions)
 
 
 def format_of(output: Path | None, project: Project) -> str:

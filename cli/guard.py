@@ -38,7 +38,7 @@ from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
 from cli.project_files import read_lock_file, read_project, write_file
-from cli.project_tools import tool_of, write_with_tool
+from cli.project_tools import ToolFailed, pins_for, relocked, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -155,6 +155,7 @@ def guard(
         "--from-export cannot be used with --fetch or --service": export is not None
         and (fetch or service is not None),
         "--output is the file of --propose": options["output"] is not None and not propose,
+        "--propose needs NEW as a file on disk": propose and not new.is_file(),
     }
     if conflict := next((text for text, given in conflicts.items() if given), None):
         raise click.UsageError(conflict, context)
@@ -235,8 +236,10 @@ def _write_proposal(
     """
     output: Path = options["output"] or new
     if (tool := tool_of(new)) is not None:
-        changes = changes_of(after, versions)
-        write_with_tool(tool, new, versions, changes, output, where)
+        pins = pins_for(changes_of(after, versions))
+        made = relocked(tool, new, pins, lock_selection(options), where)
+        if not write_with_tool(output, tool, made, versions):
+            raise ToolFailed("the lock is not what was proposed")
         return
     if options["service"] is not None or options["export"] is not None:
         raise UnwritableLock(
@@ -414,7 +417,8 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
     resolved, here = lock.resolve(), Path.cwd()
     inside = resolved.is_relative_to(here)
     uri = quote(resolved.relative_to(here).as_posix()) if inside else resolved.as_uri()
-    lines = resolved.read_text("utf-8", "replace").splitlines()
+    # A lock of a revision may not be on disk.
+    lines = resolved.read_text("utf-8", "replace").splitlines() if resolved.is_file() else []
     results = [
         {
             "ruleId": rule,
@@ -446,10 +450,11 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
 def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str]]:
     """Rule, package, what identifies the harm beside them, and message."""
     proposals = {it.package: f"; {proposal_text(it)}" for it in upgrade.proposals}
-    for it in findings_of(upgrade, every=True):
-        if it.rule is not None:
-            message = f"{it.rule}: {it.line}{proposals.get(it.package or '', '')}"
-            yield it.rule, it.package, it.identity, message
+    for finding in findings_of(upgrade, every=True):
+        if finding.rule is not None:
+            proposal = proposals.get(finding.package or "", "")
+            message = f"{finding.rule}: {finding.line}{proposal}"
+            yield finding.rule, finding.package, finding.identity, message
 
 
 def _line_of(package: str | None, lines: Sequence[str]) -> int:

@@ -22,14 +22,14 @@ import tomli_w
 
 from adviser.guard import changes_of
 from adviser.projects.documents import requirements_text_of, toml_of
-from adviser.projects.locks import read_lock
 from adviser.projects.project import Project
 from adviser.resolver.results import VersionChange
-from cli.project_files import write_file
+from cli.project_files import read_lock_file, write_file
+from common.formats.locks.entries import LockSelection
 from model.errors import InvalidArgument, ProjectError
 from model.packages.environments import Environment
 from model.redaction import scrubbed, without_credentials
-from model.text import printable
+from model.text import counted, printable
 
 #: Lines of a tool's output that are shown if it fails.
 _SHOWN_LINES = 15
@@ -38,10 +38,11 @@ _SHOWN_LINES = 15
 _OPTIONS = frozenset({
     "--all-build-deps", "--all-extras", "--allow-unsafe", "--annotate", "--annotation-style=",
     "--constraint=", "--emit-index-annotation", "--emit-index-url", "--emit-marker-expression",
+    "--default-index=", "--extra-index-url=", "--find-links=", "--index-url=", "--index=",
     "--extra=", "--generate-hashes", "--group=", "--header", "--no-annotate", "--no-emit-index-url",
     "--no-emit-options", "--no-emit-trusted-host", "--no-header", "--no-strip-extras",
     "--no-strip-markers", "--pre", "--python-platform=", "--python-version=", "--resolver=",
-    "--strip-extras", "--universal", "-c=", "-p=",
+    "--strip-extras", "--universal", "-c=", "-f=", "-i=", "-p=",
 })  # fmt: skip
 #: The first lines of a lock, which may name the command that made it.
 _HEADER_LINES = 12
@@ -116,44 +117,57 @@ def _compiler_of(lock: Path) -> LockTool | None:
     line = next((it for it in first if it.startswith(("pip-compile", "uv pip compile"))), None)
     if line is None:
         return None
-    given = shlex.split(line)
-    count = 1 if given[0] == "pip-compile" else 3
-    words, rest, names_output = given[:count], iter(given[count:]), False
+    arguments = shlex.split(line)
+    count = 1 if arguments[0] == "pip-compile" else 3
+    command, rest, names_output = arguments[:count], iter(arguments[count:]), False
     for word in rest:
         name, has_value, value = word.partition("=")
         if name in _OUTPUT:
             value = value if has_value else next(rest, "")
-            words += [name, lock.name]
+            command += [name, lock.name]
             names_output = True
         elif word.startswith("-") and f"{name}=" in _OPTIONS:
-            words += [name, value if has_value else next(rest, "")]
+            value = value if has_value else next(rest, "")
+            # The tool writes *** for a password; its own settings have the index then.
+            command += [] if "***" in value else [name, value]
         elif word.startswith("-") and word not in _OPTIONS:
             raise InvalidArgument(
                 f"{lock}: it was made with {name}, which is not repeated here",
-                hint=f"run it yourself with `--upgrade-package NAME==VERSION`: {printable(line)}",
+                hint="run it yourself, with `--upgrade-package NAME==VERSION`",
             )
         else:
-            words.append(word)
-    words += [] if names_output else [_OUTPUT[0], lock.name]
-    return _in_place(lambda pins: [*words, *_upgrades(pins)], given[0])
+            command.append(word)
+    command += [] if names_output else [_OUTPUT[0], lock.name]
+    return _in_place(lambda pins: [*command, *_upgrades(pins)], arguments[0])
 
 
-def relocked(tool: LockTool, lock: Path, pins: Sequence[str]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class ToolLock:
+    """A lock that a tool made.
+
+    :param versions: those that it installs, by name
+    """
+
+    data: bytes
+    versions: Mapping[str, str]
+
+
+def relocked(
+    tool: LockTool, lock: Path, pins: Sequence[str], selection: LockSelection, where: Environment
+) -> ToolLock:
     """What the tool makes of a lock with these versions; the file itself stays as it is.
 
     :param pins: requirements such as ``numpy==2.4.6``
+    :param selection: what of the lock counts
     :raises ToolFailed: if it does not write the lock
     """
-    before = lock.read_bytes() if lock.exists() else None
+    before = lock.read_bytes()
     try:
         tool.run(lock, pins)
-        return lock.read_bytes()
-    except OSError as error:
-        raise ToolFailed(f"{lock}: {error.strerror or error}") from error
+        packages = read_lock_file(lock, selection, where.markers).packages(where.markers)
+        return ToolLock(lock.read_bytes(), {name: it.version for name, it in packages.items()})
     finally:
-        if before is None:
-            lock.unlink(missing_ok=True)
-        elif lock.read_bytes() != before:
+        if not lock.exists() or lock.read_bytes() != before:
             write_file(lock, before)
 
 
@@ -166,37 +180,28 @@ def command_text(tool: LockTool, pins: Sequence[str]) -> str:
     """What is run, as a person would type it."""
     if tool.name == "Poetry":
         return f"poetry lock, with {', '.join(pins)} as constraints of a copy of pyproject.toml"
-    return shlex.join(tool.command(pins))
+    return without_credentials(shlex.join(tool.command(pins)))
 
 
 def write_with_tool(
-    tool: LockTool,
-    lock: Path,
-    wanted: Mapping[str, str],
-    changes: Sequence[VersionChange],
-    output: Path,
-    where: Environment,
+    output: Path, tool: LockTool, made: ToolLock, wanted: Mapping[str, str]
 ) -> bool:
-    """Write a lock with wanted versions, and say whether it has them.
+    """Write a lock, and say whether it has the wanted versions.
 
-    :param lock: as it is; its folder is the project
-    :param wanted: version by name
-    :param changes: from the lock to the wanted versions
     :param output: the lock itself, or another file
+    :param wanted: version by name; the lock may have packages of groups that nobody asked for
     :returns: whether it has them
     """
-    data = relocked(tool, lock, pins_for(changes))
-    packages = read_lock(lock.name, {lock.name: data}).packages(where.markers)
-    got = {name: it.version for name, it in packages.items()}
-    # The lock may also have packages of groups and extras that were not asked for.
-    others = [it for it in changes_of(wanted, got) if it.name in wanted]
-    write_file(output, data)
+    write_file(output, made.data)
     click.echo(f"wrote {output} ({tool.name})", err=True)
-    for it in others:
-        text = f"{it.name}: {tool.name} chose {it.advised or 'none'} instead of {it.forced}"
+    others = [it for it in changes_of(wanted, made.versions) if it.name in wanted]
+    for change in others:
+        chosen = f"{tool.name} chose {change.advised or 'none'} instead of {change.forced}"
+        text = f"{change.name}: {chosen}"
         click.echo(printable(text), err=True)
     if not others:
-        click.echo(f"it has the {len(wanted)} versions that were asked for", err=True)
+        versions = counted(len(wanted), "version")
+        click.echo(f"{output} is what was advised: it has all {versions}", err=True)
     return not others
 
 
@@ -218,10 +223,10 @@ def _run(command: Sequence[str], folder: Path, **variables: str) -> str:
     )  # fmt: skip
     if ended.returncode:
         lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-_SHOWN_LINES:]
-        said = "\n".join(printable(scrubbed(without_credentials(it))) for it in lines)
+        message = "\n".join(printable(scrubbed(without_credentials(it))) for it in lines)
         raise ToolFailed(
             f"`{command[0]}` failed with exit code {ended.returncode}, and no file was changed:"
-            f"\n{said}"
+            f"\n{message}"
         )
     return ended.stdout
 

@@ -24,7 +24,7 @@ from adviser.guard import (
     versions_without_candidate,
     without_accepted,
 )
-from adviser.guard_findings import GuardGroup, findings_of
+from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
 from adviser.harm import pins_of
 from adviser.projects.locks import ProjectLock
@@ -325,6 +325,7 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
         "groups": {
             group.value: [plain(it) for it in findings if it.group is group] for group in GuardGroup
         },
+        "proposals": [{**plain(it), "message": proposal_text(it)} for it in upgrade.proposals],
         "claims": [claim_document(it) for it in upgrade.claims],
         "stacks": [claim_document(it) for it in upgrade.stacks],
         "undetermined": [claim_document(it) for it in upgrade.undetermined],

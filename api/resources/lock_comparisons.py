@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from adviser.answering.lock_comparison import compare_lock_versions, guard_document
+from adviser.answering.lock_comparison import (
+    compare_lock_versions,
+    guard_document,
+    proposals_for,
+)
 from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import (
     GuardOutcome,
     MissingKnowledge,
+    Proposal,
     VersionVulnerability,
     YankedVersion,
 )
+from adviser.guard_findings import Finding
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs
@@ -97,6 +104,10 @@ class VersionChangeSchema(Schema):
 LockVulnerabilitySchema = schema_of("LockVulnerability", VersionVulnerability)
 YankedVersionSchema = schema_of("YankedVersion", YankedVersion)
 MissingKnowledgeSchema = schema_of("MissingKnowledge", MissingKnowledge)
+FindingSchema = schema_of("Finding", Finding)
+ProposedVersionSchema = schema_of(
+    "ProposedVersion", Proposal, message=text("The proposal, for people.", "instead: numpy 2.4.5")
+)
 
 
 class LockComparisonSchema(FreshnessSchema):
@@ -120,6 +131,11 @@ class LockComparisonSchema(FreshnessSchema):
         json_object("An undetermined comparison."), required=True,
         metadata={"description": "Undetermined comparisons that could change the outcome."},
     )  # fmt: skip
+    groups = fields.Dict(
+        keys=fields.String(), values=fields.List(fields.Nested(FindingSchema)), required=True,
+        metadata=described("Findings for people by group, each with how it is known.", {}),
+    )  # fmt: skip
+    proposals = fields.List(fields.Nested(ProposedVersionSchema), required=True)
     introduced = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     removed = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     yanked = fields.List(fields.Nested(YankedVersionSchema), required=True)
@@ -160,6 +176,8 @@ class LockComparisonsResource(MethodView):
         digest = None if hardware is None else hardware.digest
         known = read_lock_knowledge(old, new, where, recorded, () if digest is None else (digest,))
         upgrade = compare_lock_versions(known, old, new, where, digest)
+        search = proposals_for(known, old, new, where, digest)
+        upgrade = replace(upgrade, proposals=search.proposals(upgrade))
         sides = [
             {
                 "stack_digest": stack.digest, "label": labels[stack.digest],

@@ -103,7 +103,7 @@ def test_a_measured_loss_is_harm_though_nobody_has_read_the_metadata(
     slow, fast = locks
     done = guard(measured, fast, slow)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "slower: numpy 2.0.0 is 2" in done.stdout
+    assert "settled slower:\n  numpy 2.0.0 is 2" in done.stdout
     assert done.stdout.splitlines()[-1] == "result: harm"
 
 
@@ -112,7 +112,7 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
 ) -> None:
     done = guard(measured, *locks)
     assert done.returncode == 4, done.stderr
-    assert "faster: numpy 2.1.0 is " in done.stdout
+    assert "equivalent or faster:\n  numpy 2.1.0 is " in done.stdout
     lines = [it for it in done.stdout.splitlines() if it.startswith("missing: ")]
     assert lines == [
         "missing: numpy 2.1.0: its metadata was not read "
@@ -146,7 +146,7 @@ def test_an_advisory_about_a_version_that_nobody_has_read_is_harm(
     sync_source(measured.settings, measured.engine, str(archive))
     done = guard(measured, *locks)
     assert done.returncode == 1, done.stderr
-    assert "vulnerable: numpy 2.1.0 has GHSA-aaaa-bbbb-cccc" in done.stdout
+    assert "  numpy 2.1.0 has GHSA-aaaa-bbbb-cccc" in done.stdout
 
 
 def test_the_changed_versions_are_read_and_nothing_else(

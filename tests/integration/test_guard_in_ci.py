@@ -141,7 +141,7 @@ def test_one_comment_follows_the_lock(
     body = host.bodies[-1]
     settled, _, folded = body.partition("<details>")
     assert settled.startswith("<!-- thoth-guard ")
-    assert "slower: numpy 2.0.0 is " in settled
+    assert "\n  numpy 2.0.0 is " in settled
     assert "package-99" not in settled
     assert "package-99: 1 → 2" in folded
     (result,) = sarif_run(sarif)["results"]

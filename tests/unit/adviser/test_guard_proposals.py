@@ -10,7 +10,6 @@ import pytest
 from adviser.guard import GuardResult, Proposal, guard
 from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
-from adviser.resolver.results import VersionChange
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency, KnownVulnerability
 from model.packages.snapshot import Snapshot
@@ -80,7 +79,7 @@ def test_another_package_moves_only_if_no_version_fits_the_new_lock() -> None:
     assert not upgrade.proposals
     upgrade, _ = compared(known({**vulnerable, "web==1": "V-0"}))
     (proposal,) = upgrade.proposals
-    assert (proposal.instead, proposal.others) == ("1", ())
+    assert (proposal.instead, proposal.others) == ("1", {})
 
 
 def test_a_version_that_needs_an_older_companion_is_proposed_with_it() -> None:
@@ -88,7 +87,7 @@ def test_a_version_that_needs_an_older_companion_is_proposed_with_it() -> None:
     bound = Dependency("web", ">=2")
     upgrade, search = compared(snapshot, NOTHING, bound)
     (proposal,) = upgrade.proposals
-    assert (proposal.instead, proposal.others) == ("2", (VersionChange("core", "1", "2"),))
+    assert (proposal.instead, proposal.others) == ("2", {"core": "1"})
     assert search.lock_without(["web"], upgrade).versions == {**NEW, "web": "2", "core": "1"}
 
 
@@ -139,5 +138,5 @@ def test_findings_are_grouped_and_say_how_they_are_known(every: bool) -> None:
         GuardGroup.SLOWER, GuardGroup.VULNERABLE, GuardGroup.FIXED, GuardGroup.UNMEASURED,
     ]  # fmt: skip
     assert groups[GuardGroup.SLOWER].rule == "slower"
-    assert groups[GuardGroup.VULNERABLE].line.startswith("web 3 has V-1 (high) [advisories")
+    assert groups[GuardGroup.VULNERABLE].line.startswith("web 3 has V-1 (high) [its advisory")
     assert groups[GuardGroup.UNMEASURED].message == "no indicator measures core, web"

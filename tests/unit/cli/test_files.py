@@ -10,7 +10,7 @@ import pytest
 from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
 from adviser.stack_request import check_paths
-from cli.advise import _format_of
+from cli.advise import format_of
 from cli.project_files import keep_manifest, read_project, write_file
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 from model.reasons import Reason
@@ -51,7 +51,7 @@ def test_no_lock_is_written_over_the_requirements_that_were_read(tmp_path: Path)
     ],
 )
 def test_the_name_of_a_file_says_its_format(name: str, form: str) -> None:
-    assert _format_of(Path(name), Project()) == form
+    assert format_of(Path(name), Project()) == form
 
 
 def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""``thoth advise --apply``: the project's own tool writes what was advised, or nothing changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from graph.engine import Stores
+from tests.requirements import needs
+from tests.services.commands import thoth
+from tests.services.index import Index, package_index
+
+SECRET = "hunter2"
+TOOLS = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """``app`` 1.1 needs ``lib`` 2; only a user with a password may read it."""
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        for name, version, needs in (
+            ("app", "1.0", "lib>=1"), ("app", "1.1", "lib>=2"),
+            ("lib", "1.0", ""), ("lib", "2.0", ""), ("lib", "2.1", ""),
+        ):  # fmt: skip
+            requires = f"Requires-Dist: {needs}\n" if needs else ""
+            made.add_wheel(name, version, metadata=requires)
+            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            file = f"{name}-{version}-py3-none-any.whl"
+            made.offer_metadata(file, f"{head}{requires}".encode())
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path, index: Index) -> Path:
+    """A uv project whose lock has the older versions."""
+    url = index.url.replace("://", f"://me:{SECRET}@")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        f'dependencies = ["app"]\n\n[[tool.uv.index]]\nname = "own"\nurl = "{url}"\n'
+        "default = true\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "uv.lock").write_text(uv_lock(index.url), encoding="utf-8")
+    return tmp_path
+
+
+def uv_lock(url: str) -> str:
+    source = f'source = {{ registry = "{url}" }}'
+    return (
+        'version = 1\nrevision = 3\nrequires-python = ">=3.11"\n\n'
+        f'[[package]]\nname = "app"\nversion = "1.0"\n{source}\n'
+        'dependencies = [{ name = "lib" }]\n\n'
+        '[[package]]\nname = "demo"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "app" }]\n\n[package.metadata]\n'
+        'requires-dist = [{ name = "app" }]\n\n'
+        f'[[package]]\nname = "lib"\nversion = "1.0"\n{source}\n'
+    )
+
+
+def apply(
+    stores: Stores, index: Index, folder: Path, *options: str, **variables: str
+) -> CompletedProcess[str]:
+    where = {
+        "PACKAGE_INDEXES": f"pypi={index.url}", "PATH": TOOLS, "UV_PYTHON": sys.executable,
+        "UV_NO_CACHE": "1", "UV_INDEX_URL": "", "UV_DEFAULT_INDEX": "", "PIP_FIND_LINKS": "",
+    }  # fmt: skip
+    return thoth(
+        stores.settings, "advise", str(folder), "--apply", "--python", f"3.{sys.version_info[1]}",
+        "--type", "latest", *options, **{**where, **variables},
+    )  # fmt: skip
+
+
+@needs("uv")
+def test_uv_writes_the_advised_versions_and_the_lock_is_read_back(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    lock = project / "uv.lock"
+    before = lock.read_bytes()
+    dry = apply(stores, index, project, "--exclude", "lib==2.1", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "app: 1.0 → 1.1\nlib: 1.0 → 2.0\n" in dry.stderr
+    asked = "runs: uv lock --upgrade-package app==1.1 --upgrade-package lib==2.0\n"
+    assert asked in dry.stderr
+    assert lock.read_bytes() == before
+    done = apply(stores, index, project, "--exclude", "lib==2.1")
+    assert done.returncode == 0, done.stderr
+    assert "is what was advised: it has all 2 versions" in done.stderr
+    assert '"lib"\nversion = "2.0"' in lock.read_text("utf-8")
+    again = apply(stores, index, project, "--exclude", "lib==2.1")
+    assert "has the advised versions already" in again.stderr
+    assert SECRET not in "".join((dry.stderr, done.stdout, done.stderr, lock.read_text("utf-8")))
+
+
+@needs("uv")
+def test_a_tool_that_fails_leaves_the_lock_as_it_was_and_shows_no_secret(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    lock, manifest = project / "uv.lock", project / "pyproject.toml"
+    before = lock.read_bytes()
+    text = manifest.read_text("utf-8")
+    manifest.write_text(f'{text}\n[tool.uv]\nrequired-version = ">=999"\n', encoding="utf-8")
+    failed = apply(stores, index, project)
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "`uv` failed with exit code" in failed.stderr
+    assert (lock.read_bytes(), SECRET in failed.stderr) == (before, False)
+    missing = apply(stores, index, project, PATH="/none")
+    assert "uv is not installed, or not in PATH" in missing.stderr
+    assert lock.read_bytes() == before
+
+
+def test_without_a_lock_of_a_known_tool_nothing_is_applied(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.in").write_text("app\n", encoding="utf-8")
+    done = apply(stores, index, tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "no tool can be asked to write it" in done.stderr
+    both = apply(stores, index, tmp_path, "-o", str(tmp_path / "out.txt"))
+    assert "--apply writes the project's own lock" in both.stderr
