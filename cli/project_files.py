@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from adviser.projects.parsing import (
     parse_project,
 )
 from adviser.projects.project import Project, ProjectWarning, WarningCode
+from adviser.projects.thoth_table import THOTH_TOML
 from cli.revisions import RevisionFile, revision_file
 from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
@@ -50,7 +51,7 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
     names = [it for it in PROJECT_FILES if content(it) is not None]
     if file is None:
         names += sorted(it.name for it in folder.glob("pylock.*.toml") if it.is_file())
-        if name is None and not {*names} - {PYPROJECT, CONSTRAINTS}:
+        if name is None and not {*names} - {PYPROJECT, CONSTRAINTS, THOTH_TOML}:
             names += [it for it in FOREIGN_FILES if (folder / it).is_file()]
     names += [name] if name is not None else []
     files = {it: content(it) or b"" for it in dict.fromkeys(names)}
@@ -76,6 +77,11 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
         if content(file) is not None
     )  # fmt: skip
     return replace(project, warnings=(*project.warnings, *settings))
+
+
+def project_files(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """The content of those of these files that are in a folder."""
+    return {it: data for it in names if (data := _content_if_there(folder, it)) is not None}
 
 
 def read_lock_file(

@@ -11,6 +11,7 @@ import click
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from cli.own_benchmarks import confirm_own_benchmarks, confirmation_option
 from cli.request_options import advice_request_of, request_options
 from common.settings import Settings
 from graph.migrate import migrated_stores
@@ -27,16 +28,26 @@ def watch() -> None:
 @watch.command()
 @click.argument("names", nargs=-1, required=True, metavar="PROJECT|PACKAGE...")
 @request_options
+@confirmation_option
 @as_json_option
 @click.pass_obj
-def add(settings: Settings, /, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def add(
+    settings: Settings, /, names: tuple[str, ...], confirmed: bool, as_json: bool, **options: Any
+) -> None:
     """Watch projects and packages.
 
     PROJECT is the path of a project's folder, or of a file in it; PACKAGE is a name or a
     requirement, such as 'numpy>=2'. The options are those of `thoth advise`, and every night
     repeats this request. A name that is watched already gets the new request.
+
+    The night also runs the benchmarks that the files of a project name, after you have confirmed
+    them here; a changed command does not run before you add the project again.
     """
     wanted = [_new_watch(settings, name, options) for name in names]
+    for project in (Path(it) for it in names if Path(it).exists()):
+        confirm_own_benchmarks(
+            settings, project if project.is_dir() else project.parent, confirmed=confirmed
+        )
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         added = [(it, add_watch(connection, it)) for it in wanted]
     if as_json:

@@ -15,6 +15,7 @@ from adviser.projects.project import Project, ProjectFormat, ProjectRequirement,
 from adviser.projects.pyproject import has_requirements, read_pyproject, read_script, unread_tables
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
+from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
 from common.formats import conda_environment
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import DEFAULT_SELECTION, NEVER, LockSelection
@@ -40,7 +41,7 @@ DEVELOPMENT_FILES = tuple(
 #: Files that are read from a project's folder, besides ``pylock.NAME.toml``.
 PROJECT_FILES = (
     PIPFILE, PIPFILE_LOCK, PYPROJECT, "pylock.toml", REQUIREMENTS_IN, REQUIREMENTS_TXT,
-    CONSTRAINTS, *LOCKS_OF_TOOLS, *sorted(conda_environment.NAMES), *DEVELOPMENT_FILES,
+    CONSTRAINTS, THOTH_TOML, *LOCKS_OF_TOOLS, *sorted(conda_environment.NAMES), *DEVELOPMENT_FILES,
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def parse_project(
     if project.format is not ProjectFormat.SCRIPT:
         # Files beside a script belong to another project.
         project = _with_constraints(_with_lock(project, files, context, selection), files, context)
+        project = replace(project, benchmarks=own_benchmarks(files, context))
     _warn_of_duplicates(project, context)
     return replace(
         project,
@@ -151,6 +153,10 @@ def _read(
         return _project_of_lock(lock_of(name, files, context, selection), context)
     if base.endswith(".py"):
         return read_script(files[name], name, context)
+    if base == THOTH_TOML:
+        refuse(
+            Reason.MISSING_FIELD, "has no requirements", f"{name}:$", "name the project's folder"
+        )
     if base.endswith(".toml"):
         content = table_of(name, files[name])
         if not has_requirements(content):

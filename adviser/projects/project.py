@@ -230,6 +230,7 @@ class Project:
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param option_pythons: the same for groups, by option, such as ``--group test`` and ``--dev``
     :param source: file name of the manifest
+    :param benchmarks: commands that measure the project, by name; reading runs none of them
     """
 
     requirements: tuple[ProjectRequirement, ...] = ()
@@ -260,6 +261,7 @@ class Project:
     python: str | None = None
     requires_python: str | None = None
     option_pythons: Mapping[str, str] = field(default_factory=dict)
+    benchmarks: Mapping[str, str] = field(default_factory=dict)
 
     def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
         """Lock entries, by name, whose markers are true for these values of PEP 508 variables."""

@@ -1,0 +1,106 @@
+"""The benchmarks that a project names in its files: which run, and whether a person saw them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from adviser.projects.requirement_parsing import ParseContext
+from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
+from cli.console import print_note
+from cli.project_files import project_files
+from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import first_few, printable
+from pis.confirmed_commands import confirm_commands, unconfirmed
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FILES = ("pyproject.toml", THOTH_TOML)
+
+
+def benchmark_option(command: Command) -> Command:
+    """Add ``--benchmark``, which names benchmarks of the project in this folder."""
+    return click.option(
+        "--benchmark", "benchmarks", multiple=True, metavar="NAME",
+        help="Run this benchmark of the project, which [tool.thoth.benchmarks] names; repeat the"
+        " option for more.",
+    )(command)  # fmt: skip
+
+
+def confirmation_option(command: Command) -> Command:
+    """Add ``--yes``, which confirms the commands of the project's files."""
+    return click.option(
+        "--yes", "confirmed", is_flag=True,
+        help="Run the benchmarks that the project's files name without asking.",
+    )(command)  # fmt: skip
+
+
+def benchmarks_of(folder: Path) -> dict[str, str]:
+    """Commands by name that the files of the project in ``folder`` name; none of them is run.
+
+    :raises InvalidFile: with the field
+    """
+    return own_benchmarks(project_files(folder, _FILES), ParseContext())
+
+
+def chosen_benchmarks(
+    settings: Settings, folder: Path, names: Sequence[str], *, confirmed: bool
+) -> dict[str, str]:
+    """The commands of these benchmarks by name, which the user has confirmed; by default all.
+
+    :param confirmed: whether the user confirms what is new without being asked
+    :raises InvalidArgument: if there is no such benchmark, or nobody can confirm it
+    """
+    known = benchmarks_of(folder)
+    for name in names:
+        if name not in known:
+            listed = first_few(list(known), 10)
+            raise InvalidArgument(
+                f"--benchmark: the project has no benchmark {name!r}",
+                hint=f"it has {listed}" if known else "name it in [tool.thoth.benchmarks]",
+            )
+    chosen = {name: it for name, it in known.items() if not names or name in names}
+    require_confirmed(settings, folder, chosen, confirmed=confirmed)
+    return chosen
+
+
+def confirm_own_benchmarks(settings: Settings, folder: Path, *, confirmed: bool) -> None:
+    """Ask for a confirmation of a project's benchmarks; without anybody to ask, say what follows.
+
+    :raises click.Abort: if the user refuses
+    """
+    commands = benchmarks_of(folder)
+    new = unconfirmed(settings, folder, commands)
+    if new and not confirmed and not sys.stdin.isatty():
+        print_note(f"not run, because nobody confirmed them (--yes): {first_few(list(new), 5)}")
+        return
+    require_confirmed(settings, folder, commands, confirmed=confirmed)
+
+
+def require_confirmed(
+    settings: Settings, folder: Path, commands: Mapping[str, str], *, confirmed: bool
+) -> None:
+    """Show the commands that are new, and ask for a confirmation.
+
+    :raises InvalidArgument: if nobody can be asked
+    :raises click.Abort: if the user refuses
+    """
+    new = unconfirmed(settings, folder, commands)
+    if not new:
+        return
+    click.echo(f"The files of {folder.absolute()} name commands that are new here:", err=True)
+    for name, command in new.items():
+        click.echo(f"  {name}: {printable(command)}", err=True)
+    if not confirmed:
+        if not sys.stdin.isatty():
+            raise InvalidArgument(
+                "nobody has confirmed these commands on this machine",
+                hint="add --yes if you trust the project: they run with all your permissions",
+            )
+        click.confirm("Run them with all your permissions?", abort=True, err=True)
+    confirm_commands(settings, folder, new)

@@ -1,0 +1,102 @@
+"""Commands of a project's files run only after a person has confirmed them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from cli.own_benchmarks import benchmarks_of, chosen_benchmarks, confirm_own_benchmarks
+from common.settings import Settings
+from model.errors import InvalidArgument
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_env({"THOTH_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    name_benchmarks(project, train="python bench.py", serve="./load.sh")
+    return project
+
+
+def name_benchmarks(folder: Path, **commands: str) -> None:
+    lines = "".join(f'{name} = "{command}"\n' for name, command in commands.items())
+    (folder / "thoth.toml").write_text(f"[benchmarks]\n{lines}")
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    """Sit at the terminal and type ``text``, or be no terminal."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: text is not None))
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: text)
+
+
+def test_a_command_is_shown_until_it_is_confirmed(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    answer(monkeypatch, "n")
+    with pytest.raises(click.Abort):
+        chosen_benchmarks(settings, folder, ["train"], confirmed=False)
+    assert "train: python bench.py" in capsys.readouterr().err
+    answer(monkeypatch, "y")
+    chosen = chosen_benchmarks(settings, folder, ["train"], confirmed=False)
+    assert chosen == {"train": "python bench.py"}
+    answer(monkeypatch, None)
+    capsys.readouterr()
+    assert chosen_benchmarks(settings, folder, ["train"], confirmed=False) == chosen
+    assert capsys.readouterr().err == ""
+
+
+def test_nobody_at_a_terminal_means_that_yes_is_needed(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, None)
+    with pytest.raises(InvalidArgument) as refused:
+        chosen_benchmarks(settings, folder, [], confirmed=False)
+    assert "--yes" in str(refused.value.hint)
+    assert chosen_benchmarks(settings, folder, [], confirmed=True) == benchmarks_of(folder)
+    assert chosen_benchmarks(settings, folder, [], confirmed=False) == benchmarks_of(folder)
+
+
+@pytest.mark.parametrize("change", ["command", "folder"])
+def test_a_changed_command_and_another_folder_are_confirmed_again(
+    change: str, settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, None)
+    chosen_benchmarks(settings, folder, [], confirmed=True)
+    if change == "command":
+        name_benchmarks(folder, train="python other.py")
+    else:
+        folder = folder.rename(folder.with_name("moved"))
+    with pytest.raises(InvalidArgument):
+        chosen_benchmarks(settings, folder, ["train"], confirmed=False)
+
+
+def test_a_benchmark_that_is_not_there_is_named_with_those_that_are(
+    settings: Settings, folder: Path
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        chosen_benchmarks(settings, folder, ["trian"], confirmed=True)
+    assert "trian" in str(refused.value)
+    assert "train" in str(refused.value.hint)
+
+
+def test_a_watch_without_a_terminal_says_what_will_not_run(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    answer(monkeypatch, None)
+    confirm_own_benchmarks(settings, folder, confirmed=False)
+    assert "train" in capsys.readouterr().err
+    confirm_own_benchmarks(settings, folder, confirmed=True)
+    capsys.readouterr()
+    confirm_own_benchmarks(settings, folder, confirmed=False)
+    assert capsys.readouterr().err == ""
