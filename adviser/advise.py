@@ -23,7 +23,6 @@ from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.measured_stacks import MeasuredStacks
-from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from model.errors import ProjectError
@@ -150,7 +149,7 @@ class AdviceReuse:
         rules = replace(request.resolver_request({}), roots=None, direct=())
         extras = sorted((it.name, it.extras) for it in roots if it.extras)
         allowed = sorted(request.options.allowed_vulnerabilities)
-        target = request.hardware, request.kind
+        target = request.target, request.kind
         return request.environment, target, repr((rules, extras, allowed))
 
 
@@ -463,7 +462,7 @@ def assess_candidates(
         evidence,
         request.kind,
         premises.baseline,
-        Target(request.hardware or None, request.environment.python_version),
+        request.target,
         allowed=allowed,
         choosable=lambda: choosable(snapshot, request.resolver_request({})),
         measured=measured,

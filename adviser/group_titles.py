@@ -7,6 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adviser.scoring.target import COMMAND
+
+
+def indicator_title(indicator: str, parameters: Mapping[str, Any]) -> str:
+    """The name of an indicator; of the measurements of a command, the command.
+
+    >>> indicator_title("PiMatmul", {}), indicator_title("command", {"command": "python a.py"})
+    ('PiMatmul', '`python a.py`')
+    """
+    command = parameters.get("command")
+    return f"`{command}`" if indicator == COMMAND and isinstance(command, str) else indicator
+
 
 @dataclass(frozen=True, slots=True)
 class TitledSeries:

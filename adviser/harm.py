@@ -9,7 +9,7 @@ is the measure of speed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from adviser.guard import GuardResult, guard
 from adviser.premises import Premises
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
-from adviser.scoring.assessment_types import Assessment
+from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
-from adviser.scoring.target import Target
+from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
 from model.measurements.evidence import Evidence
@@ -126,26 +126,30 @@ class PremiseSearch:
         if premises.speed_accepted or premises.kept or not evidence.readings:
             return False
         environment, hardware = self._request.environment, self._request.hardware
-        target = Target(hardware, environment.python_version)
+        target = self._request.target
         compared = self._request.locked or _reference(evidence, result.universe, target)
         for number, stack in enumerate(stacks if compared is not None else ()):
             guarded = guard(
                 compared or {}, stack.versions(), snapshot, evidence, environment, hardware
             )
-            if guarded.slower:
-                return self._leaves_out(stack, guarded, result.assessment, first=number == 0)
+            if slower := _slower(guarded, OwnBenchmarks(evidence, target)):
+                texts = ClaimTexts((*guarded.stacks, *guarded.claims))
+                return self._leaves_out(stack, slower, texts, result.assessment, first=number == 0)
         return False
 
     def _leaves_out(
-        self, stack: ResolvedStack, guarded: GuardResult, assessment: Assessment, *, first: bool
+        self,
+        stack: ResolvedStack,
+        claims: Sequence[Claim],
+        texts: ClaimTexts,
+        assessment: Assessment,
+        *,
+        first: bool,
     ) -> bool:
         """Leave out a stack that is slower, or its slower versions if it is the best stack."""
         premises, versions = self.premises, {it.name: it.purl for it in stack.choices}
-        texts = ClaimTexts((*guarded.stacks, *guarded.claims))
         slower = {
-            versions[it.package]: texts.sentence(it)
-            for it in guarded.slower
-            if it.package is not None
+            versions[it.package]: texts.sentence(it) for it in claims if it.package is not None
         }
         if first and slower:
             self.premises = replace(premises, slower={**premises.slower, **slower})
@@ -171,6 +175,15 @@ class PremiseSearch:
         else:
             return False
         return True
+
+
+def _slower(guarded: GuardResult, own: OwnBenchmarks) -> list[Claim]:
+    """The claims that count: those of indicators do not, about what own benchmarks compared."""
+    compared = (*guarded.claims, *guarded.stacks, *guarded.undetermined)
+    covered = {name for it in compared if own.name_of(it) is not None for name in it.differs}
+    return [
+        it for it in guarded.slower if own.name_of(it) is not None or covered.isdisjoint(it.differs)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.target import Target
 from common.formats.file_fields import refuse, value_text
 from common.formats.requirements_files import has_variable
 from model.errors import InvalidFile
@@ -242,6 +243,12 @@ class StackRequest:
     def _overrides(self) -> tuple[ProjectRequirement, ...]:
         """Overrides of the project that the request does not replace."""
         return tuple(it for it in self.project.overrides if it.name not in self.options.overrides)
+
+    @property
+    def target(self) -> Target:
+        """What the advice is for, as far as measurements are concerned."""
+        own = tuple(self.project.benchmarks.items())
+        return Target(self.hardware or None, self.environment.python_version, own)
 
     @property
     def roots(self) -> tuple[Dependency, ...]:

@@ -14,7 +14,6 @@ from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.reports.summary import summary_of
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
-from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from graph.engine import Stores
@@ -235,7 +234,7 @@ def changes_behind(
         for it in differences
         if it["from_version"] is not None and it["to_version"] is not None
     }
-    target = Target(request.hardware or None, request.environment.python_version)
+    target = request.target
     return [
         change.announcement
         for change in standing_changes(connection, moves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from adviser.group_titles import TitledSeries, differing_settings
+from adviser.group_titles import TitledSeries, differing_settings, indicator_title
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
 from adviser.scoring.stack_pairs import name_of, version_of_purl
@@ -60,7 +60,12 @@ def series_text(choice: PackageChoice) -> str:
     ``PiMatmul with matrix_size 256 and with matrix_size 512``
     """
     titled = [
-        TitledSeries(it.indicator, None, "", {"device": it.device, **it.parameters})
+        TitledSeries(
+            indicator_title(it.indicator, it.parameters),
+            None,
+            "",
+            {"device": it.device, **it.parameters},
+        )
         for it in choice.series
     ]
     texts: dict[str, list[str]] = {}

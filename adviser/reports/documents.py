@@ -464,6 +464,8 @@ def _parameters(advice: Advice) -> dict[str, Any]:
         "hardware": request.hardware,
         "requirements": [it.text for it in request.requirements],
         "source": request.project.source,
+        # Absent in the reports of most projects, which keep their digests.
+        **({"benchmarks": dict(own)} if (own := request.project.benchmarks) else {}),
         "rules": plain(request.resolver_request({})),
     }
 

@@ -136,6 +136,7 @@ def _unscored(
             dataclass_from_json(
                 orjson.dumps(parameters["environment"]), Environment
             ).python_version,
+            tuple(parameters.get("benchmarks", {}).items()),
         ),
         allowed=allowed,
         choosable=partial(choosable, snapshot, rules),

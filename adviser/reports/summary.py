@@ -15,6 +15,7 @@ from adviser.reports.choice_texts import comparison_text, percent_text, seen_fro
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
+from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
 from adviser.scoring.vulnerability_policy import AllowList
@@ -111,15 +112,21 @@ def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     direct = advice.universe.direct
     order = {name: place for place, name in enumerate(direct)}
     choices = sorted(stack.choices, key=lambda it: (order.get(it.name, len(direct)), it.name))
-    sentences, bundled = [], set[str]()
+    sentences, bundled, own = [], set[str](), set[str]()
     for choice in choices:
         measured = advice.assessment.choices.get(choice.name)
         if measured is not None and (sentence := _decision(advice, choice, measured)):
             sentences.append(sentence)
-            bundled |= set() if measured.own else set(measured.indicators)
+            bundled |= set() if measured.own else set(measured.indicators) - {COMMAND}
+            own |= set(measured.benchmarks)
     yield from sentences[:_MOST]
     if sentences[_MOST:]:
         yield f"Measurements decide {counted(len(sentences) - _MOST, 'more package')}."
+    if own:
+        names, one = " and ".join(sorted(own)), len(own) == 1
+        verb, weigh = ("is", "it weighs") if one else ("are", "they weigh")
+        kind = "benchmark" if one else "benchmarks"
+        yield f"{names} {verb} your project's own {kind}: {weigh} before bundled indicators."
     if bundled:
         names = " and ".join(sorted(bundled))
         verb = "is a bundled indicator" if len(bundled) == 1 else "are bundled indicators"
@@ -232,6 +239,10 @@ def _command(advice: Advice, measured: PackageChoice, purl: Purl) -> str:
     """The command that measures a version, and how long that takes."""
     from pis.catalogue import INDICATORS, indicator_of  # slow, and needed only here
 
+    if measured.benchmarks:
+        return "`thoth advise --measure 1h` settles it with the benchmarks of your project"
+    if COMMAND in measured.indicators:
+        return "`thoth compare` settles it"
     title = measured.indicators[0]
     names = [] if measured.own else [it for it in INDICATORS if indicator_of(it).title == title]
     what = names[0] if names else "--script SCRIPT"

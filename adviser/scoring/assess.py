@@ -22,7 +22,7 @@ from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
 from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
-from adviser.scoring.target import Target
+from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
 from common.versioned_cache import VersionedCache
@@ -202,15 +202,20 @@ def assess(  # noqa: PLR0913 - inputs of one result
             choices = _choices(known, target, usable, context)
     unmeasured = dict(_unmeasured(known, choices, usable))
     interacting = {it for choice in choices.values() for it in choice.interacting}
+    covered = {name for name, choice in choices.items() if choice.benchmarks}
+    own = OwnBenchmarks(evidence, target)
     scored = tuple(
-        replace(it, scored=False) if {it.purl, it.baseline_purl} & interacting else it
+        replace(it, scored=False)
+        if {it.purl, it.baseline_purl} & interacting
+        or (it.package in covered and own.name_of(it) is None)
+        else it
         for it in claims.claims
     )
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
     )
     coverages = Coverages(snapshot, evidence, known.index, target)
-    covered = coverages.of(frozenset(base.values()))
+    coverage = coverages.of(frozenset(base.values()))
     return Assessment(
         scores=scoring.scores(VersionedCache() if reused is None else reused),
         criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
@@ -221,8 +226,8 @@ def assess(  # noqa: PLR0913 - inputs of one result
         unmeasured=unmeasured,
         refused=refused,
         baseline=base,
-        coverage=covered,
-        justifications=request_notes(_missing(snapshot), covered.unsolvable, unavailable, scored),
+        coverage=coverage,
+        justifications=request_notes(_missing(snapshot), coverage.unsolvable, unavailable, scored),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
             snapshot, scored, evidence.vulnerabilities, allow_list, evidence.as_of

@@ -101,7 +101,8 @@ class Claim(ComparisonResult):
         between identical stacks in this measurement
     :param bound: the settled difference that scores count, natural log, at least δ; negative for a
         loss, 0 unless ``scored``
-    :param scored: whether it counts; only a settled verdict on one package does
+    :param scored: whether it counts; only a settled verdict on one package does, and only those of
+        the project's own benchmarks, if these decide about the package
     :param left_out: by reason, the number of jobs of the two stacks that were not used: an
         instability (:class:`model.reasons.Instability`), before a ``drift``, on an ``other_host``,
         or without a partner in their turn (``unpaired``); only counts above zero

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from adviser.group_titles import TitledSeries, differing_settings
+from adviser.group_titles import TitledSeries, differing_settings, indicator_title
 from adviser.scoring.assessment_types import (
     Claim,
     Justification,
@@ -115,7 +115,12 @@ def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     :param claims: as JSON values
     """
     titled = [
-        TitledSeries(it["indicator"], None, "", _parameters(it.get("device"), it["parameters"]))
+        TitledSeries(
+            indicator_title(it["indicator"], it["parameters"]),
+            None,
+            "",
+            _parameters(it.get("device"), it["parameters"]),
+        )
         for it in claims
     ]
     texts = []
@@ -179,7 +184,7 @@ class ClaimTexts:
 
     def series(self, claim: Claim) -> str:
         """``PiMatmul with matrix_size 512``: the indicator, and what tells the series apart."""
-        return f"{claim.indicator}{self._with(claim)}"
+        return f"{_title(claim)}{self._with(claim)}"
 
     def sentence(self, claim: Claim) -> str:
         """The verdict with its interval and number of jobs."""
@@ -198,7 +203,7 @@ class ClaimTexts:
         """A sentence about several series of two versions with the same verdict."""
         first = claims[0]
         ours, theirs = self._names(first)
-        where = f"in {len(claims)} series of {first.indicator}{_elsewhere(first)}"
+        where = f"in {len(claims)} series of {_title(first)}{_elsewhere(first)}"
         names = self._list_of(claims)
         if first.verdict.different:
             by_size = sorted(claims, key=lambda it: abs(math.log1p(it.observed_pct / 100)))
@@ -259,10 +264,7 @@ def _settings(claims: Collection[Claim]) -> Iterator[list[str]]:
     Series that differ only in their script are told apart by their keys.
     """
     settings = differing_settings(
-        [
-            TitledSeries(it.indicator, None, "", _parameters(it.device, it.parameters))
-            for it in claims
-        ]
+        [TitledSeries(_title(it), None, "", _parameters(it.device, it.parameters)) for it in claims]
     )
     places = [
         (it.indicator, it.hardware_digest, *some) for it, some in zip(claims, settings, strict=True)
@@ -274,6 +276,10 @@ def _settings(claims: Collection[Claim]) -> Iterator[list[str]]:
 
 def _parameters(device: str | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"device": device, **parameters}
+
+
+def _title(claim: Claim) -> str:
+    return indicator_title(claim.indicator, claim.parameters)
 
 
 def _by_value(setting: str) -> tuple[str, float, str]:

@@ -1,11 +1,33 @@
-"""The hardware and the Python version that a request is about."""
+"""What a request is about: hardware, Python version and the project's own benchmarks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from model.changes import PerformanceChange
-from model.measurements.evidence import Series
+from model.measurements.evidence import Evidence, Series
+
+if TYPE_CHECKING:
+    from adviser.scoring.assessment_types import Claim
+
+#: Indicator of the measurements of a command; their parameters have the command.
+COMMAND = "command"
+#: Parameter of such a measurement: digest of the files that the command names.
+FILES = "files_sha256"
+
+
+class Relevance(IntEnum):
+    """What a series says about a project, the most relevant first."""
+
+    OWN_BENCHMARK = 0
+    #: An indicator of the user, which is no command.
+    OWN_INDICATOR = 1
+    BUNDLED = 2
+    #: A command that the project does not name, or names with other files.
+    OTHER_COMMAND = 3
+
 
 #: What was measured on one hardware class with one Python version.
 MeasuredOn = Series | PerformanceChange
@@ -17,10 +39,12 @@ class Target:
 
     :param hardware: digest of the hardware class, or a prefix of it; ``None`` if unknown
     :param python_version: such as ``3.11``
+    :param benchmarks: names of the project's own benchmarks with their commands
     """
 
     hardware: str | None
     python_version: str
+    benchmarks: tuple[tuple[str, str], ...] = ()
 
     def same_hardware(self, series: MeasuredOn) -> bool:
         """Whether a series was measured on the target's hardware class."""
@@ -36,3 +60,31 @@ class Target:
     def distance(self, series: MeasuredOn) -> int:
         """The number of differences from the target, 0 to 2: hardware class and Python version."""
         return (not self.same_hardware(series)) + (not self.same_python(series))
+
+
+class OwnBenchmarks:
+    """Tells the series of a project's own benchmarks from others.
+
+    A changed script is another benchmark of the same name: only the files count that were measured
+    last.
+    """
+
+    def __init__(self, evidence: Evidence, target: Target) -> None:
+        self._names = {command: name for name, command in target.benchmarks}
+        newest: dict[object, tuple[float, str]] = {}
+        for reading in evidence.readings if self._names else ():
+            series = evidence.series[reading.series]
+            if series.indicator == COMMAND:
+                at = reading.seen_at.timestamp() if reading.seen_at is not None else 0.0
+                order = at, str(series.parameters.get(FILES))
+                command = series.parameters.get("command")
+                newest[command] = max(newest.get(command, order), order)
+        self._files = {command: files for command, (_, files) in newest.items()}
+
+    def name_of(self, series: Series | Claim) -> str | None:
+        """Name of the benchmark; ``None`` if the series is of no benchmark of the project."""
+        command = series.parameters.get("command")
+        if series.indicator != COMMAND or command not in self._names:
+            return None
+        same_files = str(series.parameters.get(FILES)) == self._files.get(command)
+        return self._names[command] if same_files else None

@@ -27,7 +27,7 @@ from adviser.scoring.stack_pairs import (
     newest_first,
     pairs_of_versions,
 )
-from adviser.scoring.target import Target
+from adviser.scoring.target import COMMAND, OwnBenchmarks, Relevance, Target
 from adviser.scoring.verdicts import judge
 from model.measurements.evidence import Series
 from model.packages.identity import Purl
@@ -71,6 +71,7 @@ class PackageChoice:
     :param settled: whether some of them are settled to differ, without regard to a baseline
     :param indicators: names of the indicators that decide
     :param own: whether these are indicators of the user's own
+    :param benchmarks: names of the project's own benchmarks that decide
     """
 
     measured: tuple[Purl, ...]
@@ -80,6 +81,7 @@ class PackageChoice:
     settled: bool = False
     indicators: tuple[str, ...] = ()
     own: bool = False
+    benchmarks: tuple[str, ...] = ()
     _series: Sequence[_MeasuredVersions] = field(default=(), repr=False, compare=False)
 
     @property
@@ -100,8 +102,10 @@ class PackageChoice:
 class VersionChoices:
     """Chooses versions of packages from evidence.
 
-    :param bundled: names of indicators that come with the product; those of the user's own weigh
-        before them
+    The project's own benchmarks decide about the packages whose versions they measured, else the
+    user's own indicators, else those that come with the product.
+
+    :param bundled: names of indicators that come with the product
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class VersionChoices:
         self._stacks, self._forced = measured.index, measured.forced
         self._series, self._histories = measured.evidence.series, measured.histories
         self._target, self._bundled = target, bundled
+        self._own = OwnBenchmarks(measured.evidence, target)
 
     def of_package(
         self,
@@ -150,24 +155,31 @@ class VersionChoices:
             any(it.contexts for it in series),
             any(it.settled for it in series),
             tuple(sorted({it.series.indicator for it in series})),
-            any(it.series.indicator not in self._bundled for it in series),
+            any(self._relevance(it.series) <= Relevance.OWN_INDICATOR for it in series),
+            tuple(sorted({name for it in series if (name := self._own.name_of(it.series))})),
             series,
         )
 
     def _series_by_rank(self, measured: Sequence[Purl]) -> Iterator[list[int]]:
         """Series with several of the versions, those first that decide if they can.
 
-        The nearest to the target come first; of equally near ones those of the user's own.
+        The nearest to the target come first; of equally near ones the most relevant.
         """
         held = [frozenset(self._stacks.holding(it)) for it in measured]
-        ranks: dict[tuple[int, bool], list[int]] = defaultdict(list)
+        ranks: dict[tuple[int, Relevance], list[int]] = defaultdict(list)
         for number, history in self._histories.items():
             if sum(not it.isdisjoint(history.jobs) for it in held) > 1:
                 series = self._series[number]
-                rank = self._target.distance(series), series.indicator in self._bundled
-                ranks[rank].append(number)
+                ranks[self._target.distance(series), self._relevance(series)].append(number)
         for rank in sorted(ranks):
             yield ranks[rank]
+
+    def _relevance(self, series: Series) -> Relevance:
+        if series.indicator == COMMAND:
+            own = self._own.name_of(series) is not None
+            return Relevance.OWN_BENCHMARK if own else Relevance.OTHER_COMMAND
+        bundled = series.indicator in self._bundled
+        return Relevance.BUNDLED if bundled else Relevance.OWN_INDICATOR
 
     def _measured(
         self, number: int, measured: Sequence[Purl], context: Collection[Purl] | None

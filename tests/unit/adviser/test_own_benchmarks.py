@@ -1,0 +1,109 @@
+"""A project's own benchmarks decide about the packages that they cover, before indicators."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+
+from adviser.advise import Advice, advise
+from adviser.reports.documents import result_document
+from adviser.reports.summary import summary_of
+from adviser.scoring.criteria import RecommendationType
+from model.measurements.evidence import Series
+from model.measurements.units import Unit
+from tests.factories.evidence import NOW, Bench, jobs, series
+from tests.factories.requests import known_for, request_for, snapshot_for
+from tests.factories.universes import Index
+
+INDEX: Index = {"fast": {"2": {}, "1": {}}, "web": {"2": {}, "1": {}}}
+BENCHMARKS = '[benchmarks]\ntrain = "python bench.py"\n'
+
+
+def command(text: str = "python bench.py", files: str = "f" * 64) -> Series:
+    parameters = {"command": text, "files_sha256": files}
+    return series("command", parameters=parameters, device=None, unit=Unit.RUNS_PER_SECOND)
+
+
+def measured(bench: Bench, speed: float, how: Series, package: str = "fast", age: int = 9) -> None:
+    """Ten jobs of both versions of a package; the newer is as fast as ``speed``."""
+    other = "web" if package == "fast" else "fast"
+    for version, level in (("1", 0.0), ("2", math.log(speed))):
+        stack = bench.stack(f"{package}=={version}", f"{other}==1")
+        bench.measure(stack, jobs(level, 10), how, begin=NOW - timedelta(days=age))
+
+
+def advised(
+    bench: Bench,
+    benchmarks: str = BENCHMARKS,
+    kind: RecommendationType = RecommendationType.BEST,
+) -> Advice:
+    files = {
+        "requirements.in": "fast\nweb\n", "requirements.txt": "fast==1\nweb==1\n",
+        "thoth.toml": benchmarks,
+    }  # fmt: skip
+    request = request_for(files=files, kind=kind)
+    return advise(request, snapshot_for(request, INDEX), bench.evidence())
+
+
+def versions(advice: Advice) -> dict[str, str]:
+    assert advice.best is not None
+    return advice.best.versions()
+
+
+@pytest.mark.parametrize(("own", "chosen"), [(1.2, "2"), (0.8, "1")])
+def test_an_own_benchmark_overrules_an_indicator_that_settled_the_opposite(
+    own: float, chosen: str
+) -> None:
+    bench = Bench()
+    measured(bench, 1 / own, series("PiMatmul"))
+    measured(bench, own, command())
+    advice = advised(bench)
+    assert versions(advice)["fast"] == chosen
+    assert advice.assessment.choices["fast"].benchmarks == ("train",)
+    text = summary_of(advice)
+    assert "train is your project's own benchmark" in text
+    assert "in `python bench.py`" in text
+    assert "PiMatmul" not in text
+    assert result_document(advice, known_for(advice))["parameters"]["benchmarks"] == {
+        "train": "python bench.py"
+    }
+
+
+def test_newest_versions_are_advised_if_only_an_overruled_indicator_is_against_them() -> None:
+    bench = Bench()
+    measured(bench, 0.7, series("PiMatmul"))
+    measured(bench, 1.2, command())
+    latest = RecommendationType.LATEST
+    assert versions(advised(bench, kind=latest))["fast"] == "2"
+    assert versions(advised(bench, "", latest))["fast"] == "1"
+
+
+def test_an_indicator_counts_for_the_packages_that_no_own_benchmark_covers() -> None:
+    bench = Bench()
+    measured(bench, 1.2, command())
+    measured(bench, 0.7, series("PiMatmul"), "web")
+    advice = advised(bench)
+    assert versions(advice) == {"fast": "2", "web": "1"}
+    choices = advice.assessment.choices
+    assert [choices[name].benchmarks for name in ("fast", "web")] == [("train",), ()]
+    assert "PiMatmul is a bundled indicator" in summary_of(advice)
+
+
+@pytest.mark.parametrize("benchmarks", ["", BENCHMARKS.replace("bench.py", "other.py")])
+def test_a_command_that_the_project_does_not_name_weighs_after_indicators(benchmarks: str) -> None:
+    bench = Bench()
+    measured(bench, 0.8, series("PiMatmul"))
+    measured(bench, 1.2, command())
+    advice = advised(bench, benchmarks)
+    assert versions(advice)["fast"] == "1"
+    assert advice.assessment.choices["fast"].indicators == ("PiMatmul",)
+
+
+def test_only_the_files_that_were_measured_last_are_the_benchmark() -> None:
+    bench = Bench()
+    measured(bench, 0.8, command(files="0" * 64), age=30)
+    measured(bench, 1.2, command(files="1" * 64), age=3)
+    choice = advised(bench).assessment.choices["fast"]
+    assert [it.parameters["files_sha256"] for it in choice.series] == ["1" * 64]
