@@ -61,13 +61,11 @@ def series_text(choice: PackageChoice) -> str:
     """
     titled = [
         TitledSeries(
-            indicator_title(it.indicator, it.parameters),
-            None,
-            "",
-            {"device": it.device, **it.parameters},
+            indicator_title(series.indicator, series.parameters),
+            None, "", {"device": series.device, **series.parameters},
         )
-        for it in choice.series
-    ]
+        for series in choice.series
+    ]  # fmt: skip
     texts: dict[str, list[str]] = {}
     for title, settings in zip(titled, differing_settings(titled), strict=True):
         texts.setdefault(title.indicator, []).append(", ".join(settings))

@@ -123,9 +123,9 @@ def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     if sentences[_MOST:]:
         yield f"Measurements decide {counted(len(sentences) - _MOST, 'more package')}."
     if own:
-        names, one = " and ".join(sorted(own)), len(own) == 1
-        verb, weigh = ("is", "it weighs") if one else ("are", "they weigh")
-        kind = "benchmark" if one else "benchmarks"
+        names, alone = " and ".join(sorted(own)), len(own) == 1
+        verb, weigh = ("is", "it weighs") if alone else ("are", "they weigh")
+        kind = "benchmark" if alone else "benchmarks"
         yield f"{names} {verb} your project's own {kind}: {weigh} before bundled indicators."
     if bundled:
         names = " and ".join(sorted(bundled))

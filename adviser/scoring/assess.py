@@ -205,11 +205,11 @@ def assess(  # noqa: PLR0913 - inputs of one result
     covered = {name for name, choice in choices.items() if choice.benchmarks}
     own = OwnBenchmarks(evidence, target)
     scored = tuple(
-        replace(it, scored=False)
-        if {it.purl, it.baseline_purl} & interacting
-        or (it.package in covered and own.name_of(it) is None)
-        else it
-        for it in claims.claims
+        replace(claim, scored=False)
+        if {claim.purl, claim.baseline_purl} & interacting
+        or (claim.package in covered and own.name_of(claim) is None)
+        else claim
+        for claim in claims.claims
     )
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)

@@ -116,13 +116,11 @@ def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     titled = [
         TitledSeries(
-            indicator_title(it["indicator"], it["parameters"]),
-            None,
-            "",
-            _parameters(it.get("device"), it["parameters"]),
+            indicator_title(claim["indicator"], claim["parameters"]),
+            None, "", _parameters(claim.get("device"), claim["parameters"]),
         )
-        for it in claims
-    ]
+        for claim in claims
+    ]  # fmt: skip
     texts = []
     for claim, settings in zip(claims, differing_settings(titled), strict=True):
         elsewhere = _elsewhere_text(

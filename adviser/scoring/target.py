@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from model.changes import PerformanceChange
 from model.measurements.evidence import Evidence, Series
-
-if TYPE_CHECKING:
-    from adviser.scoring.assessment_types import Claim
 
 #: Indicator of the measurements of a command; their parameters have the command.
 COMMAND = "command"
@@ -62,6 +60,15 @@ class Target:
         return (not self.same_hardware(series)) + (not self.same_python(series))
 
 
+class WithIndicator(Protocol):
+    """A series, or a claim about one."""
+
+    @property
+    def indicator(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+
 class OwnBenchmarks:
     """Tells the series of a project's own benchmarks from others.
 
@@ -81,10 +88,10 @@ class OwnBenchmarks:
                 newest[command] = max(newest.get(command, order), order)
         self._files = {command: files for command, (_, files) in newest.items()}
 
-    def name_of(self, series: Series | Claim) -> str | None:
+    def name_of(self, measured: WithIndicator) -> str | None:
         """Name of the benchmark; ``None`` if the series is of no benchmark of the project."""
-        command = series.parameters.get("command")
-        if series.indicator != COMMAND or command not in self._names:
+        command = measured.parameters.get("command")
+        if measured.indicator != COMMAND or command not in self._names:
             return None
-        same_files = str(series.parameters.get(FILES)) == self._files.get(command)
+        same_files = str(measured.parameters.get(FILES)) == self._files.get(command)
         return self._names[command] if same_files else None
