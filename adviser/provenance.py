@@ -16,6 +16,7 @@ from common.formats.locks.entries import LockedFile, LockEntry
 from common.formats.locks.readers import reader_of
 from model.packages.identity import DEFAULT_INDEX
 from model.packages.releases import ReleaseFile
+from model.text import counted, first_few
 
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
 
@@ -245,7 +246,12 @@ def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
         listings = served.listings.get((locked.name, locked.version), ())
         issues += _package_issues(locked, listings, served, names)
         issues += file_issues(locked, listings, served)
-    issues += map(_non_index_issue, project.lock_elsewhere)
+    elsewhere = project.lock_elsewhere
+    conda = [it.what for it in elsewhere if it.code is WarningCode.CONDA]
+    issues += map(_non_index_issue, (it for it in elsewhere if it.code is not WarningCode.CONDA))
+    if conda:
+        message = f"{counted(len(conda), 'conda package')} not covered: {first_few(conda, 5)}"
+        issues.append(issue_of(IssueId.UNVERIFIABLE, message, level=NoteLevel.WARNING))
     levels = list(reversed(NoteLevel))
     # Entries for different environments often name the same files.
     return sorted(

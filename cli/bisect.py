@@ -42,6 +42,8 @@ from cli.machine import (
     warn_if_busy,
 )
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
+from cli.project_files import lock_content
+from cli.request_options import lock_options, lock_selection, selection_options
 from common.settings import Settings
 from graph.record.bisects import Bisect
 from model.errors import InvalidArgument
@@ -71,6 +73,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
               help="Another package of every stack; repeat the option for more.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
+@lock_options
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
 @click.option("--dips", "dip_width", type=click.IntRange(1, 10_000), metavar="WIDTH",
               help="If there is no step, look for dips: slower or faster stretches of at least this"
@@ -94,6 +97,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 @click.pass_context
 def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
+    /,
     subjects: tuple[str, ...],
     indicator: str | None,
     parameters: tuple[str, ...],
@@ -111,6 +115,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     wait: float,
     share_machine: bool,
     as_json: bool,
+    **selection: Any,
 ) -> None:
     """Find the release that made an operation slower or faster.
 
@@ -131,7 +136,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     settings: Settings = context.obj
     program = program_of(context)
     measured = measured_script(indicator, parameters, program, trust_script)
-    question = question_of(subjects, measured, parameters, others, python_version, index)
+    chosen, asked = lock_selection(selection), selection_options(selection)
+    question = question_of(subjects, measured, parameters, others, python_version, index, asked)
     dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
@@ -157,7 +163,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
             "--trust-script": trust_script, "--max-jobs": max_jobs, "--out": out,
             "--ingest": ingest, "--wait": f"{wait:g}" if waits else None,
-            "--share-machine": share_machine,
+            "--share-machine": share_machine, **asked,
         }  # fmt: skip
         recorder = BisectRecorder(
             settings, _template(question, state, subjects, options, program), record
@@ -173,7 +179,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             pinner, launcher, begin, guard, max_jobs, dips, deadline, recorder,
             trust_script=trust_script, quiet=as_json,
         )  # fmt: skip
-        series = SeriesMaker(settings, folder, state, pinner)
+        series = SeriesMaker(settings, folder, state, pinner, chosen)
         stack.enter_context(explained_errors())
         if len(subjects) == 1:
             searches.search(series.releases(subjects[0], others))
@@ -254,8 +260,11 @@ def question_of(
     others: Sequence[str],
     python_version: str | None,
     index: str | None,
+    selection: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What the search is about, as JSON values; the default folder is named by their digest.
+
+    :param selection: what of two locks counts, see :func:`cli.request_options.selection_options`
 
     :raises click.UsageError: if there are more than two subjects, or packages besides two locks
     """
@@ -263,8 +272,11 @@ def question_of(
         raise click.UsageError("give one requirement, or two locks")
     if len(subjects) == 2 and others:
         raise click.UsageError("--with is for a requirement; two locks name all packages")
+    selected = {option: it for option, it in (selection or {}).items() if it}
+    if len(subjects) == 1 and selected:
+        raise click.UsageError(f"{next(iter(selected))} is for two locks")
     return {
-        "subjects": [sha256(_content(it)).hexdigest() for it in subjects]
+        "subjects": [sha256(lock_content(Path(it))).hexdigest() for it in subjects]
         if len(subjects) == 2
         else list(subjects),
         "indicator": measured.label,
@@ -273,6 +285,7 @@ def question_of(
         "with": sorted(others),
         "python": python_version,
         "index": index,
+        **({"selection": selected} if selected else {}),
     }
 
 

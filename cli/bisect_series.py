@@ -17,20 +17,21 @@ from packaging.version import InvalidVersion, Version
 from adviser.bisect.lock_paths import PathStep, path_between
 from adviser.bisect.search import StepSearch
 from adviser.bisect.stack_series import StackSeries
-from adviser.projects.locks import read_lock, require_pins
 from cli.bisect_measurer import (
     SearchFolder,
     StackPinner,
     pinned_requirements,
     pins_of,
 )
+from cli.project_files import read_lock_file
+from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.packages.environments import environment
 from model.packages.project_pages import ListedVersion
-from model.text import printable
+from model.text import first_few, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,14 @@ class SeriesMaker:
     """Makes the series of one search, and stores in its folder what a later run must repeat.
 
     :param state: content of the folder's state file
+    :param selection: what of two locks counts
     """
 
     settings: Settings
     folder: SearchFolder
     state: dict[str, Any]
     pinner: StackPinner
+    selection: LockSelection = DEFAULT_SELECTION
 
     def releases(self, requirement: str, others: Sequence[str]) -> StackSeries:
         """The releases that meet a requirement, oldest first, with all other packages held.
@@ -104,7 +107,7 @@ class SeriesMaker:
 
     def _path(self, names: Sequence[str]) -> list[PathStep]:
         if "path" not in self.state:
-            old, new = (lock_pins(name, self.pinner.python_version) for name in names)
+            old, new = (lock_pins(it, self.pinner.python_version, self.selection) for it in names)
             if old == new:
                 raise InvalidArgument("both locks pin the same versions")
             for name, pins in zip(names, (old, new), strict=True):
@@ -190,11 +193,17 @@ def _move(before: PathStep, after: PathStep) -> str:
     )
 
 
-def lock_pins(name: str, python_version: str | None) -> dict[str, str]:
-    """The version of each package that a lock installs here, without development packages."""
-    path = Path(name)
-    lock = require_pins(read_lock(path.name, {path.name: path.read_bytes()}))
-    packages = lock.packages(environment(python_version).markers, dev=False)
+def lock_pins(
+    name: str, python_version: str | None, selection: LockSelection = DEFAULT_SELECTION
+) -> dict[str, str]:
+    """The version of each package that a lock installs here, without development packages.
+
+    :param selection: what of the lock counts; groups that it names are not for development
+    """
+    markers = environment(python_version).markers
+    lock = read_lock_file(Path(name), selection, markers)
     if lock.elsewhere:
-        raise InvalidArgument(f"{name}: every package must come from an index")
+        names = first_few([it.what for it in lock.elsewhere], 5)
+        raise InvalidArgument(f"{name}: every package must come from an index, unlike {names}")
+    packages = lock.packages(markers, dev=False)
     return {package: entry.version for package, entry in packages.items()}

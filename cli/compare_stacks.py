@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +17,7 @@ from packaging.utils import canonicalize_name
 from adviser.answering.index_stacks import NoValidStack
 from adviser.planned_comparison import ComparedStack
 from cli.bisect_measurer import StackPinner, pins_of
-from cli.project_files import read_lock_file
+from cli.project_files import names_file, read_lock_file
 from common.formats.locks.entries import LockEntry, LockSelection
 from model.errors import InvalidArgument
 from model.packages.environments import environment
@@ -30,8 +28,6 @@ from pis.amun.specification_files import read_specification
 
 #: Name of the file in a folder of a comparison that keeps the question and the resolved stacks.
 STATE_NAME = "compare.json"
-#: A text that names a file or a revision rather than a requirement.
-_FILE = re.compile(r"^[^@]*(?:[/\\]|.:.|\.(?:txt|lock|toml|ya?ml)$)")
 #: Versions of a resolved stack, by name.
 Pins = Mapping[str, str]
 
@@ -89,7 +85,7 @@ def subject_of(text: str, python_version: str | None, selection: LockSelection) 
     """
     if text.endswith(".json"):
         return Subject(text, document=read_specification(text))
-    if os.path.lexists(text) or _FILE.search(text):
+    if names_file(text):
         markers = environment(python_version).markers
         lock = read_lock_file(Path(text), selection, markers)
         others = tuple(it.name for it in lock.others if not it.local and it.holds(markers))

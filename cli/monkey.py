@@ -46,7 +46,12 @@ from cli.inspect import inspect
 from cli.knowledge import knowledge_for
 from cli.options import NamedPath, as_json_option, key_and_value
 from cli.project_files import read_lock_file, write_file
-from cli.request_options import advice_request_of, project_path, request_options
+from cli.request_options import (
+    advice_request_of,
+    lock_selection,
+    project_path,
+    request_options,
+)
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores
@@ -188,8 +193,10 @@ def _generator(
         if not known.universe.packages.get(name):
             raise InvalidArgument(f"--only-packages: {name} cannot be in a stack of this project")
     if options["base"] is not None:
-        lock = read_lock_file(options["base"])
+        lock = read_lock_file(options["base"], lock_selection(options), request.environment.markers)
         base = {n: it.version for n, it in lock.packages(request.environment.markers).items()}
+        for warning in lock.warnings:
+            print_note(warning.text)
         _note_unusable(base, known.universe, set(varied or known.universe.direct))
     strategy = Strategy(options["strategy"])
     ranking: JobRanking = unmeasured_values

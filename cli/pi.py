@@ -17,14 +17,18 @@ from typing import Any
 
 import click
 
-from cli.console import Column, Table, print_json
+from cli.console import Column, Table, print_json, print_note
 from cli.help_pages import CommandGroup
 from cli.machine import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import as_json_option, key_and_value
+from cli.project_files import names_file, read_lock_file
+from cli.request_options import lock_options, lock_selection
+from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from ingest.benchmarks.readers.perfzero import perfzero_summaries
 from model.errors import ProjectError
 from model.json_documents import canonical_json
+from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.text import printable
 from pis.amun.pinning import pinned_specification
@@ -194,7 +198,7 @@ def _print_failure(finished: ScriptRun) -> None:
 
 
 @pi.command()
-@click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT...")
+@click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT|LOCK...")
 @click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Measure with this script of your own instead of INDICATOR.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
@@ -202,23 +206,28 @@ def _print_failure(finished: ScriptRun) -> None:
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat the option for more.")  # fmt: skip
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
+@lock_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the specification to this file.  [default: standard output]")  # fmt: skip
 @click.pass_obj
 def pin(
     settings: Settings,
+    /,
     names: tuple[str, ...],
     script: Path | None,
     python_version: str | None,
     parameters: tuple[str, ...],
     index: str | None,
     output: Path | None,
+    **selection: Any,
 ) -> None:
     """Lock a stack and write its specification.
 
     Examples are `thoth pi pin matmul numpy==2.1.0` and, with a script of your own, `thoth pi pin
     --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked with the
     hashes of their wheels, for this platform. `thoth inspect` measures the stack.
+
+    Instead of requirements, you can name a lock, such as uv.lock or main:poetry.lock.
     """
     if python_version is not None and not _PYTHON_VERSION.fullmatch(python_version):
         raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")
@@ -229,6 +238,10 @@ def pin(
     measured, requirements = (names[0], names[1:]) if script is None else (_text(script), names)
     if not requirements:
         raise click.UsageError("missing argument 'REQUIREMENT...', such as numpy==2.1.0")
+    chosen = lock_selection(selection)
+    requirements = tuple(
+        it for text in requirements for it in _pinned(text, python_version, chosen)
+    )
     try:
         specification = pinned_specification(
             measured,
@@ -252,6 +265,17 @@ def pin(
     versions = ", ".join(f"{name} {entry['version'][2:]}" for name, entry in packages.items())
     click.echo(f"{output}: {versions}", err=True)
     click.echo(f"next: thoth inspect {shlex.quote(str(output))} --jobs 10", err=True)
+
+
+def _pinned(text: str, python_version: str | None, selection: LockSelection) -> list[str]:
+    """The requirement, or the exact requirements of the lock that a text names."""
+    if not names_file(text):
+        return [text]
+    markers = environment(python_version).markers
+    lock = read_lock_file(Path(text), selection, markers)
+    for warning in lock.warnings:
+        print_note(warning.text)
+    return [f"{name}=={it.version}" for name, it in lock.packages(markers).items()]
 
 
 def _text(script: Path) -> str:

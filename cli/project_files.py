@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 
+#: A text that names a file or a revision rather than a requirement.
+_FILE = re.compile(r"^[^@]*(?:[/\\]|.:.|\.(?:txt|lock|toml|ya?ml)$)")
 #: Files that people write, and no lock is called by.
 _MANIFESTS = frozenset({"Pipfile", "pyproject.toml"})
 
@@ -84,6 +87,11 @@ def project_files(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     return {it: data for it in names if (data := _content_if_there(folder, it)) is not None}
 
 
+def names_file(text: str) -> bool:
+    """Whether a text names a file or a file of a revision, and is no requirement."""
+    return os.path.lexists(text) or _FILE.search(text) is not None
+
+
 def read_lock_file(
     path: Path,
     selection: LockSelection = DEFAULT_SELECTION,
@@ -106,6 +114,17 @@ def read_lock_file(
     neighbours = lock_neighbours(name, files[name], selection)
     files |= {it: data for it in neighbours if (data := content(it)) is not None}
     return require_pins(read_lock(name, _with_included(content, files), selection, markers))
+
+
+def lock_content(path: Path) -> bytes:
+    """The bytes of a lock, whose path may name a revision.
+
+    :raises InvalidArgument: if there is no such file or revision
+    """
+    *_, name, content = _located(path)
+    if name is None:
+        raise InvalidArgument(f"{path} is a folder: name the lock in it")
+    return content(name) or b""
 
 
 def keep_manifest(output: Path, path: Path, project: Project) -> None:

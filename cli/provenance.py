@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,23 +19,38 @@ from adviser.scoring.assessment_types import NoteLevel
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option
 from cli.project_files import read_project
-from cli.request_options import index_from_project
+from cli.request_options import index_from_project, lock_options, lock_selection
+from common.formats.locks.entries import LockSelection
 from common.index.configuration import configured_indexes, index_of
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
+from model.packages.environments import environment
 
 
 @click.command()
 @click.argument("lock", type=NamedPath(path_type=Path), default=Path())
 @click.option("--index", "indexes", multiple=True, metavar="NAME",
               help="An allowed index; repeat for more.  [default: all configured]")  # fmt: skip
+@lock_options
+@click.option("--python", "python_version", metavar="VERSION",
+              help="Check only what this Python installs.  [default: every version]")  # fmt: skip
+@click.option("--platform", metavar="TAG",
+              help="Check only what this platform installs.  [default: every one]")  # fmt: skip
 @index_from_project
 @click.option("--live", is_flag=True, help="Query the indexes now instead of using recorded data.")
 @as_json_option
 @click.pass_context
 def provenance(
-    context: click.Context, lock: Path, indexes: tuple[str, ...], live: bool, as_json: bool
+    context: click.Context,
+    /,
+    lock: Path,
+    indexes: tuple[str, ...],
+    python_version: str | None,
+    platform: str | None,
+    live: bool,
+    as_json: bool,
+    **selection: Any,
 ) -> None:
     """Check where every file of a lock comes from.
 
@@ -42,7 +59,11 @@ def provenance(
     store does not answer.
     """
     settings: Settings = context.obj
-    project = _project_of(lock)
+    project = _project_of(lock, lock_selection(selection))
+    if python_version or platform:
+        markers = environment(python_version, platform).markers
+        held = tuple(it for it in project.lock_entries if it.holds(markers))
+        project = replace(project, lock_entries=held)
     if project.locked is None:
         where = lock if lock.is_file() else "the project"
         raise InvalidArgument(f"{where} has no lock whose packages are all pinned")
@@ -68,16 +89,16 @@ def provenance(
     context.exit(1 if any(it.type is NoteLevel.ERROR for it in issues) else 0)
 
 
-def _project_of(path: Path) -> Project:
+def _project_of(path: Path, selection: LockSelection) -> Project:
     """Return the project of a lock; a ``Pipfile.lock`` is read with the Pipfile beside it."""
     if path.name != PIPFILE_LOCK or not path.is_file():
-        return read_project(path)
+        return read_project(path, selection)
     manifest = path.with_name(PIPFILE)
     if not manifest.is_file():
         print_note(f"there is no {PIPFILE} beside {path}, so the lock is not compared with it")
-        return read_project(path)
-    project = read_project(manifest)
-    return project if project.lock_source == path.name else read_project(path)
+        return read_project(path, selection)
+    project = read_project(manifest, selection)
+    return project if project.lock_source == path.name else read_project(path, selection)
 
 
 def _lines(issues: list[ProvenanceIssue]) -> Iterator[str]:

@@ -148,6 +148,11 @@ def environment_options(command: Command) -> Command:
     return _with(_ENVIRONMENT, command)
 
 
+def lock_environment_options(command: Command) -> Command:
+    """Add :func:`lock_options`, ``--python`` and ``--platform``."""
+    return _with((*_LOCK, *_ENVIRONMENT[:2]), command)
+
+
 def lock_options(command: Command) -> Command:
     """Add the options that select what of a lock counts; :func:`lock_selection` reads them."""
     return _with(_LOCK, command)
@@ -165,6 +170,15 @@ def lock_selection(options: Mapping[str, Any]) -> LockSelection:
         raise InvalidArgument("--package and --all-packages: give only one of them")
     every = options["all_members"]
     return LockSelection(extras, groups, members, every, options["default_groups"])
+
+
+def selection_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that repeat a selection, by their name on the command line."""
+    return {
+        "--extra": options["extras"], "--group": options["groups"],
+        "--package": options["members"], "--all-packages": options["all_members"],
+        "--no-default-groups": not options["default_groups"],
+    }  # fmt: skip
 
 
 def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
@@ -264,7 +278,7 @@ def requested_environment(project: Project | None, options: Mapping[str, Any]) -
     python = options["python"]
     if python is None and project is not None and project.python is not None:
         try:
-            chosen = environment(project.python, options["platform"], options["cuda"])
+            chosen = environment(project.python, options["platform"], options.get("cuda"))
         except InvalidArgument:
             pass  # a project may give an incomplete version, such as "3"
         else:
@@ -272,7 +286,7 @@ def requested_environment(project: Project | None, options: Mapping[str, Any]) -
             if options["platform"] is None and is_minor and chosen.line == host.line:
                 chosen = replace(chosen, python_full_version=host.python_full_version)
             return chosen
-    return environment(python, options["platform"], options["cuda"])
+    return environment(python, options["platform"], options.get("cuda"))
 
 
 def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
