@@ -136,8 +136,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     settings: Settings = context.obj
     program = program_of(context)
     measured = measured_script(indicator, parameters, program, trust_script)
-    chosen, asked = lock_selection(selection), selection_options(selection)
-    question = question_of(subjects, measured, parameters, others, python_version, index, asked)
+    chosen, repeated = lock_selection(selection), selection_options(selection)
+    question = question_of(subjects, measured, parameters, others, python_version, index, repeated)
     dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
@@ -163,7 +163,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
             "--trust-script": trust_script, "--max-jobs": max_jobs, "--out": out,
             "--ingest": ingest, "--wait": f"{wait:g}" if waits else None,
-            "--share-machine": share_machine, **asked,
+            "--share-machine": share_machine, **repeated,
         }  # fmt: skip
         recorder = BisectRecorder(
             settings, _template(question, state, subjects, options, program), record
