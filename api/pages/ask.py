@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from adviser.scoring.criteria import RecommendationType
 from api.pages.api_client import ApiProblem, read, read_if_any, write
 from api.pages.forms import uploaded_text
-from api.pages.hardware import hardware_choices
+from api.pages.inspections import hardware_choices
 from api.pages.site import Pages, render
 
 #: Names of files that the form offers for pasted text.

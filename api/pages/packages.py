@@ -1,12 +1,13 @@
-"""Packages: their releases, what was measured of them, and their vulnerabilities."""
+"""Packages and vulnerabilities: releases, what was measured of them, and what affects them."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from flask import Response, request
 
@@ -14,11 +15,13 @@ from adviser.group_titles import TitledSeries, differing_settings
 from api.pages.api_client import read, read_if_any
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, other_url, render
+from model.packages.identity import version_key
 
 #: Series that are read; those of one hardware class are shown.
 _GROUPS = 50
-
 blueprint = Pages("packages", __name__)
+#: Affected releases that are listed.
+_MOST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +131,21 @@ def version(name: str, version: str) -> Response:
     return render(
         "version.html", release, vulnerabilities, files, release=release.body,
         vulnerabilities=vulnerabilities["items"], files=files["items"] if files else [],
+    )  # fmt: skip
+
+
+@blueprint.get("/vulnerabilities/<identifier>")
+def vulnerability(identifier: str) -> Response:
+    """One vulnerability with its advisories, affected releases and stacks."""
+    known = read(f"/api/v2/vulnerabilities/{quote(identifier)}")
+    name = known["vulnerability_id"]
+    versions = read(f"/api/v2/vulnerabilities/{quote(name)}/versions", limit=_MOST)
+    stacks = read("/api/v2/stacks", vulnerability=name, after=request.args.get("after"))
+    releases: dict[str, list[str]] = defaultdict(list)
+    for it in versions["items"]:
+        releases[it["name"]].append(it["version"])
+    return render(
+        "vulnerability.html", known, versions, stacks, vulnerability=known.body,
+        releases={name: sorted(it, key=version_key) for name, it in releases.items()},
+        more_versions=versions["next"], stacks=stacks["items"], following=next_page(stacks),
     )  # fmt: skip

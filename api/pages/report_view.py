@@ -1,23 +1,27 @@
-"""What the page and the file of a quality report show: drawings and titles of the API's values."""
+"""What the page and the HTML file of a quality report show; the file needs no other file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
-from api.pages.formatting import visible
+from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text
 from model.measurements.units import DISPLAY_UNITS, Multiple, Unit
 
 _Document = Mapping[str, Any]
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +304,22 @@ def _difference_points(curve: _Document) -> Iterable[LinePoint]:
 def _svg(drawing: str) -> Markup:
     """A drawing, whose texts are escaped already."""
     return Markup(visible(drawing))  # noqa: S704
+
+
+def report_file(report: Mapping[str, Any], made_at: datetime) -> str:
+    """The HTML of a report.
+
+    :param report: of :func:`adviser.quality.report_document.report_document`
+    """
+    css = (_FOLDER / "static" / "pages.css").read_text(encoding="utf-8")
+    style = Markup(f"<style>{css}</style>")  # noqa: S704 - a file of this package
+    template = _templates().get_template("report_file.html")
+    return template.render(style=style, view=report_view(report), made_at=made_at)
+
+
+@cache
+def _templates() -> Environment:
+    loader = FileSystemLoader(_FOLDER / "templates")
+    templates = Environment(loader=loader, autoescape=True, finalize=visible_text)
+    templates.filters.update(FILTERS)
+    return templates

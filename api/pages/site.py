@@ -36,15 +36,15 @@ _MENU = (
     ("pages-inspections.inspections", "Measurements"),
     ("pages-stacks.stacks", "Stacks"),
     ("pages-reports.reports", "Quality"),
-    ("pages-bisects.bisects", "Bisects"),
+    ("pages-changes.bisects", "Bisects"),
     ("pages-benchmarks.benchmarks", "Benchmarks"),
     ("pages-questions.questions", "Questions"),
-    ("pages-loop.loop", "Loop"),
-    ("pages-trust.trust", "Trust"),
+    ("pages-operation.loop", "Loop"),
+    ("pages-operation.trust", "Trust"),
     ("pages-docs.page", "API"),
 )
 #: For tokens with the scope `admin`.
-_ADMIN_MENU = (("pages-operator.operator", "Operator"),)
+_ADMIN_MENU = (("pages-operation.operator", "Operator"),)
 
 
 class Pages(Blueprint):

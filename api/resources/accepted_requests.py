@@ -27,8 +27,6 @@ from api.resources.base import Resources, members
 from api.service import service
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
 
-_STATES = ["pending", "running", "succeeded", "failed", "error"]
-
 
 class ForceQuerySchema(StrictSchema):
     """Controls the cache."""

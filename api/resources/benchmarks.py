@@ -29,9 +29,6 @@ from model.measurements.benchmark_results import (
 )
 from pis.metrics import shared_metrics
 
-_VALIDITIES = [it.value for it in Validity]
-
-
 BenchmarkQuerySchema = query_of("BenchmarkQuery", BenchmarkFilter)
 MeasuredFileSchema = schema_of("MeasuredFile", MeasuredFile)
 BenchmarkResultSchema = schema_of(

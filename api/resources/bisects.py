@@ -33,8 +33,6 @@ from graph.record import bisects as record
 from graph.record.bisects import Bisect, BisectFilter
 from graph.record.tokens import Scope
 
-_ID = "bisect-0123456789abcdef"
-_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 _STATES = [it.value for it in SearchState]
 
 

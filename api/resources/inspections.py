@@ -59,14 +59,12 @@ from graph.record.observations import (
 )
 from graph.record.stacks import inspected_stacks
 from graph.record.tokens import Scope
-from model.measurements.inspection import Outcome
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Other classes that are named.
 _NEAREST = 5
 #: Their measurements are counted up to this number.
 _COUNTED = 1_000
-_OUTCOMES = [it.value for it in Outcome]
 
 
 class InspectionQuerySchema(PageQuerySchema):

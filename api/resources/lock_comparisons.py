@@ -1,20 +1,23 @@
-"""Comparisons of two locks: the answer of ``thoth guard``."""
+"""Comparisons of two locks: the answer of ``thoth guard``, and the knowledge behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.answering.lock_comparison import (
+    LockKnowledge,
     compare_lock_versions,
     guard_document,
+    knowledge_of_locks,
     proposals_for,
 )
-from adviser.answering.target_hardware import requested_hardware
+from adviser.answering.target_hardware import find_classes, requested_hardware
 from adviser.guard import (
     GuardOutcome,
     MissingKnowledge,
@@ -25,9 +28,9 @@ from adviser.guard import (
 from adviser.guard_findings import Finding
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
-from api.access.authentication import needs
+from api.access.authentication import needs, token
 from api.access.credential_removal import public_file
-from api.http.lock_reading import MAX_PACKAGES, read_lock_knowledge
+from api.health.graph_timeout import answer_within
 from api.http.paging import freshness
 from api.http.project_files import ProjectFiles
 from api.http.request_context import reading
@@ -44,15 +47,20 @@ from api.http.schema_fields import (
     text,
     texts,
 )
+from api.jobs.request_submission import sender
 from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
 from api.resources.stacks import HardwareNameSchema, stack_labels
+from api.service import service
 from graph.record.hardware import recorded_hardware
+from graph.record.packages import version_count
 from graph.record.stacks import stack_named
 from graph.record.tokens import Scope
+from graph.snapshot_reader import CheckTime
 from model.errors import InvalidArgument
+from model.measurements.evidence import RecordedHardware
 from model.measurements.inspection import Stack
-from model.packages.environments import environment
+from model.packages.environments import Environment, environment
 from model.packages.identity import package_version
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -60,6 +68,44 @@ _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a59
 _PLATFORM = "linux_x86_64"
 #: Maximum length of a lock.
 _MAX_TEXT = 3 * 1024**2
+#: Maximum number of packages of a lock.
+MAX_PACKAGES = 2_000
+#: Maximum number of versions of these packages; reading them from the graph takes some 10 s.
+MAX_VERSIONS = 100_000
+
+
+def read_lock_knowledge(
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    recorded: Sequence[RecordedHardware],
+    hardware: Collection[str] | None = None,
+) -> LockKnowledge:
+    """What the stores know of two locks, each given as version by package name.
+
+    :param recorded: all recorded hardware classes
+    :param hardware: digests of the hardware classes whose measurements are read; by default all
+    :raises ApiError: 429 if too many clients compare locks
+    :raises InvalidArgument: if the packages have too many versions or measurements
+    :raises StoreUnavailable: if a store does not answer in time
+    """
+    stores = service()
+    with stores.lock_readers.taken(sender(token())):
+        with stores.reading() as connection:
+            versions = version_count(connection, {*old, *new})
+        if versions > MAX_VERSIONS:
+            raise InvalidArgument(
+                f"the packages of the locks have {versions} versions, but at most {MAX_VERSIONS}"
+                " are read"
+            )
+
+        def ask(check_time: CheckTime) -> LockKnowledge:
+            with stores.stores() as opened:
+                return knowledge_of_locks(
+                    opened, old, new, environment, recorded, hardware, check_time
+                )
+
+        return answer_within(stores.settings.query_timeout_s * 2, ask)
 
 
 def _lock_file(description: str) -> ProjectFiles:
@@ -211,3 +257,63 @@ def _read(side: str, files: Mapping[str, str]) -> ProjectLock:
 
 def _stack(versions: Mapping[str, str]) -> Stack:
     return Stack.of(tuple(package_version(name, it) for name, it in versions.items()))
+
+
+def _pins(description: str) -> fields.Dict:
+    return fields.Dict(
+        keys=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
+        values=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
+        required=True,
+        validate=validate.Length(max=MAX_PACKAGES),
+        metadata=described(description, {"numpy": "2.4.6"}),
+    )
+
+
+class LocksSchema(StrictSchema):
+    """Two locks and the environment that they are for; by default, the Python of the service."""
+
+    old = _pins("Versions of the old lock, by normalised package name.")
+    new = _pins("Versions of the new lock, by normalised package name.")
+    environment = fields.Nested(EnvironmentSchema, load_default=dict)
+
+
+class LockKnowledgeSchema(Schema):
+    """What is known of two locks; `thoth guard --service` reads it."""
+
+    snapshot = json_object("Metadata of the versions in the locks.")
+    evidence = json_object("Measurements, and facts about vulnerabilities.")
+    vulnerabilities = fields.List(
+        fields.List(fields.Raw()),
+        required=True,
+        metadata={"description": "Of versions that cannot be installed: name, version, list."},
+    )
+    hardware = fields.List(
+        fields.Dict(), required=True, metadata={"description": "Measured hardware classes."}
+    )
+
+
+knowledge_routes = Resources("locks", __name__, description="Knowledge for comparing locks.")
+
+
+@knowledge_routes.route("/lock-knowledge")
+class LockKnowledgeResource(MethodView):
+    @needs(Scope.READ)
+    @knowledge_routes.arguments(LocksSchema)
+    @knowledge_routes.response(200, LockKnowledgeSchema)
+    def post(self, body: dict[str, Any]) -> Response:
+        """Return all knowledge that a comparison of two locks needs.
+
+        With `environment.hardware`, only measurements on this hardware class are included.
+        """
+        wrote_nothing()
+        named = body["environment"]
+        where = environment(
+            named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
+        )
+        with reading() as (connection, _):
+            recorded = recorded_hardware(connection)
+        hardware = None
+        if "hardware" in named:
+            hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
+        knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
+        return Response(knowledge.to_json(), mimetype="application/json")

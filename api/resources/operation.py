@@ -1,15 +1,18 @@
-"""How the service runs: queues, workers, stores, disk, and what its schedules did last."""
+"""How the service runs, and how current its data is."""
 
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+from sqlalchemy import text as sql
 
 from api.access.authentication import needs
 from api.health.checks import readiness
@@ -18,25 +21,29 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     count,
+    described,
     json_object,
     moment,
     number,
     schema_of,
+    text,
 )
-from api.http.schema_fields import text as string
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.schedules import schedules
-from api.resources.base import Resources
+from api.resources.base import Resources, members
 from api.service import service
+from common import __version__
 from graph.record import analyses
 from graph.record.analyses import RequestTimes
-from graph.record.freshness import COUNTED, lag_of
+from graph.record.freshness import COUNTED, lag_of, source_times
 from graph.record.notices import NoticeLag, notice_lag
+from graph.record.quarantine import count_refusals
+from graph.record.source_successes import NEVER, SourceSuccess, source_successes
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
 ALIVE = timedelta(seconds=20)
-_LARGEST_TABLES = text(
+_LARGEST_TABLES = sql(
     """
     SELECT relname AS name, pg_total_relation_size(oid) AS size_bytes
     FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
@@ -44,7 +51,7 @@ _LARGEST_TABLES = text(
     """
 )
 # The row of a job that succeeded is deleted.
-_LAST_RUNS = text(
+_LAST_RUNS = sql(
     """
     SELECT DISTINCT ON (defer.task_name)
         defer.task_name, to_timestamp(defer.defer_timestamp) AS due_at,
@@ -60,7 +67,7 @@ _LAST_RUNS = text(
 class QueueSchema(Schema):
     """A queue of jobs."""
 
-    queue = string("Name of the queue.", "people")
+    queue = text("Name of the queue.", "people")
     waiting = count("Number of jobs that are due now or within a minute.", 0)
     limit = count("Requests are refused while this number of jobs waits.", 200)
 
@@ -68,8 +75,8 @@ class QueueSchema(Schema):
 class RequestCountSchema(Schema):
     """Requests of the last day, and all that wait or run."""
 
-    kind = string("Kind of request.", "adviser")
-    state = string("State of the requests.", "succeeded")
+    kind = text("Kind of request.", "adviser")
+    state = text("State of the requests.", "succeeded")
     requests = count("Number of them.", 12)
 
 
@@ -94,24 +101,24 @@ class DiskSchema(Schema):
 class TableSizeSchema(Schema):
     """One of the largest tables of PostgreSQL."""
 
-    name = string("Name of the table.", "observations")
+    name = text("Name of the table.", "observations")
     size_bytes = count("Size with its indexes.", 8_192)
 
 
 class ScheduleSchema(Schema):
     """Work that the workers start regularly."""
 
-    task = string("Name of the task.", "cron.nightly")
-    cron = string("Minute, hour, day, month and weekday, UTC.", "17 2 * * *")
+    task = text("Name of the task.", "cron.nightly")
+    cron = text("Minute, hour, day, month and weekday, UTC.", "17 2 * * *")
     due_at = moment("When it was due last; null if that has not been seen.", null=True)
-    state = string("State of that run; the state `finished` includes deleted jobs.", null=True)
+    state = text("State of that run; the state `finished` includes deleted jobs.", null=True)
 
 
 class OperationSchema(FreshnessSchema):
     """How the service runs."""
 
-    status = string("`ready`, `degraded` or `unavailable`, as `/readyz` says.", "ready")
-    version = string("Version of the service.", "0.1.0")
+    status = text("`ready`, `degraded` or `unavailable`, as `/readyz` says.", "ready")
+    version = text("Version of the service.", "0.1.0")
     checks = json_object("PostgreSQL, the graph and workers, as `/readyz` checks them.")
     workers = count("Number of workers with a heartbeat within 20 seconds.", 3)
     queues = fields.List(fields.Nested(QueueSchema), required=True)
@@ -150,7 +157,7 @@ class OperationResource(MethodView):
                 "graph": {"waiting": lag.count, "lag_s": lag.oldest_s},
                 "disk": _disk(),
                 "database_bytes": connection.scalar(
-                    text("SELECT pg_database_size(current_database())")
+                    sql("SELECT pg_database_size(current_database())")
                 ),
                 "tables": [row._asdict() for row in connection.execute(_LARGEST_TABLES)],
                 "schedules": _schedules(connection),
@@ -186,3 +193,73 @@ def _disk() -> dict[str, int] | None:
         return None
     usage = shutil.disk_usage(home)
     return {"total_bytes": usage.total, "free_bytes": usage.free}
+
+
+class SourceKindSchema(Schema):
+    """How current one kind of knowledge is."""
+
+    kind = text(
+        "What is read (`index`, `inspections`, `advisories`), verified (`record`, `graph`),"
+        " finished (a night of the `loop`) or written (a complete `backup`).",
+        "index",
+    )
+    sources = count("Number of its sources.", 1)
+    read_at = moment(
+        "Time of the last success; of several sources, the oldest. Null if one never succeeded.",
+        null=True,
+    )
+
+
+class ServiceStatusSchema(FreshnessSchema):
+    """Version of the service and state of its graph."""
+
+    version = text("Version of the service.", "0.1.0")
+    asked_at = moment("Time of the last request to an index.", null=True)
+    answered_at = moment("Time of the last answer of an index or advisory source.", null=True)
+    sources = fields.List(fields.Nested(SourceKindSchema), required=True)
+    quarantine = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata=described("Number of refused documents by reason.", {"invalid_json": 1}),
+    )
+    waiting = count("Number of changes that the graph does not contain yet.", 0)
+    waiting_since = moment("When the oldest of these changes was recorded.", null=True)
+    lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
+
+
+status_routes = Resources("status", __name__, description="State of the service.")
+
+
+@status_routes.route("/status")
+class StatusResource(MethodView):
+    @needs(Scope.READ)
+    @status_routes.response(200, ServiceStatusSchema)
+    def get(self) -> dict[str, Any]:
+        """Get the state of the service; reads PostgreSQL only."""
+        with reading() as (connection, progress):
+            behind, times = lag_of(connection, COUNTED), source_times(connection)
+            successes, refusals = source_successes(connection), count_refusals(connection)
+        return {
+            "version": __version__,
+            **members(times),
+            "sources": _kinds(successes),
+            "quarantine": refusals,
+            "waiting": behind.count,
+            "waiting_since": behind.since,
+            "lag_s": behind.oldest_s,
+            **freshness(progress),
+        }
+
+
+def _kinds(successes: Iterable[SourceSuccess]) -> list[dict[str, Any]]:
+    """The sources by kind, without their addresses, which may name files of the operator."""
+    times = defaultdict(list)
+    for success in successes:
+        times[success.kind].append(success.succeeded_at)
+    return [
+        {"kind": kind, "sources": len(of_kind), "read_at": min(of_kind)}
+        if min(of_kind) != NEVER
+        else {"kind": kind, "sources": len(of_kind), "read_at": None}
+        for kind, of_kind in times.items()
+    ]

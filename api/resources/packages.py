@@ -39,9 +39,6 @@ from graph.record.packages import PackageDetail, PackageHead, browse_packages, p
 from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
 from ingest.crawl.runs import wanted_packages
-from model.packages.releases import ReleaseState
-
-_STATES = [it.value for it in ReleaseState]
 
 
 class PackageQuerySchema(PageQuerySchema):

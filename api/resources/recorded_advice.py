@@ -1,7 +1,8 @@
-"""Recorded advice and its reports."""
+"""Recorded advice: its reports, what a claim rests on, and how past advice holds up."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,20 +11,28 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import fields
 
+from adviser.answering.recorded_claims import UnknownClaim, explained_claim
+from adviser.claim_details import ClaimDetails, EffectDetails, JobPair, PartialEffect, UsedJob
+from adviser.ledger import ledger_months
+from adviser.scoring.assessment_types import PackageDifference
 from adviser.scoring.criteria import RecommendationType
 from api.access.authentication import needs, require_token
 from api.http.errors import not_found
 from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
+    FreshnessSchema,
     ResultDocumentSchema,
     choice,
     count,
     filter_choice,
     fresh,
+    json_object,
     page_of,
     query_of,
     schema_of,
+    text,
+    texts,
 )
 from api.resources.base import Resources, filters, members
 from api.service import service
@@ -37,14 +46,14 @@ from graph.record.advice import (
     stacks_of,
 )
 from graph.record.documents import body_of
+from graph.record.ledger import identical_pairs, latest_scores
 from graph.record.tokens import Scope
 from model.advice import AdviceHead
+from model.ledger import CountedShare, LedgerMonth
 
 _TYPES = [it.value for it in RecommendationType]
 #: Outcomes of a search.
 _STATUSES = ["optimal", "feasible", "infeasible", "unknown"]
-_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
-
 
 AdviceListQuerySchema = query_of(
     "AdviceListQuery",
@@ -67,10 +76,10 @@ AdviceDetailSchema = fresh(
     evidence=count("Number of observations that support its claims.", 20),
 )
 
-
 blueprint = Resources("advice", __name__, description="Recorded advice.")
 
 _ADVICE = Cursor("advice", {"created_at": datetime, "advice_id": str})
+CountedShareSchema = schema_of("CountedShare", CountedShare)
 
 
 @blueprint.route("/advice")
@@ -121,3 +130,79 @@ class AdviceReportResource(MethodView):
         if not body:
             raise not_found("advice", advice_id)
         return Response(body, mimetype="application/json")
+
+
+def _ended_at() -> fields.String:
+    return text("End of the last job; null if unknown.", "2026-01-01T00:00:00Z", null=True)
+
+
+ClaimEffectSchema = schema_of("ClaimEffect", EffectDetails)
+ClaimDifferenceSchema = schema_of("ClaimDifference", PackageDifference)
+schema_of("PartialEffect", PartialEffect, ended_at=_ended_at())
+JobPairSchema = schema_of("JobPair", JobPair, ended_at=_ended_at())
+UsedJobSchema = schema_of("UsedJob", UsedJob, ended_at=_ended_at())
+ExplainedClaimSchema = schema_of(
+    "ExplainedClaim",
+    ClaimDetails,
+    base=FreshnessSchema,
+    advice_id=text("Identifier of the advice.", "adviser-260101000000-5f0c9d2be417a863"),
+    other_version=text(
+        "Version of Thoth that wrote the advice, if this version computes other values.", null=True
+    ),
+    claim=json_object("The claim with the keys of a report."),
+    sentences=texts("What the claim says and how it was computed, for people."),
+)
+
+claim_routes = Resources("claims", __name__, description="Claims of recorded advice.")
+
+
+@claim_routes.route("/advice/<string:advice_id>/claims/<string:claim_id>")
+class ClaimResource(MethodView):
+    @needs(Scope.ADVISE)
+    @claim_routes.response(200, ExplainedClaimSchema)
+    @claim_routes.alt_response(404, "NOT_FOUND")
+    def get(self, advice_id: str, claim_id: str) -> dict[str, Any]:
+        """Explain a claim of an advice: its pairs, hosts, inspections, contexts and error rate.
+
+        The first digits of the identifier suffice if no other claim of the advice has them.
+        """
+        with reading() as (connection, progress):
+
+            def explained() -> dict[str, Any]:
+                settings = service().settings
+                return explained_claim(connection, settings, claim_id, advice_id).document()
+
+            # Judging thousands of comparisons takes seconds.
+            key = "claim", advice_id, claim_id
+            try:
+                document = service().record_value(connection, key, explained)
+            except UnknownClaim as error:
+                raise not_found("claim of this advice", claim_id) from error
+        return {**document, **freshness(progress)}
+
+
+def _share(description: str) -> fields.Nested:
+    return fields.Nested(CountedShareSchema, required=True, metadata={"description": description})
+
+
+LedgerMonthSchema = schema_of("LedgerMonth", LedgerMonth)
+
+
+class LedgerSchema(FreshnessSchema):
+    """The ledger by month, newest first."""
+
+    months = fields.List(fields.Nested(LedgerMonthSchema), required=True)
+
+
+ledger_routes = Resources("ledger", __name__, description="How past advice holds up.")
+
+
+@ledger_routes.route("/ledger")
+class LedgerResource(MethodView):
+    @needs(Scope.READ)
+    @ledger_routes.response(200, LedgerSchema)
+    def get(self) -> dict[str, Any]:
+        """Get the ledger: how past advice holds up against what was learned later."""
+        with reading() as (connection, progress):
+            months = ledger_months(latest_scores(connection), identical_pairs(connection))
+            return {"months": [asdict(it) for it in months], **freshness(progress)}

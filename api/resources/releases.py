@@ -38,11 +38,8 @@ from graph.record.vulnerability_queries import VulnerabilityFilter
 from model.packages.candidate_builder import CandidateBuilder, NotACandidate
 from model.packages.environments import Environment, environment
 from model.packages.identity import DEFAULT_INDEX
-from model.packages.import_names import ImportSource, is_import_name
+from model.packages.import_names import is_import_name
 from model.packages.releases import ReleaseFile, Requirement
-
-#: Sources of the names of a release.
-_SOURCES = [it.value for it in ImportSource]
 
 
 class ReleaseQuerySchema(StrictSchema):

@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.next_jobs import FurtherJobs
-from adviser.scoring.sample_needs import Need
 from adviser.stack_comparison import (
     DifferingPackage,
     RecentHistory,
@@ -47,7 +46,6 @@ from model.measurements.evidence import HardwareName, Series
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 
-_NEEDS = [it.value for it in Need]
 
 #: What the parameter `baseline` of groups and reports selects.
 BASELINE_DESCRIPTION = (

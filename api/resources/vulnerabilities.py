@@ -40,10 +40,7 @@ from graph.record.vulnerability_queries import (
     packages_affected_by,
     vulnerability_named,
 )
-from model.advisories import Severity, range_text
-
-_SEVERITIES = [it.value for it in Severity]
-
+from model.advisories import range_text
 
 VulnerabilityQuerySchema = query_of("VulnerabilityQuery", VulnerabilityFilter)
 VulnerabilityItemSchema = schema_of("VulnerabilityItem", VulnerabilityHead)

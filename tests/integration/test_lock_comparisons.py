@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 
 from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
-from api.http import lock_reading
 from api.jobs.queue import QueueClient
+from api.resources import lock_comparisons
 from api.service import EXTENSION
 from common.settings import Settings
 from tests.services.commands import thoth
@@ -74,7 +74,7 @@ def test_measurements_on_other_hardware_are_not_read(
         read.append(knowledge_of_locks(*arguments))
         return read[-1]
 
-    monkeypatch.setattr(lock_reading, "knowledge_of_locks", noted)
+    monkeypatch.setattr(lock_comparisons, "knowledge_of_locks", noted)
     lock = {"requirements.txt": "numpy==2.0.2\n"}
     for where in (_WHERE, {**_WHERE, "hardware": None}):
         body = {"old": lock, "new": lock, "environment": {k: v for k, v in where.items() if v}}
@@ -160,8 +160,8 @@ def test_what_locks_say_is_escaped(client: FlaskClient) -> None:
 def test_packages_with_too_many_versions_are_refused_before_they_are_read(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock_reading, "MAX_VERSIONS", 3)
-    monkeypatch.setattr(lock_reading, "knowledge_of_locks", None)
+    monkeypatch.setattr(lock_comparisons, "MAX_VERSIONS", 3)
+    monkeypatch.setattr(lock_comparisons, "knowledge_of_locks", None)
     lock = {"numpy": "2.0.2"}
     refused = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
     assert refused.status_code == 400

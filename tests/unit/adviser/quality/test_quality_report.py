@@ -13,7 +13,7 @@ import pytest
 from adviser.quality.parameter_curves import ParameterAxis
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import QualityReport, quality_report
-from api.pages.report_files import report_file
+from api.pages.report_view import report_file
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 from model.measurements.job_samples import JobSamples
 from model.measurements.units import Unit
