@@ -25,11 +25,7 @@ class TimedValue:
 
 @dataclass(frozen=True, slots=True)
 class OrderReport:
-    """What the order of the jobs shows.
-
-    :param drift: change of the log rate from the first job to the last, by a straight line
-    :param drift_low: lower end of its 95 % interval, widened for the autocorrelation
-    """
+    """What the order of the jobs shows; a straight line shows the drift from first to last."""
 
     jobs: Annotated[int, Field("Number of jobs.", 20)]
     hours: Annotated[float, Field("Time from the first job to the last.", 1.5, unit="h")]
@@ -37,15 +33,15 @@ class OrderReport:
     correlation_limit: Annotated[
         float, Field("Autocorrelation that chance alone gives (95 %).", 0.44)
     ]
-    drift: float
-    drift_low: float
-    drift_high: float
+    drift_pct: Annotated[float, Field("Change of the rate over the batch.", 1.0, unit="%")]
+    drift_low_pct: Annotated[float, Field("Lower end of its 95 % interval.", -1.0, unit="%")]
+    drift_high_pct: Annotated[float, Field("Upper end of its 95 % interval.", 3.0, unit="%")]
     step_times: tuple[datetime, ...]
 
     @property
     def drifts(self) -> bool:
         """Whether the interval of the drift excludes zero."""
-        return self.drift_low > 0 or self.drift_high < 0
+        return self.drift_low_pct > 0 or self.drift_high_pct < 0
 
     @property
     def correlated(self) -> bool:
@@ -76,9 +72,9 @@ def order_report(jobs: Sequence[TimedValue]) -> OrderReport | None:
         hours=hours[-1],
         autocorrelation=correlation,
         correlation_limit=1.96 / math.sqrt(len(values)),
-        drift=drift,
-        drift_low=drift - half,
-        drift_high=drift + half,
+        drift_pct=_pct(drift),
+        drift_low_pct=_pct(drift - half),
+        drift_high_pct=_pct(drift + half),
         step_times=tuple(ordered[i].at for i in steps(values)),
     )
 
@@ -99,3 +95,7 @@ def _drift(
     error = math.sqrt(left / (n - 2) / spread) * max(1.0, inflation)
     span = hours[-1] - hours[0]
     return slope * span, float(stdtrit(n - 2, 0.975)) * error * span
+
+
+def _pct(log: float) -> float:
+    return 100 * math.expm1(log)

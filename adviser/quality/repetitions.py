@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
+from typing import Annotated
 
 from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
 from adviser.scoring.effects import Variance, variance_ratio
+from model.declared_fields import Field, unbounded
 
 #: Numbers of repetitions that are tried, per power of ten.
 _STEPS = (1, 2, 5)
@@ -20,17 +22,13 @@ _DEPARTURE_ERRORS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RepetitionSpread:
-    """Spread between jobs if only the first repetitions of each job counted.
+    """Spread between jobs if only the first repetitions of each job counted, for normal noise."""
 
-    :param sd: standard deviation of the jobs' log rates
-    :param low: lower end of its 95 % interval, for normal noise
-    """
-
-    repetitions: int
-    jobs: int
-    sd: float
-    low: float
-    high: float
+    repetitions: Annotated[int, Field("Number of repetitions that count.", 10)]
+    jobs: Annotated[int, Field("Number of jobs.", 10)]
+    sd_pct: Annotated[float, Field("Standard deviation of the jobs.", 3.0, unit="%")]
+    low_pct: Annotated[float, Field("Lower end of its 95 % interval.", 2.0, unit="%")]
+    high_pct: Annotated[float, Field("Upper end of its 95 % interval.", 5.0, unit="%")]
 
 
 def spread_by_repetitions(jobs: Sequence[Sequence[float]]) -> list[RepetitionSpread]:
@@ -60,55 +58,51 @@ def _spread(jobs: Sequence[Sequence[float]]) -> RepetitionSpread:
     freedom = len(values) - 1
     mean = math.fsum(values) / len(values)
     squares = math.fsum((it - mean) ** 2 for it in values)
-    low, high = (math.sqrt(squares / float(chdtri(freedom, tail))) for tail in (0.025, 0.975))
-    return RepetitionSpread(len(jobs[0]), len(values), math.sqrt(squares / freedom), low, high)
+    variances = squares / freedom, *(squares / float(chdtri(freedom, it)) for it in (0.025, 0.975))
+    return RepetitionSpread(len(jobs[0]), len(values), *(100 * math.sqrt(it) for it in variances))
 
 
 def sufficient_repetitions(spreads: Sequence[RepetitionSpread]) -> int | None:
     """The smallest number of repetitions whose spread is within 5 % of the smallest spread."""
     if not spreads:
         return None
-    bound = _SUFFICIENT * min(it.sd for it in spreads)
-    return min(it.repetitions for it in spreads if it.sd <= bound)
+    bound = _SUFFICIENT * min(it.sd_pct for it in spreads)
+    return min(it.repetitions for it in spreads if it.sd_pct <= bound)
 
 
 @dataclass(frozen=True, slots=True)
 class RepetitionBatch:
     """Jobs of one stack with one number of repetitions.
 
-    :param sd: standard deviation of the jobs' rates, in their unit
     :param duration_s: mean time of a whole job, s; ``None`` if unknown
     """
 
-    label: str
-    repetitions: int
-    jobs: int
-    median: float
-    mean: float
-    sd: float
+    label: Annotated[str, Field("Name of the batch.", "500 repetitions")]
+    repetitions: Annotated[int, Field("Repetitions of a job.", 500)]
+    jobs: Annotated[int, Field("Number of jobs.", 296)]
+    median: Annotated[float, Field("Median rate.", 293.7)]
+    mean: Annotated[float, Field("Mean rate.", 288.3)]
+    sd: Annotated[float, Field("Standard deviation of the rates.", 19.6)]
     duration_s: float | None = None
 
     @property
-    def cv(self) -> float:
+    def cv(self) -> Annotated[float, Field("Coefficient of variation.", 0.07)]:
         """Standard deviation divided by the mean."""
         return self.sd / self.mean
 
 
-@dataclass(frozen=True, slots=True)
-class BatchJudgement:
-    """One batch compared with the batch of the smallest standard deviation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedBatch(RepetitionBatch):
+    """One batch compared with the batch of the smallest standard deviation, by an F interval.
 
-    :param ratio: its standard deviation divided by the smallest, with a 95 % F interval
-    :param fitted_sd: standard deviation that the fitted variances predict
     :param departs: whether its variance exceeds the fitted one by more than three standard errors
     """
 
-    batch: RepetitionBatch
-    ratio: float
-    low: float
-    high: float
-    fitted_sd: float
-    departs: bool
+    ratio: Annotated[float, unbounded("Standard deviation divided by the smallest one.", 1.1)]
+    ratio_low: Annotated[float, Field("Lower end of its 95 % interval.", 0.96)]
+    ratio_high: Annotated[float, unbounded("Upper end of its 95 % interval.", 1.21)]
+    fitted_sd: Annotated[float, Field("Standard deviation that repetitions explain.", 20.9)]
+    departs: Annotated[bool, Field("Whether the batch varies more than repetitions explain.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class BatchReport:
     """
 
     unit: str
-    judgements: tuple[BatchJudgement, ...]
+    judgements: tuple[JudgedBatch, ...]
     best: RepetitionBatch
     sufficient: int
     within: float
@@ -149,9 +143,13 @@ def batch_report(batches: Sequence[RepetitionBatch], unit: str) -> BatchReport:
         ratio = variance_ratio(Variance(batch.sd**2, batch.jobs - 1), smallest)
         fitted = math.sqrt(between + within / batch.repetitions) * batch.mean
         judgements.append(
-            BatchJudgement(batch, ratio.ratio, ratio.low, ratio.high, fitted, batch not in kept)
-        )
-    sufficient = min(it.batch.repetitions for it in judgements if it.low <= 1 or it.batch is best)
+            JudgedBatch(
+                **asdict(batch), ratio=ratio.ratio, ratio_low=ratio.low, ratio_high=ratio.high,
+                fitted_sd=fitted, departs=batch not in kept,
+            )
+        )  # fmt: skip
+    alike = (it for it in judgements if it.ratio_low <= 1 or it.sd == best.sd)
+    sufficient = min(it.repetitions for it in alike)
     costs = _costs(ordered)
     advice = None if costs is None else repetition_advice(within, between, *costs)
     return BatchReport(unit, tuple(judgements), best, sufficient, within, between, advice)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from adviser.answering.quality_reports import ReportSelection, read_report
 from adviser.quality.batch_order import OrderReport
 from adviser.quality.parameter_curves import CurveCrossing
+from adviser.quality.repetitions import JudgedBatch, RepetitionSpread
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import ReportedJob
 from adviser.quality.summaries import ValueSummary
@@ -27,7 +28,6 @@ from api.http.schema_fields import (
     PageQuerySchema,
     count,
     filter_text,
-    flag,
     json_object,
     number,
     page_of,
@@ -84,16 +84,7 @@ class VarianceSchema(Schema):
 RepetitionAdviceSchema = schema_of("RepetitionAdvice", RepetitionAdvice)
 
 
-class RepetitionSpreadSchema(Schema):
-    """Spread between jobs if only the first repetitions counted."""
-
-    repetitions = count("Number of repetitions that count.", 10)
-    jobs = count("Number of jobs.", 10)
-    sd_pct = number("Standard deviation of the jobs, %.", 3.0)
-    low_pct = number("Lower end of its 95 % interval, %.", 2.0)
-    high_pct = number("Upper end of its 95 % interval, %.", 5.0)
-
-
+RepetitionSpreadSchema = schema_of("RepetitionSpread", RepetitionSpread)
 SpreadRatioSchema = schema_of("SpreadRatio", SpreadRatio)
 ReportedJobSchema = schema_of(
     "ReportedJob",
@@ -124,9 +115,6 @@ ReportedStackSchema = schema_of(
 JobOrderSchema = schema_of(
     "JobOrder",
     OrderReport,
-    drift_pct=number("Change of the rate over the batch, %.", 1.0),
-    drift_low_pct=number("Lower end of its 95 % interval, %.", -1.0),
-    drift_high_pct=number("Upper end of its 95 % interval, %.", 3.0),
     step_times=texts("When the level changes, as ISO 8601 in UTC.", []),
 )
 MissingMeasurementSchema = schema_of("MissingMeasurement", MissingMeasurement)
@@ -186,21 +174,7 @@ class AxisKeySchema(Schema):
     comparison_key = text("Comparison key of its series.", _DIGEST)
 
 
-class RepetitionBatchSchema(Schema):
-    """Jobs with one number of repetitions."""
-
-    label = text("Name of the batch.", "500 repetitions")
-    repetitions = count("Repetitions of a job.", 500)
-    jobs = count("Number of jobs.", 296)
-    median = number("Median rate.", 293.7)
-    mean = number("Mean rate.", 288.3)
-    sd = number("Standard deviation of the rates.", 19.6)
-    cv = number("Coefficient of variation.", 0.07)
-    ratio = number("Standard deviation divided by the smallest one.", 1.1, null=True)
-    ratio_low = number("Lower end of its 95 % interval.", 0.96)
-    ratio_high = number("Upper end of its 95 % interval.", 1.21, null=True)
-    fitted_sd = number("Standard deviation that repetitions explain.", 20.9)
-    departs = flag("Whether the batch varies more than repetitions explain.")
+RepetitionBatchSchema = schema_of("RepetitionBatch", JudgedBatch)
 
 
 class RepetitionBatchesSchema(Schema):

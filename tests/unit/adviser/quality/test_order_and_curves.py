@@ -33,7 +33,7 @@ def test_a_planted_drift_is_found_and_noise_is_not() -> None:
     drifting = order_report(_jobs((noise + np.linspace(0, 0.1, 60)).tolist()))
     assert drifting is not None
     assert drifting.drifts
-    assert drifting.drift == pytest.approx(0.1, abs=0.02)
+    assert drifting.drift_pct == pytest.approx(10.5, abs=2.2)
     assert drifting.correlated
     assert drifting.hours == pytest.approx(59 / 60)
 

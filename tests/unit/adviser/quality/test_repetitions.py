@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adviser.quality.findings import batch_findings
 from adviser.quality.repetitions import (
     RepetitionBatch,
     batch_report,
     spread_by_repetitions,
     sufficient_repetitions,
 )
+from adviser.quality.report_document import batch_findings
 
 _DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[4].parent / "shared" / "data"
@@ -38,8 +38,8 @@ def test_the_published_test_of_repetitions_is_reproduced() -> None:
         if it["quantity"] == "rate"
     ]  # fmt: skip
     report = batch_report(batches, "GFLOPS")
-    by_repetitions = {it.batch.repetitions: it for it in report.judgements}
-    deviations = {number: round(it.batch.sd, 2) for number, it in by_repetitions.items()}
+    by_repetitions = {it.repetitions: it for it in report.judgements}
+    deviations = {number: round(it.sd, 2) for number, it in by_repetitions.items()}
     assert deviations == {50: 30.57, 500: 21.20, 2000: 19.62, 16000: 26.68}
     assert report.best.repetitions == 2000
     assert round(report.best.median, 2) == 293.68
@@ -81,9 +81,9 @@ def test_the_spread_falls_with_repetitions_until_jobs_alone_differ() -> None:
     ]
     spreads = spread_by_repetitions(jobs)
     assert [it.repetitions for it in spreads] == [1, 2, 5, 10, 20, 50, 100, 200, 300]
-    assert spreads[0].sd == pytest.approx(0.2, rel=0.2)
-    assert spreads[-1].sd < 0.03
-    assert all(it.low < it.sd < it.high for it in spreads)
+    assert spreads[0].sd_pct == pytest.approx(20, rel=0.2)
+    assert spreads[-1].sd_pct < 3
+    assert all(it.low_pct < it.sd_pct < it.high_pct for it in spreads)
     sufficient = sufficient_repetitions(spreads)
     assert sufficient is not None
     assert sufficient >= 100
@@ -96,5 +96,5 @@ def test_two_jobs_or_none_have_no_spread() -> None:
 
 def test_jobs_without_any_variation_need_one_repetition() -> None:
     spreads = spread_by_repetitions([[2.0] * 4] * 5)
-    assert {it.sd for it in spreads} == {0.0}
+    assert {it.sd_pct for it in spreads} == {0.0}
     assert sufficient_repetitions(spreads) == 1
