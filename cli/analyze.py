@@ -23,8 +23,7 @@ from ingest.native.recorded_analyses import (
     differences,
     record_analysis,
 )
-from ingest.native.wheel_download import fetched_wheel, parse_pin
-from ingest.native.wheels import analyze_wheel
+from ingest.native.wheels import analyze_wheel, fetched_wheel, parse_pin
 from model.packages.environments import environment
 from model.packages.native_interfaces import (
     Analysis,

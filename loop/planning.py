@@ -22,8 +22,7 @@ from graph.record.loop import (
 )
 from graph.record.native import add_analysis, artifacts_of
 from graph.record.watches import set_closure, set_watch_state
-from ingest.native.wheel_download import fetched_wheel, parse_pin
-from ingest.native.wheels import analyze_wheel
+from ingest.native.wheels import analyze_wheel, fetched_wheel, parse_pin
 from loop.priorities import ReleasePriority, night_priorities
 from loop.stacks import (
     MeasuredIndicator,

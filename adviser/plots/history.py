@@ -1,13 +1,15 @@
-"""The history of a series: jobs by inspection in the order of time, bands and steps."""
+"""Jobs and samples as dots in the order of time, with bands and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, fit_text, scale_of
 
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 56, 20, 38
+_SAMPLES_LEFT_PX, _SAMPLES_BOTTOM_PX = 64, 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +83,37 @@ def history_plot(
             canvas.label(left, height - 6, day, "start", "soft")
             day_end = left + (len(run.day) + 2) * CHARACTER_PX
         begin += len(run.jobs)
+    return canvas.svg()
+
+
+def samples_plot(
+    values: Sequence[float],
+    title: str,
+    unit: str,
+    left_out: Collection[int] = (),
+    width: float = 680,
+    height: float = 200,
+) -> str:
+    """Draw a dot for each sample and a line at the median of those that count, as SVG.
+
+    :param values: at least one, in order
+    :param left_out: places of samples that do not count; their dots are hollow
+    """
+    canvas = Canvas(width, height, title)
+    across = Scale(-0.5, len(values) - 0.5, _SAMPLES_LEFT_PX, width - 8)
+    up = scale_of(values, height - _SAMPLES_BOTTOM_PX, 8)
+    for tick in up.ticks(4):
+        canvas.line(_SAMPLES_LEFT_PX, up(tick), width - 8, up(tick), "axis")
+        canvas.label(_SAMPLES_LEFT_PX - 6, up(tick) + 4, f"{tick:.3g}", "end", "soft")
+    counted = [it for place, it in enumerate(values) if place not in left_out]
+    if counted:
+        middle = up(median(counted))
+        canvas.line(_SAMPLES_LEFT_PX, middle, width - 8, middle, "line", 1.5)
+    radius = max(1.5, min(4.0, 300 / len(values)))
+    for place, value in enumerate(values):
+        kind = "mark open" if place in left_out else "mark"
+        canvas.dot(across(place), up(value), kind, f"{place + 1}: {value:.6g} {unit}", radius)
+    canvas.label(
+        _SAMPLES_LEFT_PX, height - 6, f"{unit}, 1 to {len(values)} in order", "start", "soft"
+    )
     return canvas.svg()

@@ -10,7 +10,7 @@ from flask import Response, request, url_for
 from markupsafe import Markup
 
 from adviser.bisect.search import SearchState
-from adviser.plots.chances import DrawnChance, chances_plot
+from adviser.plots.bars import DrawnChance, chances_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from api.pages.api_client import ApiDocument, read

@@ -11,7 +11,7 @@ import orjson
 from flask import Response, request
 
 from adviser.locks.formats import pipfile_lock_requirements
-from adviser.plots.samples import samples_plot
+from adviser.plots.history import samples_plot
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day, digest, prefixed_unit, visible

@@ -25,9 +25,11 @@ from typing import Any, BinaryIO
 import zstandard
 from cattrs import Converter
 from cattrs.errors import ForbiddenExtraKeysError
+from sqlalchemy import Connection, text
 
 from graph.backup.backup_files import open_for_reading, size_of
 from graph.record.document_store import client_errors
+from graph.tables import Base
 from model.errors import InvalidArgument
 
 FORMAT = 1
@@ -41,6 +43,48 @@ _ROWS = re.compile(r"record/(?P<name>[a-z_]+)/\d{6,}\.copy\.zst")
 _DOCUMENT = re.compile(r"document-store/(?P<name>[0-9a-f]{2}/[\w-]+\.json\.zst)")
 _DOCUMENTS = "document-store"
 _converter = Converter(forbid_extra_keys=True, detailed_validation=False)
+#: Tables of the queue, which brings its own schema, after those that they refer to.
+QUEUE_TABLES = (
+    "procrastinate_workers",
+    "procrastinate_jobs",
+    "procrastinate_periodic_defers",
+    "procrastinate_events",
+)
+#: Left out: the graph is built again from the record, people log in again, and requests are
+#: counted anew. The document store that the documents are restored into gets an identifier anew.
+LEFT_OUT = frozenset(
+    {"document_store", "outbox", "graph_checkpoints", "page_sessions", "request_counts"}
+)
+#: Tables that may have rows in an empty record.
+FILLED_FROM_THE_START = frozenset(
+    {"document_store", "graph_checkpoints", "knowledge", "record_checks", "request_counts"}
+)
+
+_COLUMNS = text(
+    """
+    SELECT relname::text AS name, array_agg(attname::text ORDER BY attnum) AS columns
+    FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+        AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    GROUP BY relname
+    """
+)
+
+
+def stored_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """The tables of the record in this database with their columns, referred ones first.
+
+    Tables that another program keeps in the same database do not count.
+    """
+    existing = {row.name: tuple(row.columns) for row in connection.execute(_COLUMNS)}
+    names = [*(table.name for table in Base.metadata.sorted_tables), *QUEUE_TABLES]
+    return {name: existing[name] for name in names if name in existing}
+
+
+def quoted_names(connection: Connection, *names: str) -> str:
+    """Identifiers as SQL, separated by commas."""
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    return ", ".join(map(quote, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from sqlalchemy import Connection, Engine, select, text
 
 from common import __version__
 from common.settings import Settings
-from graph.backup.archive import ArchiveWriter, Manifest
+from graph.backup.archive import LEFT_OUT, ArchiveWriter, Manifest, quoted_names, stored_tables
 from graph.backup.backup_files import new_file
-from graph.backup.tables import LEFT_OUT, quoted_names, stored_tables
 from graph.engine import relational_errors
 from graph.migrate import REVISION
 from graph.record.bulk import copy_expert

@@ -6,9 +6,16 @@ import neo4j
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DataError, IntegrityError
 
-from graph.backup.archive import Archive, Manifest, RowsFile
+from graph.backup.archive import (
+    FILLED_FROM_THE_START,
+    LEFT_OUT,
+    Archive,
+    Manifest,
+    RowsFile,
+    quoted_names,
+    stored_tables,
+)
 from graph.backup.creation import Progress
-from graph.backup.tables import FILLED_FROM_THE_START, LEFT_OUT, quoted_names, stored_tables
 from graph.engine import POSTGRESQL, READ_ACCESS, STATEMENT_TIMEOUT_S, Stores
 from graph.migrate import (
     IS_MIGRATED,

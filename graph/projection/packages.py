@@ -1,4 +1,4 @@
-"""Projects packages, versions with requirements, indexes, vulnerabilities and stacks.
+"""Projects packages, versions with requirements and native interfaces, vulnerabilities and stacks.
 
 A package's revision is written after all versions that it covers. While versions are written, the
 package has a random revision, so that no existing snapshot counts as current.
@@ -34,8 +34,13 @@ from graph.projection.upsert import (
 )
 from graph.tables import (
     AffectedVersion,
+    ArtifactInterface,
+    ArtifactRow,
     Document,
     IndexProject,
+    NativeEnvironmentInterface,
+    NativeEnvironmentRow,
+    NativeInterfaceRow,
     PackageRow,
     PackageVersionRow,
     RequirementRow,
@@ -103,7 +108,6 @@ VULNERABILITY = NodeKind(
 )
 
 VULNERABILITIES = MutableNode(node=VULNERABILITY, written=invalidate_affected_revisions)
-
 
 _INDEX = PackageVersionRow.index_name
 _VERSION = PackageVersionRow
@@ -258,6 +262,48 @@ PACKAGE_VERSIONS = MutableNode(
     written=invalidate_version_revisions,
 )
 
+NATIVE_INTERFACE = NodeKind(
+    label="NativeInterface",
+    rows=select(*properties_of(NativeInterfaceRow)),
+    owner=NativeInterfaceRow.interface,
+)
+
+ARTIFACT = NodeKind(
+    label="Artifact",
+    rows=select(*properties_of(ArtifactRow, without=("purl",)), *origin()).join(
+        Document, Document.document_id == ArtifactRow.document_id
+    ),
+    owner=ArtifactRow.sha256,
+)
+
+NATIVE_ENVIRONMENT = NodeKind(
+    label="NativeEnvironment",
+    rows=select(*properties_of(NativeEnvironmentRow), *origin()).join(
+        Document, Document.document_id == NativeEnvironmentRow.document_id
+    ),
+    owner=NativeEnvironmentRow.digest,
+)
+
+BUILT_AS = edge_kind(
+    "BUILT_AS", PACKAGE_VERSION, ARTIFACT, (ArtifactRow.purl, ArtifactRow.sha256), of_end=True
+)
+NEEDS = edge_kind(
+    "NEEDS", ARTIFACT, NATIVE_INTERFACE, (ArtifactInterface.sha256, ArtifactInterface.interface)
+)
+PROVIDES = edge_kind(
+    "PROVIDES",
+    NATIVE_ENVIRONMENT,
+    NATIVE_INTERFACE,
+    (NativeEnvironmentInterface.digest, NativeEnvironmentInterface.interface),
+)
+
+NATIVE_INTERFACES = MutableNode(node=NATIVE_INTERFACE)
+ARTIFACTS = MutableNode(
+    node=ARTIFACT, edges=(BUILT_AS, NEEDS), needs=(PACKAGE_VERSIONS, NATIVE_INTERFACES)
+)
+NATIVE_ENVIRONMENTS = MutableNode(
+    node=NATIVE_ENVIRONMENT, edges=(PROVIDES,), needs=(NATIVE_INTERFACES,)
+)
 
 STACK = NodeKind(
     label="Stack",

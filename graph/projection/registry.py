@@ -68,27 +68,25 @@ from graph.projection.inspections import (
     project_inspections,
 )
 from graph.projection.kinds import EdgeKind, NodeKind
-from graph.projection.native import (
+from graph.projection.packages import (
+    AFFECTS,
     ARTIFACT,
     ARTIFACTS,
     BUILT_AS,
+    HAS_STATUS,
+    HAS_VERSION,
+    INCLUDES,
     NATIVE_ENVIRONMENT,
     NATIVE_ENVIRONMENTS,
     NATIVE_INTERFACE,
     NATIVE_INTERFACES,
     NEEDS,
-    PROVIDES,
-)
-from graph.projection.packages import (
-    AFFECTS,
-    HAS_STATUS,
-    HAS_VERSION,
-    INCLUDES,
     PACKAGE,
     PACKAGE_INDEX,
     PACKAGE_VERSION,
     PACKAGE_VERSIONS,
     PACKAGES,
+    PROVIDES,
     PUBLISHED_ON,
     REQUIRES,
     STACK,

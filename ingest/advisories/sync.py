@@ -1,10 +1,12 @@
 """Stores the advisories of a source and matches them with known versions.
 
 Entry points: :func:`sync_source` uses open stores, :func:`run_sync` opens them for the command.
+Credits and addresses in advisories that an earlier release stored are removed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,35 +14,44 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine
+import orjson
+from sqlalchemy import Connection, Engine, any_, select, update
 
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.advisories import (
     KIND,
+    SCHEMA_VERSION,
     AdvisoriesAdded,
     AdvisoryDelivery,
     SourceState,
     add_advisories,
+    known_advisories,
+    replace_documents,
     save_source,
     source_states,
 )
-from graph.record.postgresql_helpers import storable
+from graph.record.documents import delete_unreferenced_bodies, unpacked_body
+from graph.record.postgresql_helpers import storable, texts
 from graph.record.source_successes import ADVISORIES, add_successes, set_sources
+from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
-from ingest.advisories.person_removal import remove_stored_persons
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, recording
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.sources.source_items import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
-from model.errors import InvalidDocument
+from model.errors import DamagedDocument, InvalidDocument
 from model.json_documents import digest_bytes, load_json
 from model.measurements.inspection import DocumentId
 
 #: Advisories in a transaction. Larger batches look up fewer versions twice, but block writers of
 #: versions for longer.
 BATCH = 2_500
+#: Documents in a transaction.
+_BATCH = 500
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -260,3 +271,48 @@ def run_sync(
             settings, run.engine, source, on_document=on_document, on_commit=run.on_commit
         )
     return run.outcome(report)
+
+
+def remove_stored_persons(settings: Settings, engine: Engine) -> Collection[str]:
+    """Replace advisories that name persons; the graph follows with its next update.
+
+    :returns: identifiers of all advisory documents in the record afterwards
+    """
+    with relational_errors(settings):
+        known = _known(engine)
+        outdated = sorted(key for key, schema in known.items() if schema != SCHEMA_VERSION)
+        for start in range(0, len(outdated), _BATCH):
+            with engine.begin() as connection:
+                _replace(connection, settings, outdated[start : start + _BATCH])
+        # Also those that an interrupted run left.
+        delete_unreferenced_bodies(settings, engine)
+        return _known(engine) if outdated else known
+
+
+def _known(engine: Engine) -> dict[str, str]:
+    with engine.connect() as connection:
+        return known_advisories(connection)
+
+
+def _replace(connection: Connection, settings: Settings, document_ids: Collection[str]) -> None:
+    now = datetime.now(UTC)
+    replacements: dict[str, AdvisoryDelivery] = {}
+    clean: list[str] = []
+    query = select(Document).where(Document.document_id == any_(texts(document_ids)))
+    for row in connection.execute(query):
+        try:
+            body = unpacked_body(settings, row)
+            value, canonical = without_persons(orjson.loads(body), body)
+            if canonical == body:
+                clean.append(row.document_id)
+                continue
+            document_id = DocumentId(digest_bytes(canonical))
+            advisory = advisory_of(value, canonical, document_id, now)
+        except (DamagedDocument, InvalidDocument) as error:
+            # `thoth record verify` names it.
+            _LOG.warning("advisory_kept", extra={"error": str(error)})
+        else:
+            replacements[row.document_id] = AdvisoryDelivery(advisory, row.source)
+    same = update(Document).where(Document.document_id == any_(texts(clean)))
+    connection.execute(same.values(schema_version=SCHEMA_VERSION))
+    replace_documents(connection, settings, replacements)

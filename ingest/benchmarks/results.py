@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from statistics import fmean
 from typing import Any, TypeVar
 
 from ingest.benchmarks.values import finite_number, positive_number
@@ -22,6 +23,7 @@ from model.measurements.benchmark_results import (
     Parameter,
     Validity,
 )
+from pis.indicators.tails import percentile
 
 HIGHER, LOWER = Direction.HIGHER, Direction.LOWER
 _Part = TypeVar("_Part")
@@ -130,3 +132,20 @@ def results_of_parts(
             refusal = refusal or error
     if refusal is not None:
         raise refusal
+
+
+def latency_summaries(
+    run: Run, name: str, unit: str, definition: str, samples: Sequence[float]
+) -> Iterator[BenchmarkResult]:
+    """Mean, p50, p90, p99 and maximum of ``samples``, of which there is at least one."""
+    ordered = sorted(samples)
+    for aggregate, value in (
+        (Aggregate.MEAN, fmean(samples)),
+        (Aggregate.P50, percentile(ordered, 50)),
+        (Aggregate.P90, percentile(ordered, 90)),
+        (Aggregate.P99, percentile(ordered, 99)),
+        (Aggregate.MAXIMUM, ordered[-1]),
+    ):
+        suffix = "max" if aggregate is Aggregate.MAXIMUM else aggregate.value
+        each = measure(f"{name}_{suffix}", unit, LOWER, definition, aggregate)
+        yield run.stated(each, value, samples=tuple(samples))

@@ -20,8 +20,7 @@ from graph.record.native import (
     artifacts_of,
     environments_called,
 )
-from ingest.native.wheel_download import parse_pin
-from ingest.native.wheels import architectures_of
+from ingest.native.wheels import architectures_of, parse_pin
 from model.errors import InvalidArgument, ProjectError, StoreUnavailable
 from model.packages.environments import machine_family
 from model.packages.identity import package_version

@@ -1,23 +1,32 @@
-"""Analyses wheels: required and provided native interfaces, and importable modules."""
+"""Downloads wheels, and analyses them: native interfaces, and importable modules."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from common.index.client import IndexClient
+from common.index.configuration import Index, index_of
+from common.settings import Settings
 from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import MEBIBYTE, copy_bounded
 from ingest.sources.layout import bomb
-from model.errors import InvalidDocument
-from model.packages.environments import machine_family
+from model.errors import InvalidArgument, InvalidDocument
+from model.packages.environments import Environment, machine_family
+from model.packages.identity import version_of
 from model.packages.import_names import names_in_wheel
 from model.packages.native_interfaces import (
     Interface,
@@ -25,7 +34,8 @@ from model.packages.native_interfaces import (
     UnreadableLibrary,
     WheelAnalysis,
 )
-from model.packages.wheels import parse_wheel
+from model.packages.project_pages import IndexFile
+from model.packages.wheels import compatibility, parse_wheel
 from model.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -233,3 +243,81 @@ def _is_shared(library: NativeLibrary) -> bool:
     if _EXTENSION.search(name) or ".so" not in name:
         return False
     return name.startswith("lib") or ".so." in name or ".libs/" in library.path
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One version of one package.
+
+    >>> parse_pin("Flask==3.0")
+    Pinned(name='Flask', version=<Version('3.0')>)
+    """
+
+    name: str
+    version: Version
+
+
+def parse_pin(text: str) -> Pinned:
+    """Parse ``NAME==VERSION``.
+
+    :raises InvalidArgument: if ``text`` has another form
+    """
+    try:
+        wanted = Requirement(text)
+        ((operator, version),) = [(it.operator, it.version) for it in wanted.specifier]
+        if operator == "==" and wanted.marker is None and wanted.url is None:
+            return Pinned(wanted.name, Version(version))
+    except (InvalidRequirement, InvalidVersion, ValueError):
+        pass
+    raise InvalidArgument(f"{text!r} is neither a file nor has the form NAME==VERSION")
+
+
+@contextmanager
+def fetched_wheel(
+    settings: Settings, wanted: Pinned, index_name: str | None, environment: Environment
+) -> Iterator[tuple[Path, str]]:
+    """Yield the wheel that an installer would choose, and the name of its index.
+
+    :raises InvalidArgument: if no wheel fits, with the reason
+    :raises IndexProblem: if the index does not serve the wheel, or its hash differs
+    """
+    index = index_of(settings, index_name)
+    with tempfile.TemporaryDirectory(prefix="thoth-wheel-") as folder:
+        yield asyncio.run(_fetch(settings, index, wanted, environment, Path(folder))), index.name
+
+
+async def _fetch(
+    settings: Settings, index: Index, wanted: Pinned, environment: Environment, folder: Path
+) -> Path:
+    async with IndexClient(settings, index) as client:
+        page = await client.project(wanted.name)
+        file = best_wheel(page.files, wanted, environment)
+        target = folder / parse_wheel(file.filename).filename
+        await client.download(file, target)
+    return target
+
+
+def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environment) -> IndexFile:
+    """Return the version's wheel whose tag ranks first in the environment.
+
+    :raises InvalidArgument: if none fits, with the reason
+    """
+    fitting: list[tuple[int, str, IndexFile]] = []
+    tags: list[str] = []
+    sdist = False
+    for file in files:
+        if version_of(file.version) != wanted.version:
+            continue
+        sdist = sdist or file.kind == "sdist"
+        if file.kind == "wheel":
+            tags.append(parse_wheel(file.filename).tags)
+            rank = compatibility(tags[-1:], None, True, environment).rank
+            if rank is not None:
+                fitting.append((rank, file.filename, file))
+    if fitting:
+        return min(fitting, key=lambda it: it[:2])[2]
+    name = f"{wanted.name} {wanted.version}"
+    if not tags and not sdist:
+        raise InvalidArgument(f"the index has no {name}")
+    reason = compatibility(tags, sdist, True, environment).message
+    raise InvalidArgument(f"no wheel of {name} for {environment.label}: {reason}")

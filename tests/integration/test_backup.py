@@ -23,6 +23,7 @@ import neo4j
 import pytest
 import sqlalchemy
 from alembic import command
+from graph.backup.tables import LEFT_OUT, stored_tables
 from sqlalchemy import text
 
 from api.jobs.upkeep import prune, return_stalled
@@ -31,7 +32,6 @@ from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, MANIFEST
 from graph.backup.backup_files import new_file
 from graph.backup.creation import create_backup, public_settings
-from graph.backup.tables import LEFT_OUT, stored_tables
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import alembic_config

@@ -15,7 +15,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record import advisories
 from graph.record.documents import INLINE_LIMIT_BYTES
-from ingest.advisories import person_removal, sync
+from ingest.advisories import sync
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.benchmark_files import sample, sample_text, write_files
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -100,7 +100,7 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
     with monkeypatch.context() as earlier:
         earlier.setattr(sync, "without_persons", lambda value, canonical: (value, canonical))
         earlier.setattr(advisories, "SCHEMA_VERSION", "osv-1")
-        earlier.setattr(person_removal, "SCHEMA_VERSION", "osv-1")
+        earlier.setattr(sync, "SCHEMA_VERSION", "osv-1")
         assert record.sync(*first).new == 3
         assert record.sync(changed, name="later.zip").updated == 1
     run(stores.settings, "graph", "sync")
@@ -112,7 +112,7 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
         " GROUP BY schema_version"
     )
     with monkeypatch.context() as killed:
-        killed.setattr(person_removal, "delete_unreferenced_bodies", interrupt)
+        killed.setattr(sync, "delete_unreferenced_bodies", interrupt)
         with pytest.raises(KeyboardInterrupt):
             record.sync(changed, name="later.zip")
     assert record.sync(changed, name="later.zip").unchanged

@@ -14,10 +14,16 @@ from posixpath import basename
 from urllib.parse import urlsplit
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, results_of_parts
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    latency_summaries,
+    measure,
+    results_of_parts,
+)
 from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from ingest.benchmarks.values import finite_number, time_of_epoch
 from model.errors import InvalidDocument

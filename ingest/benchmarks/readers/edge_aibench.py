@@ -11,10 +11,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    latency_summaries,
+    measure,
+    numbered_parts,
+    with_parameters,
+)
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number, positive_number
 from model.errors import InvalidDocument

@@ -6,13 +6,12 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
+from adviser.plots.bars import DrawnChance, chances_plot
 from adviser.plots.canvas import Scale, fit_text, scale_of
-from adviser.plots.chances import DrawnChance, chances_plot
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.history import DrawnJob, DrawnRun, history_plot
+from adviser.plots.history import DrawnJob, DrawnRun, history_plot, samples_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
-from adviser.plots.samples import samples_plot
 
 
 def _of(svg: str, name: str, kind: str) -> list[Element]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adviser.exports.target_folder import target_folder
+from adviser.exports.parquet import target_folder
 from model.errors import InvalidArgument
 
 

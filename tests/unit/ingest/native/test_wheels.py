@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.native.wheel_download import best_wheel, parse_pin
-from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
+from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of, best_wheel, parse_pin
 from model.errors import InvalidArgument, InvalidDocument
 from model.packages.environments import environment
 from model.packages.native_interfaces import Interface, highest_versions
