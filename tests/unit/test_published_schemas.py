@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +16,9 @@ import pytest
 from adviser.exports.tables import TABLES
 from api.app import create_app
 from common.settings import Settings
+from tests.factories.golden import compare_with_golden
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
-GOLDEN = Path(__file__).parents[1] / "data" / "schemas"
-
-
-def compare(name: str, lines: Iterator[str]) -> None:
-    path = GOLDEN / name
-    text = "".join(f"{line}\n" for line in lines)
-    if os.environ.get("THOTH_WRITE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
 def compact(value: Any) -> str:
@@ -71,7 +62,7 @@ def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
     client = create_app(Settings.from_env(nowhere)).test_client()
     document = client.get("/openapi.json").get_json()
     lines = (*operations(document["paths"]), *components(document["components"]["schemas"]))
-    compare("openapi.txt", iter(lines))
+    compare_with_golden("schemas/openapi.txt", "\n".join(lines))
 
 
 def test_the_columns_of_exports_are_as_published() -> None:
@@ -86,4 +77,4 @@ def test_the_columns_of_exports_are_as_published() -> None:
                 metadata = {key.decode(): it.decode() for key, it in field.metadata.items()}
                 yield f"{table.name}.{field.name} {field.type} {compact(metadata)}"
 
-    compare("parquet.txt", lines())
+    compare_with_golden("schemas/parquet.txt", "\n".join(lines()))

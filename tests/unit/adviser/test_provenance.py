@@ -179,19 +179,6 @@ def test_what_comes_from_no_index_is_reported(entry: dict[str, Any], level: Note
     assert found_in(pipfile_lock({"pkg": FINE, "evil": entry})) == [(IssueId.UNVERIFIABLE, level)]
 
 
-@pytest.mark.parametrize(
-    ("line", "level"),
-    [
-        ("evil @ https://h.example/evil-1.whl", NoteLevel.ERROR),
-        ("-e git+https://h.example/evil#egg=evil", NoteLevel.ERROR),
-        ("-e .", NoteLevel.WARNING),
-    ],
-)
-def test_the_same_of_a_line(line: str, level: NoteLevel) -> None:
-    text = f"pkg==1 --hash=sha256:{GOOD}\n{line}\n"
-    assert found_in({"requirements.txt": text}) == [(IssueId.UNVERIFIABLE, level)]
-
-
 def test_the_locks_own_indexes_are_looked_at_beside_those_of_its_manifest() -> None:
     pipfile = "[[source]]\nname='pypi'\nurl='https://index.example/simple'\nverify_ssl=true\n"
     files = {"Pipfile": pipfile + "[packages]\npkg='*'\n"}

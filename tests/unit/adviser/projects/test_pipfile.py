@@ -88,13 +88,6 @@ def test_secrets_are_kept_nowhere_and_count_for_the_hash() -> None:
     assert other.manifest == project.manifest
 
 
-def test_variables_in_addresses_stay() -> None:
-    url = "https://${NAME}:${WORD}@h.example/simple?token=${TOKEN}"
-    project = read(f"[[source]]\nname='a'\nurl='{url}'\nverify_ssl=true\n[packages]\nc='*'\n")
-    assert project.indexes[0].url == url
-    assert pipfile_of(project, {})["source"][0]["url"] == url
-
-
 def test_what_installs_nothing_does_not_change_the_hash() -> None:
     manifest = tomllib.loads(WHOLE)
     del manifest["scripts"], manifest["pipenv"]
@@ -164,13 +157,6 @@ def test_an_index_that_is_no_source_is_reported() -> None:
     project = entry('a = {version="*", index="other"}')
     assert project.requirements[0].index == "other"
     assert codes(project) == [WarningCode.UNKNOWN_INDEX]
-
-
-def test_passwords_are_not_kept() -> None:
-    project = read('[[source]]\nname="m"\nurl="https://me:hidden@h.example/s"\n[packages]\n')
-    assert project.indexes[0].url == "https://h.example/s"
-    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
-    assert "hidden" not in str(project.warnings)
 
 
 def test_variables_stay_as_they_are() -> None:

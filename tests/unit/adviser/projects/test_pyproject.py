@@ -41,17 +41,6 @@ def test_extras_of_the_project_itself_bring_theirs_even_in_a_circle() -> None:
     ]  # fmt: skip
 
 
-def test_a_circle_of_conditional_extras_comes_to_an_end() -> None:
-    project = read(
-        "[project]\nname='me'\ndependencies=['base']\n[project.optional-dependencies]\n"
-        "gpu=['torch', \"me[test]; os_name == 'nt'\"]\n"
-        "test=['pytest', \"me[gpu]; python_version > '3.8'\"]\n"
-    )
-    assert texts(project.extras["gpu"]) == [
-        "torch", 'base ; os_name == "nt"', 'pytest ; os_name == "nt"',
-    ]  # fmt: skip
-
-
 def chain(length: int) -> str:
     """Extras that each ask for the next under two conditions."""
     lines = "".join(

@@ -61,14 +61,6 @@ def test_an_index_that_nobody_configured_is_reported_once() -> None:
     assert NoteCode.INDEX_UNKNOWN in codes({"core": {"1.0": {}}}, unknown, MAIN)
 
 
-def test_an_index_that_is_not_asked_is_reported_in_a_sentence() -> None:
-    ours = RequestIndex("ours", "ours", "https://ours.example/simple")
-    advice = advice_for(request_for("core\n", indexes=(ours,)), {"core": {"1.0": {}}})
-    messages = " ".join(it.message for it in stack_notes(advice))
-    assert "pypi is not asked for core" in messages
-    assert "comes not" not in messages
-
-
 def test_a_search_without_time_says_so() -> None:
     request = request_for(time_s=1e-9)
 
@@ -173,10 +165,3 @@ def test_the_next_jobs_are_reported_as_what_is_lacking(needs: Need, words: str) 
     changed = replace(advice, assessment=replace(advice.assessment, claims=(claim,)))
     (note,) = [it for it in stack_notes(changed) if it.code == NoteCode.NEXT_JOBS]
     assert words in note.message
-
-
-def test_hardware_that_nobody_named_is_reported_by_twelve_digits() -> None:
-    text = message(
-        NoteCode.ENVIRONMENT, request_for("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING
-    )
-    assert text.endswith(f", on {'a1' * 6}")

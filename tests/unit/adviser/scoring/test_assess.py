@@ -26,7 +26,6 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.target import Target
 from model.measurements.evidence import Evidence
 from model.packages.candidates import KnownVulnerability
-from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
 from tests.factories.evidence import (
     ELSEWHERE,
@@ -323,14 +322,3 @@ def test_nothing_measured_and_nothing_asked_is_no_coverage() -> None:
     assert (found.nearest, found.share) == (None, 0.0)
     empty = assessed(LATEST, snapshot_of({}, ["web"]))
     assert (empty.scores, empty.coverage.packages, empty.coverage.missing) == ({}, 0, ("web",))
-
-
-def test_equal_arguments_give_equal_answers() -> None:
-    evidence = measured()
-    again = Evidence.from_json(evidence.to_json())
-    assert again == evidence
-    one, other = (assessed(PERFORMANCE, evidence=it) for it in (evidence, again))
-    assert one == other
-    stack: set[Purl] = {purl("web==2.0"), purl("core==1.1")}
-    assert one.notes(stack) == other.notes(stack)
-    assert math.isfinite(one.claims[0].bound)

@@ -187,10 +187,6 @@ def test_samples_with_different_keys_are_refused() -> None:
         compare_candidates(sample(0.0), [sample(0.0), sample(0.1, key="gpu-b")])
 
 
-def test_no_candidates_no_comparisons() -> None:
-    assert compare_candidates(sample(0.0), []) == []
-
-
 def test_what_identical_stacks_show_is_not_a_difference() -> None:
     history = [0.001 * i for i in range(101)]  # 95th percentile 0.095
     assert smallest_difference(history) == pytest.approx(math.expm1(0.095))

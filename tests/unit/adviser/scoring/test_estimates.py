@@ -49,12 +49,6 @@ def test_jobs_of_the_same_blocks_are_compared_in_pairs() -> None:
     assert found.tau is None
 
 
-def test_the_order_in_which_jobs_are_given_does_not_make_the_pairs() -> None:
-    forth, back = turns(drifting(0.05)), turns(list(DRIFT))
-    turned = Sample("c", forth.log_rates[::-1], "key", forth.places[::-1])
-    assert estimate(turned, back) == estimate(forth, back)
-
-
 def test_jobs_without_a_partner_are_left_out_of_pairs() -> None:
     candidate, baseline = turns([*drifting(0.05), 9.0]), turns([-9.0, *DRIFT], first=-1)
     found = estimate(candidate, baseline)
@@ -67,12 +61,6 @@ def test_four_pairs_are_not_enough_and_all_jobs_are_two_arms() -> None:
     found = estimate(candidate, baseline)
     assert (found.method, found.pairs, found.jobs, found.baseline_jobs) == (Method.WELCH, 0, 6, 6)
     assert found.effect == welch_effect(candidate.log_rates, baseline.log_rates)
-
-
-def test_four_jobs_in_turns_have_no_verdict() -> None:
-    (found,) = compare_candidates(turns([0.0] * 4), [turns([5.0] * 4)])
-    assert (found.verdict, found.method, found.pairs) == (Verdict.UNDETERMINED, Method.WELCH, 0)
-    assert (found.jobs_missing, found.baseline_jobs_missing) == (1, 1)
 
 
 @pytest.mark.parametrize("places", [False, True])

@@ -293,15 +293,6 @@ def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
     assert "left out: 33 on another host, 6 throttled" in message_of(claim)
 
 
-def test_a_job_without_a_partner_is_counted_as_left_out() -> None:
-    bench = Bench()
-    for version, count in (("1", 8), ("2", 7)):
-        blocks = [f"r:{n}" for n in range(count)]
-        bench.measure(bench.stack(f"fast=={version}"), jobs(count=count), blocks=blocks)
-    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
-    assert (claim.pairs, claim.left_out, len(claim.evidence)) == (7, {"unpaired": 1}, 14)
-
-
 @pytest.mark.parametrize(("level", "parts"), [(0.0, 10), (0.2, 9)])
 def test_what_is_only_told_has_a_fixed_share_of_the_error_rate(level: float, parts: int) -> None:
     alone, crowded = Bench(), Bench()
@@ -403,12 +394,3 @@ def test_jobs_that_ran_in_turns_are_paired() -> None:
     assert (claim.method, claim.pairs) == (Method.PAIRED, 8)
     assert claim.verdict is Verdict.FASTER
     assert claim.as_of == NOW - timedelta(days=1) + timedelta(hours=7)
-
-
-def test_the_order_of_evidence_changes_nothing() -> None:
-    bench = measured()
-    bench.measure(bench.stack("fast==3", "rest==1"), jobs(-0.2))
-    forth = claims_about(bench, ["fast==1", "rest==1"], ["fast==2", "fast==3"])
-    bench.readings.reverse()
-    bench.stacks = dict(reversed(bench.stacks.items()))
-    assert claims_about(bench, ["fast==1", "rest==1"], ["fast==3", "fast==2"]) == forth

@@ -6,7 +6,6 @@ the difference before you keep it.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +19,6 @@ from model.measurements.benchmark_results import BenchmarkResult
 from model.reasons import Reason
 from tests.factories.benchmark_files import (
     EXPECTED,
-    FOLDER,
     SAMPLES,
     described,
     expected,
@@ -28,6 +26,7 @@ from tests.factories.benchmark_files import (
     sample,
     sample_text,
 )
+from tests.factories.golden import compare_with_golden
 
 READABLE = [it.key for it in SYSTEMS]
 #: Persons, their folders and machines in the samples; nothing of them may be stored.
@@ -51,9 +50,7 @@ def test_a_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> None
     system, files = name.partition("/")[0], sample(name)
     results, refusals = read_files(tmp_path, system, files)
     lines = described(system, files, results, refusals)
-    if os.environ.get("THOTH_WRITE_GOLDEN"):
-        (FOLDER / name / EXPECTED).write_text(lines)
-    assert lines == expected(name)
+    compare_with_golden(f"benchmarks/{name}/{EXPECTED}", lines)
     assert not any(it in lines for it in PRIVATE)
     assert not {it for it in map(system_of, files.values()) if it and it.key != system}
     for file in {file for it in results for file in it.files if file.place in files}:
