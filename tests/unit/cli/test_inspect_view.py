@@ -13,6 +13,7 @@ from cli.inspect_view import Lines, print_outcomes
 from pis.amun.installer import BuildLog, build_failure, reason_of
 from pis.amun.launchers import BuildFailed, Job
 from pis.amun.outcomes import InspectionOutcome, Noise
+from tests.factories.golden import compare_views
 from tests.factories.specifications import measured
 
 OUT = Path("/out dir")
@@ -24,31 +25,6 @@ NOT_BUILT = InspectionOutcome(
     "inspection-matmul-00000000", OUT / "inspection-matmul-00000000", "build_failed", None, None,
     0, 0, (), None, BuildFailed("no-wheel", "there is none"),
 )  # fmt: skip
-
-
-def test_the_table_names_stacks_rates_and_the_next_command(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    print_outcomes([MEASURED, NOT_BUILT], OUT, as_json=False, ingested=False)
-    said = capsys.readouterr()
-    assert "numpy 2.2.6" in said.out
-    assert "1,234 GFLOPS" in said.out or "1,235 GFLOPS" in said.out
-    assert "not built: no-wheel" in said.out
-    assert "next: thoth ingest inspections '/out dir'" in said.err
-
-
-def test_after_ingest_the_stacks_are_next(capsys: pytest.CaptureFixture[str]) -> None:
-    print_outcomes([MEASURED], OUT, as_json=False, ingested=True)
-    assert "next: thoth stacks" in capsys.readouterr().err
-
-
-def test_scripts_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    print_outcomes([MEASURED, NOT_BUILT], OUT, as_json=True, ingested=False)
-    said = capsys.readouterr()
-    first, second = json.loads(said.out)["inspections"]
-    assert (first["state"], first["jobs_measured"], first["median_rate"]) == ("measured", 3, 1234.5)
-    assert (second["state"], second["reason"]) == ("build_failed", "no-wheel")
-    assert said.err == ""
 
 
 def test_a_job_that_failed_is_reported_with_its_last_words() -> None:
@@ -108,9 +84,7 @@ def test_a_failed_build_survives_the_way_between_processes() -> None:
     assert str(again) == "there is none [no-wheel]"
 
 
-def test_a_job_without_result_is_reported_with_the_reason(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_job_without_result_is_reported_with_the_reason() -> None:
     lines: list[str] = []
     told = Lines(lines.append)
     told.jobs_started(1)
@@ -119,57 +93,31 @@ def test_a_job_without_result_is_reported_with_the_reason(
         "1 job to run",
         "i job 0: printed no result: NaN is not a JSON number, 0 left",
     ]
-    failed_one = replace(MEASURED, state="failed", failed=1, fault="a rate of zero")
-    print_outcomes([failed_one], OUT, as_json=False, ingested=False)
-    assert "1 job failed: printed no result: a rate of zero; see" in capsys.readouterr().err
-
-
-def test_jobs_that_did_not_run_are_reported_with_the_remedy(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    broken = replace(MEASURED, state="failed", measured=0, failed=1, fault="a unit", not_run=2)
-    print_outcomes([broken, replace(MEASURED, not_run=3)], OUT, as_json=False, ingested=False)
-    told = capsys.readouterr().err
-    assert "stopped: 5 jobs did not run. The script must print one JSON object" in told
-    assert "thoth pi pin --script" in told
-    assert "next: " not in told
-    print_outcomes([broken], OUT, as_json=True, ingested=False)
-    (document,) = json.loads(capsys.readouterr().out)["inspections"]
-    assert (document["jobs_not_run"], document["fault"]) == (2, "a unit")
-
-
-def test_an_identifier_stays_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    long = replace(MEASURED, inspection_id=f"inspection-{'x' * 150}-1f2e3d4c")
-    print_outcomes([long], OUT, as_json=False, ingested=False)
-    assert long.inspection_id in capsys.readouterr().out
 
 
 NOISY = replace(
     MEASURED,
     noise=(Noise(10, {"spread": 1, "steal": 5}, 0.97), Noise(10, {}, 0.02)),
 )
+BROKEN = replace(MEASURED, state="failed", measured=0, failed=1, fault="a unit", not_run=2)
+OUTCOMES = {
+    "a stack that was not built": [MEASURED, NOT_BUILT],
+    "a job without a result": [replace(MEASURED, state="failed", failed=1, fault="a rate of zero")],
+    "jobs that did not run": [BROKEN, replace(MEASURED, not_run=3)],
+    "a long identifier": [replace(MEASURED, inspection_id=f"inspection-{'x' * 150}-1f2e3d4c")],
+    "noise": [NOISY],
+    "steady jobs": [replace(MEASURED, noise=(Noise(10, {}, 0.02),))],
+}
 
 
-def test_noise_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    print_outcomes([NOISY], OUT, as_json=False, ingested=False)
-    told = capsys.readouterr()
-    assert "97.0%" in told.out
-    lines = told.err.splitlines()
-    assert lines[:3] == [
-        "left out of comparisons: numpy 2.2.6: "
-        "1 with scattered repetitions, 5 with stolen CPU time",
-        "warning: numpy 2.2.6: comparisons leave out 6 of 10 jobs",
-        "warning: numpy 2.2.6: the jobs spread by 97 %, so only large differences can be settled",
-    ]
-    print_outcomes([NOISY], OUT, as_json=True, ingested=False)
-    (document,) = json.loads(capsys.readouterr().out)["inspections"]
-    assert document["measurements"][0] == {
-        "jobs": 10, "left_out": {"spread": 1, "steal": 5}, "spread_pct": 97.0,
-    }  # fmt: skip
-    assert len(document["warnings"]) == 2
-
-
-def test_steady_jobs_are_no_news(capsys: pytest.CaptureFixture[str]) -> None:
-    steady = replace(MEASURED, noise=(Noise(10, {}, 0.02),))
-    print_outcomes([steady], OUT, as_json=False, ingested=True)
-    assert capsys.readouterr().err == "next: thoth stacks\n"
+def test_outcomes_are_shown_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
+    views = {}
+    for title, outcomes in OUTCOMES.items():
+        print_outcomes(outcomes, OUT, as_json=False, ingested=title == "steady jobs")
+        told = capsys.readouterr()
+        print_outcomes(outcomes, OUT, as_json=True, ingested=False)
+        document = capsys.readouterr()
+        assert document.err == ""
+        json.loads(document.out)
+        views[title] = f"{told.out}--- stderr\n{told.err}--- JSON\n{document.out}"
+    compare_views("inspections", views)
