@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -42,11 +41,6 @@ def test_the_manifest_is_the_first_of_four() -> None:
         found.append(names(parse_project(files)))
         del files[name]
     assert found == [["a"], ["b"], ["c"], ["d"]]
-
-
-def test_a_pyproject_with_settings_alone_is_passed_over() -> None:
-    files = {"pyproject.toml": b"[tool.ruff]\n", "requirements.txt": b"d"}
-    assert names(parse_project(files)) == ["d"]
 
 
 def test_a_named_file_is_the_manifest() -> None:
@@ -102,65 +96,6 @@ def test_a_lock_of_another_manifest_is_reported(digest: str, told: bool) -> None
     assert (WarningCode.LOCK_OUTDATED in codes(project)) is told
 
 
-def test_an_empty_lock_is_none() -> None:
-    project = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": b"\n"})
-    assert (project.locked, codes(project)) == (None, [WarningCode.LOCK_INCOMPLETE])
-
-
-def test_a_lock_that_leaves_a_version_open_is_no_baseline() -> None:
-    fine, open_ = {"a": {"version": "==1"}}, {"b": {"version": "*"}}
-    from_elsewhere = {"c": {"git": "https://h.example/c"}}
-    for default, names in (
-        (fine | open_, None), (fine | from_elsewhere, {"a"}),
-    ):  # fmt: skip
-        lock = json.dumps({"_meta": {}, "default": default}).encode()
-        project = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": lock})
-        assert (None if project.locked is None else set(project.locked)) == names
-        assert WarningCode.LOCK_INCOMPLETE in codes(project)
-
-
-def test_a_package_of_two_sections_is_asked_for_once() -> None:
-    entry = {"a": {"version": "==1"}}
-    lock = json.dumps({"_meta": {}, "default": entry, "develop": entry}).encode()
-    project = parse_project({"Pipfile.lock": lock})
-    assert (names(project), project.dev) == (["a"], ())
-    assert len(project.lock_entries) == 2
-
-
-def test_a_file_that_is_not_pinned_is_no_lock() -> None:
-    project = parse_project({"requirements.in": b"a\n", "requirements.txt": b"a>1\n"})
-    assert (project.locked, codes(project)) == (None, [WarningCode.FILE_IGNORED])
-
-
-def test_a_lock_alone_asks_for_what_nothing_in_it_requires() -> None:
-    project = parse_project({"pylock.toml": PYLOCK.encode()})
-    assert [it.text for it in project.requirements][:2] == [
-        'numpy ; os_name == "posix"', 'numpy ; os_name == "nt"'
-    ]  # fmt: skip
-    assert project.format is ProjectFormat.LOCK
-    assert WarningCode.LOCK_ONLY in codes(project)
-    assert project.locked is not None
-
-
-def test_constraints_bound_every_format() -> None:
-    for manifest in (
-        {"Pipfile": PIPFILE},
-        {"pyproject.toml": PYPROJECT},
-        {"requirements.in": b"c"},
-    ):
-        project = parse_project(manifest | {"constraints.txt": b"numpy<2\n"})
-        assert [it.text for it in project.constraints] == ["numpy<2"]
-    twice = {"requirements.in": b"a\n-c constraints.txt\n", "constraints.txt": b"numpy<2\n"}
-    assert len(parse_project(twice).constraints) == 1
-
-
-def test_development_files_are_development() -> None:
-    project = parse_project(
-        {"requirements.txt": b"a\n", "requirements-dev.txt": b"-r requirements.txt\npytest\n"}
-    )
-    assert (names(project), [it.name for it in project.dev]) == (["a"], ["pytest"])
-
-
 def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_BYTES", 50)
     monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 80)
@@ -207,17 +142,6 @@ def test_texts_about_a_whole_file_have_no_place_in_it() -> None:
         parse_project({})
     message = "project: no file lists requirements: no file [missing_field]"
     assert str(caught.value) == message
-
-
-OWN = b"# Made by thoth for CPython 3.11.\nnumpy==1.26.4\n"
-
-
-def test_constraints_that_thoth_wrote_count_only_if_they_are_included() -> None:
-    project = parse_project({"requirements.in": b"numpy\n", "constraints.txt": OWN})
-    assert (project.constraints, codes(project)) == ((), [WarningCode.FILE_IGNORED])
-    project = parse_project({"requirements.in": b"a\n-c constraints.txt\n", "constraints.txt": OWN})
-    assert [it.text for it in project.constraints] == ["numpy==1.26.4"]
-    assert codes(project) == [WarningCode.ALL_PINNED]
 
 
 ENVIRONMENT = b"""channels: [defaults]

@@ -12,7 +12,7 @@ from adviser.locks.lock_model import LockOptions
 from adviser.projects.documents import table_of
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
-from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
+from adviser.projects.project import Project, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_to_json
 from model.errors import InvalidFile
@@ -35,23 +35,6 @@ def entry(text: str) -> Project:
 
 def codes(project: Project) -> list[WarningCode]:
     return [it.code for it in project.warnings]
-
-
-def test_a_whole_pipfile_is_read() -> None:
-    project = read(WHOLE)
-    assert project.requirements == (
-        ProjectRequirement("flask", ">=3", origin="Pipfile:packages.Flask"),
-        ProjectRequirement(
-            "my-pkg", "==1.0", ("a", "b"), 'os_name == "posix"', origin="Pipfile:packages.my_pkg"
-        ),
-        ProjectRequirement("left-pad", origin="Pipfile:packages.left-pad"),
-    )
-    assert [(it.name, it.index) for it in project.dev] == [("pytest", "main")]
-    assert [it.name for it in project.groups["docs"]] == ["sphinx-theme"]
-    assert project.indexes == (
-        ProjectIndex("main", "https://index.example/simple", True, default=True),
-    )
-    assert (project.python, project.all_prereleases, project.warnings) == ("3.11", True, ())
 
 
 def test_the_hash_is_that_of_pipenv() -> None:
@@ -124,50 +107,12 @@ def test_what_no_index_serves_is_left_out_and_reported(text: str, code: WarningC
     assert project.warnings[0].field == "Pipfile:packages.a"
 
 
-def test_editable_without_a_source_means_the_index_as_in_pipenv() -> None:
-    project = entry('a = {version = ">=1", editable = true}')
-    assert [it.text for it in project.requirements] == ["a>=1"]
-    assert codes(project) == []
-
-
 def test_an_editable_repository_is_not_beside_the_project() -> None:
     context = ParseContext()
     text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
     read_pipfile(table_of("Pipfile", text.encode()), "Pipfile", context)
     (left_out,) = context.elsewhere
     assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
-
-
-def test_prereleases_are_welcome_by_package() -> None:
-    project = read('[packages]\na = "*"\nb = "*"\n[thoth.allow_prereleases]\nA = true\nc = true\n')
-    assert [it.prereleases for it in project.requirements] == [True, None]
-    assert project.prereleases == {"a", "c"}
-    # pipenv refuses the table above, and takes this one.
-    again = read('[packages]\na = "*"\n[pipenv.thoth.allow_prereleases]\nA = true\n')
-    assert again.prereleases == {"a"}
-    assert not again.all_prereleases
-
-
-def test_an_index_may_be_given_by_its_address() -> None:
-    (asked,) = entry('a = {version="*", index="https://index.example/simple/"}').requirements
-    assert asked.index == "main"
-
-
-def test_an_index_that_is_no_source_is_reported() -> None:
-    project = entry('a = {version="*", index="other"}')
-    assert project.requirements[0].index == "other"
-    assert codes(project) == [WarningCode.UNKNOWN_INDEX]
-
-
-def test_variables_stay_as_they_are() -> None:
-    url = "https://$NAME:${WORD}@h.example/s"
-    project = read(f'[[source]]\nname="m"\nurl="{url}"\n[packages]\n')
-    assert project.indexes[0].url == url
-    assert codes(project) == [WarningCode.VARIABLE_NOT_EXPANDED]
-
-
-def test_an_unknown_key_is_reported() -> None:
-    assert codes(entry('a = {version = "*", colour = "red"}')) == [WarningCode.OPTION_IGNORED]
 
 
 @pytest.mark.parametrize(

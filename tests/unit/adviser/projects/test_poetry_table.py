@@ -6,7 +6,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.poetry_table import specifier_of
-from adviser.projects.project import Project, WarningCode
+from adviser.projects.project import Project
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import check_python
 from model.errors import InvalidFile
@@ -80,98 +80,6 @@ def test_a_constraint_without_a_specifier_is_refused_with_its_place(constraint: 
         read(f"[tool.poetry.dependencies]\na = {constraint!r}\n")
     assert caught.value.field == "tool.poetry.dependencies.a.version"
     assert caught.value.hint
-
-
-def test_dependencies_groups_and_extras_are_read() -> None:
-    project = read(
-        "[tool.poetry]\nname = 'demo'\nversion = '1'\n"
-        "[tool.poetry.dependencies]\npython = '^3.10'\n"
-        "Flask = {version = '^3', extras = ['async']}\n"
-        "pad = {version = '*', platform = 'win32'}\norjson = {version = '^3', optional = true}\n"
-        "numpy = [{version = '<2', python = '<3.12'}, {version = '^2', python = '>=3.12'}]\n"
-        "early = {version = '*', allow-prereleases = true}\n"
-        "[tool.poetry.extras]\nfast = ['orjson']\n"
-        "[tool.poetry.group.test.dependencies]\npytest = '<9'\n"
-        "[tool.poetry.dev-dependencies]\nruff = '~0.11'\n"
-    )
-    assert texts(project.requirements) == [
-        "flask[async]<4,>=3", 'pad ; sys_platform == "win32"',
-        'numpy<2 ; python_version < "3.12"', 'numpy<3,>=2 ; python_version >= "3.12"', "early",
-    ]  # fmt: skip
-    assert [it.prereleases for it in project.requirements] == [None, None, None, None, True]
-    assert texts(project.extras["fast"]) == ["orjson<4,>=3"]
-    assert texts(project.groups["test"]) == ["pytest<9"]
-    assert texts(project.dev) == ["ruff<0.12,>=0.11"]
-    assert project.requires_python == "<4,>=3.10"
-
-
-def test_dependencies_of_the_project_table_come_first_and_keep_their_source() -> None:
-    project = read(
-        "[project]\nname = 'demo'\nrequires-python = '>=3.11'\ndependencies = ['torch>=2', 'own']\n"
-        "[tool.poetry.dependencies]\npython = '^3.9'\ntorch = {source = 'wheels'}\nother = '*'\n"
-        "own = {allow-prereleases = true}\n"
-        "[tool.poetry.group.dev.dependencies]\npytest = '*'\n"
-        "[[tool.poetry.source]]\nname = 'wheels'\nurl = 'https://example.org/cpu'\n"
-        "priority = 'explicit'\n"
-    )
-    assert texts(project.requirements) == ["torch>=2", "own"]
-    assert [it.index for it in project.requirements] == ["wheels", None]
-    assert [it.prereleases for it in project.requirements] == [None, True]
-    assert [(it.name, it.explicit, it.default) for it in project.indexes] == [
-        ("wheels", True, False)
-    ]
-    assert texts(project.dev) == ["pytest"]
-    assert project.requires_python == ">=3.11"
-
-
-def test_requirements_that_poetry_lists_are_not_computed_by_the_build() -> None:
-    project = read(
-        "[project]\nname = 'demo'\ndynamic = ['dependencies']\n"
-        "[tool.poetry.dependencies]\nflask = '*'\n"
-    )
-    assert texts(project.requirements) == ["flask"]
-    assert not project.warnings
-
-
-@pytest.mark.parametrize(
-    ("sources", "names"),
-    [
-        ("", ["own"]),
-        ("[[tool.poetry.source]]\nname = 'PyPI'\n", ["own", "pypi"]),
-    ],
-)
-def test_a_primary_source_replaces_the_public_index_unless_that_is_named(
-    sources: str, names: list[str]
-) -> None:
-    project = read(
-        "[tool.poetry.dependencies]\nflask = '*'\n"
-        f"[[tool.poetry.source]]\nname = 'own'\nurl = 'https://example.org/own'\n{sources}"
-    )
-    assert [it.name for it in project.indexes if not it.explicit] == names
-    assert all(it.default for it in project.indexes)
-
-
-def test_the_public_index_has_its_name_in_any_case_and_may_be_explicit() -> None:
-    project = read(
-        "[tool.poetry.dependencies]\nflask = {version = '*', source = 'PyPI'}\n"
-        "[[tool.poetry.source]]\nname = 'PyPI'\npriority = 'explicit'\n"
-    )
-    (index,) = project.indexes
-    assert (index.name, index.explicit, index.default) == ("pypi", True, True)
-    assert project.requirements[0].index == "pypi"
-
-
-def test_what_comes_from_elsewhere_is_left_out() -> None:
-    project = read(
-        "[tool.poetry.dependencies]\na = {git = 'https://user:word@example.org/a.git'}\n"
-        "b = {path = '../b', develop = true}\nc = {url = 'https://example.org/c.whl'}\nd = '*'\n"
-    )
-    assert texts(project.requirements) == ["d"]
-    assert {it.code for it in project.warnings} == {
-        WarningCode.REPOSITORY, WarningCode.LOCAL_PATH, WarningCode.ADDRESS,
-        WarningCode.CREDENTIALS_REMOVED,
-    }  # fmt: skip
-    assert not any("word@" in it.message for it in project.warnings)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.stack_request import check_python, selected_requirements
 from model.errors import InvalidFile
-from model.reasons import Reason
 
 
 def read(text: str) -> Project:
@@ -19,26 +18,6 @@ def read(text: str) -> Project:
 
 def texts(asked: object) -> list[str]:
     return [it.text for it in asked]  # type: ignore[attr-defined]
-
-
-def test_dependencies_are_read_with_their_places() -> None:
-    project = read(
-        "[project]\nname='mine'\nrequires-python='>=3.11'\n"
-        "dependencies=['Flask[async]>=3', 'pad; os_name == \"nt\"']"
-    )
-    assert texts(project.requirements) == ["flask[async]>=3", 'pad ; os_name == "nt"']
-    assert project.requirements[1].origin == "pyproject.toml:project.dependencies[1]"
-    assert project.requires_python == ">=3.11"
-
-
-def test_extras_of_the_project_itself_bring_theirs_even_in_a_circle() -> None:
-    project = read(
-        "[project]\nname='my.project'\ndependencies=['base']\n[project.optional-dependencies]\n"
-        "One=['a', 'my-project[two]']\ntwo=['b', 'My_Project[one] ; os_name == \"nt\"']\n"
-    )
-    assert texts(project.extras["one"]) == [
-        "a", "base", "b",
-    ]  # fmt: skip
 
 
 def chain(length: int) -> str:
@@ -72,17 +51,6 @@ def uv(text: str) -> Project:
     return read(f"[project]\nname='me'\ndependencies=['base']\n[tool.uv]\n{text}")
 
 
-def test_older_names_of_uvs_indexes_count_with_the_default_last() -> None:
-    project = uv(
-        "index-url='https://a.example/simple'\nextra-index-url=['https://b.example/simple']\n"
-        "[[tool.uv.index]]\nname='c'\nurl='https://c.example/simple'\n"
-    )
-    assert [(it.url, it.default) for it in project.indexes] == [
-        ("https://c.example/simple", False), ("https://b.example/simple", False),
-        ("https://a.example/simple", True),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
@@ -98,47 +66,12 @@ def test_exclude_newer_bounds_the_age_of_releases(said: str, meant: datetime | N
     assert (WarningCode.OPTION_IGNORED in {it.code for it in project.warnings}) is (meant is None)
 
 
-def test_what_of_uv_is_not_followed_is_reported() -> None:
-    project = uv("resolution='lowest'\nallow-insecure-host=['h.example']\n")
-    assert [(it.code, it.field) for it in project.warnings] == [
-        (WarningCode.OPTION_IGNORED, "pyproject.toml:tool.uv.resolution"),
-        (WarningCode.UNVERIFIED_HOST, "pyproject.toml:tool.uv.allow-insecure-host"),
-    ]
-    assert uv("exclude-dependencies=['Pad_x']\n").removed == {"pad-x"}
-
-
-def test_groups_include_groups_where_they_stand_and_once() -> None:
-    project = read(
-        "[dependency-groups]\nlint=['ruff']\nTest=['pytest', {include-group='lint'}]\n"
-        "dev=[{include-group='test'}, {include-group='Lint'}, 'ipython']\n"
-    )
-    assert texts(project.dev) == ["pytest", "ruff", "ipython"]
-    assert texts(project.groups["test"]) == ["pytest", "ruff"]
-    assert project.requirements == ()
-
-
-def test_a_cycle_of_groups_is_reported_with_its_path() -> None:
-    with pytest.raises(InvalidFile, match="b → c → b") as caught:
-        read(
-            "[dependency-groups]\na=[{include-group='b'}]\nb=[{include-group='c'}]\n"
-            "c=[{include-group='b'}]\n"
-        )
-    assert caught.value.reason == Reason.INCLUDE_CYCLE
-    assert caught.value.field == "dependency-groups.c"
-
-
 def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
     lines = [
         f"g{n} = [{{include-group='g{n + 1}'}}, {{include-group='g{n + 1}'}}]" for n in range(90)
     ]
     project = read("[dependency-groups]\n" + "\n".join(lines) + "\ng90 = ['a']\n")
     assert texts(project.groups["g0"]) == ["a"]
-
-
-def test_a_group_that_does_not_exist_is_reported() -> None:
-    with pytest.raises(InvalidFile, match="'b', which does not exist") as caught:
-        read("[dependency-groups]\na=[{include-group='b'}]\n")
-    assert caught.value.reason == Reason.INCLUDE_MISSING
 
 
 def test_requests_choose_extras_and_groups() -> None:
@@ -160,70 +93,6 @@ def test_requests_choose_extras_and_groups() -> None:
     with pytest.raises(InvalidFile) as caught:
         selected_requirements(read(f"[project]\n[dependency-groups]\n{many}"), groups=["none"])
     assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
-
-
-def test_dynamic_dependencies_are_reported() -> None:
-    project = read("[project]\ndynamic=['version', 'dependencies']\n")
-    assert [it.code for it in project.warnings] == [WarningCode.DYNAMIC]
-
-
-def test_addresses_are_left_out_and_reported() -> None:
-    project = read(
-        "[project]\ndependencies=['a @ https://me:hidden@h.example/a.whl', "
-        "'b @ git+https://h.example/b', 'c @ file:///c']\n"
-    )
-    assert project.requirements == ()
-    assert [it.code for it in project.warnings] == [
-        WarningCode.ADDRESS, WarningCode.CREDENTIALS_REMOVED, WarningCode.REPOSITORY,
-        WarningCode.LOCAL_PATH,
-    ]  # fmt: skip
-    assert "hidden" not in str(project.warnings)
-
-
-def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
-    project = read(
-        "[project]\ndependencies=['torch', 'mine', 'own', 'many', 'plain']\n"
-        "[tool.uv]\nprerelease='allow'\nconstraint-dependencies=['numpy<2']\n"
-        "override-dependencies=['six==1.0']\ndev-dependencies=['pytest']\n"
-        "[tool.uv.sources]\nTorch={index='gpu'}\nmine={workspace=true}\n"
-        "own={git='https://h.example/own'}\nmany=[{index='gpu', marker='os_name == \"nt\"'}]\n"
-        "[[tool.uv.index]]\nname='main'\nurl='https://h.example/simple'\ndefault=true\n"
-        "[[tool.uv.index]]\nname='gpu'\nurl='https://g.example/simple'\nexplicit=true\n"
-    )
-    assert [(it.name, it.index) for it in project.requirements] == [
-        ("torch", "gpu"), ("many", None), ("plain", None)
-    ]  # fmt: skip
-    assert [it.index_in({"os_name": "nt"}) for it in project.requirements] == ["gpu", "gpu", None]
-    assert [it.code for it in project.warnings] == [
-        WarningCode.OVERRIDDEN, WarningCode.LOCAL_PATH, WarningCode.REPOSITORY,
-    ]  # fmt: skip
-    assert texts(project.constraints) == ["numpy<2"]
-    assert texts(project.overrides) == ["six==1.0"]
-    assert texts(project.dev) == ["pytest"]
-    assert [(it.name, it.default, it.explicit) for it in project.indexes] == [
-        ("gpu", False, True), ("main", True, False)
-    ]  # fmt: skip
-    assert project.all_prereleases
-
-
-def test_sources_of_extras_and_groups_of_uv_are_for_their_requirements_only() -> None:
-    project = read(
-        "[project]\nname='me'\ndependencies=['torch', 'me[gpu]']\n"
-        "[project.optional-dependencies]\ncpu=['torch']\ngpu=['torch>=2']\n"
-        "[dependency-groups]\ntest=['torch']\n[tool.uv.sources]\n"
-        "torch=[{index='a', extra='cpu'}, {index='b', extra='GPU'}, {index='c', group='test'}]\n"
-        + "".join(f"[[tool.uv.index]]\nname='{it}'\nurl='https://{it}.example'\n" for it in "abc")
-    )
-    assert [it.index for it in project.requirements] == [None, "b"]
-    assert [it.index for it in project.extras["cpu"]] == ["a"]
-    assert [it.index for it in project.groups["test"]] == ["c"]
-
-
-def test_an_index_that_uv_does_not_know_is_reported() -> None:
-    project = read("[project]\ndependencies=['a']\n[tool.uv.sources]\na={index='pypi'}\n")
-    (warning,) = project.warnings
-    assert warning.code is WarningCode.UNKNOWN_INDEX
-    assert warning.text.endswith("sources.a: references an undeclared index: 'pypi'")
 
 
 @pytest.mark.parametrize(
@@ -248,34 +117,6 @@ def test_an_error_is_reported_with_its_field_and_a_remedy(text: str, field: str)
         read(text)
     assert (caught.value.place, caught.value.field) == ("pyproject.toml", field)
     assert caught.value.hint
-
-
-def test_poetrys_table_is_named() -> None:
-    with pytest.raises(InvalidFile) as caught:
-        read("[tool.poetry]\n")
-    assert "tool.poetry.dependencies" in (caught.value.hint or "")
-
-
-def test_pdms_table_is_read() -> None:
-    project = read(
-        "[project]\nname='mine'\ndependencies=['flask', 'torch', 'gone']\n"
-        "[tool.pdm]\n[tool.pdm.dev-dependencies]\nTest=['pytest>=8', '-e file:///w']\n"
-        "docs=['sphinx', 'pytest>=8']\n"
-        "[tool.pdm.resolution]\nexcludes=['Gone']\nallow-prereleases=true\n"
-        "[tool.pdm.resolution.overrides]\nwerkzeug='2.2.3'\nclick='>=8,<9'\nany='*'\n"
-        "[[tool.pdm.source]]\nname='pypi'\nurl='https://h.example/simple'\nverify_ssl=false\n"
-        "[[tool.pdm.source]]\nname='gpu'\nurl='https://g.example/simple'\n"
-        "include_packages=['Torch']\n"
-    )
-    assert {it.name: it.index for it in project.requirements}["torch"] == "gpu"
-    assert texts(project.groups["test"]) == ["pytest>=8"]
-    assert texts(project.dev) == ["pytest>=8", "sphinx"]
-    assert texts(project.overrides) == ["werkzeug==2.2.3", "click<9,>=8", "any"]
-    assert (project.removed, project.all_prereleases) == ({"gone"}, True)
-    assert [(it.name, it.default, it.explicit, it.verify_ssl) for it in project.indexes] == [
-        ("pypi", True, False, False), ("gpu", False, True, True)
-    ]  # fmt: skip
-    assert {it.code for it in project.warnings} == {WarningCode.OVERRIDDEN, WarningCode.EDITABLE}
 
 
 @pytest.mark.parametrize(

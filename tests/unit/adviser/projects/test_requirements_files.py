@@ -31,17 +31,6 @@ def codes(project: Project) -> list[WarningCode]:
     return [it.code for it in project.warnings]
 
 
-def test_lines_continue_and_comments_end_them() -> None:
-    project = read(
-        "# whole line\nFlask[async] >= 3, \\\n   <4 # why\n\n"
-        "pad==2 \\\n    --hash=sha256:aa # known\n"
-        "a>1 \\\n# a comment ends it\nb\n"
-    )
-    assert asked(project) == ["flask[async]<4,>=3", "pad==2", "a>1", "b"]
-    assert project.requirements[0].origin == "requirements.in:2"
-    assert project.requirements[2].origin == "requirements.in:7"
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -67,24 +56,6 @@ def test_what_is_not_text_is_refused(data: bytes) -> None:
 def test_utf_16_without_a_mark_is_called_by_its_name(encoding: str) -> None:
     with pytest.raises(InvalidFile, match="seems to be UTF-16 without a byte order mark"):
         read("numpy==2.3.5".encode(encoding))
-
-
-def test_files_include_files_relative_to_themselves() -> None:
-    project = read(
-        "-r sub/base.txt\n--constraint=sub/bounds.txt\nown\n-rsub/base.txt\n",
-        sub_base="a\n-r more.txt\n",
-        sub_more="b\n",
-        sub_bounds="numpy<2\n",
-    )
-    assert asked(project) == ["a", "b", "own"]
-    assert [it.text for it in project.constraints] == ["numpy<2"]
-    assert project.constraints[0].origin == "sub/bounds.txt:1"
-
-
-def test_a_file_that_includes_itself_is_reported_with_the_path() -> None:
-    with pytest.raises(InvalidFile, match=r"a/b\.txt → a/c\.txt → a/b\.txt") as caught:
-        read("-r a/b.txt\n", a_b="-r c.txt\n", a_c="-r ../a/b.txt\n")
-    assert caught.value.reason == Reason.INCLUDE_CYCLE
 
 
 @pytest.mark.parametrize("name", ["none.txt", "../up.txt", "/etc/passwd", "https://h.example/r"])
@@ -122,25 +93,6 @@ def test_what_no_index_serves_is_left_out_and_reported(line: str, code: WarningC
     assert asked(project) == ["a>1"]
     assert codes(project) == [code]
     assert project.warnings[0].field == "requirements.in:2"
-
-
-def test_an_editable_install_may_have_settings_of_its_build() -> None:
-    project = read("a>1\n-e b @ file:///b --config-settings x=y\n-e . -C x=y\n")
-    assert codes(project) == [WarningCode.EDITABLE, WarningCode.OPTION_IGNORED] * 2
-    assert "'b @ file:///b'" in project.warnings[0].message
-
-
-def test_options_say_indexes_and_prereleases() -> None:
-    project = read(
-        "-i https://me:hidden@a.example/simple --extra-index-url https://b.example/simple\n"
-        "--pre\n--all-releases x_y,z\n--no-binary :all:\n--require-hashes\na>1\n"
-    )
-    assert [(it.url, it.default) for it in project.indexes] == [
-        ("https://b.example/simple", False), ("https://a.example/simple", True)
-    ]  # fmt: skip
-    assert project.all_prereleases
-    assert project.prereleases == {"x-y", "z"}
-    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED, WarningCode.OPTION_IGNORED]
 
 
 @pytest.mark.parametrize(
@@ -194,19 +146,6 @@ def test_packages_that_may_be_built_are_those_of_pip(lines: str, may_build: str)
     assert not any(map(strict.may_build, ("a-a", "b", "c")))
 
 
-def test_options_about_wheels_without_effect_name_the_option_that_has_one() -> None:
-    warnings = read("a>1\n--prefer-binary\n--no-binary a\n").warnings
-    assert "--prefer-binary has no effect on advice: `--only-wheels`" in warnings[0].text
-    assert "--no-binary has no effect on advice: wheels may be advised" in warnings[1].text
-
-
-def test_a_token_in_an_address_is_taken_out_and_reported() -> None:
-    project = read("-i https://a.example/simple?token=hidden\na>1\n")
-    assert [it.url for it in project.indexes] == ["https://a.example/simple"]
-    assert codes(project) == [WarningCode.CREDENTIALS_REMOVED]
-    assert "hidden" not in repr(project)
-
-
 @pytest.mark.parametrize("address", ["https://me:a b@h.example/s", 'https://me:a"b@h.example/s'])
 def test_an_address_with_what_none_has_is_refused(address: str) -> None:
     with pytest.raises(InvalidFile) as caught:
@@ -243,39 +182,6 @@ def test_what_is_before_a_colon_and_no_known_scheme_is_no_address(line: str) -> 
         read(f"{line}\n")
 
 
-def test_a_drive_is_a_path() -> None:
-    assert codes(read("a>1\nC:\\here\\a.whl\n")) == [WarningCode.LOCAL_PATH]
-
-
-def test_a_hash_of_no_single_version_is_reported() -> None:
-    project = read(f"a>1 --hash={HASH}\n")
-    assert codes(project) == [WarningCode.OPTION_IGNORED]
-    assert "--hash" in project.warnings[0].message
-
-
-def test_constraints_have_no_extras() -> None:
-    with pytest.raises(InvalidFile) as caught:
-        parse_project({"requirements.in": b"a\n", "constraints.txt": b"a[b]<2\n"})
-    assert (caught.value.place, caught.value.field) == ("constraints.txt", "1")
-
-
-def test_a_pinned_file_is_its_own_lock() -> None:
-    project = parse_project(
-        {"requirements.txt": f"a==1.0RC1 --hash={HASH}\nb[x]==2 \\\n  --hash={HASH}\n".encode()}
-    )
-    assert project.locked is not None
-    assert {name: (it.version, it.hashes) for name, it in project.locked.items()} == {
-        "a": ("1.0rc1", (HASH,)), "b": ("2", (HASH,))
-    }  # fmt: skip
-    assert codes(project) == [WarningCode.ALL_PINNED]
-    assert parse_project({"requirements.txt": b"a==1\nb\n"}).locked is None
-
-
-def test_a_package_asked_for_twice_is_reported_unless_the_markers_differ() -> None:
-    assert codes(read("a>1\nA<3\n")) == [WarningCode.ASKED_TWICE]
-    assert codes(read("a>1; os_name=='nt'\na<3; os_name=='posix'\n")) == []
-
-
 def test_a_marker_about_extras_holds_for_none() -> None:
     (asked_for,) = read("a; extra == 'x'\n").requirements
     assert not asked_for.holds({"os_name": "posix"})
@@ -288,16 +194,6 @@ def test_no_error_tells_a_password(line: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(line)
     assert "hidden" not in f"{caught.value} {caught.value.hint}"
-
-
-def test_credentials_of_a_repository_are_reported_and_the_quote_is_closed() -> None:
-    project = read("a @ git+https://user:secret@h.example/a.git#egg=a\n")
-    assert codes(project) == [WarningCode.REPOSITORY, WarningCode.CREDENTIALS_REMOVED]
-    assert project.warnings[0].message.startswith(
-        "'a @ git+https://h.example/a.git#egg=a' is a repository"
-    )
-    assert "secret" not in str(project)
-    assert codes(read("a @ git+ssh://git@h.example/a.git\n")) == [WarningCode.REPOSITORY]
 
 
 def test_an_extra_that_a_project_does_not_have_is_reported_by_its_field() -> None:

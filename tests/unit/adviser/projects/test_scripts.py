@@ -22,20 +22,6 @@ import requests
 """
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_script_is_a_project_of_its_own(newline: str) -> None:
-    files = {"tool.py": SCRIPT.replace("\n", newline).encode(), "constraints.txt": b"rich<1\n",
-             "requirements.txt": b"rich==1\n"}  # fmt: skip
-    project = parse_project(files, "tool.py")
-    assert [it.text for it in project.requirements] == [
-        "requests<3", 'rich ; os_name == "posix"',
-    ]  # fmt: skip
-    assert project.requires_python == ">=3.11"
-    assert project.published_before is not None
-    assert not project.constraints
-    assert project.locked is None
-
-
 @pytest.mark.parametrize(
     "text", ["import requests\n", SCRIPT + SCRIPT, "# /// script\n# dependencies = [\n# ///\n"]
 )
