@@ -42,6 +42,15 @@ def observed(**changes: Any) -> Observation:
         ({"stdout": stdout(rate=-0.0)}, Reason.RATE_ZERO, ".stdout['@result'].rate"),
         ({"stdout": stdout(rate=1e308)}, Reason.RATE_OVERFLOW, ".stdout['@result'].rate"),
         ({"stdout": stdout(rate=1.1e7)}, Reason.RATE_IMPLAUSIBLE, ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1.1e7, unit="GOPS")}, Reason.RATE_IMPLAUSIBLE,
+         ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1.1e6, unit="GB/s")}, Reason.RATE_IMPLAUSIBLE,
+         ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1.1e10, unit="images/s")}, Reason.RATE_IMPLAUSIBLE,
+         ".stdout['@result'].rate"),
+        ({"stdout": stdout(rate=1.1e6, unit="imports/s")}, Reason.RATE_IMPLAUSIBLE,
+         ".stdout['@result'].rate"),
+        ({"stdout": stdout(unit="furlongs/s")}, Reason.UNKNOWN_UNIT, ".stdout['@result'].unit"),
         ({"stdout": stdout(rate="214")}, Reason.WRONG_TYPE, ".stdout['@result'].rate"),
         ({"stdout": stdout(rate=True)}, Reason.WRONG_TYPE, ".stdout['@result'].rate"),
         ({"stdout": stdout(rate=None)}, Reason.MISSING_FIELD, ".stdout['@result'].rate"),
@@ -250,10 +259,3 @@ def test_the_unsynchronised_matmul_is_excluded(
     seen = observed(stdout=printed)
     assert seen.quarantine_reason == exclusion
     assert seen.rate == pytest.approx(214.5e9)
-
-
-def test_a_quota_in_thousandths_is_a_number_of_cpus() -> None:
-    raw = directory(specification=specification(run={"requests": {"cpu": "500m"}}))
-    (document,) = parse_inspections(raw)
-    assert isinstance(document, InspectionDocument)
-    assert document.observations[0].hardware.identity["cpu_quota"] == 0.5

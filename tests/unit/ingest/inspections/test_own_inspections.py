@@ -13,11 +13,8 @@ from model.measurements.host_problems import BUILD_REASONS
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
 from model.measurements.units import Unit
 from model.reasons import Exclusion, Reason
-from tests.factories.documents import directory, result_document, stdout
 from tests.factories.inspections import (
     BEGAN,
-    HOST,
-    MATMUL,
     RUN,
     failed_status,
     hwinfo,
@@ -29,8 +26,6 @@ from tests.factories.inspections import (
     specification_document,
     status_document,
 )
-
-FAST_NETWORK = {"device": "cpu", "model": "cnn", "batch": 8}
 
 
 def parsed(raw: RawDocument) -> InspectionDocument:
@@ -49,27 +44,6 @@ def observed(output: Any = None, **changes: Any) -> Observation:
     return parsed(inspection(job_document(0, output, **changes))).observations[0]
 
 
-def test_a_folder_of_ours_is_read() -> None:
-    document = parsed(inspection(job_document(0), job_document(1), place="renamed"))
-    assert document.name == "inspection-matmul-1f2e3d4c"
-    assert document.job_count == 2
-    first, second = document.observations
-    assert (first.outcome, first.rate, first.unit) == (
-        Outcome.MEASURED,
-        200e9,
-        Unit.FLOP_PER_SECOND,
-    )
-    assert first.elapsed_s == 0.001
-    assert len(first.repetitions_s) == 9
-    assert (first.host, first.block, first.turn) == (HOST, f"{RUN}:0", 0)
-    assert (second.host, second.block, second.turn) == (HOST, f"{RUN}:1", 1)
-    assert first.steal_share == 0.001
-    assert first.unstable_reason is None
-    assert first.started_at == BEGAN
-    assert first.comparison_key == second.comparison_key
-    assert (first.indicator.name, first.indicator.component) == ("PiMatmul", "numpy")
-
-
 @pytest.mark.parametrize(
     ("said", "rate", "unit"),
     [
@@ -86,52 +60,6 @@ def test_rates_come_in_several_units(said: str, rate: float, unit: Unit) -> None
     assert (seen.rate, seen.reported_rate, seen.unit) == (rate, rate, unit)
 
 
-def test_rates_in_different_units_are_never_compared() -> None:
-    keys = {observed(printed(measured(2.5, unit))).comparison_key for unit in ("GFLOPS", "GOPS")}
-    assert len(keys) == 2
-
-
-def test_a_unit_that_is_not_known_is_named() -> None:
-    historic = directory(result_document(stdout=stdout(unit="furlongs/s")))
-    field = "results/0/result:$.stdout['@result'].unit"
-    assert refused(historic) == (Reason.UNKNOWN_UNIT, field)
-
-
-@pytest.mark.parametrize(
-    ("rate", "unit"), [(1.1e7, "GOPS"), (1.1e6, "GB/s"), (1.1e10, "images/s"), (1.1e6, "imports/s")]
-)
-def test_each_unit_has_its_bound(rate: float, unit: str) -> None:
-    historic = directory(result_document(stdout=stdout(rate=rate, unit=unit)))
-    assert refused(historic)[0] == Reason.RATE_IMPLAUSIBLE
-
-
-def test_several_results_of_a_job_are_several_observations() -> None:
-    small, large = {**MATMUL, "matrix_size": 64}, {**MATMUL, "matrix_size": 128}
-    several = printed(measured(1.0, parameters=small), measured(2.0, parameters=large))
-    document = parsed(inspection(job_document(0, several), job_document(1)))
-    assert document.job_count == 2
-    first, second, third = document.observations
-    assert (first.rate, second.rate) == (1e9, 2e9)
-    assert (first.parameters["matrix_size"], second.parameters["matrix_size"]) == (64, 128)
-    assert first.job_id == second.job_id != third.job_id
-    assert first.observation_id != second.observation_id
-    assert [it.position for it in document.observations] == [0, 1, 2]
-    assert first.comparison_key != second.comparison_key
-    assert {it.indicator.name for it in document.observations} == {"PiMatmul"}
-
-
-def test_no_results_at_all_are_no_result() -> None:
-    assert observed({**printed(measured(1.0)), "@result": {}}).outcome is Outcome.NO_RESULT
-    empty = observed({"name": "PiGemm", "@results": []})
-    assert (empty.outcome, empty.rate, empty.unit) == (Outcome.NO_RESULT, None, None)
-
-
-def test_what_a_script_says_of_its_component_does_not_become_the_stack() -> None:
-    document = parsed(inspection(job_document(0)))
-    assert document.stack is not None
-    assert [package.version for package in document.stack.packages] == ["2.1.0"]
-
-
 @pytest.mark.parametrize(
     ("conditions", "reason"),
     [
@@ -146,25 +74,6 @@ def test_what_a_script_says_of_its_component_does_not_become_the_stack() -> None
 )
 def test_the_machine_makes_jobs_unstable_by_rule(conditions: Any, reason: str | None) -> None:
     assert observed(conditions=conditions).unstable_reason == reason
-
-
-def test_spread_within_the_job_does_as_well() -> None:
-    assert observed(printed(measured(1.0, spread=0.5))).unstable_reason == "spread"
-
-
-def test_jobs_that_did_not_run_in_turns_are_of_no_block() -> None:
-    schedule = {"run": RUN, "block": 0, "turn": 3, "interleaved": False}
-    seen = observed(schedule=schedule)
-    assert (seen.block, seen.turn) == (None, 3)
-
-
-def test_the_class_has_the_limits_that_the_job_had_and_not_those_asked_for() -> None:
-    hardware = observed().hardware
-    assert hardware.identity["cpu_quota"] == 2.0  # the specification asks for one CPU
-    assert hardware.identity["threads_environment"] == {
-        "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2",
-    }  # fmt: skip
-    assert hardware.label == "Example CPU, 4 CPUs, quota 2, threads 2"
 
 
 @pytest.mark.parametrize(
@@ -186,50 +95,6 @@ def test_fewer_cpus_than_there_are_count_as_a_quota(
     identity = observed(limits=limits).hardware.identity
     assert identity.get("cpu_quota") == quota
     assert "threads_environment" not in identity
-
-
-def test_limits_that_nobody_recorded_are_those_asked_for() -> None:
-    assert observed(limits=None).hardware.identity["cpu_quota"] == 1.0
-
-
-def test_what_the_job_used_and_the_machine_did_is_read() -> None:
-    usage = {
-        "ru_maxrss": 120_000, "ru_minflt": 2**40, "ru_majflt": 3, "ru_nvcsw": 17,
-        "ru_nivcsw": 45, "ru_inblock": 3920, "ru_oublock": 0,
-    }  # fmt: skip
-    conditions = {
-        "before": {"load": [1.5, 0.2, 0.1]}, "steal_share": 0.001, "throttled": True,
-        "swapped": False,
-    }  # fmt: skip
-    seen = observed(usage=usage, conditions=conditions)
-    assert (seen.minor_faults, seen.major_faults) == (2**40, 3)
-    assert (seen.voluntary_switches, seen.involuntary_switches) == (17, 45)
-    assert (seen.blocks_read, seen.blocks_written) == (3920, 0)
-    assert (seen.throttled, seen.swapped, seen.load, seen.launcher) == (True, False, 1.5, "local")
-    assert seen.spread == pytest.approx(0.0025)
-    silent = observed(usage=None, conditions=None, launcher=None)
-    assert (silent.minor_faults, silent.throttled, silent.swapped) == (None, None, None)
-    assert (silent.load, silent.launcher) == (None, None)
-
-
-def test_a_document_names_the_program_that_made_it() -> None:
-    assert parsed(inspection(job_document())).collector == "thoth"
-    assert parsed(directory()).collector == "amun"
-    failed = parsed(inspection(status=failed_status()))
-    assert failed.collector == "thoth"
-
-
-def test_only_our_documents_have_these_fields() -> None:
-    foreign = result_document(
-        host=5, schedule="?", conditions=[], limits=7, ended=1, script=[], inspection_id=3,
-        launcher=4,
-    )  # fmt: skip
-    (seen,) = parsed(directory(foreign)).observations
-    (plain,) = parsed(directory()).observations
-    assert (seen.host, seen.block, seen.turn, seen.steal_share) == (None, None, None, None)
-    assert (seen.launcher, seen.throttled, seen.load) == (None, None, None)
-    assert (seen.hardware, seen.outcome) == (plain.hardware, Outcome.MEASURED)
-    assert seen.comparison_key == plain.comparison_key
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.0, True])
@@ -337,20 +202,6 @@ def test_a_signal_that_a_fault_raises_is_a_crash(exit_code: int) -> None:
     assert (seen.outcome, seen.quarantine_reason) == (Outcome.CRASHED, None)
 
 
-def test_a_crash_is_of_the_indicator_that_was_to_be_run() -> None:
-    crash = parsed(
-        inspection(
-            job_document(0, "", exit_code=1),
-            job_document(1, printed(measured(1.0), component="torch")),
-            specification=specification_document({"torch": "2.4.0", "numpy": "2.1.0"}),
-        )
-    )
-    crashed, fine = crash.observations
-    assert crashed.outcome is Outcome.CRASHED
-    assert crashed.failure_reason is None
-    assert crashed.indicator == fine.indicator
-
-
 @pytest.mark.parametrize(
     ("packages", "parameters", "component"),
     [
@@ -369,30 +220,9 @@ def test_the_framework_is_the_one_asked_for_or_the_one_there_is(
     assert parsed(raw).observations[0].indicator.component == component
 
 
-def test_jobs_of_two_inspections_in_one_folder_are_refused() -> None:
-    raw = inspection(job_document(0), job_document(1, inspection_id="inspection-other-00000000"))
-    assert refused(raw) == (Reason.CONFLICTING_FIELDS, "results/1/result:$.inspection_id")
-
-
 def failed(**parts: Any) -> Observation:
     (seen,) = parsed(inspection(**{"status": failed_status(), **parts})).observations
     return seen
-
-
-def test_a_failed_build_is_an_observation() -> None:
-    document = parsed(inspection(status=failed_status("no-wheel", "no such release")))
-    (seen,) = document.observations
-    assert document.name == "inspection-matmul-1f2e3d4c"
-    assert document.job_count == 0
-    assert document.stack is not None
-    assert (seen.outcome, seen.exit_code) == (Outcome.BUILD_FAILED, 1)
-    assert (seen.failure_reason, seen.failure_message) == ("no-wheel", "no such release")
-    assert seen.quarantine_reason is None
-    assert (seen.indicator.name, seen.indicator.component) == ("PiMatmul", "numpy")
-    assert seen.hardware.identity == {"source": "unknown"}
-    assert seen.environment.os_name is None
-    assert (seen.started_at, seen.ended_at) == (BEGAN, BEGAN + timedelta(seconds=9))
-    assert document.created_at == BEGAN
 
 
 @pytest.mark.parametrize(
@@ -414,11 +244,6 @@ def test_a_build_that_the_host_failed_says_nothing_of_the_stack(reason: str, mes
     assert document.job_count == 0
 
 
-@pytest.mark.parametrize("reason", ["hash-mismatch", "no-wheel", "build-failed"])
-def test_other_failed_builds_are_of_the_stack(reason: str) -> None:
-    assert failed(status=failed_status(reason)).outcome is Outcome.BUILD_FAILED
-
-
 def test_the_runners_mark_counts_more_than_the_reason() -> None:
     marked = {**failed_status("build-failed"), "host_problem": True}
     assert failed(status=marked).outcome is Outcome.HOST_PROBLEM
@@ -426,10 +251,6 @@ def test_the_runners_mark_counts_more_than_the_reason() -> None:
     assert failed(status=cleared).outcome is Outcome.BUILD_FAILED
     wrong = inspection(status={**failed_status(), "host_problem": "yes"})
     assert refused(wrong) == (Reason.WRONG_TYPE, "build/status:$.host_problem")
-
-
-def test_a_failed_build_without_reason_has_one_all_the_same() -> None:
-    assert failed(status=failed_status(None)).failure_reason == "build-failed"
 
 
 def test_a_long_explanation_is_cut_and_stays_in_the_body() -> None:
@@ -445,11 +266,6 @@ def test_each_attempt_at_a_build_is_another_observation() -> None:
     other_stack = failed(specification=specification_document({"numpy": "1.15.0"}))
     assert len({failed().observation_id, again.observation_id, other_stack.observation_id}) == 3
     assert failed() == failed()
-
-
-def test_results_count_more_than_a_build_that_failed_later() -> None:
-    document = parsed(inspection(job_document(0), status=failed_status()))
-    assert [seen.outcome for seen in document.observations] == [Outcome.MEASURED]
 
 
 @pytest.mark.parametrize("state", ["succeeded", "running", None])
