@@ -58,15 +58,6 @@ def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> 
     assert advice.unbounded == frozenset()
 
 
-def test_the_report_warns_that_the_build_may_fail() -> None:
-    (product,) = report_of(advice_for(request_for("lib<2\n"), INDEX))["result"]["report"][
-        "products"
-    ]
-    (note,) = [it for it in product["justification"] if it["code"] == "built_from_sdist"]
-    assert (note["type"], note["package_name"]) == ("WARNING", "lib")
-    assert "it is older than this Python, so the build may fail" in note["message"]
-
-
 def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distributions() -> None:
     request = request_for("app\n")
     snapshot = snapshot_for(request, INDEX)

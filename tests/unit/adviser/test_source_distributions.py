@@ -76,16 +76,6 @@ def test_wheels_for_other_environments_count_as_some_years(
     assert versions("it\n", index) == {"it": chosen}
 
 
-def test_the_reason_for_an_older_version_with_a_wheel_is_the_platform() -> None:
-    index: Index = {"it": {"2": {**NEWER, **NEW}, "1": OLD}}
-    advice = advice_for(request_for("it\n"), index)
-    (product,) = report_of(advice)["result"]["report"]["products"]
-    (row,) = product["packages"]
-    text = "2 would have to be built: its wheels need a newer C library or macOS"
-    assert (row["version"], row["why"]["message"]) == ("1", text)
-    assert notes(advice) == {}
-
-
 def test_a_package_without_any_fitting_wheel_is_its_newest_version() -> None:
     """As drivers of databases that publish wheels for Windows only."""
     index: Index = {"it": {"3": {**WINDOWS, **NEW}, "2": {**WINDOWS, **OLD}}}
@@ -107,41 +97,6 @@ def test_newness_of_what_is_asked_for_outranks_a_build_of_what_that_requires() -
     assert versions("app\n", index, only_wheels=True) == {"app": "1", "it": "1"}
 
 
-@pytest.mark.parametrize(
-    ("source", "codes", "text"),
-    [
-        ("sdist", {"built_from_sdist"}, "its requirements are certain"),
-        ("sdist-built", {"built_from_sdist"}, "its requirements are from a build"),
-        ("sdist-likely", {"built_from_sdist", "requirements_likely"}, "because it has no wheel"),
-    ],
-)
-def test_the_report_says_how_certain_the_requirements_are(
-    source: str, codes: set[str], text: str
-) -> None:
-    index: Index = {"it": {"1": {**SDIST, **NEW, "metadata_source": source}}}
-    advice = advice_for(request_for("it\n"), index)
-    found = notes(advice)
-    assert found.keys() == codes
-    level, message = found["built_from_sdist"]
-    assert level == "INFO"
-    assert text in message
-    search = report_of(advice)["result"]["report"]["search"]
-    assert search["likely"] == (source == "sdist-likely")
-
-
-def test_a_release_read_only_from_its_sdist_says_so_even_if_a_wheel_fits() -> None:
-    index: Index = {"it": {"1": {**NEW, "sdist": True, "metadata_source": "sdist-likely"}}}
-    assert notes(advice_for(request_for("it\n"), index)).keys() == {"requirements_likely"}
-
-
-def test_a_conflict_names_the_rule_that_refuses_source_distributions() -> None:
-    advice = advice_for(request_for("it\n", only_wheels=True), {"it": {"1": {**SDIST, **NEW}}})
-    assert advice.resolution.conflict is not None
-    text = "\n".join(advice.resolution.conflict.lines())
-    assert "the request accepts only versions of it with a wheel" in text
-    assert "has no wheel for this environment" in text
-
-
 @pytest.mark.parametrize("form", LockFormat)
 def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> None:
     advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, **NEW}}})
@@ -157,3 +112,9 @@ def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> Non
     else:
         assert "ab" * 32 in text
     assert ("[packages.sdist]" in text) == (form is LockFormat.PYLOCK)
+
+
+@pytest.mark.parametrize(("source", "is_likely"), [("sdist", False), ("sdist-likely", True)])
+def test_a_search_over_likely_requirements_is_only_likely(source: str, is_likely: bool) -> None:
+    advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, "metadata_source": source}}})
+    assert report_of(advice)["result"]["report"]["search"]["likely"] == is_likely

@@ -102,12 +102,6 @@ def test_a_failure_tells_its_conflict_and_has_no_product() -> None:
     assert report["conflict"]["minimal"] is True
 
 
-def test_a_package_that_is_unknown_is_named() -> None:
-    report = report_of(advice_for(request_for("web\nnowhere\n")))["result"]["report"]
-    (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]
-    assert (note["type"], note["package_name"]) == ("ERROR", "nowhere")
-
-
 def test_without_hashes_the_stack_is_reported_and_marked_as_not_installable() -> None:
     report = report_of(advice_for(), ReleaseKnowledge())
     assert report["result"]["error"] is True
@@ -272,16 +266,6 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
     (note,) = [one for one in inner["stack_info"] if one["code"] == "next_jobs"]
     assert f"{it['jobs']} more jobs of 1.0 and {it['jobs']} of 1.1" in note["message"]
     assert problems(report, advice) == []
-
-
-def test_hardware_on_which_nothing_was_measured_is_reported() -> None:
-    request = replace(
-        request_for(), hardware_note="nothing was measured on this host's hardware class"
-    )
-    notes = report_of(advice_for(request))["result"]["report"]["stack_info"]
-    (note,) = [it for it in notes if it["code"] == "hardware"]
-    assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
-    assert dataclass_from_json(dataclass_to_json(request), StackRequest) == request
 
 
 def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from adviser.reports.note_codes import NoteCode
-from adviser.reports.notes import gap_notes
 from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
-from adviser.scoring.assessment_types import NoteLevel
-from adviser.scoring.criteria import RecommendationType
-from model.measurements.evidence import ADVISORIES
-from model.packages.candidates import KnownVulnerability
-from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
+from tests.factories.requests import INDEX, advice_for, request_for
 from tests.factories.universes import Index
-
-BLIND = replace(NOTHING, sources={ADVISORIES: None})
 
 
 def unread(
@@ -27,31 +18,6 @@ def unread(
     assert conflict is not None
     by_index = {name: {"pypi": versions} for name, versions in listed.items()}
     return unfetched_in(conflict, advice.request, advice.snapshot, by_index)
-
-
-def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
-    for kind, level in ((RecommendationType.LATEST, NoteLevel.INFO),
-                        (RecommendationType.SECURITY, NoteLevel.WARNING)):  # fmt: skip
-        (note,) = gap_notes(advice_for(request_for("core\n", kind), evidence=BLIND))
-        assert (note.code, note.type) == (NoteCode.NO_ADVISORIES, level)
-    assert list(gap_notes(advice_for(request_for("core\n", RecommendationType.SECURITY)))) == []
-
-
-def test_names_without_effect_are_reported() -> None:
-    request = request_for(
-        "core\n",
-        prereleases=frozenset({"core", "nothere"}),
-        allowed_vulnerabilities=frozenset({"CVE-2024-1", "cve-2024-2"}),
-    )
-    advice = advice_for(request)
-    harmed = replace(
-        advice.snapshot.packages["core"][0], vulnerabilities=(KnownVulnerability("CVE-2024-2"),)
-    )
-    snapshot = replace(advice.snapshot, packages={"core": (harmed,)})
-    notes = list(gap_notes(replace(advice, snapshot=snapshot)))
-    assert [it.code for it in notes] == [NoteCode.NO_EFFECT] * 2
-    assert "nothere" in notes[0].message
-    assert "CVE-2024-1 is allowed" in notes[1].message
 
 
 def test_versions_that_the_request_admits_and_nobody_read_are_reported() -> None:
