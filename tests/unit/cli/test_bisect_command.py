@@ -20,6 +20,7 @@ from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.main import run, thoth
 from model.errors import InvalidArgument
 from pis.amun.launchers import BuildFailed
+from tests.factories.golden import compare_views
 from tests.factories.planted_steps import PlantedMeasurer, step_levels
 
 SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (None, ""), "numpy")
@@ -92,36 +93,38 @@ def test_an_index_that_does_not_answer_is_no_refusal(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_the_answer_names_the_pair_the_interval_and_what_was_skipped(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    measurer = PlantedMeasurer(step_levels(16, {9: -0.2}), 1, missing=frozenset({15}))
-    search = find_step(measurer, 16)
-    print_searches([(SERIES, search)], Path("out"), as_json=False)
-    printed = capsys.readouterr().out
-    assert "numpy 8 → numpy 9: " in printed
-    assert "% slower (95 % interval -" in printed
-    assert "skipped: numpy 15: no wheel" in printed
-    print_searches([(SERIES, search)], Path("out"), as_json=True)
-    document = json.loads(capsys.readouterr().out)["searches"][0]
-    assert (document["state"], document["before"]) == ("step", "numpy 8")
-    assert document["confirmation"]["interval_high_pct"] < 0
-    assert document["jobs"] == document["search_jobs"] + document["confirming_jobs"]
-
-
-def test_a_stopped_search_says_why_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    search = find_step(PlantedMeasurer(step_levels(16, {9: -0.2}), 1), 16, max_jobs=8)
-    print_searches([(SERIES, search)], Path("out"), as_json=False)
-    assert "the limit of 8 jobs was reached; most probable so far: numpy" in (
-        capsys.readouterr().out
-    )
-    for reason in StopReason:
-        stopped = replace(search, stopped=SearchStopped(reason, "this is why"))
-        print_searches([(SERIES, stopped)], Path("out"), as_json=False)
-        assert "this is why; most probable" in capsys.readouterr().out
-        print_searches([(SERIES, stopped)], Path("out"), as_json=True)
-        document = json.loads(capsys.readouterr().out)["searches"][0]
-        assert document["stopped"] == {"reason": reason.value, "message": "this is why"}
+def test_answers_are_printed_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
+    step, many = step_levels(16, {9: -0.2}), [f"numpy {n}" for n in range(64)]
+    wide = StackSeries("releases", many, SERIES.specification_of, "numpy")
+    skipped = PlantedMeasurer(step, 1, missing=frozenset({15}))
+    limited = find_step(PlantedMeasurer(step, 1), 16, max_jobs=8)
+    searches = {
+        "a step, and a release that was skipped": (SERIES, find_step(skipped, 16)),
+        "no step": (SERIES, find_step(PlantedMeasurer(step_levels(16, {}), 1), 16)),
+        "dips that would not have been seen": (
+            wide, find_step(PlantedMeasurer(step_levels(64, {}), 3), 64),
+        ),
+        "a limit on jobs": (SERIES, limited),
+        **{
+            f"a search that was stopped: {reason.value}": (
+                SERIES, replace(limited, stopped=SearchStopped(reason, "this is why")),
+            )
+            for reason in StopReason
+        },
+    }  # fmt: skip
+    views = {}
+    for title, search in searches.items():
+        print_searches([search], Path("out"), as_json=False)
+        views[title] = capsys.readouterr().out
+        print_searches([search], Path("out"), as_json=True)
+        (document,) = json.loads(capsys.readouterr().out)["searches"]
+        assert views[title].startswith(document["sentence"])
+        assert document["jobs"] == document["search_jobs"] + document["confirming_jobs"]
+        stopped = search[1].stopped
+        assert document["stopped"] == (
+            stopped and {"reason": stopped.reason.value, "message": str(stopped)}
+        )
+    compare_views("bisect", views)
 
 
 def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -> None:
@@ -149,40 +152,6 @@ def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
     with pytest.raises(SearchStopped, match="20 of 20 jobs failed or were unstable") as stopped:
         guard.jobs_started(1)
     assert stopped.value.reason is StopReason.UNSTABLE
-
-
-def test_no_step_is_printed_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    search = find_step(PlantedMeasurer(step_levels(16, {}), 1), 16)
-    print_searches([(SERIES, search)], Path("out"), as_json=False)
-    assert "no lasting step of 3 % or more from numpy 0 to numpy 15; a dip of at least " in (
-        capsys.readouterr().out
-    )
-
-
-def test_an_answer_says_which_dips_it_leaves_open_and_what_they_would_cost(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    labels = [f"numpy {n}" for n in range(64)]
-    series = StackSeries("releases", labels, SERIES.specification_of, "numpy")
-    search = find_step(PlantedMeasurer(step_levels(64, {}), 3), 64)
-    print_searches([(series, search)], Path("out"), as_json=False)
-    printed = capsys.readouterr().out
-    print_searches([(series, search)], Path("out"), as_json=True)
-    (document,) = json.loads(capsys.readouterr().out)["searches"]
-    dips = document["dips"]
-    assert (dips["chance"], dips["sought"]) == (0.95, False)
-    first = printed.splitlines()[0]
-    assert first == document["sentence"]
-    shown = [
-        f"; a dip of at least {dip['difference_pct']:g} % that is {dip['width']} or more releases"
-        " wide would have been seen with 95 % chance"
-        for dip in dips["visible"]
-    ]
-    assert first.endswith(tuple(shown))
-    assert dips["note"] in printed
-    assert dips["note"].startswith("narrower or smaller dips may exist")
-    cost = "--dips 3 looks for a dip of at least 5 % that is 3 or more releases wide: about "
-    assert f"{cost}{dips['further_jobs']} more jobs" in dips["note"]
 
 
 def test_the_cost_of_dips_is_printed_before_they_are_measured() -> None:
