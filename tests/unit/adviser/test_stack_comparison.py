@@ -6,6 +6,7 @@ import io
 import json
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -96,41 +97,6 @@ def verdicts(group: StackGroup) -> dict[str, str]:
     return {s.label: str(s.comparison.verdict) for s in group.stacks if s.comparison}
 
 
-def test_the_stack_with_the_most_jobs_is_the_baseline() -> None:
-    rows = jobs(1e9) + jobs(2e9, 15, **OLDER)
-    group = only(compare_stacks(rows))
-    assert group.baseline is not None
-    assert group.baseline.stack_digest == OLD
-    assert group.baseline_reason == "the reference, because it has the most jobs (15)"
-    assert verdicts(group) == {"tensorflow 2.10.0 (aa020000)": "slower"}
-    newest = only(compare_stacks(rows, "newest"))
-    assert newest.baseline is not None
-    assert newest.baseline.stack_digest == NEW
-    assert newest.baseline_reason == "the newest release of tensorflow measured here"
-
-
-@pytest.mark.parametrize(("disturbed", "digest"), [(2, NEW), (3, OLD)])
-def test_a_few_disturbed_jobs_do_not_choose_the_baseline(disturbed: int, digest: str) -> None:
-    rows = jobs(1e9, 10)
-    rows[:disturbed] = [but(it, unstable_reason="steal") for it in rows[:disturbed]]
-    group = only(compare_stacks(rows + jobs(1e9, 10, **OLDER)))
-    assert group.baseline is not None
-    assert group.baseline.stack_digest == digest
-
-
-@pytest.mark.parametrize("names", [(OLD, PRE), (PRE, OLD)])
-def test_of_equal_releases_and_jobs_the_one_with_the_newer_packages_is_the_baseline(
-    names: tuple[str, str],
-) -> None:
-    older, newer = (
-        jobs(1e9, stack_digest=digest, packages=[("tensorflow", "2.10.0"), ("numpy", version)])
-        for digest, version in zip(names, ("1.9.0", "1.26.4"), strict=True)
-    )
-    group = only(compare_stacks(older + newer))
-    assert group.baseline is not None
-    assert group.baseline.stack_digest == names[1]
-
-
 def test_the_reference_that_ran_more_often_settles_more() -> None:
     """Twenty candidates, one of which is 10 % faster; five jobs of the reference in each turn."""
     fast = f"sha256:{7:064x}"
@@ -155,36 +121,6 @@ def test_the_reference_that_ran_more_often_settles_more() -> None:
     assert found["reference"] >= 9
 
 
-def test_of_equal_stacks_the_newest_release_is_the_baseline_by_version_not_by_text() -> None:
-    group = only(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER)))
-    assert group.baseline is not None
-    assert group.baseline.label == "tensorflow 2.10.0 (aa020000)"
-    assert group.baseline_reason == (
-        "the newest release of tensorflow among the 2 stacks that ran most often"
-    )
-    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
-    assert [stack.stack_digest for stack in group.stacks] == [OLD, NEW]
-
-
-@pytest.mark.parametrize("version", ["2.11.0rc1", "not-a-version", None])
-def test_a_release_goes_before_what_is_none(version: str | None) -> None:
-    other = jobs(1e9, stack_digest=PRE, component_version=version)
-    group = only(compare_stacks(other + jobs(1e9, **OLDER)))
-    assert group.baseline is not None
-    assert group.baseline.stack_digest == OLD
-
-
-def test_without_versions_the_stack_with_most_jobs_is_the_baseline() -> None:
-    unversioned: dict[str, Any] = {"component": None, "component_version": None}
-    few = jobs(1e9, 3, stack_digest=PRE, **unversioned)
-    rows = few + jobs(1e9, 6, stack_digest=OLD, **unversioned)
-    for baseline in (None, "newest"):
-        group = only(compare_stacks(rows, baseline))
-        assert group.baseline is not None
-        assert group.baseline.label == "stack (aa010000)"
-    assert "no version of the component is known" in group.baseline_reason
-
-
 @pytest.mark.parametrize("prefix", ["aa01", "sha256:aa01"])
 def test_another_baseline_can_be_asked_for(prefix: str) -> None:
     elsewhere = jobs(1e9, comparison_key="sha256:ee", indicator="PiConv2D")
@@ -199,25 +135,6 @@ def test_another_baseline_can_be_asked_for(prefix: str) -> None:
 def test_a_baseline_that_is_not_one_stack_is_refused(prefix: str, words: str) -> None:
     with pytest.raises(UnknownBaseline, match=words):
         compare_stacks(jobs(1e9) + jobs(2e9, **OLDER), prefix)
-
-
-def test_what_a_job_measured_twice_is_one_job() -> None:
-    twice = [row for row in jobs(2e9, 4, **OLDER) for _ in range(5)]
-    group = only(compare_stacks(jobs(1e9) + twice))
-    assert group.stacks[0].jobs == 4
-    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
-
-
-def test_unstable_jobs_are_shown_and_left_out() -> None:
-    good, bad = jobs(1e9), jobs(9e9, 2)
-    flagged = [
-        but(bad[0], unstable_reason="throttled"),
-        but(bad[1], unstable_reason="spread"),
-    ]
-    stack = only(compare_stacks(good + flagged)).stacks[0]
-    assert (stack.jobs, stack.unstable) == (7, ("spread", "throttled"))
-    assert stack.median_rate == pytest.approx(1e9)
-    assert stack.variation == pytest.approx(1.4826 * 0.005)
 
 
 def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
@@ -247,32 +164,6 @@ def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     assert text in ClaimTexts([claim]).note(claim).message
     assert f"  {older.label}: {text}" in [it.text for it in group_notes(group, verbose=True)]
     assert list(group_notes(group)) == []
-
-
-def test_jobs_that_spread_widely_are_a_warning() -> None:
-    wild = [observed(f"w{n}", rate * 1e9) for n, rate in enumerate((0.2, 0.5, 1.0, 1.7, 1.8))]
-    (warning,) = group_notes(only(compare_stacks(wild)))
-    assert "tensorflow 2.10.0 (aa020000): the jobs spread by 104 %" in warning.text
-    assert list(group_notes(only(compare_stacks(jobs(1e9))))) == []
-
-
-def test_a_stack_of_unstable_jobs_has_no_median() -> None:
-    group = only(compare_stacks(jobs(1e9) + jobs(2e9, unstable_reason="swapped", **OLDER)))
-    stack = group.stacks[-1]
-    assert (stack.median_rate, stack.variation) == (None, None)
-    assert verdicts(group) == {stack.label: "undetermined"}
-
-
-def test_unknown_stacks_are_shown_apart_and_compared_with_nothing() -> None:
-    unknown = jobs(5e9, stack_digest=None) + jobs(6e9, stack_digest=None, component_version=None)
-    group = only(compare_stacks(jobs(1e9) + unknown))
-    assert [s.label for s in group.stacks] == ["tensorflow 2.10.0 (aa020000)"]
-    assert [s.label for s in group.unknown_stacks] == [
-        "tensorflow (stack unknown)",
-        "tensorflow 2.10.0 (stack unknown)",
-    ]
-    assert all(stack.comparison is None for stack in group.unknown_stacks)
-    assert only(compare_stacks(unknown)).baseline is None
 
 
 def test_the_order_of_observations_never_matters() -> None:
@@ -400,33 +291,6 @@ def test_only_rates_in_flops_have_a_rate_in_flops() -> None:
         group = stacks_document(compare_stacks(rows))["groups"][0]
         found = group["stacks"][0]["median_flop_per_s"]
         assert (group["unit"], found and round(found)) == (unit, rate)
-
-
-def test_tables_of_groups_are_as_in_their_golden_file() -> None:
-    wild = [6e9, 5e9, 9e9, 4e9, 4.4e9, 6e9, 7e9]
-    steals = in_turns(wild) + in_turns(wild[::-1], **OLDER)
-    steals[0] = but(steals[0], unstable_reason="steal")
-    spread: dict[str, Any] = {"host": "h1", "unstable_reason": "spread"}
-    runs: dict[str, Any] = {"unit": Unit.RUNS_PER_SECOND}
-    images: dict[str, Any] = {"unit": Unit.IMAGES_PER_SECOND, "indicator": "PiTrain"}
-    groups = {
-        "jobs are missing": jobs(1e9, 3) + jobs(2e9, 4, **OLDER),
-        "intervals": jobs(1e9, 12) + jobs(2e9, 12, **OLDER),
-        "pairs": in_turns(FADING) + in_turns(KEEPING_UP, **OLDER),
-        "scattered pairs, one of them disturbed": steals,
-        "every job is left out": jobs(1e9, **spread) + jobs(2e9, **spread, **OLDER),
-        "no common host": in_turns(FADING) + in_turns(FADING, "h2", **OLDER),
-        "one run of each": [*run(0, 1e9, 10), *run(1, 1.3e9, 10, **OLDER)],
-        "small rates": jobs(0.0125, **runs) + jobs(4.0, **runs, **OLDER),
-        "images": jobs(1234.5, **images),
-    }
-    views = {}
-    for title, rows in groups.items():
-        group = only(compare_stacks(rows, "newest"))
-        views[title] = shown(group, 80)
-        views[f"{title} (verbose)"] = shown(group, verbose=True)
-        assert max(map(len, views[title].splitlines())) <= 80
-    compare_views("stacks", views)
 
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -623,35 +487,74 @@ def test_rates_and_differences_agree(lost: int) -> None:
     )
 
 
-def disturbed(several: list[MeasuredObservation], stable: set[int]) -> list[MeasuredObservation]:
+def groups_to_show() -> Iterator[tuple[str, list[MeasuredObservation], str | None]]:
+    """Titles, observations and the baseline that is requested."""
+    unversioned: dict[str, Any] = {"component": None, "component_version": None}
+    spread: dict[str, Any] = {"host": "h1", "unstable_reason": "spread"}
+    runs: dict[str, Any] = {"unit": Unit.RUNS_PER_SECOND}
+    images: dict[str, Any] = {"unit": Unit.IMAGES_PER_SECOND, "indicator": "PiTrain"}
+    older = jobs(2e9, **OLDER)
+    yield "jobs are missing", jobs(1e9, 3) + older[:4], "newest"
+    yield "pairs", in_turns(FADING) + in_turns(KEEPING_UP, **OLDER), "newest"
+    yield "no common host", in_turns(FADING) + in_turns(FADING, "h2", **OLDER), "newest"
+    yield "one run of each", [*run(0, 1e9, 10), *run(1, 1.3e9, 10, **OLDER)], "newest"
+    yield "small rates", jobs(0.0125, **runs) + jobs(4.0, **runs, **OLDER), "newest"
+    yield "images", jobs(1234.5, **images), None
+    most = jobs(1e9) + jobs(2e9, 15, **OLDER)
+    yield "most jobs", most, None
+    yield "the newest of all", most, "newest"
+    yield "a baseline that is requested", jobs(1e9) + older, "aa01"
+    yield "the newest of those with most jobs", jobs(1e9) + older, None
+    for count in (2, 3):
+        rows = jobs(1e9, 10)
+        rows[:count] = [but(it, unstable_reason="steal") for it in rows[:count]]
+        yield f"{count} disturbed jobs", rows + jobs(1e9, 10, **OLDER), None
+    for digests in ((OLD, PRE), (PRE, OLD)):
+        rows = [
+            row
+            for digest, numpy in zip(digests, ("1.9.0", "1.26.4"), strict=True)
+            for row in jobs(
+                1e9, stack_digest=digest, packages=[("tensorflow", "2.10.0"), ("numpy", numpy)]
+            )
+        ]
+        yield f"newer packages in {digests[1][7:9]}", rows, None
+    for version in ("2.11.0rc1", "not-a-version", None):
+        other = jobs(1e9, stack_digest=PRE, component_version=version)
+        yield f"a release beside {version}", other + jobs(1e9, **OLDER), None
+    few = jobs(1e9, 3, stack_digest=PRE, **unversioned)
+    yield "no versions", few + jobs(1e9, 6, stack_digest=OLD, **unversioned), "newest"
+    yield "jobs that measured twice", jobs(1e9) + [it for it in older[:4] for _ in range(5)], None
+    flagged = zip(jobs(9e9, 2), ("throttled", "spread"), strict=True)
+    rows = jobs(1e9) + [but(it, unstable_reason=reason) for it, reason in flagged]
+    yield "unstable jobs", rows, None
+    yield "unstable jobs only", jobs(1e9) + jobs(2e9, unstable_reason="swapped", **OLDER), None
+    yield "every job is left out", jobs(1e9, **spread) + jobs(2e9, **spread, **OLDER), "newest"
+    wide = [observed(f"w{n}", rate * 1e9) for n, rate in enumerate((0.2, 0.5, 1.0, 1.7, 1.8))]
+    yield "jobs that spread widely", wide, None
+    unknown = jobs(5e9, stack_digest=None) + jobs(6e9, stack_digest=None, component_version=None)
+    yield "unknown stacks", jobs(1e9) + unknown, None
+    yield "unknown stacks only", unknown, None
+    for ours, theirs in (("0123", "012345"), ("012", "345"), ("", "012345")):
+        rows = disturbed(in_turns(FADING), ours) + disturbed(in_turns(FADING, **OLDER), theirs)
+        yield f"stable turns {ours or '–'} beside {theirs}", rows, None
+
+
+def disturbed(several: list[MeasuredObservation], stable: str) -> list[MeasuredObservation]:
     """One inspection in which all jobs but these are unstable."""
     return [
         but(row, document_id=f"sha256:{row.reading.stack}",
-            unstable_reason=None if n in stable else "steal")
+            unstable_reason=None if str(n) in stable else "steal")
         for n, row in enumerate(several)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "missing"),
-    [
-        ({0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}, 1),
-        ({0, 1, 2}, {3, 4, 5}, 5),
-        (set(), {0, 1, 2, 3, 4, 5}, 5),
-    ],
-)
-def test_disturbed_jobs_of_turns_ask_for_more_jobs(
-    ours: set[int], theirs: set[int], missing: int
-) -> None:
-    rows = disturbed(in_turns(FADING), ours) + disturbed(in_turns(FADING, **OLDER), theirs)
-    group = only(compare_stacks(rows))
-    (stack,) = (it for it in group.stacks if it.comparison)
-    assert stack.comparison is not None
-    assert stack.comparison.needs == "jobs"
-    assert (stack.comparison.jobs_missing, stack.comparison.baseline_jobs_missing) == (missing,) * 2
-    text = " ".join(shown(group, 400).split())
-    assert "in turns" not in text
-    count = 12 - len(ours) - len(theirs)
-    assert f"({count} disturbed jobs left out)" in text
-    assert f"{missing} more job" in text
-    assert "with more --jobs" in text
+def test_groups_are_shown_as_in_their_golden_file() -> None:
+    views = {}
+    for title, rows, baseline in groups_to_show():
+        group = only(compare_stacks(rows, baseline))
+        assert max(map(len, shown(group, 80).splitlines())) <= 80
+        notes = (it.text for it in group_notes(group, verbose=True))
+        views[title] = "\n".join([shown(group, verbose=True).rstrip(), *notes])
+    rows = in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)
+    views["pairs on a narrow terminal"] = shown(only(compare_stacks(rows)), 80)
+    compare_views("stacks", views)
