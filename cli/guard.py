@@ -21,6 +21,7 @@ from adviser.answering.lock_comparison import (
     proposals_for,
     read_knowledge_of_locks,
     request_of_locks,
+    side_document,
 )
 from adviser.answering.target_hardware import own_hardware, requested_hardware
 from adviser.exports.parquet import needs_pyarrow
@@ -176,7 +177,8 @@ def guard(
     upgrade = replace(upgrade, proposals=proposals.proposals(upgrade))
     print_note(hardware.note)
     if as_json:
-        print_canonical_json(guard_document(upgrade))
+        old_side, new_side = map(side_document, locks, (before, after))
+        print_canonical_json({**guard_document(upgrade), "old": old_side, "new": new_side})
     else:
         print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
     if (versions := _proposed(upgrade, proposals) if propose else None) is not None:

@@ -163,13 +163,10 @@ def lock_selection(options: Mapping[str, Any]) -> LockSelection:
 
     :param options: values of :func:`lock_options` by name
     """
-    extras, groups, members = (
-        frozenset(map(canonicalize_name, options[it])) for it in ("extras", "groups", "members")
-    )
-    if members and options["all_members"]:
+    if options["members"] and options["all_members"]:
         raise InvalidArgument("--package and --all-packages: give only one of them")
-    every = options["all_members"]
-    return LockSelection(extras, groups, members, every, options["default_groups"])
+    names = "extras", "groups", "members", "all_members", "default_groups"
+    return LockSelection.of(**{it: options[it] for it in names})
 
 
 def selection_options(options: Mapping[str, Any]) -> dict[str, Any]:

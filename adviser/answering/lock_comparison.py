@@ -332,6 +332,15 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
     }
 
 
+def side_document(lock: ProjectLock, versions: Mapping[str, str]) -> dict[str, Any]:
+    """What was read of a lock, as JSON values.
+
+    :param versions: of the packages that it installs, by name
+    """
+    left_out = [{"what": it.what, "kind": it.code.value} for it in lock.elsewhere]
+    return {"packages": dict(sorted(versions.items())), "not_covered": left_out}
+
+
 def lacks_metadata(upgrade: GuardResult) -> bool:
     """Whether the metadata of a new version was never read."""
     return any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing)

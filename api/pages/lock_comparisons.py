@@ -55,14 +55,23 @@ def lock_name(text: str) -> str:
 
     >>> lock_name('{"_meta": {}}'), lock_name('lock-version = "1.0"'), lock_name("numpy==2.3.5")
     ('Pipfile.lock', 'pylock.toml', 'requirements.txt')
-    >>> lock_name("version = 1\\nrevision = 3")
-    'uv.lock'
+    >>> lock_name("version = 1\\nrevision = 3"), lock_name("version: 6\\nenvironments:")
+    ('uv.lock', 'pixi.lock')
+    >>> lock_name('[[package]]\\n[metadata]\\nlock-version = "2.1"'), lock_name("dependencies:\\n")
+    ('poetry.lock', 'environment.yml')
     """
     if text.lstrip().startswith("{"):
         return "Pipfile.lock"
-    lines = (line.partition("=") for line in text.splitlines())
-    if any(name.strip() == "lock-version" and equals for name, equals, _ in lines):
-        return "pylock.toml"
+    lines = text.splitlines()
+    keys = {line.partition("=")[0].strip() for line in lines if "=" in line}
+    if "lock_version" in keys:
+        return "pdm.lock"
+    if "lock-version" in keys:
+        return "poetry.lock" if "[[package]]" in lines else "pylock.toml"
+    if any(line.startswith("environments:") for line in lines):
+        return "pixi.lock"
+    if any(line.startswith("dependencies:") for line in lines):
+        return "environment.yml"
     return "uv.lock" if text.lstrip().startswith("version = ") else "requirements.txt"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Response
 from flask.views import MethodView
-from marshmallow import Schema, fields, validate
+from marshmallow import Schema, ValidationError, fields, validate
 
 from adviser.answering.lock_comparison import (
     LockKnowledge,
@@ -16,6 +16,7 @@ from adviser.answering.lock_comparison import (
     guard_document,
     knowledge_of_locks,
     proposals_for,
+    side_document,
 )
 from adviser.answering.target_hardware import find_classes, requested_hardware
 from adviser.guard import (
@@ -26,7 +27,7 @@ from adviser.guard import (
     YankedVersion,
 )
 from adviser.guard_findings import Finding
-from adviser.projects.locks import ProjectLock, read_lock, require_pins
+from adviser.projects.locks import PYPROJECT, ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs, token
 from api.access.credential_removal import public_file
@@ -52,6 +53,7 @@ from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
 from api.resources.stacks import HardwareNameSchema, stack_labels
 from api.service import service
+from common.formats.locks.entries import LockSelection
 from graph.record.hardware import recorded_hardware
 from graph.record.packages import version_count
 from graph.record.stacks import stack_named
@@ -113,12 +115,43 @@ def _lock_file(description: str) -> ProjectFiles:
         keys=fields.String(),
         values=fields.String(validate=validate.And(validate.Length(max=_MAX_TEXT), no_nul)),
         required=True,
-        validate=validate.Length(equal=1, error="one file is needed, the lock"),
+        validate=_one_lock,
         metadata={
             **described(description, {"requirements.txt": "numpy==2.3.5\n"}),
             "minProperties": 1,
-            "maxProperties": 1,
         },
+    )
+
+
+def _one_lock(files: Mapping[str, str]) -> None:
+    if len(files.keys() - _manifests(files)) != 1:
+        raise ValidationError("one lock is needed; only a pyproject.toml may be given beside it")
+
+
+def _manifests(files: Mapping[str, str]) -> set[str]:
+    return {it for it in files if it.rpartition("/")[2] == PYPROJECT}
+
+
+def _names(description: str, example: str) -> fields.List[Any]:
+    name = fields.String(validate=validate.And(validate.Length(1, 200), no_nul))
+    return fields.List(
+        name, load_default=list, validate=validate.Length(max=100),
+        metadata=described(description, [example]),
+    )  # fmt: skip
+
+
+class LockSelectionSchema(StrictSchema):
+    """What of both locks is installed, as the options of the tool that writes them say."""
+
+    extras = _names("Extras of the project.", "gpu")
+    groups = _names("Dependency groups; the environment of a `pixi.lock`.", "test")
+    members = _names("Members of a workspace instead of its root.", "core")
+    all_members = fields.Boolean(
+        load_default=False, metadata=described("All members of a workspace.", False)
+    )
+    default_groups = fields.Boolean(
+        load_default=True,
+        metadata=described("Groups that the tool installs by default.", True),
     )
 
 
@@ -128,6 +161,16 @@ class LockFilesSchema(StrictSchema):
     old = _lock_file("Content of the old lock by its file name, which decides the format.")
     new = _lock_file("Content of the new lock by its file name.")
     environment = fields.Nested(EnvironmentSchema, load_default=dict)
+    selection = fields.Nested(
+        LockSelectionSchema, load_default=lambda: LockSelectionSchema().load({})
+    )
+
+
+class UncoveredEntrySchema(Schema):
+    """An entry of a lock that comes from no index, or pins no version."""
+
+    what = text("Name, URL or path.", "./lib")
+    kind = text("Why it is not covered, such as `repository` or `conda`.", "local_path")
 
 
 class LockedStackSchema(Schema):
@@ -137,6 +180,11 @@ class LockedStackSchema(Schema):
     label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
     package_count = count("Number of packages.", 12)
     measured = flag("Whether exactly this stack was inspected, on any hardware.")
+    packages = json_object("Version of each package, by normalised name.")
+    not_covered = fields.List(
+        fields.Nested(UncoveredEntrySchema), required=True,
+        metadata={"description": "Entries of the lock that come from no index."},
+    )  # fmt: skip
 
 
 class VersionChangeSchema(Schema):
@@ -206,9 +254,12 @@ class LockComparisonsResource(MethodView):
         """
         wrote_nothing()
         named = body["environment"]
-        locks = [_read(it, body[it]) for it in ("old", "new")]
+        selection = LockSelection.of(**body["selection"])
+        files = [_public(it, body[it]) for it in ("old", "new")]
+        locks = [_read(*it, selection) for it in files]
         python = named.get("python") or next((it.python for it in locks if it.python), None)
         where = environment(python, named.get("platform") or _PLATFORM, named.get("cuda"))
+        locks = [_read(*it, selection, where.markers) for it in files]
         old, new = (
             {name: it.version for name, it in lock.packages(where.markers).items()}
             for lock in locks
@@ -229,8 +280,9 @@ class LockComparisonsResource(MethodView):
                 "stack_digest": stack.digest, "label": labels[stack.digest],
                 "package_count": len(stack.packages),
                 "measured": head is not None and head.inspections > 0,
+                **side_document(lock, versions),
             }
-            for stack, head in zip(stacks, heads, strict=True)
+            for stack, head, lock, versions in zip(stacks, heads, locks, (old, new), strict=True)
         ]  # fmt: skip
         return {
             **guard_document(upgrade),
@@ -245,11 +297,21 @@ class LockComparisonsResource(MethodView):
         }
 
 
-def _read(side: str, files: Mapping[str, str]) -> ProjectLock:
-    """:raises InvalidFile: if it is not a lock; the file is named with its side"""
-    ((name, text),) = files.items()
-    path = f"{side}/{name}"
-    lock = require_pins(read_lock(path, {path: public_file(name, text).encode()}))
+def _public(side: str, files: Mapping[str, str]) -> tuple[str, dict[str, bytes]]:
+    """The name of the lock, and the files without credentials by their names, all with the side."""
+    (name,) = files.keys() - _manifests(files)
+    public = {f"{side}/{it}": public_file(it, text).encode() for it, text in files.items()}
+    return f"{side}/{name}", public
+
+
+def _read(
+    path: str,
+    files: Mapping[str, bytes],
+    selection: LockSelection,
+    markers: Mapping[str, str] | None = None,
+) -> ProjectLock:
+    """:raises InvalidFile: if it is not a lock, or does not have what is selected"""
+    lock = require_pins(read_lock(path, files, selection, markers))
     if len(lock.entries) > MAX_PACKAGES:
         raise InvalidArgument(f"{path}: more than {MAX_PACKAGES} packages")
     return lock

@@ -9,12 +9,15 @@
 #   GUARD_FAIL_ON   harm, unknown or never (harm)
 #   GUARD_HARDWARE, GUARD_PYTHON, GUARD_PLATFORM
 #                   what the lock is for: options of `thoth guard`
+#   GUARD_EXTRAS, GUARD_GROUPS
+#                   what of the lock counts, names separated by spaces
 #   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
 #   GUARD_EXPORT    folder of a Parquet export to read instead
 #   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
-set -eu
+# Without -f, a group `*` would name the files of the folder.
+set -euf
 
 base=${GUARD_BASE:-HEAD}
 brief=
@@ -54,8 +57,6 @@ status=0
 number=0
 for lock in "$@"; do
     number=$((number + 1))
-    # The name says which format it is.
-    old=$work/$number/$(basename -- "$lock")
     comment=$work/$number/comment.md
     sarif=${GUARD_SARIF:+$GUARD_SARIF/guard-$number.sarif}
     mkdir -- "$work/$number"
@@ -72,11 +73,12 @@ for lock in "$@"; do
         : >"$comment"
         [ -z "$sarif" ] || python3 "$here/empty_sarif.py" "$lock" >"$sarif"
     else
-        git show "$base:$lock" >"$old"
         set -- --comment "$comment"
         [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
         [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
         [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
+        for name in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$name"; done
+        for name in ${GUARD_GROUPS:-}; do set -- "$@" --group "$name"; done
         [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
         [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
         [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
@@ -84,14 +86,14 @@ for lock in "$@"; do
         code=0
         printed=$work/$number/printed
         if [ -n "$brief" ]; then
-            thoth guard "$@" -- "$old" "$lock" >"$printed" 2>&1 || code=$?
+            thoth guard "$@" -- "$base:$lock" "$lock" >"$printed" 2>&1 || code=$?
             case $code in
                 0) ;;
                 4) echo "$lock: not checked completely, data is missing; \`thoth guard OLD NEW\` says which" ;;
                 *) cat -- "$printed" ;;
             esac
         else
-            thoth guard "$@" -- "$old" "$lock" || code=$?
+            thoth guard "$@" -- "$base:$lock" "$lock" || code=$?
         fi
         case $code in
             0) ;;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,3 +210,79 @@ def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
 def test_the_form_needs_its_token_and_its_address_leads_to_the_form(client: FlaskClient) -> None:
     assert client.post("/compare/locks", data={"old": "a==1", "new": "a==2"}).status_code == 403
     assert client.get("/compare/locks").location == "/compare"
+
+
+_POETRY = """[[package]]
+name = "numpy"
+version = "{}"
+python-versions = "*"
+[[package]]
+name = "flask"
+version = "3.1.0"
+optional = true
+python-versions = "*"
+[[package]]
+name = "beside"
+version = "1.0"
+python-versions = "*"
+[package.source]
+type = "git"
+url = "https://git.example/beside"
+resolved_reference = "1f2e"
+[extras]
+web = ["flask"]
+[metadata]
+lock-version = "2.0"
+python-versions = ">=3.9"
+"""
+_PYPROJECT = """[tool.poetry.dependencies]
+python = ">=3.9"
+numpy = "*"
+beside = {git = "https://git.example/beside"}
+flask = {version = "*", optional = true}
+"""
+
+
+def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
+    filled: Settings, client: FlaskClient, tmp_path: Path
+) -> None:
+    sides = {}
+    for side, version in (("old", "2.0.2"), ("new", "2.4.6")):
+        sides[side] = {"poetry.lock": _POETRY.format(version), "pyproject.toml": _PYPROJECT}
+        for name, text in sides[side].items():
+            path = tmp_path / side / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+    body = {**sides, "environment": _WHERE, "selection": {"extras": ["web"]}}
+    answer = client.post("/api/v2/lock-comparisons", json=body).get_json()
+    where = [it for name, value in _WHERE.items() for it in (f"--{name}", value)]
+    locks = [str(tmp_path / side / "poetry.lock") for side in sides]
+    done = thoth(filled, "guard", *locks, "--extra", "web", "--offline", "--json", *where)
+    command = json.loads(done.stdout)
+    for compared in (answer, command):
+        assert compared["old"]["packages"] == {"flask": "3.1.0", "numpy": "2.0.2"}
+        assert compared["new"]["packages"] == {"flask": "3.1.0", "numpy": "2.4.6"}
+        (left_out,) = compared["new"]["not_covered"]
+        assert left_out["kind"] == "repository"
+        assert "https://git.example/beside@1f2e" in left_out["what"]
+    assert any("beside" in it for it in answer["warnings"])
+    assert "beside" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "status"),
+    [
+        ({"selection": {"extras": ["other"]}}, "extras", 422),
+        ({"environment": {**_WHERE, "python": "3.8"}}, "requires-python", 422),
+        ({"old": {"pyproject.toml": _PYPROJECT}}, "old", 400),
+    ],
+)
+def test_what_a_lock_does_not_have_is_refused(
+    client: FlaskClient, change: dict[str, Any], field: str, status: int
+) -> None:
+    lock = {"poetry.lock": _POETRY.format("2.0.2"), "pyproject.toml": _PYPROJECT}
+    response = client.post(
+        "/api/v2/lock-comparisons", json={"old": lock, "new": lock, "environment": _WHERE, **change}
+    )
+    assert response.status_code == status, response.text
+    assert field in response.text

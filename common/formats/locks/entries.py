@@ -60,6 +60,20 @@ class LockSelection:
     all_members: bool = False
     default_groups: bool = True
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        extras: Iterable[str],
+        groups: Iterable[str],
+        members: Iterable[str],
+        all_members: bool,
+        default_groups: bool,
+    ) -> LockSelection:
+        """The selection with normalised names."""
+        names = [frozenset(map(canonicalize_name, it)) for it in (extras, groups, members)]
+        return cls(names[0], names[1], names[2], all_members, default_groups)
+
 
 #: What a lock installs if nothing is selected.
 DEFAULT_SELECTION = LockSelection()
