@@ -18,7 +18,6 @@ from tests.services.commands import (
     row_counts,
     thoth,
 )
-from tests.services.index import package_index
 from tests.services.projection import (
     deliver,
 )
@@ -170,19 +169,6 @@ def test_a_lock_is_written_and_its_provenance_holds(
         assert done.returncode == 1
         (issue,) = [it for it in json.loads(done.stdout) if it["type"] == "ERROR"]
         assert (issue["id"], issue["package_name"]) == ("INVALID-ARTIFACT-HASH", "core")
-
-
-def test_provenance_can_be_asked_of_the_indexes_themselves(stores: Stores, tmp_path: Path) -> None:
-    lock = tmp_path / "requirements.txt"
-    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
-        index.add_wheel("core", "1.0")
-        lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
-        done = thoth(
-            stores.settings, "provenance", str(lock), "--live", "--json",
-            PACKAGE_INDEXES=f"pypi={index.url}",
-        )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert [it["id"] for it in json.loads(done.stdout)] == ["INVALID-ARTIFACT-HASH"]
 
 
 def test_why_and_why_not(known: Stores, project: Path) -> None:

@@ -194,23 +194,6 @@ def test_the_worst_are_listed_first_also_among_those_without_a_score(record: Rec
                       "0-GONE"]  # fmt: skip
 
 
-def test_a_withdrawn_advisory_goes_on_when_what_it_was_with_is_gone(record: Record) -> None:
-    glue = osv("GHSA-W", aliases=["CVE-1", "CVE-2"], **WITHDRAWN)
-    first, second = osv("PYSEC-1", aliases=["CVE-1"]), osv("PYSEC-2", aliases=["CVE-2"])
-    homes = "SELECT advisory_id, vulnerability_id FROM advisories ORDER BY 1"
-    record.sync(glue)
-    assert record.rows(homes) == [("GHSA-W", "CVE-1")]
-    record.sync(second)
-    assert dict(record.rows(homes)) == {"GHSA-W": "CVE-2", "PYSEC-2": "CVE-2"}
-    record.sync(first)
-    assert dict(record.rows(homes))["GHSA-W"] == "CVE-1"
-    record.sync(first | {"aliases": [], "modified": "2024-03-01T00:00:00Z"})
-    assert dict(record.rows(homes)) == {
-        "GHSA-W": "CVE-2", "PYSEC-1": "PYSEC-1", "PYSEC-2": "CVE-2",
-    }  # fmt: skip
-    assert len(record.rows("SELECT 1 FROM vulnerabilities")) == 2
-
-
 def test_a_listed_version_is_met_in_another_spelling(record: Record) -> None:
     record.add("flask==1.0.0", "flask==2.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["1.0"])))

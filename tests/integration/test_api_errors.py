@@ -51,6 +51,7 @@ def client(known: Settings) -> Iterator[FlaskClient]:
         ("GET", "/api/v1/nowhere", 404, ProblemType.NOT_FOUND),
         ("DELETE", "/api/v2/packages", 405, ProblemType.METHOD_NOT_ALLOWED),
         ("POST", "/api/v2/inspections", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
+        ("POST", "/api/v2/advice", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
     ],
 )
 def test_each_mistake_has_a_type_and_words_of_ours(
@@ -92,30 +93,6 @@ def test_a_parameter_of_many_values_is_given_as_often_as_there_are(client: Flask
 
 def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None:
     assert client.get("/api/v1/python/environment?x=1&x=2").status_code == 200
-
-
-def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Settings) -> None:
-    refused = client.post("/api/v2/cypher", json={"query": "RETURN 1"})
-    assert refused.status_code == 403
-    assert "'cypher'" in refused.json["detail"]
-    told = refused.headers["WWW-Authenticate"]
-    assert told == 'Bearer error="insufficient_scope", scope="cypher"'
-    with client_of(known) as anonymous:
-        unknown = anonymous.get("/api/v2/packages")
-        assert unknown.status_code == 401
-        assert "'read'" in unknown.json["detail"]
-        assert unknown.headers["WWW-Authenticate"] == 'Bearer scope="read"'
-        wrong = anonymous.get("/api/v1", headers={"Authorization": "Bearer thoth_x"})
-        assert wrong.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
-
-
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_a_body_that_is_not_called_json_is_told_so(client: FlaskClient, kind: str) -> None:
-    body = b'{"files": {"requirements.in": "web\\n"}}'
-    answer = client.post("/api/v2/advice", data=body, content_type=kind)
-    assert answer.status_code == 415, answer.text
-    assert answer.json["type"] == f"/problems/{ProblemType.UNSUPPORTED_MEDIA_TYPE}"
-    assert "application/json" in answer.json["detail"]
 
 
 def test_a_result_that_does_not_exist_yet_is_a_problem_with_the_state(client: FlaskClient) -> None:

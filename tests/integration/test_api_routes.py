@@ -1,10 +1,12 @@
-"""What every route of the OpenAPI document does: 304, 400, 404, and pages of lists.
+"""What every route of the OpenAPI document does: as documented, 304, 400, 404, and pages of lists.
 
 Its 401 and 403 are in tests/unit/api/test_scopes_in_openapi.py and in test_tokens.py.
 """
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -12,15 +14,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import schemathesis
+from flask import Flask
 from flask.testing import FlaskClient
+from schemathesis.checks import not_a_server_error
+from schemathesis.schemas import BaseSchema
+from schemathesis.specs.openapi import checks
 
 from tests.services.filled import every, got
+
+CHECKS = [
+    not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+    checks.response_headers_conformance, checks.response_schema_conformance,
+]  # fmt: skip
 
 #: Objects of the filled record, by the path that names them.
 OBJECTS = {"/packages/{name}": "flask", "/versions/{version}": "3.1.3",
            "/vulnerabilities/{identifier}": "CVE-2023-30861"}  # fmt: skip
 #: Objects by the list that names them: the list, and the member that does.
 LISTED = {
+    "/packages/{name}": ("packages", "name"),
+    "/vulnerabilities/{identifier}": ("vulnerabilities", "vulnerability_id"),
     "/stacks/{digest}": ("stacks", "digest"),
     "/inspections/{document_id}": ("inspections", "document_id"),
     "/observations/{observation_id}": ("observations", "observation_id"),
@@ -65,7 +79,8 @@ def client(filled_client: FlaskClient) -> FlaskClient:
 def routes(client: FlaskClient) -> list[Route]:
     objects = dict(OBJECTS)
     for place, (name, member) in LISTED.items():
-        objects[place] = got(client, f"/api/v2/{name}?limit=1")["items"][0][member]
+        if place not in objects:
+            objects[place] = got(client, f"/api/v2/{name}?limit=1")["items"][0][member]
     found = []
     for path, item in got(client, "/openapi.json")["paths"].items():
         if path.startswith("/api/v2/") and "get" in item:
@@ -91,15 +106,91 @@ def lists(routes: list[Route]) -> dict[str, int]:
     return found
 
 
-def test_an_unchanged_response_is_not_sent_again(client: FlaskClient, routes: list[Route]) -> None:
+def test_each_response_says_of_when_it_is_and_is_not_sent_again_unchanged(
+    client: FlaskClient, routes: list[Route]
+) -> None:
     for route in routes:
         if route.address and route.path != VOLATILE:
             first = client.get(route.address)
             assert first.status_code == 200, (route.address, first.text)
+            if first.is_json and isinstance(first.json, dict) and "as_of" in first.json:
+                assert first.json["as_of"].startswith(first.headers["X-Thoth-As-Of"][:19])
+                revision = first.headers["X-Thoth-Graph-Revision"]
+                assert revision == str(first.json["graph_revision"]), route.path
             again = client.get(route.address, headers={"If-None-Match": first.headers["ETag"]})
             assert (again.status_code, again.data) == (304, b""), route.path
             other = client.get(route.address, headers={"If-None-Match": '"other"'})
-            assert other.status_code == 200, route.path
+            assert (other.status_code, other.data) == (200, first.data), route.path
+            accepted = {"Accept-Encoding": "gzip"}
+            packed = client.get(route.address, headers=accepted)
+            if packed.headers.get("Content-Encoding") == "gzip":
+                assert gzip.decompress(packed.data) == first.data, route.path
+            accepted["If-None-Match"] = packed.headers["ETag"]
+            assert client.get(route.address, headers=accepted).status_code == 304, route.path
+
+
+@pytest.fixture(scope="module")
+def api_schema(filled_app: Flask) -> BaseSchema:
+    return schemathesis.openapi.from_wsgi("/openapi.json", filled_app)
+
+
+def validated(api_schema: BaseSchema, client: FlaskClient, path: str, **parts: Any) -> Any:
+    """A response that is as documented."""
+    # What answers in this process are not unpacked of.
+    headers = {"Accept-Encoding": "identity"}
+    headers["Authorization"] = client.environ_base["HTTP_AUTHORIZATION"]
+    return api_schema[path]["GET"].Case(**parts).call_and_validate(headers=headers, checks=CHECKS)
+
+
+def test_every_listed_object_is_as_documented(
+    api_schema: BaseSchema, client: FlaskClient, routes: list[Route]
+) -> None:
+    for route in routes:
+        if route.address and "{version}" not in route.path:
+            values: list[dict[str, str]] = [{}]
+            for place, (name, member) in LISTED.items():
+                if place in route.path:
+                    (parameter,) = re.findall(r"\{(\w+)\}", place)
+                    items = got(client, f"/api/v2/{name}", limit=30)["items"]
+                    values = [{parameter: it[member]} for it in items]
+            for value in values:
+                answer = validated(api_schema, client, route.path, path_parameters=value)
+                assert answer.status_code == 200, (route.path, value)
+
+
+@pytest.mark.parametrize("rest", ["", "/files", "/vulnerabilities"])
+@pytest.mark.parametrize("version", ["3.1.3", "2.2.4"])
+def test_a_release_is_as_documented(
+    api_schema: BaseSchema, client: FlaskClient, rest: str, version: str
+) -> None:
+    path = "/api/v2/packages/{name}/versions/{version}" + rest
+    query = {} if rest else {"python_version": "3.12", "extras": ["async"]}
+    named = {"name": "flask", "version": version}
+    answer = validated(api_schema, client, path, path_parameters=named, query=query)
+    assert answer.status_code == (200 if version == "3.1.3" else 404)
+
+
+def test_a_comparison_is_as_documented(api_schema: BaseSchema, client: FlaskClient) -> None:
+    stacks = got(client, "/api/v2/stacks", measured="true", package="numpy")["items"]
+    found = 0
+    for one, other in itertools.combinations([it["digest"] for it in stacks], 2):
+        query = {"baseline": one, "candidate": other}
+        answer = validated(api_schema, client, "/api/v2/comparisons", query=query)
+        found += len(answer.json()["items"])
+    assert found > 0
+
+
+def test_the_document_is_valid_and_names_the_errors(client: FlaskClient) -> None:
+    from openapi_spec_validator import validate
+
+    document = got(client, "/openapi.json")
+    validate(document)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            if method != "parameters":
+                named = operation["responses"].keys()
+                assert {"400", "401", "403", "429", "503", "default"} <= named, (path, method)
+                assert operation["summary"], (path, method)
 
 
 def test_an_object_that_does_not_exist_is_a_problem_document(

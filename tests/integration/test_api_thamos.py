@@ -20,7 +20,7 @@ from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
 from graph.record.analyses import analysis_of, request_of
-from graph.record.tokens import Scope, create_token
+from graph.record.tokens import Scope
 from graph.tables import AnalysisRow
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
@@ -216,32 +216,8 @@ class TestCache:
         assert identifier(client) != identifier(client, **change)
         assert identifier(client) != identifier(client, body(labels={"a": "b"}))
 
-    def test_an_answer_that_lacked_packages_is_not_given_again(self, known: Stores) -> None:
-        with package_index(protected=False, json=True) as index:
-            index.add_wheel("app", "1.0")
-            settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-            stores = replace(known, settings=settings)
-            asked = body('[packages]\napp = "*"\n')
-            with client_of(settings, Scope.ADVISE) as client:  # may not read from the index
-                assert advised(client, stores, asked)["result"]["error"] is True
-            with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-                assert advised(client, stores, asked)["result"]["error"] is False
-                assert submit(client, asked).get_json()["cached"] is True
-
 
 class TestTokens:
-    def test_one_in_a_url_is_refused_unless_the_operator_allows_it(self, known: Stores) -> None:
-        with known.engine.begin() as connection:
-            _, secret = create_token(connection, "test", [Scope.ADVISE], None)
-        with client_of(known.settings) as client:
-            refused = submit(client, token=secret)
-            assert refused.status_code == 401
-            assert secret not in refused.text
-        with client_of(replace(known.settings, query_tokens=True)) as client:
-            assert submit(client, token=secret).get_json()["authenticated"] is True
-            assert submit(client, force="True").get_json()["authenticated"] is False
-            assert submit(client, token="thoth_0").status_code == 401
-
     def test_who_asks_is_kept_of_those_who_show_one(self, known: Stores) -> None:
         kept = {}
         for scopes in ((), (Scope.ADVISE,)):
@@ -431,19 +407,17 @@ class TestListings:
             listed = client.get(f"/api/v1/container-images?{page}").get_json()
             assert listed["container_images"] == []
 
-    def test_a_module_that_nothing_has_is_a_404(self, client: FlaskClient) -> None:
-        response = client.get("/api/v1/python/imports?import_name=nothing.*")
-        assert response.status_code == 404
-        assert response.get_json()["parameters"] == {"import_name": "nothing.*"}
-        assert "`thoth analyze wheel NAME==VERSION --ingest`" in response.get_json()["error"]
-        assert client.get("/api/v1/python/imports").status_code == 400
-
+    @pytest.mark.parametrize(
+        ("name", "release"), [("nothing.*", "NAME==VERSION"), ("Web", "web==2.0")]
+    )
     def test_an_unknown_module_is_answered_with_what_makes_it_known(
-        self, client: FlaskClient
+        self, client: FlaskClient, name: str, release: str
     ) -> None:
-        response = client.get("/api/v1/python/imports?import_name=Web")
+        response = client.get(f"/api/v1/python/imports?import_name={name}")
         assert response.status_code == 404
-        assert "`thoth analyze wheel web==2.0 --ingest`" in response.get_json()["error"]
+        assert response.get_json()["parameters"] == {"import_name": name}
+        assert f"`thoth analyze wheel {release} --ingest`" in response.get_json()["error"]
+        assert client.get("/api/v1/python/imports").status_code == 400
 
 
 def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, known: Stores) -> None:

@@ -105,13 +105,6 @@ def test_a_change_reads_the_series_that_changed_and_judges_all(
     assert sorted(it["recent"]["inspections"] for it in after) == [3, 4]
 
 
-def test_measurements_of_a_series_share_it(delivered: Stores) -> None:
-    with delivered.engine.connect() as connection:
-        seen = list(measured_observations(connection))
-    assert len(seen) == 36
-    assert len({id(it.series) for it in seen}) == len({it.series.comparison_key for it in seen})
-
-
 def test_a_server_reads_the_comparisons_when_it_starts(
     delivered: Stores, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

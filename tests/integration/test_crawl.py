@@ -121,18 +121,6 @@ def test_a_requirement_below_the_newest_gets_candidates_and_they_are_followed(
     assert versions(relational, "legacy") == [("0.1", "solved")]
 
 
-def test_extras_are_followed_when_they_are_asked_for(
-    at: Settings, relational: Engine, index: Index
-) -> None:
-    wheels(
-        index, "app", "1.0", metadata="Provides-Extra: net\n" + requires("http ; extra == 'net'")
-    )
-    wheels(index, "http", "1.0")
-    assert add(at, relational, "app").packages == 1
-    assert add(at, relational, "app[net]").packages == 2
-    assert versions(relational, "http") == [("1.0", "solved")]
-
-
 def test_bounds_are_kept_and_reported(at: Settings, relational: Engine, index: Index) -> None:
     wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
     for name in "bcd":
@@ -451,17 +439,6 @@ def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
     assert report.clean
 
 
-def test_a_refresh_reads_few_releases_of_what_is_required_for_the_first_time(
-    at: Settings, relational: Engine, index: Index
-) -> None:
-    wheels(index, "app", "1.0")
-    add(at, relational, "app")
-    wheels(index, "app", "1.1", metadata=requires("lib<4"))
-    wheels(index, "lib", *(f"{number}.0" for number in range(1, 10)))
-    assert one(refresh_indexes(at, relational)).clean
-    assert [it for it, _ in versions(relational, "lib")] == ["2.0", "3.0", "8.0", "9.0"]
-
-
 def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
     at: Settings, relational: Engine, index: Index
 ) -> None:
@@ -512,14 +489,11 @@ def test_an_index_that_is_gone_from_the_settings_is_reported(
     assert not report.clean
 
 
-@pytest.mark.parametrize("name", ["a b c", "a @ https://host.example/a.whl", "a; os_name=='nt'"])
-def test_what_names_no_package_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument):
-        wanted_packages([name])
-
-
-@pytest.mark.parametrize("name", ["a @ https://u:SECRET@h/a.whl?t=SECRET", "a b https://SECRET@h"])
-def test_what_is_refused_is_repeated_without_its_secrets(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["a b c", "a; os_name=='nt'", "a @ https://u:SECRET@h/a.whl?t=SECRET", "a b https://SECRET@h"],
+)
+def test_what_names_no_package_is_refused_and_repeated_without_its_secrets(name: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         wanted_packages([name])
     assert "SECRET" not in str(refused.value)

@@ -242,15 +242,6 @@ def test_a_page_that_cannot_be_read_is_no_proof_and_says_why(
     assert shown.returncode != 0
 
 
-def test_a_package_that_does_not_exist_is_a_proof(
-    stores: Stores, index: Index, tmp_path: Path
-) -> None:
-    done, report = advise(stores, index, asking(tmp_path, "app", "nowhere"))
-    assert done.returncode == 1
-    assert "hint: check the spelling, or name the index that has the package" in done.stderr
-    assert report["ERROR"].endswith("you ask for nowhere, and pypi does not have it")
-
-
 def test_a_requirement_of_a_package_that_cannot_be_read_is_named_with_the_older_version(
     stores: Stores, index: Index, project: Path
 ) -> None:

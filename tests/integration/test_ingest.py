@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
-import shutil
-import tarfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from cli.ingest import ingest
 from common.settings import Settings
@@ -24,7 +19,7 @@ from graph.engine import Stores
 from graph.projection import verify
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.measurements import measured_observations
-from graph.tables import Base, Document, InspectionRow, ObservationRow
+from graph.tables import Document, InspectionRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from model.measurements.inspection import Outcome
@@ -103,37 +98,6 @@ def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
     assert (report["new"], report["known"], report["observations"]) == (0, INSPECTIONS, {})
     assert report["observations_known"] == OBSERVATIONS
     assert row_counts(stores.engine) == {**before, "outbox": 0}
-
-
-def test_content_is_stored_once_whatever_its_name_and_spelling(
-    stores: Stores, tmp_path: Path
-) -> None:
-    document = document_2020_02()
-    write(tmp_path, {
-        "a/one.json": encoded(document),
-        "b/two.json": json.dumps(dict(reversed(document.items())), indent=3).encode(),
-        **{f"first/{name}": data for name, data in directory_files().items()},
-        **{f"deep/other-name/{name}": data for name, data in directory_files().items()},
-    })  # fmt: skip
-    report = deliver(stores.settings, tmp_path)["inspection"]
-    assert (report["read"], report["new"], report["known"]) == (4, 2, 2)
-    moved = tmp_path.rename(tmp_path.with_name("moved"))
-    assert deliver(stores.settings, moved)["inspection"]["new"] == 0
-    assert row_counts(stores.engine)["documents"] == 2
-
-
-def test_an_inspection_without_file_extension_comes_in_whole(
-    stores: Stores, tmp_path: Path
-) -> None:
-    document = encoded(document_with_job_logs(20))
-    alone = write(tmp_path / "alone", {"inspection-test-e666815e": document})
-    report = deliver(stores.settings, alone / "inspection-test-e666815e")["inspection"]
-    assert (report["read"], report["new"], report["stacks_unknown"]) == (1, 1, 0)
-    assert report["observations"] == {"measured": 20}
-    for folder in (alone, write(tmp_path / "among", {"deep/copy": document, "x.txt": b"?"})):
-        report = deliver(stores.settings, folder)["inspection"]
-        assert (report["read"], report["known"], report["quarantined"]) == (1, 1, 0)
-    assert report["skipped_reasons"] == {"not an inspection": 1}
 
 
 def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) -> None:
@@ -332,42 +296,15 @@ def test_observations_of_several_documents_are_counted_once(
         assert row_counts(stores.engine)["observations"] == 10
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("inspections", ""),
-        ("inspections", "nosuch"),
-    ],
-)
-def test_a_source_that_names_nothing_is_a_usage_error(
-    stores: Stores, arguments: tuple[str, ...]
-) -> None:
-    result = command(stores.settings, *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: ")
-    assert quarantined(stores.settings) == []
-
-
-def test_a_number_that_is_not_on_the_list_is_named(stores: Stores, tmp_path: Path) -> None:
-    write(tmp_path, {"a.json": b"{"})
-    deliver(stores.settings, tmp_path, code=1)
-    (entry,) = quarantined(stores.settings)
-    number = entry["id"]
-    done = command(
-        stores.settings, "quarantine", "--forget", str(number), "--forget", str(number + 9)
-    )
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert f"error: not on the list: {number + 9}\n" in done.stderr
-    assert quarantined(stores.settings) == []
-
-
-def test_entries_can_be_taken_off_the_list(stores: Stores, tmp_path: Path) -> None:
+def test_entries_can_be_taken_off_the_list_by_their_number(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": b"{", "b.json": b"{"})
     deliver(stores.settings, tmp_path, code=1)
-    first, second = quarantined(stores.settings)
-    done = command(stores.settings, "quarantine", "--forget", str(first["id"]), "--json")
-    assert done.exit_code == 0
-    assert [it["id"] for it in quarantined(stores.settings)] == [second["id"]]
+    first, second = (it["id"] for it in quarantined(stores.settings))
+    unknown = command(stores.settings, "quarantine", "--forget", str(first + 9))
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert f"error: not on the list: {first + 9}\n" in unknown.stderr
+    assert command(stores.settings, "quarantine", "--forget", str(first)).exit_code == 0
+    assert [it["id"] for it in quarantined(stores.settings)] == [second]
 
 
 def test_a_dictionary_with_two_bad_inspections_gives_two_rows(
@@ -388,22 +325,15 @@ def test_a_dictionary_with_two_bad_inspections_gives_two_rows(
     assert [it["field"] for it in quarantined(stores.settings)] == ["$.two[0].exit_code"]
 
 
-def test_file_names_need_not_be_utf8(stores: Stores, tmp_path: Path) -> None:
+def test_names_of_files_and_sources_need_not_be_utf8(stores: Stores, tmp_path: Path) -> None:
     for name, data in ((b"caf\xe9.json", GOOD), (b"th\xe9.json", b"{")):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(data)
     assert deliver(stores.settings, tmp_path, code=1)["inspection"]["new"] == 1
-    assert [it["place"] for it in quarantined(stores.settings)] == ["th\\udce9.json"]
-    assert command(stores.settings, "quarantine").exit_code == 0
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/th\xe9.json")).write_bytes(changed(77.5))
-    assert command(stores.settings, "quarantine", "--retry").exit_code == 0
-    assert quarantined(stores.settings) == []
-
-
-def test_nor_does_the_name_of_a_source(stores: Stores, tmp_path: Path) -> None:
-    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json"))
-    source.write_bytes(b"{")
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/th\xe9.json"))
     deliver(stores.settings, source, code=1)
-    source.write_bytes(GOOD)
+    assert [it["place"] for it in quarantined(stores.settings)] == ["th\\udce9.json", ""]
+    assert command(stores.settings, "quarantine").exit_code == 0
+    source.write_bytes(changed(77.5))
     assert command(stores.settings, "quarantine", "--retry").exit_code == 0
     assert quarantined(stores.settings) == []
 
@@ -454,37 +384,6 @@ def test_a_person_is_reported_one_line_a_kind(stores: Stores, tmp_path: Path) ->
     assert shown[0].endswith("2 read: 1 new, 0 already known, 1 quarantined")
 
 
-def as_tar(folder: Path, path: Path) -> str:
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(folder, arcname="nightly/2024")
-    return str(path)
-
-
-def as_zip(folder: Path, path: Path) -> str:
-    shutil.make_archive(str(path.with_suffix("")), "zip", folder)
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    "packing",
-    [
-        lambda folder, _: f"file://{folder}",
-        lambda folder, tmp: as_tar(folder, tmp / "samples.tar.gz"),
-        lambda folder, tmp: as_zip(folder, tmp / "samples.zip"),
-    ],
-    ids=["url", "tar", "zip"],
-)
-def test_however_it_is_packed_the_record_is_the_same(
-    stores: Stores, tmp_path: Path, packing: Callable[[Path, Path], str]
-) -> None:
-    source = packing(GENERATIONS, tmp_path)
-    assert deliver(stores.settings, source)["inspection"]["new"] == INSPECTIONS
-    before = row_counts(stores.engine)
-    report = deliver(stores.settings, GENERATIONS)["inspection"]
-    assert (report["new"], report["known"]) == (0, INSPECTIONS)
-    assert row_counts(stores.engine) == before
-
-
 def test_a_large_body_goes_to_the_document_store_and_comes_back(
     stores: Stores, tmp_path: Path
 ) -> None:
@@ -504,53 +403,3 @@ def test_a_large_body_goes_to_the_document_store_and_comes_back(
     assert json.loads(body)["build_log"] == log
     (stored,) = (tmp_path / "store").rglob("*.zst")
     assert stored.name == f"{key.removeprefix('sha256:')}.json.zst"
-
-
-def everything(connection: Connection) -> str:
-    """The whole record as text, bodies unpacked."""
-    texts = io.StringIO()
-    for table in Base.metadata.tables:
-        for (row,) in connection.exec_driver_sql(f"SELECT r::text FROM {table} AS r"):
-            texts.write(row)
-    for body in connection.scalars(select(Document.body)):
-        texts.write(zstandard.decompress(body).decode())
-    return texts.getvalue()
-
-
-def test_nobody_private_reaches_the_record(stores: Stores, tmp_path: Path) -> None:
-    person = "jo.doe@mail.example"
-    loose = document_2020_02(
-        stderr=f"asked by Jo <{person}>", maintainer="Jo Doe", notes={person: [f"cc {person}"]}
-    )
-    folder = directory_files(
-        result_document(stderr=f"mail {person}"), log=f"built by {person}\n".encode()
-    )
-    late = document_2020_02(datetime=f"by {person}")
-    twice = b'{"%b": 1, "%b": 2}' % (person.encode(), person.encode())
-    cut = b'{"exit_code": 0, "stdout": "%b' % person.encode()
-    write(tmp_path, {"a.json": encoded(loose), "late.json": encoded(late), "twice.json": twice,
-                     "cut.json": cut})  # fmt: skip
-    write(tmp_path / "inspection-a", folder)
-    report = deliver(stores.settings, tmp_path, code=1)["inspection"]
-    assert (report["new"], report["quarantined"]) == (2, 3)
-    with stores.engine.connect() as connection:
-        kept = everything(connection)
-    assert "[e-mail removed]" in kept
-    assert "mail.example" not in kept
-    assert "Jo Doe" not in kept
-    with stores.driver.session(database=stores.database) as session:
-        shown = session.run("MATCH (n) RETURN collect(properties(n)) AS all").single(strict=True)
-    assert "mail.example" not in str(shown["all"])
-
-
-def test_a_crash_is_kept_as_an_observation(stores: Stores, tmp_path: Path) -> None:
-    crashed = result_document(exit_code=139, stdout="", stderr="Segmentation fault")
-    write(tmp_path / "inspection-x", directory_files(result_document(), crashed))
-    deliver(stores.settings, tmp_path)
-    with stores.engine.connect() as connection:
-        rows = connection.execute(
-            select(ObservationRow.outcome, ObservationRow.exit_code, ObservationRow.rate)
-            .order_by(ObservationRow.position)
-        ).all()  # fmt: skip
-    assert [tuple(row)[:2] for row in rows] == [("measured", 0), ("crashed", 139)]
-    assert rows[1].rate is None

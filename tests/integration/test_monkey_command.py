@@ -94,14 +94,6 @@ def test_specifications_are_written_once_and_a_run_continues(
     assert "belongs to a run with other options" in done.stderr
 
 
-def test_pairs_that_cannot_occur_are_listed_with_their_proof(known: Stores, project: Path) -> None:
-    report = monkey(known, project, "--strategy", "coverage", "--dry-run")
-    assert len(report["stacks"]) == 5
-    (infeasible,) = report["infeasible"]
-    assert infeasible["versions"] == {"numpy": ["1.0"], "web": ["3.0"]}
-    assert any("web" in line and "numpy>=2" in line for line in infeasible["proof"])
-
-
 def test_other_packages_keep_the_versions_of_a_lock(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
@@ -214,17 +206,3 @@ def test_versions_are_read_from_an_index_with_what_they_require(
     stacks = sorted(tuple(it["packages"].values()) for it in report["stacks"])
     assert stacks == [("1.0", "1.0"), ("3.0", "2.0")]
     assert report["unread_versions"] == {"numpy": 1}
-
-
-def test_informative_says_why_each_stack_was_chosen_and_why_it_stopped(
-    known: Stores, project: Path
-) -> None:
-    report = monkey(known, project, "--strategy", "informative", "--dry-run")
-    reference, *others = report["stacks"]
-    assert reference["packages"] == {"numpy": "3.0", "web": "3.0"}
-    assert {tuple(it["packages"].values()) for it in others} >= {("2.0", "3.0"), ("3.0", "2.0")}
-    assert all("nothing is measured yet" in it["reason"] for it in others)
-    assert "nothing else is worth measuring" in report["sampling"]
-    none = monkey(known, project, "--strategy", "informative", "--dry-run", "--threshold", "1000")
-    assert none["stacks"] == []
-    assert none["sampling"] == "stopped because nothing else is worth measuring"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
 import sqlalchemy
 from sqlalchemy import text
 
@@ -136,8 +135,3 @@ def test_notices_are_scheduled_only_if_there_is_a_target(settings: Settings) -> 
     assert NOTICES.task not in {it.task for it in schedules(settings)}
     due = {it.task: it for it in schedules(aimed(settings, "https://build.example/"))}
     assert (due[NOTICES.task].cron, due[NOTICES.task].queue) == ("* * * * *", QueueName.PEOPLE)
-
-
-@pytest.mark.parametrize("state", ["lost", "Delivered"])
-def test_an_unknown_state_is_refused(settings: Settings, state: str) -> None:
-    assert run_here(notices, settings, "list", "--state", state).exit_code == 2

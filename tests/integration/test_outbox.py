@@ -136,22 +136,6 @@ def test_a_kind_from_a_newer_version_is_refused_and_kept(stores: Stores) -> None
     assert lag(stores.engine).count == 1
 
 
-def test_progress_counts_up_to_the_total(stores: Stores, rows: Rows) -> None:
-    seen: list[tuple[int, int]] = []
-    project(stores, batch=10, progress=lambda done, total: seen.append((done, total)))
-    count = len(entries_of(rows))
-    assert seen[-1] == (count, count)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-
-
-def test_lag_tells_the_age_of_the_oldest_entry(stores: Stores, rows: Rows) -> None:
-    with stores.engine.begin() as connection:
-        connection.execute(text("UPDATE outbox SET created_at = now() - interval '1 hour'"))
-    behind = lag(stores.engine)
-    assert behind.count == len(entries_of(rows))
-    assert 3_600 <= behind.oldest_s < 3_700
-
-
 @pytest.fixture
 def flask(stores: Stores) -> Snapshot:
     """Flask 1 as the graph shows it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from graph.engine import Stores
 from graph.projection import rebuild
 from graph.record.measurements import measured_observations
 from graph.tables import HardwareRow, InspectionRow, ObservationRow
-from model.reasons import Reason
 from tests.factories.inspections import (
     HOST,
     MATMUL,
@@ -152,15 +150,6 @@ def test_stacks_are_checked_against_themselves(stores: Stores, tmp_path: Path) -
     )  # fmt: skip
 
 
-def test_without_turns_the_drift_hides_the_difference(stores: Stores, tmp_path: Path) -> None:
-    for name, rates, version in ((OLD, FADING, "2.0.0"), (NEW, FASTER, "2.1.0")):
-        schedule = {"run": RUN, "block": 0, "turn": 0, "interleaved": False}
-        deliver_stack(tmp_path, name, stack_jobs(rates, name, schedule=schedule), version)
-    take_in(stores, tmp_path)
-    found = stacks_of(stores)[0]["comparison"]
-    assert (found["method"], found["pairs"], found["verdict"]) == ("welch", 0, "undetermined")
-
-
 def test_hosts_are_pooled(stores: Stores, runs: Path) -> None:
     take_in(stores, runs)
     slow = [0.7 * rate for rate in FADING], [0.7 * rate for rate in FASTER]
@@ -174,27 +163,6 @@ def test_hosts_are_pooled(stores: Stores, runs: Path) -> None:
     assert (found["method"], found["hosts"], found["pairs"]) == ("pooled", 2, 20)
     assert found["tau"] == 0.0
     assert found["verdict"] == "faster"
-
-
-def test_jobs_that_the_machine_disturbed_are_left_out_by_rule(
-    stores: Stores, tmp_path: Path
-) -> None:
-    jobs = stack_jobs(FADING, OLD)
-    for number, conditions in enumerate(
-        ({"throttled": True}, {"swapped": True}, {"steal_share": 0.02})
-    ):
-        jobs[number]["conditions"] |= conditions
-    jobs[3]["stdout"] = printed(measured(200.0, spread=0.5))
-    jobs[4] |= {"ended": "timed-out", "exit_code": -15}
-    deliver_stack(tmp_path, OLD, jobs, "2.0.0")
-    take_in(stores, tmp_path)
-    reasons = [reason for (reason,) in rows(stores, ObservationRow.unstable_reason)]
-    assert reasons == ["throttled", "swapped", "steal", "spread", *[None] * 6]
-    failures = rows(stores, ObservationRow.outcome, ObservationRow.failure_reason)
-    assert failures[4] == ("crashed", "timed-out")
-    (group,) = thoth_json(stores.settings, "stacks", "--all")["groups"]
-    (stack,) = group["stacks"]
-    assert (stack["jobs"], stack["unstable"]) == (9, ["spread", "steal", "swapped", "throttled"])
 
 
 def test_several_results_of_a_job_are_several_groups_in_their_units(
@@ -218,44 +186,6 @@ def test_several_results_of_a_job_are_several_groups_in_their_units(
         seen = list(measured_observations(connection))
     assert len(seen) == 10
     assert {it.reading.host for it in seen} == {HOST}
-
-
-def test_a_run_that_was_resumed_counts_no_job_twice(stores: Stores, tmp_path: Path) -> None:
-    jobs = stack_jobs(FADING, OLD)
-    deliver_stack(tmp_path, OLD, jobs[:4], "2.0.0")
-    take_in(stores, tmp_path)
-    deliver_stack(tmp_path, OLD, jobs, "2.0.0")
-    take_in(stores, tmp_path)
-    take_in(stores, tmp_path)
-    assert len(rows(stores, ObservationRow.observation_id)) == 10
-    assert verified(stores).equal
-
-
-def test_a_build_that_succeeds_later_keeps_its_failure(stores: Stores, runs: Path) -> None:
-    take_in(stores, runs)
-    deliver_stack(runs, BROKEN, stack_jobs(FADING, BROKEN), "1.15.0")
-    take_in(stores, runs)
-    outcomes = [
-        outcome
-        for name, outcome in rows(stores, InspectionRow.name, ObservationRow.outcome)
-        if name == BROKEN
-    ]
-    assert sorted(outcomes) == ["build_failed", *["measured"] * 10]
-
-
-def test_a_run_in_an_archive_is_the_same_run(stores: Stores, runs: Path, tmp_path: Path) -> None:
-    take_in(stores, runs)
-    archive = tmp_path / "runs.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(runs, arcname="runs")
-    assert "3 read: 0 new, 3 already known" in take_in(stores, archive)
-
-
-def test_a_build_without_results_that_did_not_fail_is_refused(
-    stores: Stores, tmp_path: Path
-) -> None:
-    write(tmp_path / OLD, inspection_files())
-    assert str(Reason.UNKNOWN_SCHEMA) in take_in(stores, tmp_path, code=1)
 
 
 def test_stored_problems_of_the_host_are_set_right_when_they_are_delivered_again(

@@ -100,21 +100,6 @@ def test_a_second_import_changes_nothing(stores: Stores, tmp_path: Path) -> None
     assert count(stores, OutboxEntry.entry_id) == 0
 
 
-def test_what_an_older_dump_says_does_not_replace_what_is_newer(
-    stores: Stores, tmp_path: Path
-) -> None:
-    newer = write_dump(tmp_path / "new.jsonl", [release_document("a", "1.0", ["b>=2"])])
-    older = write_dump(
-        tmp_path / "old.jsonl", [release_document("a", "1.0", ["b>=1"], yanked=True)]
-    )
-    deliver(stores.settings, newer, "--as-of", "2026-01-01")
-    deliver(stores.settings, older, "--as-of", "2025-01-01")
-    (row,) = versions(stores).values()
-    assert not row.yanked
-    with stores.engine.connect() as connection:
-        assert connection.execute(select(RequirementRow.raw)).scalars().all() == ["b>=2"]
-
-
 def test_an_undated_dump_is_as_old_as_the_newest_upload_it_tells_of(
     stores: Stores, tmp_path: Path
 ) -> None:
@@ -251,10 +236,10 @@ import sys
 from dataclasses import replace
 from common.settings import Settings
 from graph.engine import relational_engine
-from ingest import releases
+from ingest.releases import pipeline
 from ingest.releases.pipeline import ReleaseSourceOptions, import_releases
 
-releases.BATCH_RELEASES = 50
+pipeline.BATCH_RELEASES = 50
 settings = Settings.from_env()
 print("began", flush=True)
 import_releases(

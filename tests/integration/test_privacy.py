@@ -18,6 +18,7 @@ from graph.record.documents import INLINE_LIMIT_BYTES
 from ingest.advisories import sync
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.benchmark_files import sample, sample_text, write_files
+from tests.factories.documents import document_2020_02
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.factories.releases import release, release_document
 from tests.services.advisories import Record
@@ -60,7 +61,10 @@ def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Pa
     write_files(
         tmp_path,
         {
-            "inspection.json": json.dumps(inspection),
+            "inspections/whole.json": json.dumps(inspection),
+            "inspections/late.json": json.dumps(document_2020_02(datetime=f"by {mail}")),
+            "inspections/twice.json": f'{{"{mail}": 1, "{mail}": 2}}',
+            "inspections/cut.json": f'{{"exit_code": 0, "stdout": "{mail}',
             "releases.jsonl": json.dumps(release),
             "results/CIFAR10/train/a.json": entry,
             "results/CIFAR10/train/a.tsv": table,
@@ -69,11 +73,12 @@ def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Pa
         },
     )
     archive = write_archive(tmp_path / "all.zip", [advisory])
-    run(settings, "ingest", "inspections", tmp_path / "inspection.json")
+    run(settings, "ingest", "inspections", tmp_path / "inspections", codes=(1,))
     run(settings, "packages", "import", tmp_path / "releases.jsonl")
     run(settings, "advisories", "sync", archive)
     run(settings, "ingest", "benchmarks", tmp_path / "results")
     texts = list(stored_texts(stores))
+    assert sum(it.startswith("quarantine: ") for it in texts) == 3
     for kind in ("body of inspection", "body of release", "body of advisory", "graph: "):
         assert any(it.startswith(kind) for it in texts), kind
     assert [it for it in texts if re.search("adalind|person@|mailto", it, re.IGNORECASE)] == []

@@ -58,13 +58,6 @@ def rows(stores: Stores) -> Rows:
     return rows
 
 
-def test_an_empty_record_projects_to_nothing_and_verifies(stores: Stores) -> None:
-    assert project(stores).entries == 0
-    report = verified(stores)
-    assert report.equal
-    assert {kind.graph_count for kind in report.kinds} == {0}
-
-
 def test_every_kind_of_row_reaches_the_graph(stores: Stores, rows: Rows) -> None:
     assert project(stores).entries == len(entries_of(rows))
     report = verified(stores)
@@ -112,24 +105,6 @@ def test_times_compare_with_cypher_times(stores: Stores, rows: Rows) -> None:
     dated = [row for row in rows[InspectionRow] if row["created_at"]]
     assert answer(stores, query, at="2020-02-01T00:00:00Z") == [[len(dated)]]
     assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
-
-
-def test_entries_in_the_wrong_order_lose_no_edge(stores: Stores) -> None:
-    rows = inspection_rows(20)
-    store(stores.engine, rows, reversed(entries_of(rows)))
-    project(stores, batch=3)
-    assert verified(stores).equal
-
-
-def test_a_batch_that_was_applied_and_not_deleted_changes_nothing(
-    stores: Stores, rows: Rows
-) -> None:
-    project(stores)
-    before = verified(stores)
-    with stores.engine.begin() as connection:
-        connection.execute(insert(OutboxEntry), entries_of(rows))
-    assert project(stores, batch=7).entries == len(entries_of(rows))
-    assert verified(stores).kinds == before.kinds
 
 
 def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: Rows) -> None:

@@ -255,26 +255,6 @@ def test_a_claim_that_drifted_is_found_and_repaired(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-@pytest.mark.parametrize(("change", "how"), [("SET", "different"), ("DELETE", "missing")])
-def test_verify_finds_what_drifted_and_a_rebuild_repairs_it(
-    stores: Stores, change: str, how: str
-) -> None:
-    assert add(
-        stores, 11, AdviceLinks((RecommendedStack(MEASURED, 1.0),), observations(stores)[:1])
-    )
-    project(stores)
-    done = "SET r.score = 9.0" if change == "SET" else "DELETE r"
-    answer(
-        stores, f"MATCH (:Advice {{advice_id: $key}})-[r:RECOMMENDED]->() {done}", key=advice_id(11)
-    )
-    (kind,) = (kind for kind in verified(stores).kinds if not kind.equal)
-    assert kind.kind == "(:Advice)-[:RECOMMENDED]->(:Stack)"
-    (difference,) = kind.differences
-    assert (difference.key, difference.how) == (f"{advice_id(11)} -> {MEASURED.digest}", how)
-    rebuild(stores.engine, stores.driver, database=stores.database)
-    assert verified(stores).equal
-
-
 def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> None:
     assert add(stores, 12, AdviceLinks((RecommendedStack(MEASURED, 1.0),)))
     assert not sync_few(stores.engine, stores.driver, most=0, database=stores.database)

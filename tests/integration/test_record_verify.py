@@ -77,7 +77,6 @@ from tests.factories.native import elf, layer, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.databases import new_database
 from tests.services.jobs import client_of
-from tests.services.ports import closed_port
 from tests.services.projection import answer, project, verified
 
 SAMPLES = ROOT / "samples"
@@ -575,13 +574,6 @@ def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: S
     report = compare(record)
     assert (report.damaged, report.tampered) == (1, 1)
     assert columns(report) == {"documents.body"}
-
-
-def test_a_store_that_does_not_answer_is_exit_code_3(settings: Settings) -> None:
-    away = replace(settings, database_url=f"postgresql://127.0.0.1:{closed_port()}/none")
-    done = thoth(away, "record", "verify")
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr
 
 
 def test_a_comparison_that_cannot_be_printed_whole_says_so(record: Stores) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from dataclasses import replace
@@ -256,23 +255,6 @@ def test_the_record_has_what_was_delivered(record: Record) -> None:
     assert known.requirements_raw == tuple(lines)
     assert known.state == "unparsable"
     assert tuple(known.files[file.filename] for file in flask.files) == flask.files
-
-
-def test_the_order_of_deliveries_at_one_time_leaves_no_trace(record: Record) -> None:
-    versions = [
-        release("flask", "3.0.0", ["click"], yanked=True),
-        release("flask", "3.0.0", ["click", "jinja2"]),
-        release("flask", "3.0.0", None, files=[sdist_of("flask", "3.0.0")], files_complete=False),
-    ]
-    found = set()
-    for seed in range(6):
-        with record.engine.begin() as connection:
-            connection.execute(text("TRUNCATE documents, packages, package_versions CASCADE"))
-        random.Random(seed).shuffle(versions)
-        for each in versions:
-            record.add(each)
-        found.add((record.row().facts, record.revision()))
-    assert len(found) == 1
 
 
 def test_text_of_any_kind_is_kept_as_it_is(record: Record) -> None:

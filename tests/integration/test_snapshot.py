@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from common.settings import Settings
 from graph.engine import graph_database
-from graph.engine import graph_driver as connect
 from graph.snapshot_reader import (
     PACKAGES,
     REVISIONS,
@@ -23,7 +22,7 @@ from graph.snapshot_reader import (
     load_snapshot,
     walk,
 )
-from model.errors import InvalidArgument, StoreUnavailable
+from model.errors import StoreUnavailable
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import environment
 from model.packages.snapshot import Snapshot
@@ -32,7 +31,6 @@ from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure
 from tests.factories.worlds import Made, World, fill, reader_of, world_of
 from tests.services.fixtures import empty
-from tests.services.ports import closed_port
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 
@@ -246,16 +244,3 @@ def test_an_empty_graph_knows_nothing(graph: Graph) -> None:
     assert found.missing == ("core", "web")
     assert not found.packages
     assert graph.is_current(found)
-
-
-def test_no_requirement_is_refused_before_the_graph_is_asked(graph: Graph) -> None:
-    with pytest.raises(InvalidArgument):
-        graph.snapshot("web", "???")
-
-
-def test_a_graph_that_is_down_is_reported(graph_settings: Settings) -> None:
-    away = replace(
-        graph_settings, graph_url=f"bolt://127.0.0.1:{closed_port()}", connect_timeout_s=0.3
-    )
-    with connect(away) as driver, pytest.raises(StoreUnavailable):
-        load_snapshot(driver, ["web"], LINUX)

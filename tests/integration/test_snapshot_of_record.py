@@ -26,7 +26,6 @@ from tests.factories.naive_closure import naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth, thoth_json
 from tests.services.fixtures import embedded_only
-from tests.services.ports import closed_port
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -135,30 +134,6 @@ def test_what_changes_an_answer_changes_the_revision(
     assert snapshot(stores, "web").revision != known.revision
 
 
-def test_an_old_specifier_is_read_from_the_graph_with_what_it_is_read_as(stores: Stores) -> None:
-    deliver(stores, [release("web", "1", ["core (>=1.19.*)"]), release("core", "1.20")])
-    (requirement,) = snapshot(stores, "web").packages["web"][0].requires
-    assert (requirement.name, requirement.specifier) == ("core", ">=1.19")
-    assert "'core (>=1.19.*)' is not valid and is read as core>=1.19" in requirement.reason
-
-
-def test_the_order_of_recording_leaves_no_trace(stores: Stores, known: Snapshot) -> None:
-    with stores.engine.begin() as connection:
-        tables = "documents, package_versions, packages, package_events, outbox"
-        connection.exec_driver_sql(f"TRUNCATE {tables} CASCADE")
-    with stores.driver.session(database=stores.database) as session:
-        kept = "n:SchemaMigration OR n:ProjectionCheckpoint"
-        session.run(f"MATCH (n) WHERE NOT ({kept}) DETACH DELETE n").consume()
-    for each in (
-        release("other", "1", ["web"]),
-        release("core", "1", ["gone"]),
-        release("web", "1", ["core", "tool; extra == 'dev'"], provides_extra=["dev"]),
-        release("web", "2", ["core>=1"]),
-    ):
-        deliver(stores, [each])
-    assert snapshot(stores, "web").to_json() == known.to_json()
-
-
 def test_the_command_shows_the_closure(stores: Stores, known: Snapshot) -> None:
     there = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
     told = thoth_json(stores.settings, "packages", "closure", "web", *there)
@@ -189,13 +164,6 @@ def test_the_command_ends_with_a_code(
     done = thoth(stores.settings, "packages", "closure", *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_command_tells_that_the_graph_is_down(settings: Settings) -> None:
-    away = replace(settings, graph_url=f"bolt://127.0.0.1:{closed_port()}", connect_timeout_s=0.5)
-    done = thoth(away, "packages", "closure", "web")
-    assert done.returncode == 3
-    assert "the graph is unavailable" in done.stderr
 
 
 @pytest.fixture

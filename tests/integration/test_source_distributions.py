@@ -181,16 +181,6 @@ def test_what_only_a_build_tells_is_no_candidate_without_one(
     )
 
 
-def test_what_lists_no_requirement_and_has_a_setup_py_is_no_candidate_without_a_build(
-    stores: Stores, index: Index, tmp_path: Path
-) -> None:
-    text = "Metadata-Version: 2.1\nName: silent\nVersion: 1.0\n"
-    index.add_source("silent", "1.0", "from setuptools import setup\n", information=text)
-    done = advise(stores, index, tmp_path, "silent\n")
-    assert done.returncode == 1
-    assert "`thoth advise --build` builds" in done.stdout.replace("\n", " ")
-
-
 def test_a_file_above_the_size_limit_proves_nothing(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:

@@ -98,6 +98,9 @@ def test_no_operation_is_open_to_a_token_of_another_scope(
                 # The scope of a request depends on its kind, and 1 is of no kind.
                 expected = 404 if path.startswith("/api/v2/requests/") else 403
                 assert answer.status_code == expected, (path, method, scope)
+                challenge = answer.headers.get("WWW-Authenticate", "")
+                named = 'Bearer error="insufficient_scope", scope='
+                assert expected == 404 or challenge.startswith(named), challenge
                 refused += 1
     assert refused > 300
 
@@ -133,7 +136,10 @@ def test_a_use_is_noted(closed: Settings, client: FlaskClient) -> None:
 def test_a_header_that_is_no_token_is_refused(client: FlaskClient, header: str) -> None:
     answer = client.get(READ, headers={"Authorization": header})
     assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"].split()[0] == "Bearer"
+    challenge = answer.headers["WWW-Authenticate"]
+    assert challenge.split()[0] == "Bearer"
+    given = header.lower().startswith("bearer") and len(header.split()) > 1
+    assert ("invalid_token" in challenge) is given, challenge
 
 
 def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
@@ -145,7 +151,9 @@ def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
     assert secret not in refused.text
     app = create_app(replace(closed, query_tokens=True))
     try:
-        assert app.test_client().get(READ, query_string={"token": secret}).status_code == 200
+        client = app.test_client()
+        assert client.get(READ, query_string={"token": secret}).status_code == 200
+        assert client.get(READ, query_string={"token": "thoth_0"}).status_code == 401
     finally:
         app.extensions[EXTENSION].close()
 

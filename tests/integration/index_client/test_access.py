@@ -48,7 +48,10 @@ def test_pages_with_tokens_and_metadata_are_kept_for_the_owner_only(
     assert not [it for it in places if it.stat().st_mode & 0o077]
 
 
-@pytest.mark.parametrize("host", ["0177.0.0.1", "①②⑦.0.0.1", "u:p/w@127.0.0.1", "a..b"])
+HOSTS = ["0177.0.0.1", "①②⑦.0.0.1", "u:p/w@127.0.0.1", "a..b", "xn--zz"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_an_invalid_address_is_refused_and_the_file_is_not_called_broken(
     index: Index, settings: Settings, host: str
 ) -> None:
@@ -171,14 +174,6 @@ def test_a_proxy_of_the_environment_is_used(
     assert page(settings).files
     index.answers[f"{url}/parrot/"] = status(302, Location="http://10.0.0.1/")
     assert problem(settings).code is IndexFault.ADDRESS_REFUSED
-
-
-def test_a_file_at_an_invalid_address_is_refused(index: Index, settings: Settings) -> None:
-    index.add_wheel("parrot", "1.0")
-    index.facts["parrot-1.0-py3-none-any.whl"]["url"] = "http://xn--zz/f"
-    with pytest.raises(IndexProblem) as refused:
-        metadata_of(settings, only_file(settings))
-    assert refused.value.code is IndexFault.ADDRESS_REFUSED
 
 
 def test_a_file_at_a_private_address_is_not_fetched(index: Index, settings: Settings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -13,7 +12,7 @@ from common.settings import Settings
 from model.errors import IndexFault
 from model.packages.project_pages import ProjectPage
 from tests.services.index import Index, package_index, status
-from tests.services.index_client import LIMITS, ask, page, problem, settings_for
+from tests.services.index_client import ask, page, problem, settings_for
 
 
 def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
@@ -101,14 +100,6 @@ def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
     assert not ask(settings, lambda client: client.project("parrot")).from_cache
 
 
-def test_a_page_without_files_is_known_by_what_it_says_of_itself(
-    index: Index, settings: Settings
-) -> None:
-    body = b'<meta name="pypi:repository-version" content="1.0"><title>Links for parrot</title>'
-    index.answers["/simple/parrot/"] = status(200, body, Content_Type="text/html")
-    assert page(settings).files == ()
-
-
 def test_a_page_for_logging_in_does_not_replace_what_is_kept(
     index: Index, settings: Settings
 ) -> None:
@@ -117,12 +108,3 @@ def test_a_page_for_logging_in_does_not_replace_what_is_kept(
     index.answers["/simple/parrot/"] = [status(200, b"log in", Content_Type="text/html")]
     assert problem(settings).code is IndexFault.WRONG_CONTENT_TYPE
     assert page(settings).from_cache
-
-
-def test_ten_thousand_versions_are_read_in_a_moment(index: Index, settings: Settings) -> None:
-    for number in range(10_000):
-        index.add_file("parrot", f"parrot-1.{number}-py3-none-any.whl", b"")
-    started = time.process_time()
-    found = page(settings, limits=replace(LIMITS, page_bytes=16 << 20))
-    assert len(found.releases) == 10_000
-    assert time.process_time() - started < 5
