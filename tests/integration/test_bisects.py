@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -17,9 +16,9 @@ from adviser.bisect.search import SearchState
 from cli.bisect_recorder import BisectRecorder, identity
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.bisects import BisectFilter, bisect_named, browse_bisects, write_bisect
+from graph.record.bisects import BisectFilter, bisect_named, browse_bisects
 from graph.tables import BisectRow
-from tests.factories.bisects import add_bisects, bisect_of, flat_search, planted_search
+from tests.factories.bisects import add_bisects, bisect_of, planted_search
 from tests.services.commands import thoth
 from tests.services.index import package_index
 from tests.services.jobs import client_of
@@ -203,46 +202,3 @@ def test_the_api_pages_through_searches(stores: Stores, client: FlaskClient) -> 
     assert client.get("/api/v2/bisects?package=pandas").get_json()["items"] == []
     assert client.get("/api/v2/bisects/none").status_code == 404
     assert client.get("/api/v2/bisects?state=lost").status_code == 400
-
-
-def test_pages_show_the_answer_the_chances_and_the_command(
-    stores: Stores, client: FlaskClient
-) -> None:
-    assert "No search matches" in client.get("/bisects").get_data(as_text=True)
-    with stores.engine.begin() as connection:
-        add_bisects(connection)
-        series, states = planted_search()
-        unmeasured = replace(bisect_of(series, states[-1], "new"), state="running", searches=[])
-        write_bisect(connection, unmeasured)
-    listed = client.get("/bisects").get_data(as_text=True)
-    content = client.get("/bisects/bisect-ended").get_data(as_text=True)
-    document = client.get("/api/v2/bisects/bisect-ended").get_json()
-    for shown in ("numpy 1.8 → numpy 1.9", f"{document['jobs']} of at most 200", "no wheel"):
-        assert shown in content
-    assert document["sentence"] in content
-    assert 'href="/bisects/bisect-ended"' in listed
-    assert content.count("<rect") == 1 + len(document["searches"][0]["posterior"]["steps"])
-    assert "matrix_size=512 --max-jobs 200" in content
-    for name in ("stopped", "running", "new"):
-        assert client.get(f"/bisects/bisect-{name}").status_code == 200
-    assert client.get("/bisects/none").status_code == 404
-
-
-def test_a_recorded_answer_says_which_dips_would_have_been_seen(
-    stores: Stores, client: FlaskClient
-) -> None:
-    with stores.engine.begin() as connection:
-        write_bisect(connection, bisect_of(*flat_search(), "flat"))
-    (search,) = client.get("/api/v2/bisects/bisect-flat").get_json()["searches"]
-    dips, content = search["dips"], client.get("/bisects/bisect-flat").get_data(as_text=True)
-    assert dips["chance"] == 0.95
-    assert dips["visible"]
-    assert f"about {dips['further_jobs']} more jobs" in dips["note"]
-    assert "a dip of at least" in search["sentence"]
-    assert search["sentence"] in content
-    assert dips["note"][1:] in content
-    for dip in dips["visible"]:
-        size, width = f"{dip['difference_pct']:g} %", dip["width"]
-        assert f'<td class="number">{size}</td><td class="number">{width}</td>' in content
-    shown = " ".join(thoth(stores.settings, "bisects", "bisect-flat").stdout.split())
-    assert dips["note"] in shown

@@ -6,29 +6,33 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import delete, insert, update
+from sqlalchemy import Engine, delete, insert, update
 from werkzeug.test import TestResponse, encode_multipart
 
 from api.access.authentication import SESSION_COOKIE
 from api.http.request_bodies import REQUEST_BYTES
-from api.pages.formatting import counted_jobs
 from api.pages.operation import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
-from graph.engine import Stores
+from graph.engine import Stores, relational_engine
+from graph.record.bisects import write_bisect
 from graph.record.quarantine import QuarantineReason, add_refusals
 from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions, osv, write_archive
+from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
+from tests.factories.bisects import add_bisects, bisect_of, flat_search, planted_search
 from tests.factories.inspections import (
     MATMUL,
     hwinfo,
@@ -41,6 +45,9 @@ from tests.factories.inspections import (
 )
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT, thoth
+from tests.services.databases import new_database
+from tests.services.filled import got
+from tests.services.golden import compare_golden, page_text
 from tests.services.jobs import client_of
 
 #: Pages that need no object of the record.
@@ -76,16 +83,111 @@ def _links(content: str) -> set[str]:
     return {it.replace("&amp;", "&") for it in re.findall(r'href="(/[^"#]*)"', content)}
 
 
+#: Pages of the samples, by the name of their golden file.
+_SAMPLES = {
+    "home": "/", "ask": "/ask", "packages": "/packages", "packages-found": "/packages?like=NUM",
+    "packages-none": "/packages?like=nothing-like-it", "package": "/packages/numpy",
+    "version": "/packages/flask/versions/3.1.3", "stacks": "/stacks", "stack": "/stacks/{stack}",
+    "stacks-filtered": "/stacks?hardware={hardware:.15}&indicator=PiMatmul&limit=1",
+    "stack-without-result": "/stacks/{failed}", "compare": "/compare",
+    "compare-chosen": "/compare?baseline={baseline}",
+    "comparison": "/compare?baseline={baseline}&candidate={stack}",
+    "reports": "/reports?indicator=PiMatmul", "report": "/reports/{series}",
+    "series": "/series/{series}", "inspections": "/inspections?indicator=PiConv2D",
+    "inspection": "/inspections/{inspection}", "job": "/jobs/{job}",
+    "hardware": "/hardware/{hardware}", "hardware-unmeasured": "/hardware/{other}",
+    "changes": "/changes?package=numpy", "benchmarks": "/benchmarks?metric=median_rate",
+    "bisects-none": "/bisects?indicator=PiMatmul",
+    "vulnerability": "/vulnerabilities/PYSEC-2023-62", "trust": "/trust",
+    "question": "/questions/24", "advice-path": "/advice/{advice}/path", "sign-in": "/sign-in",
+}  # fmt: skip
+#: Pages of a night, of searches and of a vulnerable stack.
+_STORIES = {
+    "loop": "/loop", "home-after-a-night": "/", "bisects": "/bisects",
+    **{f"bisect-{it}": f"/bisects/bisect-{it}" for it in ("ended", "flat", "new")},
+    "stack-path": f"/stacks/{AFFECTED_STACK}/path",
+    "stack-path-from": f"/stacks/{AFFECTED_STACK}/path?package=a-web",
+    "stack-path-cut": f"/stacks/{AFFECTED_STACK}/path?limit=1",
+    "package-affected": "/packages/a-lib", "package-unaffected": "/packages/a-web",
+    "vulnerability-of-a-stack": "/vulnerabilities/CVE-2026-1",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def objects(filled: Settings, browser: FlaskClient) -> dict[str, str]:
+    """Names of some objects of the samples."""
+    (group,) = got(browser, "/api/v2/comparison-groups?package=numpy&indicator=PiConv2D")["items"]
+    stacks = got(browser, "/api/v2/stacks?measured=false")["items"]
+    query = "package=numpy&version=2.4.6&indicator=PiConv2D&outcome=measured&limit=1"
+    (job,) = got(browser, f"/api/v2/observations?{query}")["items"]
+    classes = {it["measured"]: it["digest"] for it in _hardware(browser)}
+    with client_of(filled, Scope.ADMIN) as operator:
+        (advice,) = got(operator, "/api/v2/advice")["items"]
+    return {
+        "series": group["comparison_key"], "baseline": group["baseline"]["stack_digest"],
+        "stack": next(it["stack_digest"] for it in group["stacks"] if it["comparison"]),
+        "failed": next(it["digest"] for it in stacks if it["inspections"]),
+        "job": job["observation_id"], "inspection": job["document_id"],
+        "hardware": classes[True], "other": classes[False], "advice": advice["advice_id"],
+    }  # fmt: skip
+
+
+def _hardware(client: FlaskClient) -> list[dict[str, Any]]:
+    """Both hardware classes, with whether something was measured on them."""
+    return [
+        {**it, "measured": measured}
+        for measured in (True, False)
+        for it in got(client, f"/api/v2/hardware?measured={str(measured).lower()}")["items"]
+    ]
+
+
+@pytest.mark.parametrize("name", _SAMPLES)
+def test_a_page_of_the_samples_shows_what_it_did(
+    browser: FlaskClient, objects: dict[str, str], name: str
+) -> None:
+    address = _SAMPLES[name].format_map(objects)
+    compare_golden(f"pages/{name}.txt", page_text(_page(browser, address)))
+
+
+@pytest.fixture(scope="module")
+def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskClient]:
+    with new_database(postgresql, replace(embedded_settings, rate_limit=None)) as settings:
+        engine = relational_engine(settings)
+        with engine.begin() as connection:
+            add_night(connection)
+            add_bisects(connection)
+            write_bisect(connection, bisect_of(*flat_search(), "flat"))
+            series, (*_, last) = planted_search()
+            unmeasured = replace(bisect_of(series, last, "new"), state="running", searches=[])
+            write_bisect(connection, unmeasured)
+            add_affected_stack(connection)
+        engine.dispose()
+        with client_of(settings, Scope.READ) as client:
+            yield client
+
+
+@pytest.mark.parametrize("name", _STORIES)
+def test_a_page_of_recorded_stories_shows_what_it_did(stories: FlaskClient, name: str) -> None:
+    compare_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
+
+
+def test_an_advice_on_measured_hardware_says_what_it_rests_on(
+    browser: FlaskClient, objects: dict[str, str]
+) -> None:
+    content = _page(browser, f"/advice/{objects['advice']}")
+    assert "3 of 7 packages were measured in this version on" in content
+    assert "show what was measured of other versions" in content
+    assert "What would change it?" in content
+    assert "You named no hardware" not in content
+
+
+def test_every_step_of_a_night_has_a_label() -> None:
+    assert STEP_LABELS.keys() == STEPS.keys()
+
+
 def test_an_empty_record_has_pages(empty: FlaskClient) -> None:
     for address in _LISTS:
         assert "<h1>" in _page(empty, address)
-
-
-def test_pages_say_how_new_their_data_are(browser: FlaskClient) -> None:
-    as_of = browser.get("/api/v2/status").headers["X-Thoth-As-Of"]
-    for address in _LISTS:
-        if address != "/sign-in":
-            assert f'Data as of <time datetime="{as_of}">' in _page(browser, address), address
 
 
 def test_links_lead_somewhere(browser: FlaskClient) -> None:
@@ -108,29 +210,12 @@ def test_links_lead_somewhere(browser: FlaskClient) -> None:
     assert {"/packages/flask", "/packages/flask/versions/N"} <= kinds.keys()
 
 
-def test_the_foot_links_to_the_same_data(browser: FlaskClient) -> None:
-    content = _page(browser, "/packages/numpy")
-    assert "Convolution of images: rate of its operations." in content
-    sources = [it for it in _links(content) if it.startswith("/api/v2/")]
-    assert "/api/v2/packages/numpy" in sources
-    (groups,) = (it for it in sources if it.startswith("/api/v2/comparison-groups"))
-    document = browser.get(groups).get_json()
-    for group in document["items"]:
-        for stack in group["stacks"]:
-            assert stack["label"] in content
-            if stack["comparison"]:
-                assert f"{stack['comparison']['difference_pct']:+.1f} %" in content
-
-
-def test_a_history_shows_every_job_of_the_series(browser: FlaskClient) -> None:
+def test_a_history_has_every_job_of_the_series(browser: FlaskClient) -> None:
     groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
     history = f"/series/{groups[0]['comparison_key']}"
-    assert f"{history}?python=3.11" in _links(_page(browser, "/stacks"))
-    content = _page(browser, history)
     document = browser.get(f"/api/v2{history}").get_json()
     jobs = [job for run in document["runs"] for job in run["jobs"]]
     assert len(jobs) == document["observations"] == sum(it["jobs"] for it in groups[0]["stacks"])
-    assert {f"/jobs/{it['observation_id']}" for it in jobs} <= _links(content)
     for run in document["runs"]:
         counted = [it["rate"] for it in run["jobs"] if it["left_out"] is None]
         assert run["median_rate"] == pytest.approx(median(counted))
@@ -158,73 +243,6 @@ def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) ->
     assert "<script>alert" not in content
     assert "<svg onload" not in content
     assert "\x1b" not in content
-
-
-def test_forms_offer_only_what_was_measured(browser: FlaskClient) -> None:
-    inspected = browser.get("/api/v2/stacks?limit=100").get_json()["items"]
-    groups = browser.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
-    measured = {it["stack_digest"] for group in groups for it in group["stacks"]}
-    content = _page(browser, "/compare")
-    choices = content.partition('id="baseline"')[2].partition("</select>")[0]
-    assert set(re.findall('value="([^"]*)"', choices)) == measured
-    assert len(measured) < sum(it["inspections"] > 0 for it in inspected)
-    for address in ("/compare", "/ask"):
-        assert "unknown hardware" not in _page(browser, address)
-    (first, _) = re.findall('value="([^"]*)" selected', content)[:2]
-    chosen = re.findall('value="([^"]*)" selected', _page(browser, f"/compare?baseline={first}"))
-    assert chosen[0] == first != chosen[1]
-
-
-def test_lists_name_their_filters_and_remove_each(browser: FlaskClient) -> None:
-    (hardware,) = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
-    digest = hardware["digest"]
-    for value in (digest, digest.removeprefix("sha256:")[:8]):
-        address = f"/stacks?hardware={value}&indicator=PiMatmul&limit=1"
-        content = _page(browser, address)
-        option = f"{hardware['label']} ({digest.removeprefix('sha256:')[:8]})"
-        assert f'<option value="{digest}" selected>{option}</option>' in content
-        assert f"hardware <b>{hardware['label']}</b>" in content
-        assert "indicator <b>PiMatmul</b>" in content
-        without = {f"hardware={value}", "indicator=PiMatmul"}
-        assert {f"/stacks?{it}&limit=1" for it in without} <= _links(content)
-    filters = {
-        "/inspections": "indicator", "/changes": "package", "/benchmarks": "metric",
-        "/bisects": "indicator", "/packages": "like", "/reports": "indicator",
-    }  # fmt: skip
-    for path, name in filters.items():
-        content = _page(browser, f"{path}?{name}=PiMatmul")
-        assert f"{name} <b>PiMatmul</b>" in content
-        assert f'<a href="{path}" aria-label="Remove the filter {name}">' in content
-        assert "Filters:" not in _page(browser, path)
-
-
-def test_a_stack_shows_its_measured_rates(browser: FlaskClient) -> None:
-    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
-    for stack in groups[0]["stacks"]:
-        address = f"/stacks/{stack['stack_digest']}"
-        content = _page(browser, address)
-        links = _links(content)
-        for group in groups:
-            it = next(it for it in group["stacks"] if it["stack_digest"] == stack["stack_digest"])
-            assert f">{it['median_rate'] / 1e9:.3g} GFLOPS<" in content
-            assert f">{it['spread_pct']:.3g} %<" in content
-            assert f">{counted_jobs(it)}<" in content
-            assert f"/series/{group['comparison_key']}?python={group['python_version']}" in links
-            if it["comparison"]:
-                pair = (
-                    f"baseline={group['baseline']['stack_digest']}&candidate={it['stack_digest']}"
-                )
-                assert f"/compare?{pair}&indicator={group['indicator']}" in links
-    found = browser.get(f"/api/v2/comparison-groups?stack={stack['stack_digest']}").get_json()
-    assert [it["comparison_key"] for it in found["items"]] == [
-        it["comparison_key"] for it in groups
-    ]
-    failed = next(
-        it["digest"]
-        for it in browser.get("/api/v2/stacks?measured=false").get_json()["items"]
-        if it["inspections"]
-    )
-    assert "No job of this stack has a result" in _page(browser, f"/stacks/{failed}")
 
 
 def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
@@ -288,36 +306,6 @@ def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: Flas
     assert "byte 4 is not valid utf-8" in refused.text
 
 
-def test_the_loop_is_reported_in_words(stores: Stores, empty: FlaskClient) -> None:
-    assert STEP_LABELS.keys() == STEPS.keys()
-    with stores.engine.begin() as connection:
-        add_night(connection)
-    content = _page(empty, "/loop")
-    (night,) = empty.get("/api/v2/loop").get_json()["nights"]
-    assert night["began_at"][:10] in content
-    for shown in ("numpy 2.4.6", "12 of 24", "Read the indexes", "41 GFLOPS", "1.2 %"):
-        assert shown in content
-    assert "within_variation" not in content
-    assert "<td>1 watch<" in content
-    assert night["began_at"][:10] in _page(empty, "/")
-
-
-def test_the_first_page_names_open_questions_and_finds_packages(browser: FlaskClient) -> None:
-    content = _page(browser, "/")
-    groups = browser.get("/api/v2/comparison-groups?newest=20").get_json()["items"]
-    assert groups == browser.get("/api/v2/comparison-groups").get_json()["items"]
-    (one,) = browser.get("/api/v2/comparison-groups?newest=1").get_json()["items"]
-    assert one["comparison_key"] in {it["comparison_key"] for it in groups}
-    questions = [(it, group) for group in groups for it in group["next_jobs"]]
-    best, group = max(questions, key=lambda it: it[0]["chance"])
-    baseline = group["baseline"]["stack_digest"]
-    (other,) = (it["label"] for it in group["stacks"] if it["stack_digest"] == baseline)
-    assert f"<b>{best['label']}</b> faster or slower than {other} in" in content
-    assert f"chance of {round(100 * best['chance'])} %" in content
-    assert 'href="/packages/numpy"' in _page(browser, "/packages?like=NUM")
-    assert "No known package has" in _page(browser, "/packages?like=nothing-like-it")
-
-
 def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: FlaskClient) -> None:
     with stores.engine.begin() as connection:
         set_sources(connection, INSPECTIONS, ["/secret/folder", "/other"])
@@ -331,25 +319,6 @@ def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: F
     assert "<dt>Package indexes</dt><dd>read completely " in content
     assert "<dt>Last complete backup</dt><dd>20" in content
     assert "secret" not in content
-
-
-def test_an_advice_without_hardware_says_that_no_measurement_counts(
-    filled: Settings, browser: FlaskClient
-) -> None:
-    with client_of(filled, Scope.ADMIN) as operator:
-        (advice,) = operator.get("/api/v2/advice").get_json()["items"]
-    address = f"/advice/{advice['advice_id']}"
-    content = _page(browser, address)
-    report = browser.get(f"/api/v2{address}/report").get_json()["result"]
-    elsewhere = report["report"]["products"][0]["coverage"]["measured_elsewhere"]
-    by_speed = report["parameters"]["recommendation_type"] in ("best", "performance")
-    says_so = "You named no hardware" in content
-    assert says_so == bool(by_speed and elsewhere and not report["parameters"]["hardware"])
-    assert ("does not depend on measurements" in content) != by_speed
-    assert by_speed or "More jobs:" not in content
-    claims = report["report"]["products"][0]["claims"]
-    assert ("show what was measured of other versions" in content) != bool(claims)
-    assert "What would change it?" in content
 
 
 def test_an_advised_version_with_a_vulnerability_says_so_at_once(
@@ -405,16 +374,6 @@ def test_the_page_trust_shows_the_quarantine_and_the_age_of_the_data(
     assert budget in _page(empty, "/loop")
 
 
-def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None:
-    content = _page(browser, "/packages/numpy")
-    for group in browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]:
-        base = group["baseline"]["stack_digest"]
-        for stack in group["stacks"]:
-            if stack["comparison"]:
-                link = f"/compare?baseline={base}&candidate={stack['stack_digest']}"
-                assert f"{link}&indicator={group['indicator']}" in _links(content)
-
-
 def test_effects_on_the_page_of_a_package_are_of_one_hardware_class(
     stores: Stores, empty: FlaskClient, tmp_path: Path
 ) -> None:
@@ -451,8 +410,10 @@ def test_effects_on_the_page_of_a_package_are_of_one_hardware_class(
 
 
 def test_a_series_in_a_list_names_its_last_inspections(browser: FlaskClient) -> None:
-    groups = browser.get("/api/v2/comparison-groups").get_json()["items"]
-    content = _page(browser, "/stacks")
+    groups = got(browser, "/api/v2/comparison-groups")["items"]
+    assert got(browser, "/api/v2/comparison-groups?newest=20")["items"] == groups
+    (one,) = got(browser, "/api/v2/comparison-groups?newest=1")["items"]
+    assert one["comparison_key"] in {it["comparison_key"] for it in groups}
     for group in groups:
         history = browser.get(
             f"/api/v2/series/{group['comparison_key']}?python={group['python_version']}"
@@ -462,8 +423,6 @@ def test_a_series_in_a_list_names_its_last_inspections(browser: FlaskClient) -> 
         assert recent["inspections"] == len(history["runs"])
         medians = [it["median_rate"] for it in history["runs"] if it["median_rate"] is not None]
         assert recent["rates"] == pytest.approx(medians)
-        text = f"{recent['observations']} jobs in {recent['inspections']} inspections. Medians of"
-        assert text in content
 
 
 def test_the_first_page_shows_how_much_was_measured(
@@ -478,24 +437,11 @@ def test_the_first_page_shows_how_much_was_measured(
     assert coverage["stacks"] == len({it["stack_digest"] for it in stacks})
     assert coverage["hardware"] == len({it["hardware"]["digest"] for it in groups})
     assert coverage["measurements"] == 200
-    content = _page(browser, "/")
-    assert f"<b>{coverage['packages']}</b> packages" in content
-    assert f"<b>{coverage['stacks']}</b> stacks" in content
-    assert "<b>1</b> hardware class</li>" in content
     nothing = empty.get("/api/v2/coverage").get_json()
     assert {name for name, value in nothing.items() if value == 0} >= {"packages", "measurements"}
     content = _page(empty, "/")
     assert "Nothing was measured yet" in content
     assert "hardware class</li>" not in content
-
-
-def test_hardware_classes_with_one_label_can_be_distinguished(browser: FlaskClient) -> None:
-    classes = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
-    for address in ("/", "/ask", "/stacks", "/compare"):
-        content = _page(browser, address)
-        text = re.sub(r"<[^>]*>", "", content)
-        for it in classes:
-            assert f"{it['label']} ({it['digest'].removeprefix('sha256:')[:8]})" in text, address
 
 
 def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
@@ -512,22 +458,12 @@ def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: Fl
     assert conv2d["numpy"]["stacks"] == len(group["stacks"])
     versions = {it["component_version"] for it in group["stacks"]}
     assert set(conv2d["numpy"]["versions"]) == versions
-    content = _page(browser, address)
-    assert "200 measurements of numpy, tensorflow-cpu, torch" in content
-    assert ", ".join(conv2d["numpy"]["versions"]) in content
     # The other class of the samples is one whose properties no document says.
     assert coverage["nearest"] == []
-    assert "No other known class is described by the same properties" in content
     (other,) = (it for it in classes if it is not measured)
     for answer, expected in (("true", measured), ("false", other)):
         listed = browser.get(f"/api/v2/hardware?measured={answer}").get_json()["items"]
         assert listed == [expected]
-    home = _page(browser, "/")
-    assert f'href="/hardware/{measured["digest"]}"' in home
-    assert f'href="/hardware/{other["digest"]}"' not in home
-    assert "Nothing was measured on this hardware." in _page(
-        browser, f"/hardware/{other['digest']}"
-    )
 
 
 def test_a_hardware_class_names_the_nearest_one(stores: Stores, empty: FlaskClient) -> None:
@@ -583,7 +519,6 @@ def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) ->
 
 
 def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClient) -> None:
-    content = _page(browser, "/vulnerabilities/PYSEC-2023-62")
     document = browser.get("/api/v2/vulnerabilities/CVE-2023-30861").get_json()
     assert document["packages"] == [
         {
@@ -594,11 +529,7 @@ def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClie
             "versions": ["2.2.4", "2.3.0", "2.3.1"],
         }
     ]  # fmt: skip
-    assert "&gt;=2.3.0, &lt;2.3.2" in content
-    assert "GHSA-m2qf-hxjv-5gpq" in content
     assert document["affected_versions"] == 0
-    assert "<td>none</td>" in content
-    assert "No stack that was measured" in content
     _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
 
 
@@ -626,7 +557,6 @@ def test_a_question_needs_the_scope_and_the_parameters_of_its_query(
     filled: Settings, browser: FlaskClient
 ) -> None:
     assert "/questions/2" in _links(_page(browser, "/questions"))
-    assert "was not run yet" in _page(browser, "/questions/24")
     _page(browser, "/questions/24?run=1", 401)
     _page(browser, "/questions/99", 404)
     with client_of(filled, Scope.CYPHER) as analyst:
@@ -645,60 +575,6 @@ def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
     name = f"specification-{inspection['document_id'][7:15]}.json"
     assert name in response.headers["Content-Disposition"]
     assert f"thoth inspect {name} --ingest" in content
-
-
-def test_jobs_of_an_inspection_stand_in_the_order_in_which_they_ran(browser: FlaskClient) -> None:
-    listed = browser.get("/api/v2/inspections?indicator=PiConv2D").get_json()["items"]
-    for inspection in listed:
-        query = f"inspection={inspection['document_id']}&limit=500"
-        jobs = browser.get(f"/api/v2/observations?{query}").get_json()["items"]
-        jobs.sort(key=lambda it: it["started_at"])
-        content = _page(browser, f"/inspections/{inspection['document_id']}")
-        assert re.findall('href="/jobs/([^"]*)"', content) == [it["observation_id"] for it in jobs]
-        drawn = re.findall(r"<title>\d+: ([\d.]+) GFLOPS", content)
-        assert drawn == [f"{it['rate'] / 1e9:.6g}" for it in jobs]
-        hollow = sum(it["unstable_reason"] is not None for it in jobs)
-        assert content.count('class="mark open"') == hollow
-        stolen = sum(it["unstable_reason"] == "steal" for it in jobs)
-        assert content.count("<td>with stolen CPU time</td>") == stolen
-        history = _page(browser, f"/series/{jobs[0]['comparison_key']}")
-        assert not stolen or f"<td>{stolen} with stolen CPU time</td>" in history
-
-
-def test_a_job_names_its_stack_and_how_its_rate_follows_from_the_samples(
-    browser: FlaskClient,
-) -> None:
-    query = "package=numpy&version=2.4.6&indicator=PiConv2D&outcome=measured&limit=1"
-    (job,) = browser.get(f"/api/v2/observations?{query}").get_json()["items"]
-    stack = browser.get(f"/api/v2/stacks/{job['stack_digest']}").get_json()
-    content = _page(browser, f"/jobs/{job['observation_id']}")
-    assert f"PiConv2D with {stack['label']}: measured, {job['rate'] / 1e9:.3g} GFLOPS" in content
-    assert ">AMD EPYC, 2 CPUs</a>" in content
-    work = f"{job['rate'] * job['elapsed_s'] / 1e6:.3g} MFLOP"
-    assert f"is {job['elapsed_s']:.4g} s. In this time, a call does {work}; that makes" in content
-    for address in ("/inspections", f"/inspections/{job['document_id']}"):
-        assert f">{stack['label']}</a>" in _page(browser, address)
-
-
-def test_series_of_reports_name_the_library(browser: FlaskClient) -> None:
-    content = _page(browser, "/reports?indicator=PiMatmul")
-    assert "PiMatmul of numpy, on AMD EPYC, 2 CPUs" in content
-    assert "PiMatmul of torch, on AMD EPYC, 2 CPUs" in content
-
-
-def test_pages_say_what_a_comparison_lacks_as_the_command_does(browser: FlaskClient) -> None:
-    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
-    stacks = [it for group in groups for it in group["stacks"] if it["comparison"]]
-    content = _page(browser, "/packages/numpy")
-    for stack in stacks:
-        assert (
-            f">{stack['jobs'] - len(stack['unstable'])} of {stack['jobs']}<" in content
-            or not (stack["unstable"])
-        )
-        comparison = stack["comparison"]
-        if not comparison["jobs_missing"] and comparison["baseline_jobs_missing"]:
-            assert f"{comparison['baseline_jobs_missing']} more of the baseline" in content
-    assert ">0 jobs" not in content
 
 
 def test_an_inspection_leads_to_its_lock_and_its_logs(

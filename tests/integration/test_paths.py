@@ -50,19 +50,6 @@ def test_a_release_that_nothing_requires_without_an_extra_is_a_start(client: Fla
     assert [it["vulnerability_id"] for it in from_lib["chains"]] == ["CVE-2026-1"]
 
 
-def test_the_page_lists_the_chains(client: FlaskClient) -> None:
-    content = client.get(f"/stacks/{AFFECTED_STACK}/path").get_data(as_text=True)
-    assert "2 known vulnerabilities affect it" in content
-    assert "<code>a-lib&lt;2</code>" in content
-    from_web = client.get(f"/stacks/{AFFECTED_STACK}/path?package=a-web").get_data(as_text=True)
-    assert "CVE-2026-2" not in from_web
-    assert "CVE-2026-1" in client.get("/packages/a-lib").get_data(as_text=True)
-    assert "No advisory in the record" in client.get("/packages/a-web").get_data(as_text=True)
-    assert client.get("/stacks/none/path").status_code == 404
-    assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
-    assert client.get(f"/stacks/{AFFECTED_STACK}/path?path=x").status_code < 500
-
-
 def test_a_vulnerability_leads_to_the_stacks_that_contain_it(
     stores: Stores, client: FlaskClient
 ) -> None:
@@ -83,9 +70,6 @@ def test_a_cut_list_of_chains_says_so(client: FlaskClient) -> None:
     assert [it["vulnerability_id"] for it in document["chains"]] == ["CVE-2026-1"]
     assert document["truncated"]
     assert "CVE-2026-2" not in {it["id"] for it in document["nodes"]}
-    content = client.get(f"/stacks/{AFFECTED_STACK}/path?limit=1").get_data(as_text=True)
-    assert "At least 1 known vulnerability affects it" in content
-    assert "The list ends after 1 chain, ordered by vulnerability" in content
     whole = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?limit=2").get_json()
     assert not whole["truncated"]
 
