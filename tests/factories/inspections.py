@@ -213,3 +213,11 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+
+def write_stack(
+    folder: Path, name: str, outputs: Sequence[Any], packages: Mapping[str, str], turn: int = 0
+) -> None:
+    """Write an inspection of a stack below ``folder``, with a job for each rate or output."""
+    files = inspection_files(stack_jobs(outputs, name, turn), specification_document(packages))
+    write(folder / name, files)

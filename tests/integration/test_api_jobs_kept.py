@@ -25,10 +25,7 @@ from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
 from model.packages.environments import environment
 from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.factories.releases import release
 from tests.services.commands import row_counts, thoth, thoth_json
@@ -67,8 +64,7 @@ def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
     known: Stores, shop: WorkerContext, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
-    jobs = stack_jobs([200.0] * 10, name, 0)
-    write(tmp_path / name, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
+    write_stack(tmp_path, name, [200.0] * 10, {"numpy": "2.0.0"})
     (batch,) = read_inspections([str(tmp_path)], SourceLimits())
     with known.engine.connect() as long:
         add_inspections(long, known.settings, batch.deliveries)

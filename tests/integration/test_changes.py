@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +23,9 @@ from graph.engine import Stores
 from graph.record.changes import ChangeFilter, all_changes, browse_changes
 from graph.tables import ChangeLookRow, ChangeRow
 from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
+from tests.services.threads import in_threads
 
 RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
 ATOM = {"a": "http://www.w3.org/2005/Atom"}
@@ -42,10 +39,7 @@ def measured(stores: Stores, tmp_path: Path) -> Stores:
             factor * rate * (1 + 0.001 * (turn - 1) * (-1) ** n) for n, rate in enumerate(RATES)
         ]
         name = f"inspection-matmul-0000000{'abc'[turn]}"
-        files = inspection_files(
-            stack_jobs(rates, name, turn), specification_document({"numpy": version})
-        )
-        write(tmp_path / "inspections" / name, files)
+        write_stack(tmp_path / "inspections", name, rates, {"numpy": version}, turn)
     done = CliRunner().invoke(
         ingest, ["inspections", str(tmp_path / "inspections")], obj=stores.settings
     )
@@ -72,14 +66,7 @@ def rows(stores: Stores) -> list[Any]:
 
 
 def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores) -> None:
-    threads = [
-        threading.Thread(target=record_changes, args=(measured.engine,), daemon=True)
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda: record_changes(measured.engine)] * 4)
     before = rows(measured)
     assert len(before) == 3
     assert record_changes(measured.engine) == ()

@@ -32,12 +32,9 @@ from model.errors import StoreUnavailable
 from model.measurements.evidence import MeasuredObservation
 from tests.factories.inspections import (
     MATMUL,
-    inspection_files,
     measured,
     printed,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 
 VERSIONS = ("2.0.2", "2.1.0", "2.2.0")
@@ -61,11 +58,7 @@ def write_inspection(folder: Path, name: str, version: str, size: int) -> None:
     parameters = {**MATMUL, "matrix_size": size}
     rate = 90.0 + VERSIONS.index(version) * 5
     outputs = [printed(measured(rate + it / 10, parameters=parameters)) for it in range(6)]
-    files = inspection_files(
-        stack_jobs(outputs, name, VERSIONS.index(version)),
-        specification_document({"numpy": version}),
-    )
-    write(folder / name, files)
+    write_stack(folder, name, outputs, {"numpy": version}, VERSIONS.index(version))
 
 
 def deliver(stores: Stores, folder: Path, name: str, version: str, size: int) -> None:
@@ -143,10 +136,7 @@ def test_the_version_of_any_component_comes_from_the_stack(
     stores: Stores, tmp_path: Path, component: str, packages: dict[str, str]
 ) -> None:
     job = printed(measured(9.0), component=component)
-    files = inspection_files(
-        stack_jobs([job] * 5, "inspection-a"), specification_document(packages)
-    )
-    write(tmp_path / "inspection-a", files)
+    write_stack(tmp_path, "inspection-a", [job] * 5, packages)
     ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], SourceLimits())
     name, version = next(iter(packages.items()))
     with stores.engine.connect() as connection:

@@ -24,11 +24,14 @@ from graph.verification.run import verify_record
 from model.errors import DocumentStoreMismatch, StoreUnavailable
 from model.packages.environments import environment
 from tests.effort import examples
-from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
+from tests.factories.inspections import (
+    write_stack,
+)
 from tests.factories.releases import release
 from tests.services.commands import row_counts
 from tests.services.failing import FAULTS, failing
 from tests.services.projection import answer, project, verified
+from tests.services.threads import in_threads
 
 pytestmark = pytest.mark.faults
 
@@ -52,23 +55,6 @@ def delivery(number: int) -> ReleaseDelivery:
         license=f"license {number}",
     )
     return ReleaseDelivery(delivered, "memory://", FIRST + timedelta(seconds=number))
-
-
-def in_threads(*works: Callable[[], None]) -> None:
-    failures: list[BaseException] = []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
 
 
 @pytest.mark.slow
@@ -182,8 +168,7 @@ def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothi
     count = 60
     for number in range(count):
         name = f"inspection-matmul-{number:08x}"
-        packages = specification_document({"numpy": f"2.{number % 7}.0"})
-        write(tmp_path / name, inspection_files(stack_jobs([200.0 + number], name), packages))
+        write_stack(tmp_path, name, [200.0 + number], {"numpy": f"2.{number % 7}.0"})
 
     def run() -> Any:
         arguments = ["inspections", str(tmp_path), "--json"]
@@ -211,7 +196,7 @@ def test_a_batch_is_stored_again_after_a_failure_that_passes(
     stores: Stores, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
-    write(tmp_path / name, inspection_files(stack_jobs([200.0], name), specification_document({})))
+    write_stack(tmp_path, name, [200.0], {})
     left = list(FAULTS)
 
     def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
@@ -242,7 +227,7 @@ def test_a_failure_that_does_not_pass_is_reported_at_once(
     stores: Stores, tmp_path: Path, fault: Callable[[Any], None]
 ) -> None:
     name = "inspection-matmul-0000000a"
-    write(tmp_path / name, inspection_files(stack_jobs([200.0], name), specification_document({})))
+    write_stack(tmp_path, name, [200.0], {})
     attempts = []
 
     def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:

@@ -34,10 +34,7 @@ from model.packages.snapshot import Snapshot
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     BEGAN,
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.factories.releases import release
 
@@ -59,8 +56,7 @@ def filled(stores: Stores, tmp_path: Path) -> Stores:
         (NEW, FASTER, 1, {"numpy": "2.1.0"}),
         (OTHER, FADING, 2, {"jax": "0.4.0"}),
     ):
-        files = inspection_files(stack_jobs(rates, name, turn), specification_document(packages))
-        write(folder / name, files)
+        write_stack(folder, name, rates, packages, turn)
     done = CliRunner().invoke(ingest, ["inspections", str(folder)], obj=stores.settings)
     assert done.exit_code == 0, done.output
     with stores.engine.begin() as connection:
@@ -184,14 +180,6 @@ def test_a_source_without_advisories_is_no_evidence(filled: Stores) -> None:
     with filled.engine.begin() as connection:
         connection.execute(update(AdvisorySource).values(advisories=0))
     assert read(filled, "numpy")[1].sources[ADVISORIES] is None
-
-
-def test_equal_evidence_has_equal_bytes(filled: Stores) -> None:
-    one, other = read(filled, "numpy")[1], read(filled, "numpy")[1]
-    assert one.to_json() == other.to_json()
-    assert one.revision == other.revision
-    assert Evidence.from_json(one.to_json()) == one
-    assert replace(one, readings=one.readings[1:]).revision != one.revision
 
 
 def test_equal_knowledge_of_one_day_is_one_document(filled: Stores) -> None:

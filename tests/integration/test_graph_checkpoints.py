@@ -120,15 +120,6 @@ def test_a_query_is_not_answered_from_another_graph(
     assert warning in unknown.stderr
 
 
-def test_it_is_built_again_where_the_settings_allow_it(
-    stores: Stores, postgresql: sqlalchemy.Engine
-) -> None:
-    with restored(stores, postgresql) as older:
-        project(older, may_rebuild=True)
-        assert stores_agree(older)
-        assert verified(older).equal
-
-
 def test_an_emptied_graph_is_not_up_to_date(stores: Stores) -> None:
     assert project(stores).entries == 0
     answer(stores, EMPTY)

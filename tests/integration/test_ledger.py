@@ -27,10 +27,7 @@ from graph.tables import AdviceScoreRow, HardwareRow, WatchRow
 from model.advice import StoredAdvice
 from tests.factories.advisories import CRITICAL, affected, osv, write_archive
 from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.factories.reports import report_of, stored_report
 from tests.factories.requests import NOTHING, request_for, snapshot_for
@@ -60,10 +57,7 @@ def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) 
     """Ingest an inspection of a release of numpy with ten jobs of about this rate."""
     name = f"inspection-matmul-0000000{'ab'[turn]}"
     rates = [rate * (1 + 0.002 * (-1) ** (block + turn)) for block in range(10)]
-    files = inspection_files(
-        stack_jobs(rates, name, turn), specification_document({"numpy": version})
-    )
-    write(folder / name, files)
+    write_stack(folder, name, rates, {"numpy": version}, turn)
     done = CliRunner().invoke(ingest, ["inspections", str(folder)], obj=stores.settings)
     assert done.exit_code == 0, done.output
 

@@ -60,10 +60,8 @@ from model.packages.environments import host_environment
 from pis.amun.free_machine import MachineBusy, free_machine
 from tests.factories.evidence import simulated
 from tests.factories.inspections import (
-    inspection_files,
     specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.factories.requests import advice_for, request_for
 from tests.services.commands import thoth
@@ -435,8 +433,7 @@ def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) 
     """Ingest an inspection of a release of numpy with ten jobs of about this rate, in turns."""
     name = f"inspection-matmul-0000000{'ab'[turn]}"
     rates = [rate * (1 + 0.002 * (-1) ** (block + turn)) for block in range(10)]
-    jobs = stack_jobs(rates, name, turn)
-    write(folder / name, inspection_files(jobs, specification_document({"numpy": version})))
+    write_stack(folder, name, rates, {"numpy": version}, turn)
     done = thoth(stores.settings, "ingest", "inspections", str(folder))
     assert done.returncode == 0, done.stderr
 

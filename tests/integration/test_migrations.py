@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -32,6 +31,7 @@ from graph.migrate import (
 from model.errors import SchemaMismatch
 from tests.services.commands import thoth
 from tests.services.ports import closed_port
+from tests.services.threads import in_threads
 
 FIRST_VERSION = """
 revision = "0001"
@@ -94,21 +94,11 @@ def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
 
 
 def test_processes_that_migrate_at_once_wait_for_each_other(folder: Path, empty: Stores) -> None:
-    failures: list[BaseException] = []
-
     def work() -> None:
-        try:
-            with open_stores(empty.settings) as stores:
-                migrate.migrate(stores)
-        except BaseException as error:
-            failures.append(error)
+        with open_stores(empty.settings) as stores:
+            migrate.migrate(stores)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(work, work)
 
 
 def test_a_store_of_others_is_not_migrated_without_being_asked(folder: Path, empty: Stores) -> None:

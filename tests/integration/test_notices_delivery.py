@@ -35,6 +35,7 @@ from loop import notice_targets
 from loop.notices import DeliveryPace, deliver_notices
 from tests.services.commands import ROOT, variables
 from tests.services.receiver import Receiver, receiver
+from tests.services.threads import in_threads
 from tests.services.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.faults
@@ -345,14 +346,7 @@ def test_processes_side_by_side_send_each_notice_once(
     with receiver() as server:
         aim = hooked(settings, server.url)
         patient = replace(HASTY, lease=timedelta(hours=1))
-        threads = [
-            threading.Thread(target=deliver_notices, args=(relational, aim, patient))
-            for _ in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[lambda: deliver_notices(relational, aim, patient)] * 3)
     assert len(server.received) == len(set(server.identifiers())) == 30
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -34,6 +33,7 @@ from tests.factories.rows import (
     store,
 )
 from tests.services.projection import project, verified
+from tests.services.threads import in_threads
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 PURL = {"it": "pkg:pypi/flask@1"}
@@ -98,14 +98,7 @@ def test_one_projector_at_a_time(stores: Stores, rows: Rows) -> None:
 
 def test_projectors_at_once_wait_for_each_other(stores: Stores, rows: Rows) -> None:
     done: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: done.append(project(stores, batch=5).entries))
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda: done.append(project(stores, batch=5).entries)] * 3)
     assert sum(done) == len(entries_of(rows))
     assert verified(stores).equal
 

@@ -35,10 +35,7 @@ from model.advice import (
 from model.measurements.inspection import Stack
 from model.packages.identity import package_version
 from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.factories.stored_advice import advice_id, recorded_claim, stored_advice
 from tests.services.projection import answer, project, verified
@@ -58,8 +55,7 @@ def stores(
     tmp_path: Path,
 ) -> Stores:
     """An inspection of ``MEASURED`` in a test's own record and in each graph product."""
-    jobs = stack_jobs([200.0, 201.0, 202.0, 203.0], NAME)
-    write(tmp_path / NAME, inspection_files(jobs, specification_document({"numpy": "2.0.0"})))
+    write_stack(tmp_path, NAME, [200.0, 201.0, 202.0, 203.0], {"numpy": "2.0.0"})
     ingest_inspections(settings, relational, [str(tmp_path)], SourceLimits())
     both = replace(graph_settings, database_url=settings.database_url)
     stores = Stores(both, relational, graph_driver)

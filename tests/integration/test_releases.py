@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -26,6 +27,7 @@ from graph.record.releases import (
 from model.packages.releases import Release
 from tests.factories.releases import release, sdist_of, wheel_of
 from tests.services.projection import answer, project, verified
+from tests.services.threads import in_threads
 from tests.services.waiting import wait_until, waiting_for_locks
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -276,21 +278,11 @@ def test_however_many_deliveries_the_number_of_statements_is_the_same(record: Re
 
 
 def test_concurrent_writers_lose_nothing_and_agree_on_the_revision(record: Record) -> None:
-    failures: list[BaseException] = []
-
     def work(first: int) -> None:
-        try:
-            for n in range(first, first + 30):
-                record.add(release("flask", f"1.{n}", [f"dependency-{n % 7}"]))
-        except BaseException as error:
-            failures.append(error)
+        for n in range(first, first + 30):
+            record.add(release("flask", f"1.{n}", [f"dependency-{n % 7}"]))
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 15, 30)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(*(partial(work, first) for first in (0, 15, 30)))
     assert record.rows("SELECT count(*) FROM package_versions") == [(60,)]
     assert record.rows("SELECT count(*) FROM requirements") == [(60,)]
     with record.engine.begin() as connection:

@@ -36,12 +36,9 @@ from ingest.runs import list_quarantine
 from ingest.sources.source_items import SourceLimits
 from tests.factories.benchmark_files import sample, sample_text, training_log, write_files
 from tests.factories.inspections import (
-    inspection_files,
     measured,
     printed,
-    specification_document,
-    stack_jobs,
-    write,
+    write_stack,
 )
 from tests.services.commands import thoth, thoth_json
 from tests.services.object_store import object_store
@@ -372,10 +369,7 @@ def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) ->
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
     name = "inspection-matmul-00000001"
-    files = inspection_files(
-        stack_jobs([100.0, 300.0, 200.0], name, 0), specification_document({"numpy": "2.1.0"})
-    )
-    write(tmp_path / "own" / name, files)
+    write_stack(tmp_path / "own", name, [100.0, 300.0, 200.0], {"numpy": "2.1.0"})
     thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
     everything = listed(stores.settings)
     own = listed(stores.settings, "--system", "thoth")
@@ -409,10 +403,7 @@ def test_own_inspections_have_metrics_of_other_systems_where_definitions_agree(
     theirs = listed(stores.settings, "--benchmark", "gemm")
     name = "inspection-gemm-00000001"
     outputs = [{**printed(measured(rate)), "name": "PiGemm"} for rate in (100.0, 300.0)]
-    files = inspection_files(
-        stack_jobs(outputs, name, 0), specification_document({"numpy": "2.1.0"})
-    )
-    write(tmp_path / "own" / name, files)
+    write_stack(tmp_path / "own", name, outputs, {"numpy": "2.1.0"})
     thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
     assert listed(stores.settings, "--benchmark", "gemm", "--system", "deepbench") == theirs
     (own,) = listed(stores.settings, "--benchmark", "gemm", "--system", "thoth")
@@ -434,10 +425,7 @@ def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_pa
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
     name = "inspection-matmul-00000001"
-    files = inspection_files(
-        stack_jobs([100.0, 300.0], name, 0), specification_document({"numpy": "2.1.0"})
-    )
-    write(tmp_path / "own" / name, files)
+    write_stack(tmp_path / "own", name, [100.0, 300.0], {"numpy": "2.1.0"})
     thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
     app = create_app(stores.settings)
     try:
