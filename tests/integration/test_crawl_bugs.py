@@ -21,7 +21,7 @@ from ingest.crawl.crawler import crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import wanted_packages
-from tests.services.index import Index, package_index, status
+from tests.services.index import Index, package_index
 
 WHEEL = "bad-1.0-py3-none-any.whl"
 
@@ -63,26 +63,11 @@ def problems(engine: Engine) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in rows if row.problem]
 
 
-def test_a_file_at_an_address_that_is_none(
-    settings: Settings, relational: Engine, index: Index
-) -> None:
-    index.facts[WHEEL] = {"url": "http://xn--zz/f"}
-    check(crawled(settings, relational, index), relational, "address_refused")
-
-
 def test_a_time_beyond_the_calendar_costs_that_time_only(
     settings: Settings, relational: Engine, index: Index
 ) -> None:
     index.facts[WHEEL] = {"upload-time": "9999-12-31T23:59:59-23:00"}
     assert crawled(settings, relational, index).clean
-
-
-def test_another_part_than_the_end(settings: Settings, relational: Engine, index: Index) -> None:
-    size = len(index.files["bad"][WHEEL])
-    part = status(206, index.files["bad"][WHEEL][:100], Content_Range=f"bytes 0-99/{size}")
-    index.answers[f"/files/bad/{WHEEL}"] = part
-    report = crawled(settings, relational, index)
-    assert report.read == {"solved": 1, "unparsable": 1}
 
 
 def test_a_bug_in_reading_a_page(

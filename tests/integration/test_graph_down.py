@@ -64,17 +64,15 @@ def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead
     assert verify(stores.engine, stores.driver, database=stores.database).equal
 
 
-def test_a_script_is_told_that_the_graph_is_behind(stores: Stores) -> None:
+def test_a_script_is_told_that_the_graph_is_behind_and_the_next_ingest_catches_up(
+    stores: Stores,
+) -> None:
     blind = without_graph(stores, closed_port())
     report = thoth_json(blind, "ingest", "inspections", str(GENERATIONS))
     assert report["inspection"]["new"] == 20
     assert report["graph"]["lag"] == lag(stores.engine).count > 0
     assert report["graph"]["error"].startswith("the graph is unavailable")
     assert "unheard" not in str(report)
-
-
-def test_the_next_ingest_catches_up_by_itself(stores: Stores) -> None:
-    thoth_json(without_graph(stores, closed_port()), "ingest", "inspections", str(GENERATIONS))
     report = thoth_json(stores.settings, "ingest", "inspections", str(GENERATIONS))
     assert (report["inspection"]["new"], report["graph"]["lag"]) == (0, 0)
     assert verify(stores.engine, stores.driver, database=stores.database).equal

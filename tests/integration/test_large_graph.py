@@ -21,8 +21,6 @@ import sqlalchemy
 from click.testing import CliRunner, Result
 from sqlalchemy import Double, Integer, func, select, update
 
-from api.app import create_app
-from api.service import EXTENSION
 from cli.cypher import cypher
 from common.settings import Settings
 from graph.analyst_queries import open_reader, run_query
@@ -35,7 +33,6 @@ from graph.projection.kinds import EdgeKind, NodeKind
 from graph.projection.registry import NODES
 from graph.query_results import QueryResult
 from graph.record.modules import providers_of
-from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
 from model.errors import QueryRefused
 from tests.factories.large_record import fill
@@ -267,23 +264,3 @@ def test_each_format_of_the_command_says_whether_rows_are_cut_off(
     assert "only the first" not in whole.stderr
     if form == "json":
         assert [json.loads(it.stdout)["truncated"] for it in (cut, whole)] == [True, False]
-
-
-def test_the_service_says_whether_rows_are_cut_off(large: LargeGraph) -> None:
-    app = create_app(large.settings)
-    try:
-        with app.extensions[EXTENSION].writing() as connection:
-            _, secret = create_token(connection, "analyst", [Scope.CYPHER], None)
-        answers = [
-            app.test_client().post(
-                "/api/v2/cypher",
-                json={"query": query},
-                headers={"Authorization": f"Bearer {secret}"},
-            )
-            for query in (LISTING, "MATCH (o:Observation) WHERE o.rate > 0 RETURN count(o) AS n")
-        ]
-    finally:
-        app.extensions[EXTENSION].close()
-    listed, counted = (answer.get_json() for answer in answers)
-    assert (len(listed["rows"]), listed["truncated"]) == (10_000, True)
-    assert (counted["rows"], counted["truncated"]) == ([{"n": COUNT * 4 // 5}], False)

@@ -104,17 +104,6 @@ def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> No
         httpx.get(f"{served.base_url}/livez")
 
 
-def test_a_request_is_answered_by_a_worker(served: Served) -> None:
-    with served.client() as client:
-        accepted = client.post(ADVISE, params=QUERY, json=REQUEST)
-        assert accepted.status_code == 202, accepted.text
-        url = f"{ADVISE}/{accepted.json()['analysis_id']}/status"
-        wait_until(
-            lambda: client.get(url).json()["status"]["state"] in {"succeeded", "failed"},
-            "the analysis has ended",
-        )
-
-
 def test_a_server_reads_the_comparisons_when_it_starts(served: Served) -> None:
     log = served.log
     wait_until(lambda: "comparisons_read" in log.read_text("utf-8"), "it has read them", log=log)

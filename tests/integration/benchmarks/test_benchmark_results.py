@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import os
@@ -34,14 +33,13 @@ from ingest.benchmarks.pipeline import ingest_benchmarks
 from ingest.record import open_record
 from ingest.runs import list_quarantine
 from ingest.sources.source_items import SourceLimits
-from tests.factories.benchmark_files import sample, sample_text, training_log, write_files
+from tests.factories.benchmark_files import sample, sample_text, write_files
 from tests.factories.inspections import (
     measured,
     printed,
     write_stack,
 )
 from tests.services.commands import thoth, thoth_json
-from tests.services.object_store import object_store
 from tests.services.web import site
 
 DATA = Path(
@@ -213,22 +211,6 @@ def test_a_web_address_is_one_file_and_read_up_to_the_limit(settings: Settings) 
     assert refused.message == "more than 4 MiB a document"
 
 
-def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path: Path) -> None:
-    packed = gzip.compress(training_log(1_560_000_000, 1_560_000_600).encode())
-    write_files(tmp_path, {"result_0.txt.gz": packed, "entry.json": '{"authorEmail": "x"}'})
-    report = ingest(stores.settings, tmp_path / "result_0.txt.gz")
-    assert (report["new"], report["skipped"]) == (1, {})
-    (row,) = listed(stores.settings)
-    assert (row["source"], row["benchmark"]) == ("result_0.txt.gz", "resnet")
-    assert [it["place"] for it in row["files"]] == ["result_0.txt.gz"]  # type: ignore[attr-defined]
-
-
-def test_a_file_without_a_result_of_its_own_is_counted(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path, {"nx-benchmarks.csv": sample_text("jetson/inputs"), "run.txt": DLBS})
-    report = ingest(stores.settings, tmp_path)
-    assert report["skipped"] == {"file of NVIDIA Jetson benchmarks without a result of its own": 1}
-
-
 def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path, FILES)
     ingest(stores.settings, tmp_path)
@@ -353,18 +335,6 @@ def test_exported_records_can_be_read_again(stores: Stores, tmp_path: Path) -> N
     assert json.loads(none.stdout) == []
 
 
-def test_exported_summaries_can_be_read_again(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path / "one", FILES)
-    ingest(stores.settings, tmp_path / "one")
-    done = thoth(stores.settings, "benchmarks", "export", "--format", "perfzero")
-    assert (done.returncode, done.stderr) == (0, "")
-    write_files(tmp_path / "two", {"perfzero.log": done.stdout})
-    report = ingest(stores.settings, tmp_path / "two")
-    assert (report["results"], report["quarantined"]) == ({"perfzero": 8}, 0)
-    (row,) = listed(stores.settings, "--system", "perfzero", "--metric", "time_to_accuracy")
-    assert (row["value"], row["unit"], row["definition"]) == (1.5, "hours", "dawnbench-1")
-
-
 def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
@@ -448,27 +418,6 @@ def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_pa
         assert client.get("/api/v2/benchmarks?after=x").status_code == 400
     finally:
         app.extensions[EXTENSION].close()
-
-
-def test_a_bucket_is_read_like_a_folder(
-    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with object_store(monkeypatch) as bucket:
-        for place, content in FILES.items():
-            bucket.pipe_file(f"knowledge/results/{place}", content.encode())
-        report = thoth_json(stores.settings, "ingest", "benchmarks", "s3://knowledge/results")
-        assert (report["new"], report["quarantined"]) == (8, 0)
-        write_files(tmp_path / "files", FILES)
-        assert ingest(stores.settings, tmp_path / "files")["new"] == 0
-        with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
-            archive.add(tmp_path / "files", "logs")
-        bucket.put_file(str(tmp_path / "logs.tar.gz"), "knowledge/packed/logs.tar.gz")
-        for source in ("s3://knowledge/packed", "s3://knowledge/packed/logs.tar.gz"):
-            packed = thoth_json(stores.settings, "ingest", "benchmarks", source)
-            assert (packed["new"], packed["known"]) == (0, 8)
-        done = thoth(stores.settings, "ingest", "benchmarks", "s3://no-such-bucket/x", "--json")
-        assert (done.returncode, json.loads(done.stdout)["reasons"]) == (1, {"unreadable": 1})
-    assert "dlbs/a.log" in {it["source"] for it in listed(stores.settings)}
 
 
 def test_filters_of_the_export_come_after_its_name(settings: Settings) -> None:

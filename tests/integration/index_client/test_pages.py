@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from pathlib import Path
 
 from common.index.client import IndexClient
 from common.settings import Settings
 from model.errors import IndexFault
 from model.packages.project_pages import ProjectPage
-from tests.services.index import Index, package_index, status
-from tests.services.index_client import ask, page, problem, settings_for
+from tests.services.index import Index, status
+from tests.services.index_client import ask, page, problem
 
 
 def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
@@ -30,12 +29,6 @@ def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
     assert (file.yanked, file.yanked_reason, file.requires_python) == (True, "broken", ">=3.8")
     assert file.uploaded_at == datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
     assert file.as_document()["upload_time"] == "2024-02-03T04:05:06.000000Z"
-
-
-def test_html_says_the_same(tmp_path: Path) -> None:
-    with package_index(protected=False) as index:
-        index.add_wheel("parrot", "1.0")
-        assert list(page(settings_for(index, tmp_path)).releases) == ["1.0"]
 
 
 def test_a_young_page_is_not_asked_for_and_an_old_one_only_confirmed(
