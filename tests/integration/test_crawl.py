@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
+from cli.packages import crawl_exit_code
+from common.index import client
+from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.settings import Settings
 from graph.record.crawls import WatchedProject, watch
 from graph.record.freshness import source_times
 from graph.record.indexes import index_status
+from ingest.crawl import crawler
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
+from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, wanted_packages
 from model.errors import AlreadyRunning, InvalidArgument
@@ -193,7 +200,7 @@ def test_missing_and_failing_packages_are_reported_and_hold_up_no_other(
     wheels(index, "lib", "1.0")
     index.answers["/simple/wrong/"] = status(200, b"<html>", Content_Type="text/plain")
     report = add(at, relational, "app", "nowhere")
-    assert report.missing == ["absent", "nowhere"] or set(report.missing) == {"absent", "nowhere"}
+    assert sorted(report.missing) == ["absent", "nowhere"]
     assert report.missing_roots == ["nowhere"]
     assert [(it.name, it.version, it.code) for it in report.failed] == [
         ("wrong", None, "wrong_content_type")
@@ -487,6 +494,81 @@ def test_an_index_that_is_gone_from_the_settings_is_reported(
     report = one(refresh_indexes(replace(at, package_indexes=()), relational))
     assert "local" in str(report.lost)
     assert not report.clean
+
+
+def _names(read: Any) -> set[str]:
+    return {it.release.name for it in read}
+
+
+#: Where a bug is, by the function that meets it and what it is given of ``bad``.
+BUGS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+    "reading a page": (IndexClient, "project", lambda _, name, *_more: name == "bad"),
+    "planning": (crawler, "plan", lambda _, page, *_more: page.name == "bad"),
+    "reading a release": (crawler, "read_release", lambda _, name, *_more: name == "bad"),
+    "storing": (RecordWriter, "add", lambda _, _connection, read: "bad" in _names(read)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", BUGS)
+def test_a_bug_that_a_package_meets_is_its_state_and_costs_no_other(
+    at: Settings, relational: Engine, index: Index, where: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    for name in ("bad", "good"):
+        wheels(index, name, "1.0")
+    owner, function, meets = BUGS[where]
+    real = getattr(owner, function)
+
+    def broken(*arguments: Any, **more: Any) -> Any:
+        if meets(*arguments):
+            raise KeyError("bad")
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(owner, function, broken)
+    report = add(at, relational, "bad", "good")
+    assert [(it.name, it.code) for it in report.failed] == [("bad", "internal")]
+    assert (report.read["solved"], crawl_exit_code((report,))) == (1, 1)
+    told = rows(relational, "SELECT name FROM package_versions WHERE state = 'solved'")
+    assert told == [("good",)]
+    problems = rows(
+        relational, "SELECT message FROM index_projects WHERE name = 'bad' UNION ALL"
+        " SELECT message FROM release_queue WHERE name = 'bad'",
+    )  # fmt: skip
+    assert ("internal error: KeyError; see the traceback in the log",) in problems
+    (record,) = [it for it in caplog.records if it.message == "crawl_met_a_bug"]
+    assert (record.levelno, record.exc_info is None) == (logging.ERROR, False)
+
+
+def test_a_time_beyond_the_calendar_costs_that_time_only(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0")
+    index.facts["app-1.0-py3-none-any.whl"] = {"upload-time": "9999-12-31T23:59:59-23:00"}
+    assert add(at, relational, "app").clean
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(days=-365)])
+def test_a_wrong_clock_hides_no_later_change_of_an_index(
+    at: Settings, relational: Engine, index: Index, monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+) -> None:  # fmt: skip
+    class WrongClock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.now(tz) + ahead
+
+    wheels(index, "app", "1.0", "2.0")
+    index.answers["/files/app/app-2.0-py3-none-any.whl"] = status(404)
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "datetime", WrongClock)
+        add(at, relational, "app", max_age_s=0)
+    due = "retry_at BETWEEN now() - interval '1 h' AND now() + interval '1 h'"
+    assert rows(relational, f"SELECT attempts, {due} FROM release_queue") == [(1, True)]
+    index.facts["app-1.0-py3-none-any.whl"] = {"yanked": "breaks"}
+    add(at, relational, "app", max_age_s=0)
+    known = "SELECT yanked_reason, as_of <= now() FROM package_versions WHERE version = '1.0'"
+    assert rows(relational, known) == [("breaks", True)]
+    assert rows(relational, "SELECT as_of <= now() FROM index_projects") == [(True,)]
 
 
 @pytest.mark.parametrize(

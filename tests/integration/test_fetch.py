@@ -156,14 +156,6 @@ def test_an_archived_project_is_named_and_remembered(
     assert told("--offline", "--type", "security") == [message]
 
 
-def test_an_empty_store_is_filled_by_default(stores: Stores, index: Index, project: Path) -> None:
-    done = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
-    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}, done.stderr
-    forced = thoth(stores.settings, "why-not", "app<1.1", "--project", str(project), *WHERE,
-                   "--json", **at(index))  # fmt: skip
-    assert json.loads(forced.stdout)["outcome"] == "possible", forced.stderr
-
-
 def test_offline_an_empty_store_says_what_to_do(
     stores: Stores, index: Index, project: Path
 ) -> None:
@@ -197,33 +189,6 @@ def test_why_and_why_not_fetch_too(stores: Stores, index: Index, project: Path) 
     done = thoth(stores.settings, "why-not", "extra==1.0", *at_project, **at(index))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcome"] == "possible"
-
-
-def test_a_pin_beyond_what_was_read_is_read(stores: Stores, index: Index, tmp_path: Path) -> None:
-    known = thoth(stores.settings, "packages", "add", "app", "--max-versions", "1", **at(index))
-    assert known.returncode == 0, known.stderr
-    project = asking(tmp_path, "app==1.0\n")
-    plain = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
-    assert plain.returncode == 1
-    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
-    assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}
-
-
-def test_indexes_are_asked_in_order_and_the_first_that_has_it_wins(
-    stores: Stores, index: Index, other: Index, tmp_path: Path
-) -> None:
-    other.add_wheel("app", "9.0")
-    other.add_wheel("only", "1.0", metadata="Requires-Dist: lib\n")
-    other.add_wheel("lib", "9.0")
-    project = asking(tmp_path, "app\nonly\n")
-    in_order = ("--index", "pypi", "--index", "other")
-    done = thoth(
-        stores.settings, "advise", str(project), *WHERE, *in_order, "--fetch", "--json",
-        **at(index, other=other),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0", "only": "1.0"}
-    assert "/simple/app/" not in asked_for(other)
 
 
 def test_a_name_that_an_index_owns_is_taken_from_no_other(
