@@ -22,7 +22,7 @@ from graph.analyst_queries import open_reader, run_query
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
-from graph.projection import rebuild, sync, verify
+from graph.projection import rebuild, sync
 from graph.query_results import plain
 from graph.record.advice import add_advice
 from graph.record.crawls import record_page
@@ -67,6 +67,7 @@ from tests.factories.stored_advice import advice_id, recorded_claim, stored_advi
 from tests.services.commands import thoth
 from tests.services.databases import new_database
 from tests.services.fixtures import empty, settings_of_product
+from tests.services.projection import verified
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
 _QUESTION = re.compile(
@@ -947,7 +948,7 @@ def test_a_version_that_sped_an_indicator_up_is_asked_for_alike(world: World) ->
 
 def test_the_graph_is_the_record_and_can_be_made_again(world: World) -> None:
     stores = world.stores
-    once = verify(stores.engine, stores.driver, database=stores.database)
+    once = verified(stores)
     assert once.equal
     assert {kind.kind for kind in once.kinds if kind.record_count} >= {
         "Claim", "Request", "(:Advice)-[:CLAIMS]->(:Claim)", "(:Advice)-[:ANSWERS]->(:Request)",
@@ -955,5 +956,5 @@ def test_the_graph_is_the_record_and_can_be_made_again(world: World) -> None:
         "(:Claim)-[:DIFFERS_IN]->(:Package)",
     }  # fmt: skip
     rebuild(stores.engine, stores.driver, database=stores.database)
-    again = verify(stores.engine, stores.driver, database=stores.database)
+    again = verified(stores)
     assert again.kinds == once.kinds

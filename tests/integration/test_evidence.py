@@ -19,7 +19,6 @@ from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from cli.ingest import ingest
 from graph.engine import Stores
-from graph.projection import sync
 from graph.record.evidence import INSPECTIONS, EvidenceReader, evidence_for
 from graph.record.hardware import browse_hardware
 from graph.record.job_samples import browse_series
@@ -37,6 +36,7 @@ from tests.factories.inspections import (
     write_stack,
 )
 from tests.factories.releases import release
+from tests.services.projection import project
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ def filled(stores: Stores, tmp_path: Path) -> Stores:
         aliases=["CVE-2025-1"], summary="numpy is too new",
     )  # fmt: skip
     sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "all.zip", [harm])))
-    sync(stores.engine, stores.driver, database=stores.database)
+    project(stores)
     return stores
 
 

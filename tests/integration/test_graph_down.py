@@ -15,13 +15,14 @@ import pytest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores, graph_errors
 from graph.migrate import migrated_stores
-from graph.projection import lag, sync, verify
+from graph.projection import lag
 from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port, silent_port
+from tests.services.projection import project, verified
 
 pytestmark = pytest.mark.faults
 
@@ -55,13 +56,13 @@ def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead
     assert "the graph is unavailable" in done.stderr
     assert f"{behind} entries wait; `thoth graph sync`" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not verify(stores.engine, stores.driver, database=stores.database).equal
+    assert not verified(stores).equal
     assert thoth_json(blind, "graph", "lag")["count"] == behind
 
-    report = sync(stores.engine, stores.driver, database=stores.database)
+    report = project(stores)
     assert report.entries == behind
     assert lag(stores.engine).count == 0
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def test_a_script_is_told_that_the_graph_is_behind_and_the_next_ingest_catches_up(
@@ -75,7 +76,7 @@ def test_a_script_is_told_that_the_graph_is_behind_and_the_next_ingest_catches_u
     assert "unheard" not in str(report)
     report = thoth_json(stores.settings, "ingest", "inspections", str(GENERATIONS))
     assert (report["inspection"]["new"], report["graph"]["lag"]) == (0, 0)
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 @pytest.mark.parametrize("arguments", [("graph", "sync"), ("cypher", "RETURN 1")])

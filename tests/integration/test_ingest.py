@@ -16,7 +16,6 @@ from sqlalchemy import func, select
 from cli.ingest import ingest
 from common.settings import Settings
 from graph.engine import Stores
-from graph.projection import verify
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.measurements import measured_observations
 from graph.tables import Document, InspectionRow
@@ -35,6 +34,7 @@ from tests.factories.documents import (
 )
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import Ended, row_counts, run_here
+from tests.services.projection import verified
 
 INSPECTIONS, JOBS, OBSERVATIONS = 20, 92, 94
 
@@ -82,7 +82,7 @@ def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> N
     assert (counts["observations"], counts["quarantine"]) == (OBSERVATIONS, 0)
     with stores.engine.connect() as connection:
         assert connection.scalar(select(func.sum(InspectionRow.job_count))) == JOBS
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
@@ -135,7 +135,7 @@ def test_a_delivery_that_grew_counts_no_job_twice(
     with stores.engine.connect() as connection:
         seen = list(measured_observations(connection))
     assert len({it.reading.job_id for it in seen}) == len(seen) == 20
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def test_both_sizes_of_a_folder_may_come_in_one_batch(stores: Stores, tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ import pytest
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.projection import verify
 from graph.record.document_store import identify_store
 from graph.record.source_successes import NEVER, source_successes
 from ingest.runs import run_nightly
 from model.errors import AlreadyRunning
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
+from tests.services.projection import verified
 from tests.services.waiting import DEADLINE_S, wait_until
 
 SOURCES = tuple(str(GENERATIONS / name) for name in ("2019", "2020-02", "directories"))
@@ -53,7 +53,7 @@ def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -
     report = thoth_json(nightly, "ingest", "nightly")
     assert report["inspection"]["new"] == report["inspection"]["read"] == 20
     assert report["graph"] == {"lag": 0, "error": None}
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
     dump = str(ROOT / "samples/packages.jsonl.gz")
     assert thoth(nightly, "packages", "import", dump).returncode == 0
     again = thoth_json(nightly, "ingest", "nightly")
@@ -182,7 +182,7 @@ def test_a_run_that_was_killed_leaves_no_lock(stores: Stores, nightly: Settings)
             run_nightly(nightly, SOURCES, lambda: None)
         process.send_signal(signal.SIGKILL)
     assert run_when_free(nightly) == 20
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def run_when_free(nightly: Settings) -> int:

@@ -18,7 +18,6 @@ from cli.ingest import ingest
 from cli.packages import import_command
 from common.settings import Settings
 from graph.engine import Stores
-from graph.projection import verify
 from graph.record.quarantine import open_refusals
 from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
 from ingest.releases import pipeline as importing
@@ -36,6 +35,7 @@ from tests.factories.releases import (
     write_dump,
 )
 from tests.services.commands import Ended, run_here
+from tests.services.projection import verified
 from tests.services.waiting import wait_until
 
 
@@ -79,7 +79,7 @@ def test_a_dump_comes_in_and_the_graph_shows_it(stores: Stores, tmp_path: Path) 
     assert release["states"] == {"solved": 2, "unsolvable": 1, "unparsable": 1}
     assert release["problems"] == {"not_recorded": 1, "invalid_version": 1}
     assert report["graph"] == {"lag": 0, "error": None}
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
     with stores.driver.session(database=stores.database) as session:
         found = session.run(
             "MATCH (:PackageVersion {purl: 'pkg:pypi/a@1.0'})-[edge:REQUIRES]->(package:Package)"

@@ -21,13 +21,13 @@ from sqlalchemy import Engine, text
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.projection import verify
 from graph.record.indexes import with_suggestions
 from graph.record.releases import ReleaseDelivery, add_releases
 from tests.factories.releases import release
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
 from tests.services.index import Index, package_index, status
 from tests.services.ports import closed_port
+from tests.services.projection import verified
 from tests.services.waiting import DEADLINE_S, wait_until
 
 
@@ -56,7 +56,7 @@ def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) ->
     assert crawled["read"] == {"solved": 4, "unsolvable": 1}
     assert (crawled["packages"], crawled["new"], crawled["missing"]) == (2, 5, [])
     assert report["graph"] == {"lag": 0, "error": None}
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
     with stores.driver.session(database=stores.database) as session:
         found = session.run(
             "MATCH (:PackageVersion {name: 'app'})-[edge:REQUIRES]->(:Package {name: 'lib'})"
@@ -89,7 +89,7 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
 
     def shown() -> tuple[Any, ...]:
         (answer,) = thoth_json(settings, "packages", "show", "lib")["indexes"]
-        assert verify(stores.engine, stores.driver, database=stores.database).equal
+        assert verified(stores).equal
         with stores.driver.session(database=stores.database) as session:
             edges = session.run(
                 "MATCH (p:Package {name: 'lib'})-[s:HAS_STATUS]->(i:PackageIndex)"
@@ -125,7 +125,7 @@ def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) 
     index.offer_metadata("apart-1.0-py3-none-any.whl", b"Name: apart\nVersion: 1.0\n")
     names = ("app", "shared", "other", "apart")
     thoth_json(settings, "packages", "add", *names, "--index", "local", **there)
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
     (found,) = thoth_json(settings, "packages", "whatprovides", "space.one.deep")["providers"]
     assert (found["name"], found["module"], found["source"]) == (
@@ -346,7 +346,7 @@ def test_a_crawl_that_was_killed_is_resumed_without_reading_twice(
     assert not any("/app/" in path for path in index.paths if path.startswith("/files/"))
     assert row_counts(stores.engine)["package_versions"] == 5
     assert row_counts(stores.engine)["release_queue"] == 0
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
@@ -370,7 +370,7 @@ def test_the_nightly_run_refreshes_what_is_known(stores: Stores, index: Index) -
     assert report["graph"] == {"lag": 0, "error": None}
     done = thoth(settings, "ingest", "nightly", **at(index))
     assert (done.returncode, "3 requested from local" in done.stdout) == (0, True)
-    assert verify(stores.engine, stores.driver, database=stores.database).equal
+    assert verified(stores).equal
 
 
 def test_a_refresh_at_work_keeps_the_night_from_nothing_else(stores: Stores, index: Index) -> None:

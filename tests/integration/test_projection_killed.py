@@ -15,9 +15,10 @@ import pytest
 
 from graph.checkpoints import graph_checkpoint, named_batch
 from graph.engine import Stores
-from graph.projection import lag, sync, verify
+from graph.projection import lag, sync
 from graph.projection.outbox import drain
 from tests.factories.rows import inspection_rows, store
+from tests.services.projection import verified
 
 pytestmark = pytest.mark.faults
 
@@ -65,7 +66,7 @@ def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: S
     assert lag(stores.engine).count > 0
     sync(stores.engine, stores.driver, database=stores.database)
     assert lag(stores.engine).count == 0
-    report = verify(stores.engine, stores.driver, database=stores.database)
+    report = verified(stores)
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 
@@ -84,7 +85,7 @@ def test_without_the_lock_keys_keep_projectors_from_doubling_anything(stores: St
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(project, range(2)))
     assert lag(stores.engine).count == 0
-    report = verify(stores.engine, stores.driver, database=stores.database)
+    report = verified(stores)
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 

@@ -15,7 +15,6 @@ import sqlalchemy
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot_reader import is_current, load_snapshot
 from ingest.releases.parsing import release_of
@@ -26,6 +25,7 @@ from tests.factories.naive_closure import naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth, thoth_json
 from tests.services.fixtures import embedded_only
+from tests.services.projection import project
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ def deliver(stores: Stores, releases: Iterable[Release], as_of: datetime = NOW) 
     for first in range(0, len(deliveries), 500):
         with stores.engine.begin() as connection:
             add_releases(connection, stores.settings, deliveries[first : first + 500])
-    sync(stores.engine, stores.driver, database=stores.database)
+    project(stores)
 
 
 def snapshot(stores: Stores, *roots: str) -> Snapshot:
