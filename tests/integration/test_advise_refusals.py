@@ -26,26 +26,17 @@ def known(stores: Stores) -> Stores:
     return stores
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"[project\n", "invalid_toml"),
-        ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
-        (b"\x7fELF\0\0", "nul_character"),
-        (b"#" * (9 * 2**20), "file_too_large"),
-        (
-            b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n",
-            "the project has no requirements",
-        ),
-    ],
+#: A pyproject.toml that cannot be used, and what is said of it.
+BROKEN = (
+    (b"[project\n", "invalid_toml"),
+    ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
+    (b"\x7fELF\0\0", "nul_character"),
+    (b"#" * (9 * 2**20), "file_too_large"),
+    (
+        b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n",
+        "the project has no requirements",
+    ),
 )
-def test_a_project_that_cannot_be_used_is_exit_code_2(
-    stores: Stores, tmp_path: Path, content: bytes, words: str
-) -> None:
-    (tmp_path / "pyproject.toml").write_bytes(content)
-    done = thoth(stores.settings, "advise", str(tmp_path))
-    assert done.returncode == 2, done.stderr
-    assert words in done.stderr
 
 
 def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
@@ -61,7 +52,14 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
     users = tmp_path / "users"
     users.write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
     at = str(tmp_path / "requirements.txt")
+    projects = []
+    for number, (content, words) in enumerate(BROKEN):
+        folder = tmp_path / f"project-{number}"
+        folder.mkdir()
+        (folder / "pyproject.toml").write_bytes(content)
+        projects.append((("advise", str(folder)), words))
     for arguments, words in (
+        *projects,
         (("advise", str(tmp_path / "empty")), "no file lists requirements"),
         (("advise", at, "--extra", "nope"), "hint: the project has no extras"),
         (("advise", at, "--group", "nope"), "has no group 'nope'"),

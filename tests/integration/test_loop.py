@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import subprocess
 import sys
@@ -67,7 +66,7 @@ from tests.factories.requests import advice_for, request_for
 from tests.services.commands import thoth
 from tests.services.index import Index, package_index
 from tests.services.jobs import client_of, run_jobs
-from tests.services.receiver import receiver
+from tests.services.receiver import hooked, receiver
 
 KEY = ReleaseKey("pypi", "app", "2.0")
 
@@ -174,10 +173,7 @@ def test_a_night_sends_one_notice_of_each_settled_event(
 ) -> None:
     watch_app(stores)
     with receiver() as server:
-        settings = replace(
-            night_settings, webhooks=(("build", server.url),),
-            webhook_secrets=(("build", f"whsec_{base64.b64encode(bytes(32)).decode()}"),),
-        )  # fmt: skip
+        settings = hooked(night_settings, server.url)
         night(settings)
         assert server.received == []
         index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
@@ -408,10 +404,7 @@ def test_a_settled_difference_becomes_a_change_that_the_notice_of_the_new_advice
     index.add_wheel("numpy", "2.1.0")
     watch(stores, files, hardware)
     with receiver() as server:
-        settings = replace(
-            night_settings, loop_minutes=1e-9, webhooks=(("build", server.url),),
-            webhook_secrets=(("build", f"whsec_{base64.b64encode(bytes(32)).decode()}"),),
-        )  # fmt: skip
+        settings = replace(hooked(night_settings, server.url), loop_minutes=1e-9)
         assert night(settings).problem is None
         index.add_wheel("numpy", "2.2.0")
         measure(stores, tmp_path, 1, "2.2.0", 200.0)

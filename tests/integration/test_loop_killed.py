@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import queue
 import random
@@ -14,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -39,13 +38,12 @@ from model.packages.environments import host_environment
 from tests.services.commands import thoth, variables
 from tests.services.databases import new_database
 from tests.services.fixtures import empty
-from tests.services.receiver import Receiver, receiver
+from tests.services.receiver import SECRET, Receiver, hooked, receiver
 
 pytestmark = pytest.mark.faults
 
 KILLS, BLOCKS, STACKS = 20, 5, 4
 VERSIONS = ("2.0.2", "2.2.6", "2.3.5")
-SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 #: Columns that number rows or transactions, and random identifiers.
 SERIALS = {
     "changes.number", "events.event_id", "notices.event_id", "notices.notice_id",
@@ -159,11 +157,7 @@ def night_world(
             "WEBHOOKS": f"build={server.url}", "WEBHOOK_SECRETS": f"build={SECRET}",
             "WEBHOOK_EVENTS": "all",
         }  # fmt: skip
-        aimed = replace(
-            settings, webhooks=(("build", server.url),), webhook_secrets=(("build", SECRET),),
-            webhook_events="all",
-        )  # fmt: skip
-        world = NightWorld(aimed, engine, names)
+        world = NightWorld(hooked(settings, server.url, events="all"), engine, names)
         watch_project(engine)
         try:
             first = thoth(settings, "loop", "run", **names)

@@ -19,13 +19,7 @@ from graph.record.notices import ListedNotice, NoticeState, list_notices
 from graph.record.tokens import Scope
 from tests.services.commands import run_here
 from tests.services.jobs import client_of, run_jobs
-from tests.services.receiver import receiver
-
-SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
-
-
-def aimed(settings: Settings, url: str) -> Settings:
-    return replace(settings, webhooks=(("build", url),), webhook_secrets=(("build", SECRET),))
+from tests.services.receiver import hooked, receiver
 
 
 def deliver(engine: sqlalchemy.Engine, settings: Settings) -> list[ListedNotice]:
@@ -48,7 +42,7 @@ def test_a_worker_sends_notices_which_commands_list_and_repeat(
 ) -> None:
     record(relational, "flask==3.0.0", "numpy==2.4.0")
     with receiver() as server:
-        aim = aimed(settings, server.url)
+        aim = hooked(settings, server.url)
         server.answers = [lambda _: 410]
         assert [it.state for it in deliver(relational, aim)].count(NoticeState.GIVEN_UP) == 1
         deliver(relational, aim)
@@ -77,7 +71,7 @@ def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     with receiver() as server:
-        aim = aimed(settings, server.url)
+        aim = hooked(settings, server.url)
         done = run_here(notices, aim, "send-test", "build", "--json")
         assert done.exit_code == 0, done.stderr
         request = server.received[0]
@@ -89,7 +83,7 @@ def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
     unknown = run_here(notices, aim, "send-test", "mail")
     assert unknown.exit_code == 2
     assert "'mail' is not in WEBHOOKS or NOTICE_TARGETS; known targets: build" in unknown.stderr
-    insecure = run_here(notices, aimed(settings, "http://build.example/x"), "send-test", "build")
+    insecure = run_here(notices, hooked(settings, "http://build.example/x"), "send-test", "build")
     assert insecure.exit_code == 2
     assert "WEBHOOKS: build: only receivers on this machine may use http" in insecure.stderr
     with relational.connect() as connection:
@@ -99,7 +93,7 @@ def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
 def test_a_night_sends_its_notices_and_names_targets_that_cannot_be_used(stores: Stores) -> None:
     record(stores.engine, "flask==3.0.0")
     with receiver() as server:
-        aim = aimed(stores.settings, server.url)
+        aim = hooked(stores.settings, server.url)
         aim = replace(aim, webhooks=(*aim.webhooks, ("other", "https://build.example/")))
         done = run_here(loop, aim, "run")
         assert done.exit_code == 0, done.stderr
@@ -114,10 +108,10 @@ def test_metrics_say_how_far_the_outbox_of_notices_is(
     record(relational, "flask==3.0.0", "numpy==2.4.0", "scipy==1.17.0")
     with receiver() as server:
         server.answers = [lambda _: 410]
-        deliver(relational, aimed(settings, server.url))
+        deliver(relational, hooked(settings, server.url))
         # Enough for a busy machine, where the next attempt may be due already.
         server.answers = [lambda _: 500] * 20
-        deliver(relational, aimed(settings, server.url))
+        deliver(relational, hooked(settings, server.url))
     with relational.begin() as connection:
         connection.execute(text("UPDATE notices SET created_at = now() - interval '90 s'"))
     with client_of(settings, Scope.READ) as client:
@@ -133,5 +127,5 @@ def test_notices_are_scheduled_only_if_there_is_a_target(settings: Settings) -> 
     from api.jobs.schedules import schedules
 
     assert NOTICES.task not in {it.task for it in schedules(settings)}
-    due = {it.task: it for it in schedules(aimed(settings, "https://build.example/"))}
+    due = {it.task: it for it in schedules(hooked(settings, "https://build.example/"))}
     assert (due[NOTICES.task].cron, due[NOTICES.task].queue) == ("* * * * *", QueueName.PEOPLE)

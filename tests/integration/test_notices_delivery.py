@@ -14,6 +14,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -34,23 +35,18 @@ from graph.record.notices import (
 from loop import notice_targets
 from loop.notices import DeliveryPace, deliver_notices
 from tests.services.commands import ROOT, variables
-from tests.services.receiver import Receiver, receiver
+from tests.services.receiver import KEY, SECRET, Receiver, receiver
+from tests.services.receiver import hooked as hooked_settings
 from tests.services.threads import in_threads
 from tests.services.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.faults
 
-KEY = bytes(range(32))
-SECRET = "whsec_" + base64.b64encode(KEY).decode()
 #: Attempts follow each other at once, and a dead process loses its claim soon.
 HASTY = DeliveryPace((timedelta(),), timedelta(seconds=1), 60.0)
 
 
-def hooked(settings: Settings, url: str, secret: str = SECRET, events: str = "all") -> Settings:
-    return replace(
-        settings, webhooks=(("build", url),), webhook_secrets=(("build", secret),),
-        webhook_events=events,
-    )  # fmt: skip
+hooked = partial(hooked_settings, events="all")
 
 
 def record(engine: sqlalchemy.Engine, number: int = 1) -> list[int]:

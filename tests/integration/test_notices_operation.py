@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import platform
 import shutil
 from collections.abc import Callable
@@ -29,17 +28,9 @@ from tests.factories.generations import FOLDER as GENERATIONS
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth
 from tests.services.disks import fill, mounted_disk
-from tests.services.receiver import Receiver, receiver
-
-SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+from tests.services.receiver import SECRET, Receiver, hooked, receiver
 
 HOST = platform.node()
-
-
-def hooked(settings: Settings, server: Receiver) -> Settings:
-    return replace(
-        settings, webhooks=(("build", server.url),), webhook_secrets=(("build", SECRET),)
-    )
 
 
 def texts(server: Receiver) -> list[str]:
@@ -50,7 +41,7 @@ def delivered(server: Receiver, engine: sqlalchemy.Engine, settings: Settings) -
     """The texts that two rounds of deliveries send."""
     before = len(server.received)
     for _ in range(2):
-        deliver_notices(engine, hooked(settings, server))
+        deliver_notices(engine, hooked(settings, server.url))
     return texts(server)[before:]
 
 
@@ -159,7 +150,7 @@ def test_a_failed_night_of_the_loop_is_reported_at_once(
     settle = loop_night.STEPS["settle"]
     monkeypatch.setattr(loop_night, "STEPS", {**loop_night.STEPS, "settle": fail})
     with receiver() as server:
-        aim = hooked(stores.settings, server)
+        aim = hooked(stores.settings, server.url)
         for _ in range(2):
             assert _night(aim) == "settle: ZeroDivisionError: no jobs"
             assert texts(server) == [

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from api.server.certificates import Certificate
+from common.settings import Settings
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+
+
+def hooked(settings: Settings, url: str, secret: str = SECRET, events: str = "settled") -> Settings:
+    """Settings that send notices to a receiver, which is called ``build``."""
+    return replace(
+        settings, webhooks=(("build", url),), webhook_secrets=(("build", secret),),
+        webhook_events=events,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
