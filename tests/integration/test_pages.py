@@ -33,6 +33,7 @@ from loop.night import STEPS
 from tests.factories.advisories import add_versions, osv, write_archive
 from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.factories.bisects import add_bisects, bisect_of, flat_search, planted_search
+from tests.factories.golden import compare_with_golden
 from tests.factories.inspections import (
     MATMUL,
     hwinfo,
@@ -47,8 +48,8 @@ from tests.factories.nights import add_night
 from tests.services.commands import ROOT, thoth
 from tests.services.databases import new_database
 from tests.services.filled import got
-from tests.services.golden import compare_golden, page_text
 from tests.services.jobs import client_of
+from tests.services.page_text import page_text
 
 #: Pages that need no object of the record.
 _LISTS = (
@@ -146,7 +147,7 @@ def test_a_page_of_the_samples_shows_what_it_did(
     browser: FlaskClient, objects: dict[str, str], name: str
 ) -> None:
     address = _SAMPLES[name].format_map(objects)
-    compare_golden(f"pages/{name}.txt", page_text(_page(browser, address)))
+    compare_with_golden(f"pages/{name}.txt", page_text(_page(browser, address)))
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskCl
 
 @pytest.mark.parametrize("name", _STORIES)
 def test_a_page_of_recorded_stories_shows_what_it_did(stories: FlaskClient, name: str) -> None:
-    compare_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
+    compare_with_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
 
 
 def test_an_advice_on_measured_hardware_says_what_it_rests_on(

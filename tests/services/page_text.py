@@ -1,14 +1,11 @@
-"""Golden files: what people see is written once, read, and compared from then on."""
+"""What a page shows, as text that can be compared."""
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
-from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "data"
 #: Begin a line of their own.
 _BLOCKS = {
     "h1", "h2", "h3", "p", "li", "tr", "dt", "dd", "option", "label", "legend", "caption",
@@ -24,15 +21,6 @@ _VOLATILE = (
     (r"adviser-\d+-[0-9a-f]+", "adviser-N"),
     (r"(sha256(:|%3A))?([0-9a-f]{8})[0-9a-f]{56}", r"\3…"),
 )
-
-
-def compare_golden(name: str, text: str) -> None:
-    """Compare a text with ``tests/data/NAME``; ``THOTH_WRITE_GOLDEN=1`` writes the file."""
-    path = DATA / name
-    if os.environ.get("THOTH_WRITE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
 def page_text(page: str) -> str:
