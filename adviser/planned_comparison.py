@@ -40,6 +40,8 @@ RATES = (*(it * (1 - _LATE * _LATE_RATE) for it in LOOK_RATES), *([_LATE_RATE] *
 NIGHT_S = 8 * 3600.0
 #: If two stacks differ by less, an open comparison is too close to matter; else it is too noisy.
 CLOSE_PCT = 5.0
+#: Sentences about differences.
+_MOST_SENTENCES = 10
 #: Packages that a sentence names.
 _MOST_NAMED = 3
 
@@ -205,6 +207,34 @@ def noise_pct(comparison: Comparison) -> float:
 def bound_pct(comparison: Comparison) -> float:
     """The largest difference that the 95 % interval contains, in per cent."""
     return max(abs(comparison.interval_low_pct), abs(comparison.interval_high_pct))
+
+
+def answer_sentences(look: PlannedLook, labels: Mapping[str, str], what: str) -> list[str]:
+    """The verdicts; of many benchmarks, those that differ, and the number of the others.
+
+    :param labels: of the stacks, by letter
+    :param what: was measured, such as ``python bench.py``
+    """
+    texts: dict[Verdict, list[str]] = {it: [] for it in Verdict}
+    order = sorted(look.comparisons, key=lambda it: -abs(it[2].d) if math.isfinite(it[2].d) else 0)
+    for group, stack, comparison in order:
+        label = labels[stack.stack_digest or "A"]
+        name = f"`{group.parameters.get('benchmark', what)}`"
+        sentence = verdict_sentence(look, comparison, label, labels["A"], name)
+        texts[comparison.verdict].append(sentence)
+    different = [*texts[Verdict.SLOWER], *texts[Verdict.FASTER]]
+    shown = different[:_MOST_SENTENCES]
+    if different[_MOST_SENTENCES:]:
+        shown.append(f"{len(different) - _MOST_SENTENCES} further comparisons differ.")
+    for verdict, text in (
+        (Verdict.EQUIVALENT, "find no difference"),
+        (Verdict.UNDETERMINED, "are undetermined, such as this one"),
+    ):
+        if len(texts[verdict]) > 1:
+            shown.append(f"{len(texts[verdict])} of {len(order)} comparisons {text}.")
+        if len(texts[verdict]) == 1 or verdict is Verdict.UNDETERMINED:
+            shown += texts[verdict][:1]
+    return shown
 
 
 def verdict_sentence(

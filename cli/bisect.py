@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from adviser.answering.index_stacks import IndexStacks
 from adviser.answering.target_hardware import own_hardware
@@ -32,6 +34,7 @@ from cli.bisect_measurer import (
 )
 from cli.bisect_recorder import BisectRecorder, identity
 from cli.bisect_series import SeriesMaker
+from cli.compare_stacks import project_requirements
 from cli.console import print_json
 from cli.inspect import hint_to_resume, ingest_folders
 from cli.machine import (
@@ -55,20 +58,27 @@ from pis.amun.launchers import Launcher
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.processes import interrupted_by_signals
 from pis.catalogue import indicator_of
+from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
 _BUSY = 5
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
 @click.command(cls=ProgramCommand)
-@click.argument("subjects", nargs=-1, required=True, metavar="REQUIREMENT | OLD_LOCK NEW_LOCK")
+@click.argument("subjects", nargs=-1, required=True, metavar="REQUIREMENT | OLD NEW")
 @click.option("--pi", "indicator", metavar="NAME",
               help="Performance indicator, such as matmul; see `thoth pi list`.")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat the option for more.")  # fmt: skip
+@click.option("--script", "script_file", metavar="FILE",
+              help="Python script that prints a result, in place of an indicator.")  # fmt: skip
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE",
+              help="Set a variable for the command; repeat the option for more.")  # fmt: skip
+@click.option("--project/--no-project", default=True, show_default=True,
+              help="Make the project in this folder importable for the command, and add its"
+              " requirements to a requirement.")  # fmt: skip
 @click.option("--with", "others", multiple=True, metavar="REQUIREMENT",
               help="Another package of every stack; repeat the option for more.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
@@ -91,7 +101,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 @click.option("--record/--no-record", default=True, show_default=True,
               help="Store the state of the search after each block, for pages and"
               " `thoth bisects`.")  # fmt: skip
-@click.option("--trust-script", is_flag=True, help="Run SCRIPT without a sandbox.")
+@click.option("--trust-script", is_flag=True, help="Run the script without a sandbox.")
 @machine_options
 @as_json_option
 @click.pass_context
@@ -101,6 +111,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     subjects: tuple[str, ...],
     indicator: str | None,
     parameters: tuple[str, ...],
+    script_file: str | None,
+    variables: tuple[str, ...],
+    project: bool,
     others: tuple[str, ...],
     python_version: str | None,
     index: str | None,
@@ -119,13 +132,14 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Find the release that made an operation slower or faster.
 
-    Give a requirement, such as 'numpy>=1.24,<2.4', or two locks. Between two locks, the command
-    first finds the package, then its release. Each block measures the two stacks that are expected
-    to tell most about the step, and fresh jobs confirm it. Run the same command again to continue
-    after an interruption.
+    Give a requirement, such as 'numpy>=1.24,<2.4', two releases, or two locks. Between two locks,
+    the command first finds the package, then its release. Each block measures the two stacks that
+    are expected to tell most about the step, and fresh jobs confirm it. Run the same command again
+    to continue after an interruption.
 
-    Give an indicator with --pi, or a script of your own: thoth bisect OLD NEW -- python mine.py.
-    The Python of each stack runs it, in a sandbox unless you give --trust-script.
+    Give a command of your own: thoth bisect OLD NEW -- python bench.py. It runs with all your
+    permissions, as for `thoth compare`. Or give an indicator with --pi, or with --script a script
+    that prints a result; the script runs in a sandbox unless you give --trust-script.
 
     While other processes use more than a fifth of the processors, the search waits, up to --wait
     seconds at a time; with --share-machine, it does not wait.
@@ -135,9 +149,17 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     """
     settings: Settings = context.obj
     program = program_of(context)
-    measured = measured_script(indicator, parameters, program, trust_script)
+    command = command_of(program, Path.cwd(), project=project) if program else None
+    measured = measured_script(indicator, parameters, script_file, command, trust_script)
+    settled = dict(key_and_value(it, "--env") for it in variables)
+    if settled and command is None:
+        raise click.UsageError("--env is for a command: -- COMMAND")
+    subjects = searched_subjects(subjects)
     chosen, repeated = lock_selection(selection), selection_options(selection)
+    if command is not None and len(subjects) == 1 and project:
+        others = tuple(dict.fromkeys((*others, *project_requirements(command.folder))))
     question = question_of(subjects, measured, parameters, others, python_version, index, repeated)
+    question |= {"variables": settled} if settled else {}
     dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
@@ -150,7 +172,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())
-        launcher = stack.enter_context(closing(LocalLauncher(settings)))
+        launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
             folder, IndexStacks(settings, index, environment(python_version), resolver),
@@ -161,7 +183,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         waits = context.get_parameter_source("wait") is not click.core.ParameterSource.DEFAULT
         options = {
             "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
-            "--trust-script": trust_script, "--max-jobs": max_jobs, "--out": out,
+            "--trust-script": trust_script, "--script": script_file, "--env": list(variables),
+            "--no-project": not project and command is not None, "--max-jobs": max_jobs,
+            "--out": out,
             "--ingest": ingest, "--wait": f"{wait:g}" if waits else None,
             "--share-machine": share_machine, **repeated,
         }  # fmt: skip
@@ -177,9 +201,10 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
 
         searches = _StepSearches(
             pinner, launcher, begin, guard, max_jobs, dips, deadline, recorder,
-            trust_script=trust_script, quiet=as_json,
+            trust_script=trust_script or command is not None, quiet=as_json,
+            command=command, variables=settled,
         )  # fmt: skip
-        series = SeriesMaker(settings, folder, state, pinner, chosen)
+        series = SeriesMaker(settings, folder, state, pinner, chosen, dev=command is not None)
         stack.enter_context(explained_errors())
         if len(subjects) == 1:
             searches.search(series.releases(subjects[0], others))
@@ -219,30 +244,53 @@ class MeasuredScript:
 
 
 def measured_script(
-    indicator: str | None, parameters: Sequence[str], program: Sequence[str], trusted: bool
+    indicator: str | None,
+    parameters: Sequence[str],
+    script_file: str | None,
+    command: Command | None,
+    trusted: bool,
 ) -> MeasuredScript:
-    """The indicator or the script to run.
+    """The indicator, the script or the command to run.
 
-    :raises click.UsageError: if neither or both are given, or the program is no Python script
+    :raises click.UsageError: if none or several are given
     """
-    if (indicator is None) is not bool(program):
-        raise click.UsageError("give an indicator with --pi, or a script: -- python SCRIPT")
+    if sum(it is not None for it in (indicator, script_file, command)) != 1:
+        raise click.UsageError(
+            "give an indicator with --pi, a command behind --, or a script with --script"
+        )
+    if trusted and script_file is None:
+        raise click.UsageError("--trust-script is for --script")
     if indicator is not None:
-        if trusted:
-            raise click.UsageError("--trust-script is for a script of your own: -- python SCRIPT")
         indicator_of(indicator)
         return MeasuredScript(indicator, indicator)
-    if len(program) != 2 or not _PYTHON.fullmatch(program[0]):
-        raise click.UsageError("behind --, give python and the file of a script, without arguments")
     if parameters:
-        raise click.UsageError("-p is for --pi: a script has no parameters")
-    text = _content(program[1])
+        raise click.UsageError("-p is for --pi: only indicators have parameters")
+    if command is not None:
+        return MeasuredScript(printable(str(command)), script_text(), command.identity)
+    name = script_file or ""
+    text = _content(name)
     try:
         script = text.decode()
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{program[1]}: {error}") from None
+        raise InvalidArgument(f"{name}: {error}") from None
     identity = {"script_sha256": sha256(text).hexdigest(), "trusted": trusted}
-    return MeasuredScript(printable(Path(program[1]).name), script, identity)
+    return MeasuredScript(printable(Path(name).name), script, identity)
+
+
+def searched_subjects(subjects: tuple[str, ...]) -> tuple[str, ...]:
+    """The subjects, with two releases of one package as one requirement.
+
+    >>> searched_subjects(("numpy==2.4.6", "numpy==1.26.4"))
+    ('numpy>=1.26.4,<=2.4.6',)
+    """
+    try:
+        releases = [Requirement(it) for it in subjects]
+        versions = sorted(Version(str(it.specifier).removeprefix("==")) for it in releases)
+    except (InvalidRequirement, InvalidVersion):
+        return subjects
+    if len(subjects) != 2 or len({canonicalize_name(it.name) for it in releases}) > 1:
+        return subjects
+    return (f"{releases[0].name}>={versions[0]},<={versions[1]}",)
 
 
 def _dip_goal(width: int | None, size_pct: float | None) -> DipGoal | None:
@@ -302,7 +350,7 @@ def _template(
     """
     hardware = own_hardware()
     question_options = {
-        "--pi": None if program else question["indicator"],
+        "--pi": None if program or options["--script"] else question["indicator"],
         "-p": question["parameters"],
         "--with": question["with"],
         "--python": question["python"],
@@ -331,7 +379,7 @@ def command_line(
 ) -> str:
     """The command of a search.
 
-    :param options: a list is given once for each value; ``None`` and ``False`` are left out
+    :param options: one with several values is repeated; ``None`` and ``False`` are left out
     :param program: behind ``--``
 
     >>> command_line(["a>=1"], {"-p": ["m=1", "n=2"], "--out": None, "--share-machine": True})
@@ -339,7 +387,7 @@ def command_line(
     """
     arguments = ["thoth", "bisect", *subjects]
     for name, option in options.items():
-        for value in option if isinstance(option, list) else [option]:
+        for value in option if isinstance(option, list | tuple) else [option]:
             if value is not None and value is not False:
                 arguments += [name] if value is True else [name, str(value)]
     arguments += ["--", *program] if program else []
@@ -366,6 +414,8 @@ class _StepSearches:
     recorder: BisectRecorder
     trust_script: bool
     quiet: bool
+    command: Command | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
     done: list[tuple[StackSeries, StepSearch]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
@@ -378,7 +428,8 @@ class _StepSearches:
             self.begin()
         measurer = ExecutorMeasurer(
             series.name, self.pinner.folder, self.launcher, self.guard, self.pinner.indexes,
-            series.specification_of, self.deadline, self.trust_script,
+            partial(self._specification, series), self.deadline, self.trust_script,
+            warm=self.command is None,
         )  # fmt: skip
         spent = sum(earlier.jobs for _, earlier in self.done)
         try:
@@ -395,6 +446,13 @@ class _StepSearches:
         self.done.append((series, result))
         self.recorder.progress(self.done)
         return result
+
+    def _specification(self, series: StackSeries, place: int) -> tuple[dict[str, Any] | None, str]:
+        document, refusal = series.specification_of(place)
+        if document is not None and self.command is not None:
+            python = document["python"]
+            document = self.command.specification(python, self.variables, COMMAND_TIMEOUT_S)
+        return document, refusal
 
     def _progress(self, series: StackSeries, at: StepSearch, spent: int) -> None:
         self.recorder.progress([*self.done, (series, at)])

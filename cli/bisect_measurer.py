@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Launcher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.pinning import pinned_specification
-from pis.amun.specification import load_specification
+from pis.amun.specification import Specification, load_specification
 
 #: From this number of unusable jobs in one run, the search is stopped if they are the majority.
 _UNUSABLE_JOBS = 20
@@ -207,6 +207,7 @@ class ExecutorMeasurer:
     :param specification_of: returns the specification of a stack, or ``None`` and the reason
     :param deadline: time by ``time.monotonic`` from which no new block starts
     :param trust_script: run a script that is no indicator without a sandbox
+    :param warm: whether no run is needed before the first that counts
     :ivar folders: folders of all inspections so far
     """
 
@@ -218,8 +219,10 @@ class ExecutorMeasurer:
     specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
     deadline: float | None = None
     trust_script: bool = False
+    warm: bool = True
     folders: list[Path] = field(default_factory=list)
     _calls: int = 0
+    _warmed: set[int] = field(default_factory=set)
 
     def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
         """Run ``blocks`` blocks; what a stored inspection holds is not measured again."""
@@ -235,23 +238,49 @@ class ExecutorMeasurer:
         self._calls += 1
         if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
             specifications.reverse()
-        options = InspectOptions(
-            self.folder.path, submission=f"bisect {self.name} {self._calls}",
-            trust_script=self.trust_script, reference_jobs=1,
-        )  # fmt: skip
-        outcomes = inspect(
-            [specification for _, specification in specifications],
-            self.launcher, options, self.observer,
-        )  # fmt: skip
+        if not self.warm:
+            self._warm_up(specifications)
+        outcomes = self._inspect(specifications, f"bisect {self.name} {self._calls}")
         jobs: list[MeasuredRate] = []
         for (stack, _), outcome in zip(specifications, outcomes, strict=True):
             self.folders.append(outcome.folder)
+            jobs += _rates_of(stack, outcome, blocks)
+        return jobs
+
+    def _inspect(
+        self, specifications: Sequence[tuple[int, Specification]], submission: str
+    ) -> list[InspectionOutcome]:
+        options = InspectOptions(
+            self.folder.path, submission=submission, trust_script=self.trust_script,
+            reference_jobs=1,
+        )  # fmt: skip
+        outcomes = inspect([it for _, it in specifications], self.launcher, options, self.observer)
+        for (stack, _), outcome in zip(specifications, outcomes, strict=True):
             if outcome.failure is not None:
                 if outcome.failure.host_problem:
                     raise outcome.failure
                 raise StackUnavailable(stack, str(outcome.failure))
-            jobs += _rates_of(stack, outcome, blocks)
-        return jobs
+        return outcomes
+
+    def _warm_up(self, specifications: Sequence[tuple[int, Specification]]) -> None:
+        """Run stacks that did not run yet once, so that their files are in the cache.
+
+        :raises StackUnavailable: if a run fails
+        """
+        cold = [
+            (stack, replace(specification, batch_size=1))
+            for stack, specification in specifications
+            if stack not in self._warmed
+        ]
+        self._warmed |= {stack for stack, _ in cold}
+        for (stack, _), outcome in zip(cold, self._inspect(cold, "warm-up"), strict=True):
+            result = read_job(outcome.folder, 0)
+            if not readings_of(result).rates:
+                lines = str(result.get("stderr", "")).split("\n")
+                reason = next((it for it in reversed(lines) if it.strip()), "no output")
+                raise StackUnavailable(
+                    stack, f"the command failed: exit code {result.get('exit_code')}: {reason}"
+                )
 
 
 def _rates_of(stack: int, outcome: InspectionOutcome, blocks: int) -> list[MeasuredRate]:

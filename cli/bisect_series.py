@@ -40,6 +40,7 @@ class SeriesMaker:
 
     :param state: content of the folder's state file
     :param selection: what of two locks counts
+    :param dev: whether packages of two locks for development count
     """
 
     settings: Settings
@@ -47,6 +48,7 @@ class SeriesMaker:
     state: dict[str, Any]
     pinner: StackPinner
     selection: LockSelection = DEFAULT_SELECTION
+    dev: bool = False
 
     def releases(self, requirement: str, others: Sequence[str]) -> StackSeries:
         """The releases that meet a requirement, oldest first, with all other packages held.
@@ -107,7 +109,10 @@ class SeriesMaker:
 
     def _path(self, names: Sequence[str]) -> list[PathStep]:
         if "path" not in self.state:
-            old, new = (lock_pins(it, self.pinner.python_version, self.selection) for it in names)
+            old, new = (
+                lock_pins(it, self.pinner.python_version, self.selection, dev=self.dev)
+                for it in names
+            )
             if old == new:
                 raise InvalidArgument("both locks pin the same versions")
             for name, pins in zip(names, (old, new), strict=True):
@@ -194,16 +199,21 @@ def _move(before: PathStep, after: PathStep) -> str:
 
 
 def lock_pins(
-    name: str, python_version: str | None, selection: LockSelection = DEFAULT_SELECTION
+    name: str,
+    python_version: str | None,
+    selection: LockSelection = DEFAULT_SELECTION,
+    *,
+    dev: bool = False,
 ) -> dict[str, str]:
-    """The version of each package that a lock installs here, without development packages.
+    """The version of each package that a lock installs here.
 
     :param selection: what of the lock counts; groups that it names are not for development
+    :param dev: whether packages for development count
     """
     markers = environment(python_version).markers
     lock = read_lock_file(Path(name), selection, markers)
     if lock.elsewhere:
         names = first_few([it.what for it in lock.elsewhere], 5)
         raise InvalidArgument(f"{name}: every package must come from an index, unlike {names}")
-    packages = lock.packages(markers, dev=False)
+    packages = lock.packages(markers, dev=dev)
     return {package: entry.version for package, entry in packages.items()}

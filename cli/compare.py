@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -18,17 +16,17 @@ from adviser.bisect.search import SearchStopped, StopReason
 from adviser.planned_comparison import (
     ComparedStack,
     PlannedLook,
+    answer_sentences,
     attribution_sentence,
     labels_of,
     stack_document,
-    verdict_sentence,
 )
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.verdicts import family_document, family_text
-from adviser.stack_comparison import StackGroup
+from adviser.stack_comparison import StackGroup, StackResult
 from adviser.stacks_document import comparison_count, group_document
 from cli.bisect_measurer import MachineGuard, SearchFolder, StackPinner
-from cli.compare_jobs import StackMeasurer, Usage
+from cli.compare_jobs import StackMeasurer
 from cli.compare_stacks import (
     STATE_NAME,
     Subject,
@@ -49,17 +47,17 @@ from cli.machine import (
 )
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
 from cli.request_options import lock_options, lock_selection
-from cli.stacks import difference_text, interval_scale, interval_text
+from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.json_documents import digest
-from model.measurements.units import byte_size
+from model.measurements.units import DISPLAY_UNITS, Unit, byte_size
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.text import counted, first_few, printable
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.processes import interrupted_by_signals
-from pis.commands import Command, command_of, script_text
+from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1
@@ -87,8 +85,9 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
 @click.option("--max-minutes", type=click.FloatRange(0, 100_000, min_open=True), default=20,
               show_default=True, help="Start no new block of jobs after this time.")  # fmt: skip
-@click.option("--timeout", type=SecondsRange(0, 86_400, min_open=True), default=3600, metavar="S",
-              show_default=True, help="Time limit of a job in seconds.")  # fmt: skip
+@click.option("--timeout", type=SecondsRange(0, 86_400, min_open=True), metavar="S",
+              default=COMMAND_TIMEOUT_S, show_default=True,
+              help="Time limit of a job in seconds.")  # fmt: skip
 @click.option("--out", type=NamedPath(file_okay=False, path_type=Path),
               help="Folder of the comparison.  [default: one in THOTH_HOME/compare]")  # fmt: skip
 @click.option("--ingest/--no-ingest", default=False, show_default=True,
@@ -144,7 +143,6 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "compare" / short).absolute(), STATE_NAME)
     state, index = folder.state(question), index or DEFAULT_INDEX
-    deadline = time.monotonic() + 60 * max_minutes
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())
@@ -174,9 +172,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
                 [_identified(command.specification(part, it.variables, timeout), it)]
                 for it, part in zip(stacks, parts, strict=True)
             ],
-            True, state, lambda: folder.write_state(state), deadline,
+            True, state, lambda: folder.write_state(state), 60 * max_minutes,
             partial(_require_unchanged, command),
-            lambda look: _print_progress(look, stacks, labels, as_json),
+            partial(_print_progress, quiet=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()
     answer = ComparisonAnswer(look, stopped, stacks, labels, command)
@@ -270,18 +268,14 @@ def _say(text: str, as_json: bool) -> None:
         click.echo(text, err=True)
 
 
-def _print_progress(
-    look: PlannedLook, stacks: Sequence[ComparedStack], labels: Sequence[str], quiet: bool
-) -> None:
-    texts = []
-    for _, stack, comparison in look.comparisons:
-        label = labels[ascii_uppercase.index(stack.stack_digest or "A")]
-        texts.append(
-            f"{label} {comparison.interval_low_pct:+.1f} to {comparison.interval_high_pct:+.1f} %"
-            if math.isfinite(comparison.standard_error)
-            else f"{label} unknown"
-        )
-    _say(printable(f"{counted(look.blocks, 'job')} each: {'; '.join(texts[:4])}"), quiet)
+def _print_progress(look: PlannedLook, quiet: bool) -> None:
+    done = counted(look.blocks, "job")
+    if len(look.comparisons) == 1:
+        ((_, _, comparison),) = look.comparisons
+        _say(f"{done} each: {interval_text(comparison)}", quiet)
+    else:
+        settled = sum(it.verdict.settled for *_, it in look.comparisons)
+        _say(f"{done} each: {settled} of {len(look.comparisons)} comparisons settled", quiet)
 
 
 class ComparisonAnswer:
@@ -312,13 +306,8 @@ class ComparisonAnswer:
     @property
     def sentences(self) -> list[str]:
         """The verdicts, and what the differences can be due to."""
-        verdicts = [
-            verdict_sentence(
-                self.look, comparison, self._label(stack.stack_digest), self.labels[0],
-                f"`{self._what(group)}`",
-            )
-            for group, stack, comparison in self.look.comparisons
-        ]  # fmt: skip
+        labels = {it.letter: label for it, label in zip(self.stacks, self.labels, strict=True)}
+        verdicts = answer_sentences(self.look, labels, str(self.command))
         if not verdicts:
             verdicts = [f"Too few jobs of `{self.command}` ran to compare them."]
         causes = [attribution_sentence(it, self.stacks[0]) for it in self.stacks[1:]]
@@ -326,50 +315,63 @@ class ComparisonAnswer:
             causes = [f"{self.labels[n]}: {it}" for n, it in enumerate(causes, start=1)]
         return [*verdicts, *causes]
 
-    def _label(self, letter: str | None) -> str:
-        return self.labels[ascii_uppercase.index(letter or "A")]
-
-    def _what(self, group: StackGroup) -> str:
-        return str(group.parameters.get("benchmark", self.command))
+    def _label(self, stack: StackResult) -> str:
+        return printable(self.labels[ascii_uppercase.index(stack.stack_digest or "A")])
 
     def print(self, measurer: StackMeasurer) -> None:
-        """Print a table for each benchmark, then the sentences."""
-        for group in self.look.groups:
-            self._table(group, measurer.usage).print()
+        """Print one table, then the sentences."""
+        if len(self.look.groups) == 1:
+            self._stacks_table(self.look.groups[0], measurer).print()
+        elif self.look.groups:
+            self._benchmarks_table().print()
         for sentence in self.sentences:
             click.echo(printable(sentence))
+        for text in measurer.excluded():
+            click.echo(printable(f"not compared: {text}"), err=True)
         if self.stopped is not None:
             remedy = ": run the same command again to continue"
             click.echo(self.stopped.message + remedy * self.look.continuing_helps, err=True)
         if count := comparison_count(self.look.groups):
             click.echo(family_text(count), err=True)
 
-    def _table(self, group: StackGroup, usage_of: Any) -> Table:
+    def _stacks_table(self, group: StackGroup, measurer: StackMeasurer) -> Table:
+        """A row for each stack."""
         scale = interval_scale(group)
+        numbers = ("jobs", "time" if _is_time(group) else "value", "CPU time", "memory", "speed")
         table = Table(
             [
-                Column("stack", wraps=True), Column("jobs", right=True), Column("time", right=True),
-                Column("CPU time", right=True), Column("memory", right=True),
-                Column("speed", right=True), *([] if scale is None else [Column(scale.title)]),
+                Column("stack", wraps=True), *(Column(it, right=True) for it in numbers),
+                *([] if scale is None else [Column(scale.title)]),
                 Column("95 % interval", right=True), Column("verdict"),
             ],
-            title=printable(self._what(group)),
+            title=printable(str(group.parameters.get("benchmark", self.command))),
         )  # fmt: skip
         for stack in sorted(group.stacks, key=lambda it: it.stack_digest or ""):
-            usage: Usage = usage_of(stack.stack_digest)
-            comparison = stack.comparison
-            counts = stack.jobs - len(stack.unstable)
-            elapsed_s = 1 / stack.median_rate if stack.median_rate else None
+            usage, counts = measurer.usage(stack.stack_digest), stack.jobs - len(stack.unstable)
             table.add(
-                printable(self._label(stack.stack_digest)),
+                self._label(stack),
                 str(stack.jobs) if counts == stack.jobs else f"{counts} of {stack.jobs}",
-                _time(elapsed_s), _time(usage.cpu_s),
+                _value(group, stack), _time(usage.cpu_s),
                 "–" if usage.memory_bytes is None else byte_size(usage.memory_bytes),
-                "" if comparison is None else difference_text(comparison),
-                *([] if scale is None else [scale.drawn(comparison)]),
-                "" if comparison is None else interval_text(comparison),
-                Styled("baseline", "") if comparison is None
-                else Styled(str(comparison.verdict), _STYLES.get(comparison.verdict, "")),
+                *_difference(stack, scale),
+            )  # fmt: skip
+        return table
+
+    def _benchmarks_table(self) -> Table:
+        """A row for each benchmark and stack but the baseline."""
+        several = len(self.stacks) > 2
+        table = Table([
+            Column("benchmark", wraps=True), *([Column("stack")] * several),
+            Column(self.labels[0], right=True),
+            Column("other" if several else self.labels[1], right=True),
+            Column("speed", right=True), Column("95 % interval", right=True), Column("verdict"),
+        ])  # fmt: skip
+        for group, stack, _ in self.look.comparisons:
+            table.add(
+                printable(str(group.parameters.get("benchmark", group.indicator))),
+                *([self._label(stack)] * several),
+                "–" if group.baseline is None else _value(group, group.baseline),
+                _value(group, stack), *_difference(stack, None),
             )  # fmt: skip
         return table
 
@@ -392,6 +394,33 @@ class ComparisonAnswer:
             "family": family_document(comparison_count(self.look.groups)),
             "benchmarks": [group_document(it) for it in self.look.groups],
         }  # fmt: skip
+
+
+def _difference(stack: StackResult, scale: IntervalScale | None) -> list[str | Styled]:
+    """Cells of the difference, its interval, drawn if there is a scale, and the verdict."""
+    comparison = stack.comparison
+    drawn = [] if scale is None else [scale.drawn(comparison)]
+    if comparison is None:
+        return ["", *drawn, "", "baseline"]
+    verdict = Styled(str(comparison.verdict), _STYLES.get(comparison.verdict, ""))
+    return [difference_text(comparison), *drawn, interval_text(comparison), verdict]
+
+
+def _is_time(group: StackGroup) -> bool:
+    return group.unit is Unit.RUNS_PER_SECOND and "value" not in group.parameters
+
+
+def _value(group: StackGroup, stack: StackResult) -> str:
+    """The median of a stack, as the person's program states it."""
+    rate = stack.median_rate
+    if not rate:
+        return "–"
+    if _is_time(group):
+        return _time(1 / rate)
+    unit, _, direction = str(group.parameters.get("value", "")).partition(", ")
+    multiple = DISPLAY_UNITS[group.unit]
+    number = 1 / rate if direction.startswith("lower") else rate / multiple.factor
+    return f"{number:.4g} {printable(unit or multiple.name)}"
 
 
 def _time(seconds: float | None) -> str:

@@ -21,10 +21,10 @@ from adviser.planned_comparison import (
     judge_look,
 )
 from cli.bisect_measurer import MachineGuard
-from common.formats.job_results import Measurement, measurements_of
+from common.formats.job_results import Measurement, measurements_of, run_of
 from model.errors import ProjectError
 from model.json_documents import digest
-from model.json_fields import ROOT
+from model.json_fields import ROOT, Fields
 from model.measurements.evidence import MeasuredObservation, Reading, Series
 from model.measurements.inspection import Hardware
 from model.measurements.job_stability import instability
@@ -49,7 +49,6 @@ class StackFailed(ProjectError):
 class Usage:
     """What a stack's jobs used beside the time: medians; ``None`` if unknown."""
 
-    elapsed_s: float | None
     cpu_s: float | None
     memory_bytes: float | None
 
@@ -62,7 +61,7 @@ class StackMeasurer:
     :param trusted: whether the script is that of a command, which runs as in a shell
     :param labels: of each stack
     :param hardware: label of this machine
-    :param deadline: time by ``time.monotonic`` from which no new block starts
+    :param limit_s: no new block starts after this time, from the first one
     :param check: called before jobs run; raises an error if the command is no longer the same
     :param progress: called after each look
     :ivar folders: of all inspections
@@ -78,13 +77,14 @@ class StackMeasurer:
     trusted: bool
     state: dict[str, Any]
     write_state: Callable[[], None]
-    deadline: float | None
+    limit_s: float
     check: Callable[[], None]
     progress: Callable[[PlannedLook], None]
     folders: dict[str, Path] = field(default_factory=dict)
     jobs: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
     hardware: Hardware = field(default_factory=own_hardware)
     _warm: set[int] = field(default_factory=set)
+    began: float | None = None
 
     def run(self) -> tuple[PlannedLook, SearchStopped | None]:
         """Measure, and return the last look and why measuring stopped before all was settled.
@@ -214,7 +214,8 @@ class StackMeasurer:
         schedule = result.get("schedule") or {}
         reading = Reading(
             identity, 0, letter, letter, identity, measurement.rate,
-            instability(measurement.repetitions_s), result.get("host"),
+            # Repetitions of a person's own benchmark may scatter: the job counts by its median.
+            instability((), run_of(Fields(dict(result))).conditions), result.get("host"),
             f"{schedule.get('run')}:{schedule.get('block')}",
             datetime.fromisoformat(result["end_datetime"]),
         )  # fmt: skip
@@ -229,17 +230,23 @@ class StackMeasurer:
         spans = [_span_s(it) for results in self.jobs.values() for it in results.values()]
         return sum(spans) / max(1, min((len(it) for it in self.jobs.values()), default=1))
 
-    def usage(self, letter: str) -> Usage:
+    def usage(self, letter: str | None) -> Usage:
         """Medians over the jobs of a command on a stack."""
-        results = [
-            it["stdout"]["@result"]
-            for it in self.jobs.get(f"{letter}0", {}).values()
-            if readings_of(it).rates and "@result" in it["stdout"]
-        ]
+        printed = [it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if _rates(it)]
+        results = [it.get("process") or it.get("@result") or {} for it in printed]
         cpu = [it["user_s"] + it["system_s"] for it in results if "user_s" in it]
         memory = [it["memory_bytes"] for it in results if "memory_bytes" in it]
-        elapsed = [it["elapsed"] / 1e3 for it in results if it.get("elapsed")]
-        return Usage(*(median(it) if it else None for it in (elapsed, cpu, memory)))
+        return Usage(*(median(it) if it else None for it in (cpu, memory)))
+
+    def excluded(self) -> list[str]:
+        """Benchmarks that decide nothing, with the reason."""
+        results = (it for jobs in self.jobs.values() for it in jobs.values() if _rates(it))
+        reasons = (it["stdout"].get("excluded", {}) for it in results)
+        return list(dict.fromkeys(f"{name}: {it}" for them in reasons for name, it in them.items()))
+
+
+def _rates(result: Mapping[str, Any]) -> tuple[float, ...]:
+    return readings_of(result).rates
 
 
 def _span_s(result: Mapping[str, Any]) -> float:
@@ -267,6 +274,7 @@ class _BlockObserver:
         """Wait until the machine is quiet."""
         if jobs and not self.warming_up:
             self.measurer.guard.jobs_started(jobs)
+            self.measurer.began = self.measurer.began or time.monotonic()
 
     def job_finished(self, job: Any, result: Mapping[str, Any]) -> None:
         """Count a job.
@@ -274,8 +282,7 @@ class _BlockObserver:
         :raises SearchStopped: after a block, if there is no time for another one
         """
         self.finished += 1
-        self.measurer.guard.job_finished(job, result)
-        deadline = self.measurer.deadline
-        over = deadline is not None and time.monotonic() > deadline
+        began = self.measurer.began or time.monotonic()
+        over = time.monotonic() - began > self.measurer.limit_s
         if over and not self.warming_up and self.finished % self.stacks == 0:
             raise SearchStopped(StopReason.TIME, "the limit of time was reached")

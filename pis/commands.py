@@ -9,13 +9,27 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from model.errors import InvalidArgument
+from common.formats.benchmark_files import read_benchmark_file
+from model.errors import InvalidArgument, InvalidDocument
 from model.json_documents import digest
+from model.measurements.benchmark_results import Direction, ResultSeries
+from model.measurements.units import UNITS
+from model.reasons import Reason
 
+#: Seconds of the units in which result files state times.
+_SECONDS = {
+    "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
+    "ns": 1e-9,
+}  # fmt: skip
+#: Time limit of a job, unless a person gives another one.
+COMMAND_TIMEOUT_S = 3600.0
 #: Part of an argument that stands for the name of a file that the command writes.
 RESULTS = "{results}"
+#: Name of that file, beside the description.
+RESULTS_FILE = "results"
 #: Parameter of a measurement: the variables that were set for the command.
 VARIABLES = "variables"
 #: Name of the description of the command, among the files of a job.
@@ -49,6 +63,11 @@ class Command:
     def in_shell(self) -> bool:
         """Whether a shell runs it."""
         return len(self.arguments) == 1 and " " in self.arguments[0]
+
+    @property
+    def writes_results(self) -> bool:
+        """Whether it writes a file with results."""
+        return any(RESULTS in it for it in self.arguments)
 
     @property
     def own_environment(self) -> str | None:
@@ -131,6 +150,58 @@ def _named_files(parts: Sequence[str], folder: Path) -> Iterator[Path]:
             for inner in path.rglob("*"):
                 if inner.is_file() and not _IGNORED.intersection(inner.relative_to(path).parts):
                     yield inner
+
+
+def results_document(printed: Mapping[str, Any], content: bytes) -> dict[str, Any]:
+    """What a command printed and the benchmarks in the file that it wrote, as one document.
+
+    Each benchmark is a result. A value that is no time is a rate: itself if higher is better, else
+    its reciprocal; the parameter ``value`` says so.
+
+    :param printed: by :mod:`pis.command_script`
+    :param content: of the file
+    :raises InvalidDocument: if the file cannot be read, or has no benchmark that can be compared
+    """
+    series = read_benchmark_file(content)
+    usable = [it for it in series if it.excluded is None]
+    excluded = {it.label: it.excluded for it in series if it.excluded is not None}
+    if not usable:
+        label, reason = next(iter(excluded.items()))
+        raise InvalidDocument(Reason.MISSING_FIELD, f"{label}: {reason}", field="$")
+    own = printed["@parameters"]
+    results = [
+        {
+            "@parameters": {**own, "benchmark": benchmark.label, **_value_of(benchmark)},
+            "@result": _result_of(benchmark),
+        }
+        for benchmark in usable
+    ]
+    process = {"process": printed["@result"]}
+    return {"name": printed["name"], "@results": results, "excluded": excluded, **process}
+
+
+def _value_of(series: ResultSeries) -> dict[str, str]:
+    if series.direction is Direction.LOWER and series.unit in _SECONDS:
+        return {}
+    return {"value": f"{series.unit or 'no unit'}, {series.direction} is better"}
+
+
+def _result_of(series: ResultSeries) -> dict[str, Any]:
+    middle = median(series.samples)
+    lower = series.direction is Direction.LOWER
+    if lower and series.unit in _SECONDS:
+        to_ms = 1e3 * _SECONDS[series.unit]
+        first = {} if series.first is None else {"first_ms": to_ms * series.first}
+        return {
+            "rate": 1e3 / (to_ms * middle), "unit": "runs/s", "elapsed": to_ms * middle,
+            "repetitions": [to_ms * it for it in series.samples], **first,
+        }  # fmt: skip
+    known = not lower and series.unit in UNITS
+    return {
+        "rate": 1 / middle if lower else middle,
+        "unit": series.unit if known else "runs/s",
+        "samples": list(series.samples),
+    }
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import psutil
 
 from common.settings import Settings
+from model.errors import ProjectError
 from model.measurements.units import THREAD_VARIABLES
 from pis.amun.control_groups import read_limits
 from pis.amun.environments import build_environment
@@ -33,7 +35,7 @@ from pis.amun.sandbox import (
     sandbox_command,
 )
 from pis.amun.specification import ResourceRequests, Specification
-from pis.commands import DESCRIPTION, Command
+from pis.commands import DESCRIPTION, RESULTS, RESULTS_FILE, Command, results_document
 from pis.scratch import scratch_folder
 
 #: Variables of the runner that a job inherits. All others could be secrets.
@@ -182,7 +184,22 @@ def _run_in_project(
     environment = {**variables, "THOTH_COMMAND": str(described / DESCRIPTION)}
     # Isolated: modules of the project must not replace those that the script imports.
     arguments = [prepared.python, "-I", str(path)]
-    return run_job(arguments, environment=environment, limits=limits, workdir=command.folder)
+    finished = run_job(arguments, environment=environment, limits=limits, workdir=command.folder)
+    return _with_results(finished, described) if command.writes_results else finished
+
+
+def _with_results(finished: FinishedJob, folder: Path) -> FinishedJob:
+    """Replace what a command printed with the results in the file that it wrote."""
+    if finished.exit_code:
+        return finished
+    try:
+        content = (folder / RESULTS_FILE).read_bytes()
+        document = results_document(json.loads(finished.stdout), content)
+    except (OSError, ProjectError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        message = f"error: the file {RESULTS}: {reason}\n".encode()
+        return replace(finished, exit_code=1, stderr=finished.stderr + message)
+    return replace(finished, stdout=json.dumps(document).encode())
 
 
 def _run_confined(

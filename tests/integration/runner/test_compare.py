@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,11 @@ def compare(index: Index, project: Path, tmp_path: Path) -> Any:
     environment = os.environ | variables(settings, PACKAGE_INDEXES=f"own={index.url}")
     environment.pop("OMP_NUM_THREADS", None)
 
-    def run(*arguments: str, command: str = "python bench.py") -> subprocess.CompletedProcess[str]:
-        words = ["compare", *arguments, "--index", "own", "--share-machine", "--", *command.split()]
-        return program().run(words, environment, project)
+    def run(
+        *arguments: str, name: str = "compare", more: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        options = ["--index", "own", "--share-machine", "--", "python", "bench.py", *more]
+        return program().run([name, *arguments, *options], environment, project)
 
     return run
 
@@ -124,3 +126,47 @@ def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
     second = answer(compare(*arguments, "--max-minutes", "0.05"))
     assert second["jobs_each"] >= 1
     assert second["sentences"][-1] == "Versions and settings are equal: this measures only noise."
+
+
+def test_a_bisect_between_two_releases_finds_the_slow_one_by_the_same_command(
+    compare: Any, index: Index
+) -> None:
+    for minor in range(1, 9):
+        text = f"import time\ndef now(more): time.sleep({0.02 if minor < 6 else 0.12} + more)\n"
+        index.add_wheel("pause", f"1.{minor}", text, metadata="Requires-Dist: helper\n")
+    done = compare("pause==1.0", "pause==2.0", "--no-record", "--json", name="bisect")
+    assert done.returncode == 0, done.stderr
+    (search,) = json.loads(done.stdout)["searches"]
+    assert (search["state"], search["before"], search["after"]) == (
+        "step",
+        "pause 1.5",
+        "pause 1.6",
+    )
+    (index.files["pause"]).clear()
+    again = compare("pause==1.0", "pause==2.0", "--no-record", "--json", name="bisect")
+    assert json.loads(again.stdout)["searches"] == [search]
+
+
+def test_each_benchmark_in_the_results_of_the_command_is_a_series(
+    compare: Any, project: Path
+) -> None:
+    (project / "bench.py").write_text(
+        "import json, pathlib, random, sys, time, pause\n"
+        "began = time.perf_counter(); pause.now(0); slow = time.perf_counter() - began\n"
+        "results = [\n"
+        "    {'command': 'slow', 'times': [slow, slow, slow]},\n"
+        "    {'command': 'same', 'times': [random.uniform(1, 1.001) for _ in range(3)]},\n"
+        "    {'command': 'none', 'times': []},\n"
+        "]\n"
+        "pathlib.Path(sys.argv[1]).write_text(json.dumps({'results': results}))\n"
+    )
+    done = compare("pause==1.0", "pause==2.0", more=["{results}"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pause 2.0 is as fast as pause 1.0 for `same` on this machine" in done.stdout
+    assert "% slower than pause 1.0" in done.stdout
+    assert "not compared: none: " in done.stderr
+    assert "among these 2 comparisons" in done.stderr
+    (project / "bench.py").write_text("import pause\n")
+    done = compare("pause==1.0", "pause==2.0", more=["{results}"])
+    assert done.returncode == 1
+    assert "error: the file {results}: No such file" in done.stderr

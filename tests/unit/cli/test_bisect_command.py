@@ -37,12 +37,12 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["numpy", "--pi", "matmul", "-p", "size"], "NAME=VALUE"),
         (["a.txt", "b.txt", "--with", "c", "--pi", "matmul"], "--with"),
         (["numpy", "--pi", "matmul", "--max-jobs", "3"], "--max-jobs"),
-        (["numpy"], "--pi, or a script"),
-        (["numpy", "--pi", "matmul", "--", "python", "mine.py"], "--pi, or a script"),
-        (["numpy", "--", "python", "none.py"], "none.py"),
-        (["numpy", "--", "bash", "mine.sh"], "behind --, give python"),
-        (["numpy", "--", "python", "mine.py", "--size=3"], "without arguments"),
+        (["numpy"], "--pi, a command behind --, or a script"),
+        (["numpy", "--pi", "matmul", "--", "python", "mine.py"], "--pi, a command"),
+        (["numpy", "--script", "none.py"], "none.py"),
+        (["numpy", "--script", "mine.py", "--", "python", "mine.py"], "or a script"),
         (["numpy", "-p", "size=3", "--", "python", "mine.py"], "-p is for --pi"),
+        (["numpy", "--pi", "matmul", "--env", "A=1"], "--env is for a command"),
         (["numpy", "--pi", "matmul", "--trust-script"], "--trust-script"),
         (["numpy", "--pi", "matmul", "--dip-size", "8"], "--dip-size is for --dips"),
     ],
@@ -174,7 +174,7 @@ def test_a_changed_script_is_another_question(tmp_path: Path) -> None:
     questions = []
     for text, trusted in (("print(1)", False), ("print(2)", False), ("print(2)", True)):
         script.write_text(text)
-        measured = measured_script(None, (), ("python3", str(script)), trusted)
+        measured = measured_script(None, (), str(script), None, trusted)
         assert (measured.label, measured.script) == ("mine.py", text)
         questions.append(question_of(["numpy"], measured, (), (), None, None))
     assert all(first != second for first, second in itertools.combinations(questions, 2))

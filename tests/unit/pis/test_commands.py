@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import InvalidArgument
+from common.formats.job_results import measurements_of
+from model.errors import InvalidArgument, InvalidDocument
+from model.json_fields import ROOT
+from model.measurements.units import Unit
+from model.reasons import Reason
 from pis.amun.inspect import script_to_run
 from pis.amun.launchers.local import shell_variables
 from pis.amun.specification import load_specification
-from pis.commands import command_of, script_text
+from pis.commands import command_of, results_document, script_text
 from tests.factories.specifications import pipfile_lock
 
 PYTHON = {"requirements_locked": pipfile_lock({})}
@@ -88,3 +92,27 @@ def test_the_result_has_the_time_of_the_process_and_its_memory(tmp_path: Path) -
     assert result["elapsed"] >= 200
     assert result["user_s"] + result["system_s"] < 0.2
     assert result["memory_bytes"] > 100_000
+
+
+def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction() -> None:
+    printed = {"name": "command", "@parameters": {"command": "x"}, "@result": {"user_s": 1.0}}
+    results = [
+        {"benchmark": "load", "unit": "ms", "direction": "lower", "samples": [2, 4, 3], "first": 9},
+        {"benchmark": "size", "unit": "bytes", "direction": "lower", "samples": [100]},
+        {"benchmark": "rate", "unit": "tokens/s", "direction": "higher", "samples": [50, 60]},
+        {"benchmark": "odd", "unit": "", "samples": [1]},
+    ]
+    document = results_document(printed, json.dumps({"results": results}).encode())
+    assert document["excluded"] == {"odd": "the file does not say which values are better"}
+    assert document["process"] == {"user_s": 1.0}
+    load, size, rate = document["@results"]
+    assert load["@parameters"] == {"command": "x", "benchmark": "load"}
+    assert load["@result"]["repetitions"] == [2, 4, 3]
+    assert (load["@result"]["elapsed"], load["@result"]["first_ms"]) == (3, 9)
+    assert size["@parameters"]["value"] == "bytes, lower is better"
+    assert (rate["@result"]["rate"], rate["@result"]["unit"]) == (55, "tokens/s")
+    units = [it.unit for it in measurements_of(document, "", ROOT)]
+    assert units == [Unit.RUNS_PER_SECOND, Unit.RUNS_PER_SECOND, Unit.TOKENS_PER_SECOND]
+    with pytest.raises(InvalidDocument) as refused:
+        results_document(printed, json.dumps({"results": results[3:]}).encode())
+    assert (refused.value.reason, refused.value.field) == (Reason.MISSING_FIELD, "$")
