@@ -28,7 +28,9 @@ from adviser.resolver.results import ResolvedStack
 from adviser.resolver.worker import ResolverWorker
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.knowledge import knowledge_for, require_projected
-from cli.options import as_json_option
+from cli.machine import machine_options
+from cli.options import BudgetOfTime, as_json_option
+from cli.own_benchmarks import confirmation_option
 from cli.project_files import keep_manifest, read_lock_file, refusing_files, write_file
 from cli.project_tools import (
     LockTool,
@@ -69,6 +71,11 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 @project_path
 @index_from_project
 @request_options
+@click.option("--measure", "budget", type=BudgetOfTime(), metavar="BUDGET",
+              help="First measure what could change the advice, for a time such as 20m or 2h: with"
+                   " the project's own benchmarks, else with LOOP_INDICATORS.")  # fmt: skip
+@confirmation_option
+@machine_options
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
               help="Number of stacks to advise, best first.")  # fmt: skip
 @click.option(
@@ -103,27 +110,34 @@ def advise(
     --format but without -o, the lock is printed. The advice is stored: `thoth replay` computes it
     again, and `thoth check` verifies its report.
 
+    With --measure, the advice rests on new measurements. Run the same command again to continue
+    after an interruption.
+
     Exit code 0 if a stack is advised; 1 if no stack meets the request, the lock cannot be written,
     or its tool chose other versions with --apply; 2 if the project or an option cannot be used; 3
     if a store does not answer, or if there is no stack and an index did not give everything that
     was needed.
     """
     settings: Settings = context.obj
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InvalidArgument(f"there is no folder {output.parent}")
+    _check_options(output, options)
     lock_format: str | None = options["lock_format"]
     applies: bool = options["applies"]
-    if applies and (output is not None or lock_format is not None):
-        raise click.UsageError("--apply writes the project's own lock: leave out -o and --format")
-    if options["dry_run"] and not applies:
-        raise click.UsageError("--dry-run is for --apply")
     with_lock = output is not None or lock_format is not None
+    budget: float | None = options["budget"]
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, options, count=count)
         if output is not None:
             keep_manifest(output, path or Path(), request.project)
         applied = own_lock(path or Path(), request.project) if applies else None
         chosen_format = LockFormat(lock_format or format_of(output, request.project))
+        if budget is not None:
+            # Measuring loads the executor, and advice is fast without it.
+            from cli.advise_measure import measure_for_advice
+
+            measure_for_advice(
+                settings, request, path or Path(), budget, worker.resolve,
+                {**options, "as_json": as_json},
+            )  # fmt: skip
         # An advice over all listed versions does not read the graph.
         with migrated_stores(settings, graph_on_use=True) as stores:
             request = on_hardware(stores, request, options["hardware"])
@@ -151,6 +165,16 @@ def advise(
         context.exit(3 if unread_texts(advice.snapshot) else 1)
     if applied is not None and not _apply(*applied, advice, advice.best, options):
         context.exit(1)
+
+
+def _check_options(output: Path | None, options: Mapping[str, Any]) -> None:
+    """:raises InvalidArgument: naming what does not fit together"""
+    if output is not None and not output.absolute().parent.is_dir():
+        raise InvalidArgument(f"there is no folder {output.parent}")
+    if options["applies"] and (output is not None or options["lock_format"] is not None):
+        raise click.UsageError("--apply writes the project's own lock: leave out -o and --format")
+    if options["dry_run"] and not options["applies"]:
+        raise click.UsageError("--dry-run is for --apply")
 
 
 def _apply(

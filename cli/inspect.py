@@ -130,7 +130,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
             stack.enter_context(machine_of_this_command(wait, share_machine))
         if launcher == "local" and share_machine:
             warn_if_busy()
-        observer = stack.enter_context(_observer(quiet=as_json))
+        observer = stack.enter_context(inspection_observer(quiet=as_json))
         if launcher == "local" and not share_machine:
             stack.enter_context(busy_hint())
             on_wait = partial(observer.waiting, wait_s=wait)
@@ -237,7 +237,8 @@ def _try_to_write(folder: Path) -> None:
 
 
 @contextmanager
-def _observer(*, quiet: bool) -> Iterator[Lines]:
+def inspection_observer(*, quiet: bool) -> Iterator[Lines]:
+    """Show the progress of inspections: as a bar on a terminal, else as lines; or nothing."""
     if quiet:
         yield Lines(lambda line: None)
     elif sys.stderr.isatty():

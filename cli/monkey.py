@@ -128,7 +128,7 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
         request = advice_request_of(settings, path, options)
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
-            known = _known(stores, request, options, worker.resolve)
+            known = known_stacks(stores, request, options, worker.resolve)
             generator = _generator(stores, known, request, options)
             if options["count"]:
                 size = generator.size()
@@ -168,10 +168,13 @@ def _check(options: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"--parameter: {error}") from None
 
 
-def _known(
+def known_stacks(
     stores: Stores, request: StackRequest, options: Mapping[str, Any], resolver: Any
 ) -> StackKnowledge:
-    """What is stored, or what the indexes list if the store lacks releases."""
+    """What stacks are generated from: what is stored, or what indexes list if releases are missing.
+
+    :param options: of a request, and ``varied``, the packages that vary
+    """
     varied = _names(options["varied"])
     known = knowledge_for(stores, request, options, resolver)
     snapshot, evidence = known.use(

@@ -97,3 +97,23 @@ def key_and_value(text: str, option: str) -> tuple[str, str]:
     if not name or not equals:
         raise InvalidArgument(f"{option}: {text!r} is not NAME=VALUE")
     return name, value
+
+
+#: Parts of a budget of time.
+_BUDGET = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m(?:in)?)?(?:(\d{1,6})s)?")
+
+
+class BudgetOfTime(click.ParamType[Any]):
+    """A time such as ``20m``, ``2h`` or ``1h30m``, in seconds."""
+
+    name = "budget"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, float):
+            return value
+        parts = _BUDGET.fullmatch(str(value).strip())
+        hours, minutes, seconds = (int(it or 0) for it in parts.groups()) if parts else (0, 0, 0)
+        total = 3600.0 * hours + 60 * minutes + seconds
+        if not total:
+            self.fail(f"{value!r} is not a time such as 20m, 2h or 1h30m", param, ctx)
+        return total

@@ -70,6 +70,19 @@ def lock_of(
     return Lock(tuple(locked), environment.python_version)
 
 
+def python_part(lock: Lock, direct: Iterable[str]) -> dict[str, Any]:
+    """The part ``python`` of a specification of a locked stack.
+
+    :param direct: names of the packages that the project requires itself
+    """
+    versions = {it.name: it.version for it in lock.packages}
+    pins = {name: f"=={versions[name]}" for name in direct if name in versions}
+    return {
+        "requirements": {"packages": pins, "requires": {"python_version": lock.python_version}},
+        "requirements_locked": pipfile_lock_of(lock),
+    }
+
+
 def specification_of(
     lock: Lock,
     direct: Iterable[str],
@@ -82,17 +95,12 @@ def specification_of(
     :param indexes: package indexes besides the default one, name to URL
     :raises NotInstallable: if the indicator cannot measure the stack
     """
-    versions = {it.name: it.version for it in lock.packages}
-    pins = {name: f"=={versions[name]}" for name in direct if name in versions}
     specification = {
         "script": measurement.indicator,
         **({"parameters": dict(measurement.parameters)} if measurement.parameters else {}),
         **({"base": measurement.image} if measurement.image is not None else {}),
         "batch_size": measurement.jobs,
-        "python": {
-            "requirements": {"packages": pins, "requires": {"python_version": lock.python_version}},
-            "requirements_locked": pipfile_lock_of(lock),
-        },
+        "python": python_part(lock, direct),
     }
     try:
         load_specification(specification, indexes)

@@ -1,0 +1,419 @@
+"""``thoth advise --measure``: measures what could change the advice, within a budget of time.
+
+The strategy ``informative`` of Dependency Monkey chooses the stacks. What is measured is ingested
+round by round, and each round chooses again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from adviser.answering.answers import on_hardware
+from adviser.answering.stack_generation import files_of_stack, recorded_ranking
+from adviser.bisect.search import SearchStopped, StopReason
+from adviser.monkey.job_value import WORTHWHILE
+from adviser.monkey.specifications import NotInstallable, lock_of, python_part
+from adviser.monkey.strategies import (
+    GeneratedStack,
+    GenerationOptions,
+    StackGenerator,
+    Strategy,
+)
+from adviser.resolver.resolver_request import SearchClock
+from adviser.scoring.samples import MIN_JOBS
+from adviser.scoring.target import COMMAND
+from adviser.stack_request import StackRequest
+from cli.bisect_measurer import SearchFolder
+from cli.compare_jobs import StackFailed
+from cli.inspect import hint_to_resume, ingest_folders, inspection_observer
+from cli.machine import busy_hint, machine_of_this_command, print_wait
+from cli.monkey import known_stacks
+from cli.own_benchmarks import chosen_benchmarks
+from common.settings import Settings
+from graph.migrate import migrated_stores
+from loop.stacks import indicator_named
+from model.errors import InvalidArgument
+from model.json_documents import digest
+from model.packages.environments import host_environment
+from model.text import counted, first_few, printable
+from pis.amun.free_machine import wait_until_quiet
+from pis.amun.inspect import InspectOptions, inspect, inspections_of
+from pis.amun.inspection_folder import read_job
+from pis.amun.job_output import readings_of
+from pis.amun.launchers.local import LocalLauncher
+from pis.amun.outcomes import InspectionOutcome
+from pis.amun.processes import interrupted_by_signals
+from pis.amun.schema import InvalidSpecification
+from pis.amun.specification import Specification, load_specification
+from pis.catalogue import indicator_of
+from pis.commands import Command, command_of
+
+_STATE = "measure.json"
+#: Jobs of each stack in a round; fewer only if the budget has no room for more.
+_JOBS = 2 * MIN_JOBS
+#: Stacks of a round beside the reference; the next round chooses again.
+_MOST_STACKS = 8
+#: Share of the time that jobs use; new environments need the rest.
+_USABLE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Benchmark:
+    """What is measured on each stack: a command of the project, or a bundled indicator.
+
+    :param title: in the documents
+    """
+
+    name: str
+    title: str
+    command: Command | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def specification(self, python: Mapping[str, Any]) -> dict[str, Any]:
+        """:param python: the part ``python`` of a specification"""
+        if self.command is None:
+            parameters = {"parameters": dict(self.parameters)} if self.parameters else {}
+            return {"script": self.name, **parameters, "python": dict(python)}
+        return {**self.command.specification(python, {}, 3600.0), "identifier": self.name}
+
+
+def measure_for_advice(
+    settings: Settings,
+    request: StackRequest,
+    path: Path,
+    budget_s: float,
+    resolver: Any,
+    options: Mapping[str, Any],
+) -> None:
+    """Measure what could change the advice for a project, and ingest it.
+
+    An interrupted measurement continues with what was left of its budget.
+
+    :param path: of the project
+    :param options: of ``thoth advise``
+    :raises StackFailed: if nothing can be measured on the reference stack
+    """
+    target, here = request.environment, host_environment()
+    if target.platform != here.platform or options["hardware"] is not None:
+        raise InvalidArgument("--measure: this machine measures only for itself")
+    folder = path if path.is_dir() else path.parent
+    own = chosen_benchmarks(settings, folder, (), confirmed=options["confirmed"])
+    benchmarks = [
+        _Benchmark(name, COMMAND, command_of(arguments_of_command(text), folder.absolute()))
+        for name, text in own.items()
+    ] or [
+        _Benchmark(it.name, indicator_of(it.name).title, parameters=it.parameters)
+        for it in map(indicator_named, settings.loop_indicators)
+    ]
+    if own:
+        # Commands such as pytest are installed for development.
+        request = replace(request, options=replace(request.options, dev=True))
+    question = {
+        "project": str(folder.absolute()),
+        "requirements": sorted(it.text for it in request.requirements),
+        "python": target.python_version,
+        "measured": [[it.name, *(it.command.identity.values() if it.command else ())]
+                     for it in benchmarks],
+    }  # fmt: skip
+    place = settings.home / "measure" / digest(question).removeprefix("sha256:")[:8]
+    with ExitStack() as stack:
+        stack.enter_context(interrupted_by_signals())
+        stack.enter_context(hint_to_resume())
+        share = options["share_machine"]
+        stack.enter_context(machine_of_this_command(options["wait"], share))
+        command = next((it.command for it in benchmarks if it.command is not None), None)
+        launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
+        run = _Measuring(
+            settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options
+        )
+        run.measure(question, budget_s)
+
+
+def arguments_of_command(text: str) -> tuple[str, ...]:
+    """The arguments of a command of a project's file; one argument runs in a shell.
+
+    >>> arguments_of_command("python bench.py"), arguments_of_command("python a.py | tail")
+    (('python', 'bench.py'), ('python a.py | tail',))
+    """
+    words = shlex.split(text)
+    return tuple(words) if shlex.join(words) == text else (text,)
+
+
+@dataclass
+class _Measuring:
+    """Rounds of measurements until the time is over or nothing else is worth measuring."""
+
+    settings: Settings
+    request: StackRequest
+    benchmarks: Sequence[_Benchmark]
+    folder: SearchFolder
+    launcher: LocalLauncher
+    resolver: Any
+    options: Mapping[str, Any]
+    state: dict[str, Any] = field(default_factory=dict)
+    deadline: float = 0.0
+
+    def measure(self, question: Mapping[str, Any], budget_s: float) -> None:
+        self.state = self.folder.state(question)
+        left_s = float(self.state.get("left_s", 0))
+        if self.state.get("budget_s") == budget_s and left_s > 0:
+            self._say(f"continues, {_time_text(left_s)} of {_time_text(budget_s)} left")
+        else:
+            # The jobs of another round never count as those of this one.
+            earlier = int(self.state.get("round", 0))
+            self.state = {"question": dict(question), "budget_s": budget_s, "round": earlier + 1}
+            left_s = budget_s
+        self.deadline = time.monotonic() + left_s
+        try:
+            while self._round():
+                pass
+        except SearchStopped:
+            self._say("the budget is spent")
+            self._ingest()
+        finally:
+            self.state["left_s"] = max(0.0, self.deadline - time.monotonic())
+            self.folder.write_state(self.state)
+        # The next command begins anew.
+        self.state.pop("left_s")
+        self.folder.write_state(self.state)
+
+    def _round(self) -> bool:
+        """Measure and ingest the stacks of one round; ``False`` if there is none."""
+        if "plan" not in self.state and not self._plan():
+            return False
+        plan = self.state["plan"]
+        for benchmark in self.benchmarks:
+            outcomes = self._inspected(benchmark, plan["stacks"], plan["jobs"], self._submission())
+            for chosen, outcome in zip(plan["stacks"], outcomes, strict=True):
+                if not outcome.measured:
+                    self.state.setdefault("left_out", []).append(chosen["label"])
+                    reason = outcome.failure or f"{benchmark.name} fails on it"
+                    self._say(f"not measured: {chosen['label']}: {reason}")
+        self._ingest()
+        return True
+
+    def _submission(self) -> str:
+        return f"round {self.state['round']}"
+
+    def _ingest(self) -> None:
+        """Ingest the jobs of the round, which is over then."""
+        folders = sorted(Path(it) for it in self.state.pop("folders", []) if Path(it).is_dir())
+        if folders:
+            ingest_folders(self.settings, folders, as_json=True)
+        self.state.pop("plan", None)
+        self.state["round"] += 1
+        self.folder.write_state(self.state)
+
+    def _plan(self) -> bool:
+        """Choose the stacks of the next round; ``False`` if nothing is worth its time."""
+        documents = self._stacks()
+        reference = next(documents, None)
+        if reference is None:
+            self._say("nothing else is worth measuring")
+            return False
+        if "job_s" not in self.state:
+            self._time_reference(reference)
+        job_s, left_s = self.state["job_s"], _USABLE * (self.deadline - time.monotonic())
+        jobs = _JOBS if left_s >= 2 * _JOBS * job_s else MIN_JOBS
+        room = int(left_s / (jobs * job_s))
+        if room < 2:
+            need = 2 * MIN_JOBS * job_s
+            self._say(
+                f"too little time for {MIN_JOBS} jobs of two stacks, which take about"
+                f" {_time_text(need)}"
+            )
+            return False
+        chosen = [reference]
+        for document in documents:
+            if len(chosen) > min(room - 1, _MOST_STACKS):
+                break
+            chosen.append(document)
+        if len(chosen) < 2:
+            self._say("nothing else is worth measuring")
+            return False
+        duration = _time_text(len(chosen) * jobs * job_s)
+        self._say(
+            f"{counted(jobs, 'job')} each of {counted(len(chosen), 'stack')}: about {duration},"
+            " and the time of new environments"
+        )
+        for document in chosen[1:]:
+            self._say(f"  {document['reason']}")
+        self.state["plan"] = {"jobs": jobs, "stacks": chosen}
+        self.folder.write_state(self.state)
+        return True
+
+    def _stacks(self) -> Iterator[dict[str, Any]]:
+        """The reference, then the others by the value of their jobs, as JSON values."""
+        request = self.request
+        with migrated_stores(self.settings) as stores:
+            request = on_hardware(stores, request, None)
+            known = known_stacks(stores, request, {**self.options, "varied": ()}, self.resolver)
+            ranking = recorded_ranking(
+                stores, request, known, sorted({it.title for it in self.benchmarks}),
+                usual_minutes=self.state.get("job_s", 60.0) / 60, threshold=WORTHWHILE,
+            )  # fmt: skip
+            generation = GenerationOptions(
+                Strategy.INFORMATIVE, None, base=request.locked, ranking=ranking
+            )
+            generator = StackGenerator(
+                known.universe, generation, SearchClock(request.options.budget())
+            )
+            reference: dict[str, str] | None = None
+            for generated in generator.stacks():
+                label = _label(generated, reference)
+                if label in self.state.get("left_out", ()):
+                    continue
+                try:
+                    files = files_of_stack(stores, generated)
+                    lock = lock_of(generated, known.universe, files, request.environment)
+                    python = python_part(lock, known.universe.direct)
+                    self._check(python)
+                except NotInstallable as error:
+                    self._say(f"not measured: {label}: {error}")
+                    if reference is None:
+                        return
+                    continue
+                reference = reference or generated.pins
+                yield {"label": label, "reason": generated.reason, "python": python}
+
+    def _check(self, python: Mapping[str, Any]) -> None:
+        """Leave out indicators that measure no package of the project.
+
+        :raises NotInstallable: if none is left
+        """
+        usable, problem = [], ""
+        for benchmark in self.benchmarks:
+            try:
+                load_specification(
+                    benchmark.specification(python), dict(self.settings.package_indexes)
+                )
+                usable.append(benchmark)
+            except InvalidSpecification as error:
+                problem = str(error)
+        if not usable:
+            raise NotInstallable(
+                f"{problem}: name a benchmark of the project in [tool.thoth.benchmarks]"
+            )
+        self.benchmarks = usable
+
+    def _time_reference(self, reference: Mapping[str, Any]) -> None:
+        """Run everything once on the reference, to know how long it takes.
+
+        :raises StackFailed: if that fails
+        """
+        job_s, names = 0.0, [it.name for it in self.benchmarks]
+        for benchmark in self.benchmarks:
+            submission = f"warm-up {self.state['round']}"
+            (outcome,) = self._inspected(benchmark, [reference], 1, submission)
+            if outcome.failure is not None:
+                raise StackFailed(f"the environment cannot be built: {outcome.failure}")
+            result = read_job(outcome.folder, 0)
+            if not readings_of(result).rates:
+                lines = [it for it in str(result.get("stderr", "")).splitlines() if it.strip()]
+                fault = readings_of(result).fault or f"exit code {result.get('exit_code')}"
+                raise StackFailed("\n  ".join([f"{benchmark.name} failed: {fault}", *lines[-10:]]))
+            start, end = (
+                datetime.fromisoformat(result[it]) for it in ("start_datetime", "end_datetime")
+            )
+            job_s += max(0.01, (end - start).total_seconds())
+        self.state.pop("folders", None)
+        self.state["job_s"] = job_s
+        left_s = _USABLE * (self.deadline - time.monotonic())
+        self._say(
+            f"measures {first_few(names, 5)}: a job takes about {_time_text(job_s)}, so"
+            f" about {int(left_s / job_s):,} jobs fit into the budget, of which a comparison"
+            f" needs at least {2 * MIN_JOBS}"
+        )
+
+    def _inspected(
+        self,
+        benchmark: _Benchmark,
+        stacks: Sequence[Mapping[str, Any]],
+        jobs: int,
+        submission: str,
+    ) -> list[InspectionOutcome]:
+        specifications = [
+            load_specification(
+                benchmark.specification(it["python"]), dict(self.settings.package_indexes)
+            )
+            for it in stacks
+        ]
+        options = InspectOptions(
+            self.folder.path, jobs, submission=submission, reference_jobs=1,
+            trust_script=benchmark.command is not None,
+        )  # fmt: skip
+        with inspection_observer(quiet=self.options["as_json"]) as observer, busy_hint():
+            if not self.options["share_machine"]:
+                wait = self.options["wait"]
+                observer.before_jobs = partial(
+                    wait_until_quiet, wait, self.settings.loop_busy_share,
+                    partial(print_wait, wait_s=wait),
+                )  # fmt: skip
+            timed = _Timed(observer, self.deadline, len(stacks))
+            self._remember(specifications, options)
+            return inspect(specifications, self.launcher, options, timed)
+
+    def _remember(self, specifications: Sequence[Specification], options: InspectOptions) -> None:
+        """Note which folders the end of the round ingests, also after an interruption."""
+        known = self.state.setdefault("folders", [])
+        for inspection in inspections_of(specifications, self.launcher.name, options):
+            place = str(options.out / inspection.inspection_id)
+            if place not in known:
+                known.append(place)
+        self.folder.write_state(self.state)
+
+    def _say(self, text: str) -> None:
+        if not self.options["as_json"]:
+            click.echo(printable(text), err=True)
+
+
+@dataclass
+class _Timed:
+    """Passes on the progress of jobs, and ends them between two turns when the time is over."""
+
+    observer: Any
+    deadline: float
+    stacks: int
+    finished: int = 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        method: Callable[..., None] = getattr(self.observer, name)
+        return method
+
+    def job_finished(self, job: Any, result: Mapping[str, Any]) -> None:
+        """:raises SearchStopped: after a turn, if there is no time for another one"""
+        self.finished += 1
+        self.observer.job_finished(job, result)
+        if self.finished % self.stacks == 0 and time.monotonic() > self.deadline:
+            raise SearchStopped(StopReason.TIME, "the budget is spent")
+
+
+def _label(generated: GeneratedStack, reference: Mapping[str, str] | None) -> str:
+    """What a stack has that the reference lacks."""
+    if reference is None:
+        return "the reference"
+    changed = [f"{n} {v}" for n, v in generated.pins.items() if reference.get(n) != v]
+    return ", ".join(changed) or "the reference"
+
+
+def _time_text(seconds: float) -> str:
+    """A duration for people, with two digits.
+
+    >>> _time_text(3.14), _time_text(400), _time_text(9000)
+    ('3.1 s', '6.7 minutes', '2.5 hours')
+    """
+    for unit_s, unit in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit_s:
+            value = seconds / unit_s
+            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
