@@ -12,10 +12,8 @@ from typing import Any
 
 import click
 
-from pis.amun.conditions import BUSY_SHARE, busy_share
-from pis.amun.free_machine import MachineBusy, free_machine
-from pis.amun.launchers import BuildFailed
-from pis.amun.schema import InvalidSpecification
+# Commands that only may measure, such as `thoth advise`, take their options from here: the executor
+# is loaded when something is measured.
 
 
 class UnusableSpecification(click.ClickException):
@@ -27,6 +25,9 @@ class UnusableSpecification(click.ClickException):
 @contextmanager
 def explained_errors() -> Iterator[None]:
     """Translate errors of measuring: exit code 2 for specifications, a hint for sandboxes."""
+    from pis.amun.launchers import BuildFailed
+    from pis.amun.schema import InvalidSpecification
+
     try:
         yield
     except InvalidSpecification as error:
@@ -65,6 +66,8 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 
     :raises MachineBusy: after ``wait_s`` seconds
     """
+    from pis.amun.free_machine import free_machine
+
     with ExitStack() as stack:
         if not share:
             with busy_hint():
@@ -76,6 +79,8 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 @contextmanager
 def busy_hint() -> Iterator[None]:
     """Add the options that help to the error for a busy machine."""
+    from pis.amun.free_machine import MachineBusy
+
     try:
         yield
     except MachineBusy as error:
@@ -85,6 +90,8 @@ def busy_hint() -> Iterator[None]:
 
 def warn_if_busy() -> None:
     """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
+    from pis.amun.conditions import BUSY_SHARE, busy_share
+
     share = busy_share()
     if share > BUSY_SHARE:
         click.echo(
