@@ -145,8 +145,8 @@ def arguments_of_command(text: str) -> tuple[str, ...]:
     >>> arguments_of_command("python bench.py"), arguments_of_command("python a.py | tail")
     (('python', 'bench.py'), ('python a.py | tail',))
     """
-    words = shlex.split(text)
-    return tuple(words) if shlex.join(words) == text else (text,)
+    arguments = shlex.split(text)
+    return tuple(arguments) if shlex.join(arguments) == text else (text,)
 
 
 @dataclass
