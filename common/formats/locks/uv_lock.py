@@ -108,6 +108,7 @@ class _Graph:
             if "editable" in source or "virtual" in source:
                 is_root = "." in source.values()
                 (here if is_root else own).append(place)
+        self._top = here
         members = [it for it in here + own if self._name(it) in listed] if listed else here or own
         if selection.members:
             names = {self._name(it): it for it in members}
@@ -139,6 +140,8 @@ class _Graph:
             package = self.packages[place]
             extras |= {*package.nested("optional-dependencies")}
             extras |= {*package.nested("metadata").texts("provides-extras")}
+            groups |= self._groups_of(place)
+        for place in self._top if len(self._roots) == 1 else ():
             groups |= self._groups_of(place)
         if (manifest := self._request.manifest) is not None:
             extras |= {*manifest.nested("project").nested("optional-dependencies")}
@@ -207,13 +210,19 @@ class _Graph:
             yield from (((root, extra), None) for extra in ("", *extras))
         manifest = self._lock.nested("manifest")
         for group in sorted(groups):
-            for root in self._roots:
+            for root in self._holders_of(group):
                 for edge in self.packages[root].nested("dev-dependencies").each(group):
                     yield from self._targets(edge)
             for requirement in manifest.nested("dependency-groups").each(group):
                 yield from self._required(requirement)
         for requirement in manifest.each("requirements"):
             yield from self._required(requirement)
+
+    def _holders_of(self, group: str) -> list[int]:
+        """The roots that have a group; of a single member without it, the root of the workspace."""
+        holders = [it for it in self._roots if group in self._groups_of(it)]
+        asked = group in self._request.selection.groups
+        return holders or (self._top if asked and len(self._roots) == 1 else [])
 
     def _required(self, requirement: LockTable) -> Iterator[Edge]:
         """What a requirement leads to that names no version; forks of a package have markers."""
