@@ -221,8 +221,8 @@ class _Graph:
     def _holders_of(self, group: str) -> list[int]:
         """The roots that have a group; of a single member without it, the root of the workspace."""
         holders = [it for it in self._roots if group in self._groups_of(it)]
-        asked = group in self._request.selection.groups
-        return holders or (self._top if asked and len(self._roots) == 1 else [])
+        is_named = group in self._request.selection.groups
+        return holders or (self._top if is_named and len(self._roots) == 1 else [])
 
     def _required(self, requirement: LockTable) -> Iterator[Edge]:
         """What a requirement leads to that names no version; forks of a package have markers."""
