@@ -16,9 +16,11 @@ from itertools import chain
 from typing import Any
 
 from adviser.bisect.search import LOOK_RATES
+from adviser.group_titles import indicator_title
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import MIN_JOBS
+from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import ALPHA, Verdict
 from adviser.stack_comparison import (
     StackGroup,
@@ -209,17 +211,24 @@ def bound_pct(comparison: Comparison) -> float:
     return max(abs(comparison.interval_low_pct), abs(comparison.interval_high_pct))
 
 
-def answer_sentences(look: PlannedLook, labels: Mapping[str, str], what: str) -> list[str]:
+def benchmark_name(group: StackGroup) -> str:
+    """What was measured, such as `python bench.py`, one of its benchmarks, or PiMatmul."""
+    benchmark = group.parameters.get("benchmark")
+    if isinstance(benchmark, str) and group.indicator == COMMAND:
+        return f"`{benchmark}`"
+    return indicator_title(group.indicator, group.parameters)
+
+
+def answer_sentences(look: PlannedLook, labels: Mapping[str, str]) -> list[str]:
     """The verdicts; of many benchmarks, those that differ, and the number of the others.
 
     :param labels: of the stacks, by letter
-    :param what: was measured, such as ``python bench.py``
     """
     texts: dict[Verdict, list[str]] = {it: [] for it in Verdict}
     order = sorted(look.comparisons, key=lambda it: -abs(it[2].d) if math.isfinite(it[2].d) else 0)
     for group, stack, comparison in order:
         label = labels[stack.stack_digest or "A"]
-        name = f"`{group.parameters.get('benchmark', what)}`"
+        name = benchmark_name(group)
         sentence = verdict_sentence(look, comparison, label, labels["A"], name)
         texts[comparison.verdict].append(sentence)
     different = [*texts[Verdict.SLOWER], *texts[Verdict.FASTER]]
@@ -263,7 +272,7 @@ def verdict_sentence(
 
 def _open_text(look: PlannedLook, comparison: Comparison) -> str:
     if not math.isfinite(comparison.standard_error):
-        return f"{counted(look.blocks, 'job')} of each stack are too few"
+        return f"only {counted(look.blocks, 'job')} of each stack ran, or too few could be used"
     low, high = comparison.interval_low_pct, comparison.interval_high_pct
     noise = f"jobs of one stack vary by {percent(noise_pct(comparison))} %"
     seen = f"the difference is between {low:+.1f} and {high:+.1f} %, and {noise}"

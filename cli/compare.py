@@ -18,6 +18,7 @@ from adviser.planned_comparison import (
     PlannedLook,
     answer_sentences,
     attribution_sentence,
+    benchmark_name,
     labels_of,
     stack_document,
 )
@@ -31,6 +32,7 @@ from cli.compare_stacks import (
     STATE_NAME,
     Subject,
     changed_series,
+    indicator_fields,
     project_requirements,
     resolved_stacks,
     subject_of,
@@ -46,6 +48,7 @@ from cli.machine import (
     warn_if_busy,
 )
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
+from cli.own_benchmarks import benchmark_option, chosen_benchmarks, confirmation_option
 from cli.request_options import lock_options, lock_selection
 from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings
@@ -63,6 +66,8 @@ from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
 DOCUMENT_VERSION = 1
 #: Exit codes: an open comparison, and a machine that stayed busy.
 _UNDETERMINED, _BUSY = 4, 5
+#: What a specification says about its jobs, beside the stack.
+_SCRIPT_FIELDS = ("script", "parameters", "files", "environment", "run", "timeout_s")
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 
 
@@ -79,6 +84,8 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 @click.option("--project/--no-project", default=True, show_default=True,
               help="Make the project in this folder importable, and add its requirements to those"
               " of A and B.")  # fmt: skip
+@benchmark_option
+@confirmation_option
 @lock_options
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
@@ -113,6 +120,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     wait: float,
     share_machine: bool,
     as_json: bool,
+    benchmarks: tuple[str, ...],
+    confirmed: bool,
     **selection: Any,
 ) -> None:
     """Compare the speed of a command with other versions or settings.
@@ -123,6 +132,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
       thoth compare numpy==1.26.4 numpy==2.4.6 -- python bench.py
 
+    Without a command, the benchmarks of the project run, else the indicators of the packages that
+    differ.
+
     Measuring ends as soon as the answer is settled, or after --max-minutes. Run the same command
     again to continue.
 
@@ -130,36 +142,54 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     cannot be built or run, 5 if the machine stayed busy.
     """
     settings: Settings = context.obj
-    command = _command(program_of(context), project)
+    program = program_of(context)
+    if program and benchmarks:
+        raise click.UsageError("give a command behind --, or --benchmark")
     variables = _variables(len(subjects), shared, own_a, own_b)
     if len(subjects) < 2 or len(subjects) > len(ascii_uppercase):
         raise click.UsageError("give two stacks or more, such as numpy==1.26.4 numpy==2.4.6")
     chosen = lock_selection(selection)
     with explained_errors():
         named = [subject_of(it, python_version, chosen) for it in subjects]
-    if project and any(it.requirements for it in named):
-        others = (*others, *project_requirements(command.folder))
-    question = _question(named, command, variables, others, python_version, index)
+    folder = Path.cwd()
+    commands = [command_of(program, folder, project=project)] if program else []
+    if not program and not any(it.document for it in named):
+        chosen_commands = chosen_benchmarks(settings, folder, benchmarks, confirmed=confirmed)
+        commands = [command_of([it], folder, project=project) for it in chosen_commands.values()]
+    if commands and project and any(it.requirements for it in named):
+        others = (*others, *project_requirements(folder))
+    question = {
+        "subjects": [it.identity for it in named],
+        "commands": [str(it) for it in commands],
+        "files": {name: digest for it in commands for name, digest in it.files.items()},
+        "indicators": [] if commands else list(settings.loop_indicators),
+        "project": project,
+        "variables": [dict(sorted(it.items())) for it in variables],
+        "with": sorted(others),
+        "python": python_version,
+        "index": index,
+    }
     short = digest(question).removeprefix("sha256:")[:8]
-    folder = SearchFolder((out or settings.home / "compare" / short).absolute(), STATE_NAME)
-    state, index = folder.state(question), index or DEFAULT_INDEX
+    kept = SearchFolder((out or settings.home / "compare" / short).absolute(), STATE_NAME)
+    state, index = kept.state(question), index or DEFAULT_INDEX
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())
         stack.enter_context(explained_errors())
+        command = commands[0] if commands else None
         launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
-            folder, IndexStacks(settings, index, environment(python_version), resolver),
+            kept, IndexStacks(settings, index, environment(python_version), resolver),
             script_text(), {}, python_version, index, dict(settings.package_indexes),
         )  # fmt: skip
         _say("resolving", as_json)
         stacks, parts = resolved_stacks(pinner, named, others, variables, state)
-        folder.write_state(state)
+        kept.write_state(state)
         stack.enter_context(machine_of_this_command(wait, share_machine))
         if share_machine:
             warn_if_busy()
-        for note in _notes(folder, question, command, named):
+        for note in _notes(kept.path, question, commands, named):
             click.echo(f"note: {note}", err=True)
         guard = MachineGuard(
             None if share_machine else wait, settings.loop_busy_share,
@@ -167,31 +197,22 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         )  # fmt: skip
         labels = labels_of(stacks)
         measurer = StackMeasurer(
-            folder.path, launcher, guard, pinner.indexes, stacks, labels,
-            [
-                [_identified(command.specification(part, it.variables, timeout), it)]
-                for it, part in zip(stacks, parts, strict=True)
-            ],
-            True, state, lambda: folder.write_state(state), 60 * max_minutes,
-            partial(_require_unchanged, command),
+            kept.path, launcher, guard, pinner.indexes, stacks, labels,
+            _specifications(settings, commands, named, stacks, parts, timeout),
+            bool(commands), state, lambda: kept.write_state(state), 60 * max_minutes,
+            partial(_require_unchanged, commands),
             partial(_print_progress, quiet=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()
-    answer = ComparisonAnswer(look, stopped, stacks, labels, command)
+    answer = ComparisonAnswer(look, stopped, stacks, labels)
     if as_json:
-        print_json({**answer.document(), "out": str(folder.path)})
+        print_json({**answer.document(), "out": str(kept.path)})
     else:
         answer.print(measurer)
-        click.echo(f"inspections: {folder.path}", err=True)
+        click.echo(f"inspections: {kept.path}", err=True)
     folders = sorted(set(measurer.folders.values()))
     accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
     context.exit(answer.exit_code if accepted else 1)
-
-
-def _command(program: Sequence[str], project: bool) -> Command:
-    if not program:
-        raise click.UsageError("give a command behind --, such as: -- python bench.py")
-    return command_of(program, Path.cwd(), project=project)
 
 
 def _variables(
@@ -209,57 +230,63 @@ def _variables(
     return [common | (own[place] if place < len(own) else {}) for place in range(count)]
 
 
-def _question(
+def _specifications(
+    settings: Settings,
+    commands: Sequence[Command],
     subjects: Sequence[Subject],
-    command: Command,
-    variables: Sequence[Mapping[str, str]],
-    others: Sequence[str],
-    python_version: str | None,
-    index: str | None,
-) -> dict[str, Any]:
-    """What is compared, as JSON values; the default folder is named by their digest."""
-    return {
-        "subjects": [it.identity for it in subjects],
-        "command": str(command),
-        "files": dict(command.files),
-        "project": command.project,
-        "variables": [dict(sorted(it.items())) for it in variables],
-        "with": sorted(others),
-        "python": python_version,
-        "index": index,
-    }
+    stacks: Sequence[ComparedStack],
+    parts: Sequence[Mapping[str, Any]],
+    timeout_s: float,
+) -> list[list[dict[str, Any]]]:
+    """For each stack, a specification for each thing that is measured.
+
+    That is a command, the script of the first specification among the subjects, or an indicator.
+
+    :raises InvalidArgument: if no indicator measures a package that differs
+    """
+    own = next((it.document for it in subjects if it.document is not None), None)
+    scripts = [{name: own[name] for name in _SCRIPT_FIELDS if name in own}] if own else []
+    if not commands and own is None:
+        scripts = indicator_fields(settings, stacks)
+    rows = []
+    for stack, part in zip(stacks, parts, strict=True):
+        row = [it.specification(part, stack.variables, timeout_s) for it in commands]
+        variables = [{"name": it, "value": value} for it, value in stack.variables.items()]
+        for script in [] if commands else scripts:
+            environment = [*script.get("environment", ()), *variables]
+            row.append({**script, "python": dict(part), "environment": environment})
+        # No other stack of the comparison has the same inspection.
+        rows.append([{**it, "identifier": f"compared-{stack.letter.lower()}"} for it in row])
+    return rows
 
 
-def _identified(specification: Mapping[str, Any], stack: ComparedStack) -> dict[str, Any]:
-    """A specification whose inspection no other stack of the comparison has."""
-    return {**specification, "identifier": f"command-{stack.letter.lower()}"}
-
-
-def _require_unchanged(command: Command) -> None:
-    """:raises InvalidArgument: if a file that the command names changed since the start"""
-    now = command_of(command.arguments, command.folder, project=command.project).files
-    names = sorted(it for it in now.keys() | command.files if now.get(it) != command.files.get(it))
-    if names:
-        raise InvalidArgument(
-            f"{', '.join(names)}: changed while it was measured: run the same command again to"
-            " measure it as it is now"
-        )
+def _require_unchanged(commands: Sequence[Command]) -> None:
+    """:raises InvalidArgument: if a file that a command names changed since the start"""
+    for before in commands:
+        now = command_of(before.arguments, before.folder, project=before.project).files
+        names = [it for it in now.keys() | before.files if now.get(it) != before.files.get(it)]
+        if names:
+            raise InvalidArgument(
+                f"{', '.join(sorted(names))}: changed while it was measured: run the same command"
+                " again to measure it as it is now"
+            )
 
 
 def _notes(
-    folder: SearchFolder,
+    folder: Path,
     question: Mapping[str, Any],
-    command: Command,
+    commands: Sequence[Command],
     subjects: Sequence[Subject],
 ) -> Iterator[str]:
-    yield f"{command} runs as you, as in a shell, in {command.folder}"
-    if (program := command.own_environment) is not None:
-        yield f"{program} may run it in an environment of its own; name the program itself"
+    for command in commands:
+        yield f"{command} runs as you, as in a shell, in {command.folder}"
+        if (program := command.own_environment) is not None:
+            yield f"{program} may run it in an environment of its own; name the program itself"
     for subject in subjects:
         if subject.left_out:
             names = first_few(subject.left_out, 5)
             yield f"{subject.text}: not from an index, so not installed: {names}"
-    if (changed := changed_series(folder.path, question)) is not None:
+    if (changed := changed_series(folder, question)) is not None:
         yield changed
 
 
@@ -287,13 +314,11 @@ class ComparisonAnswer:
         stopped: SearchStopped | None,
         stacks: Sequence[ComparedStack],
         labels: Sequence[str],
-        command: Command,
     ) -> None:
         self.look = look
         self.stopped = stopped
         self.stacks = stacks
         self.labels = labels
-        self.command = command
 
     @property
     def exit_code(self) -> int:
@@ -307,9 +332,7 @@ class ComparisonAnswer:
     def sentences(self) -> list[str]:
         """The verdicts, and what the differences can be due to."""
         labels = {it.letter: label for it, label in zip(self.stacks, self.labels, strict=True)}
-        verdicts = answer_sentences(self.look, labels, str(self.command))
-        if not verdicts:
-            verdicts = [f"Too few jobs of `{self.command}` ran to compare them."]
+        verdicts = answer_sentences(self.look, labels) or ["Too few jobs ran to compare them."]
         causes = [attribution_sentence(it, self.stacks[0]) for it in self.stacks[1:]]
         if len(causes) > 1:
             causes = [f"{self.labels[n]}: {it}" for n, it in enumerate(causes, start=1)]
@@ -344,7 +367,7 @@ class ComparisonAnswer:
                 *([] if scale is None else [Column(scale.title)]),
                 Column("95 % interval", right=True), Column("verdict"),
             ],
-            title=printable(str(group.parameters.get("benchmark", self.command))),
+            title=printable(benchmark_name(group)),
         )  # fmt: skip
         for stack in sorted(group.stacks, key=lambda it: it.stack_digest or ""):
             usage, counts = measurer.usage(stack.stack_digest), stack.jobs - len(stack.unstable)
@@ -368,7 +391,7 @@ class ComparisonAnswer:
         ])  # fmt: skip
         for group, stack, _ in self.look.comparisons:
             table.add(
-                printable(str(group.parameters.get("benchmark", group.indicator))),
+                printable(benchmark_name(group)),
                 *([self._label(stack)] * several),
                 "–" if group.baseline is None else _value(group, group.baseline),
                 _value(group, stack), *_difference(stack, None),
@@ -379,7 +402,6 @@ class ComparisonAnswer:
         """The answer as JSON values."""
         return {
             "document_version": DOCUMENT_VERSION,
-            "command": str(self.command),
             "settled": self.look.settled,
             "stopped": self.stopped and {
                 "reason": self.stopped.reason.value, "message": self.stopped.message,

@@ -19,12 +19,14 @@ from adviser.planned_comparison import ComparedStack
 from cli.bisect_measurer import StackPinner, pins_of
 from cli.project_files import names_file, read_lock_file
 from common.formats.locks.entries import LockEntry, LockSelection
+from common.settings import Settings
 from model.errors import InvalidArgument
 from model.packages.environments import environment
 from model.text import first_few, printable
 from pis.amun.locks import Lock, pipfile_lock_of
-from pis.amun.specification import load_specification
+from pis.amun.specification import FRAMEWORKS, load_specification
 from pis.amun.specification_files import read_specification
+from pis.catalogue import indicator_of
 
 #: Name of the file in a folder of a comparison that keeps the question and the resolved stacks.
 STATE_NAME = "compare.json"
@@ -202,6 +204,26 @@ def _nearest(
 
 def _pinned(pins: Pins) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(pins.items())]
+
+
+def indicator_fields(settings: Settings, stacks: Sequence[ComparedStack]) -> list[dict[str, Any]]:
+    """Script and parameters of the indicators that measure a package that differs.
+
+    :raises InvalidArgument: if there is none
+    """
+    from loop.stacks import indicator_named  # slow, and needed only here
+
+    moved = {name for it in stacks for name in it.moved(stacks[0])}
+    fields = [
+        {"script": it.name, "parameters": {**it.parameters, "framework": framework}}
+        for it in map(indicator_named, settings.loop_indicators)
+        for framework, distributions in FRAMEWORKS.items()
+        if moved.intersection(distributions) and framework in indicator_of(it.name).frameworks
+    ]
+    if not fields:
+        names = first_few(sorted(moved), 5) or "stacks that are equal"
+        raise InvalidArgument(f"no indicator measures {names}: give a command behind --")
+    return fields
 
 
 def changed_series(folder: Path, question: Mapping[str, Any]) -> str | None:

@@ -65,11 +65,6 @@ class Command:
         return len(self.arguments) == 1 and " " in self.arguments[0]
 
     @property
-    def writes_results(self) -> bool:
-        """Whether it writes a file with results."""
-        return any(RESULTS in it for it in self.arguments)
-
-    @property
     def own_environment(self) -> str | None:
         """The program that would run it in another environment than that of the stack, if any."""
         first = Path(self.arguments[0].split()[0]).name

@@ -185,7 +185,8 @@ def _run_in_project(
     # Isolated: modules of the project must not replace those that the script imports.
     arguments = [prepared.python, "-I", str(path)]
     finished = run_job(arguments, environment=environment, limits=limits, workdir=command.folder)
-    return _with_results(finished, described) if command.writes_results else finished
+    writes_results = RESULTS in (described / DESCRIPTION).read_text(encoding="utf-8")
+    return _with_results(finished, described) if writes_results else finished
 
 
 def _with_results(finished: FinishedJob, folder: Path) -> FinishedJob:

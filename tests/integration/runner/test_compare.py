@@ -49,9 +49,9 @@ def compare(index: Index, project: Path, tmp_path: Path) -> Any:
     environment.pop("OMP_NUM_THREADS", None)
 
     def run(
-        *arguments: str, name: str = "compare", more: Sequence[str] = ()
+        *arguments: str, name: str = "compare", command: Sequence[str] = ("python", "bench.py")
     ) -> subprocess.CompletedProcess[str]:
-        options = ["--index", "own", "--share-machine", "--", "python", "bench.py", *more]
+        options = ["--index", "own", "--share-machine", *(["--", *command] if command else [])]
         return program().run([name, *arguments, *options], environment, project)
 
     return run
@@ -76,11 +76,11 @@ def test_a_slower_release_is_named_and_the_answer_is_kept(
     # What the subjects leave open is held equal, also where it is not the newest that fits.
     assert [it["packages"]["helper"] for it in document["stacks"]] == ["1.1", "1.1"]
     assert "runs as you, as in a shell" in done.stderr
-    results = sorted(Path(document["out"]).glob("inspection-command-*/results/*/result"))
+    results = sorted(Path(document["out"]).glob("inspection-compared-*/results/*/result"))
     again = compare("pause==1.0", "pause==2.0")
     assert again.returncode == 0, again.stderr
     assert verdict in again.stdout
-    assert sorted(Path(document["out"]).glob("inspection-command-*/results/*/result")) == results
+    assert sorted(Path(document["out"]).glob("inspection-compared-*/results/*/result")) == results
     result = json.loads(results[0].read_text())
     assert (result["trusted_script"], result["confined"]) == (True, False)
     # A changed script is another series, and the answer says so.
@@ -99,6 +99,21 @@ def test_equal_locks_with_another_variable_differ_by_the_setting(
     assert "slower" in document["sentences"][0]
     assert document["sentences"][1].endswith("due to the setting, MORE unset → 0.1.")
     assert document["stacks"][1]["packages"] == {"pause": "1.0", "helper": "1.0"}
+
+
+def test_the_benchmarks_of_the_project_run_without_a_command(compare: Any, project: Path) -> None:
+    (project / "thoth.toml").write_text('[benchmarks]\npause = "python bench.py"\n')
+    refused = compare("pause==1.0", "pause==2.0", command=())
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    done = compare("pause==1.0", "pause==2.0", "--yes", command=())
+    assert done.returncode == 0, done.stderr
+    assert "% slower than pause 1.0" in done.stdout
+    assert "for `python bench.py` on this machine" in done.stdout
+    (project / "thoth.toml").unlink()
+    none = compare("pause==1.0", "pause==2.0", command=())
+    assert none.returncode == 2
+    assert "no indicator measures pause: give a command behind --" in none.stderr
 
 
 def test_a_command_that_fails_ends_the_comparison_with_its_error(
@@ -160,13 +175,13 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
         "]\n"
         "pathlib.Path(sys.argv[1]).write_text(json.dumps({'results': results}))\n"
     )
-    done = compare("pause==1.0", "pause==2.0", more=["{results}"])
+    done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pause 2.0 is as fast as pause 1.0 for `same` on this machine" in done.stdout
     assert "% slower than pause 1.0" in done.stdout
     assert "not compared: none: " in done.stderr
     assert "among these 2 comparisons" in done.stderr
     (project / "bench.py").write_text("import pause\n")
-    done = compare("pause==1.0", "pause==2.0", more=["{results}"])
+    done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 1
     assert "error: the file {results}: No such file" in done.stderr

@@ -17,7 +17,8 @@ from model.errors import InvalidArgument
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a==1", "a==2"], "give a command behind --"),
+        (["a==1", "--benchmark", "x", "--", "true"], "or --benchmark"),
+        (["a==1", "a==2", "--benchmark", "x"], "no benchmark 'x'"),
         (["a==1", "--", "true"], "give two stacks or more"),
         (["a>>1", "a==2", "--", "true"], "no requirement"),
         (["a @ https://x/a.whl", "a==2", "--", "true"], "without an address"),
