@@ -4,15 +4,19 @@
 #   guard.sh [--brief] LOCK...
 #
 # --brief prints one line for a lock of which too little is known, and nothing without harm.
-# Paths are relative to the top of the repository. All else comes from variables:
+# Paths are relative to the top of the repository. Without `thoth` on the path, it is installed once,
+# below this checkout, each file compared with its SHA-256. All else comes from variables:
 #   GUARD_BASE      revision with the old locks (HEAD)
 #   GUARD_FAIL_ON   harm, unknown or never (harm)
 #   GUARD_HARDWARE, GUARD_PYTHON, GUARD_PLATFORM
 #                   what the lock is for: options of `thoth guard`
 #   GUARD_EXTRAS, GUARD_GROUPS
 #                   what of the lock counts, names separated by spaces
+#   GUARD_MEASURE   true: measure the benchmarks of the project with both locks first; or a command
+#   GUARD_MINUTES   at most so long for each lock (10)
 #   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
-#   GUARD_EXPORT    folder of a Parquet export to read instead
+#   GUARD_EXPORT    folder of a Parquet export to read instead; without both, the stores of
+#                   DATABASE_URL and GRAPH_URL are used, or else embedded ones, which need nothing
 #   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
@@ -42,6 +46,42 @@ case ${GUARD_OFFLINE:=false} in
     true | false) ;;
     *) echo "GUARD_OFFLINE: write true or false" >&2; exit 2 ;;
 esac
+if [ "${GUARD_MEASURE:=false}" != false ] && [ -n "${GUARD_SERVICE:-}${GUARD_EXPORT:-}" ]; then
+    echo "GUARD_MEASURE: measurements need stores; leave out GUARD_SERVICE and GUARD_EXPORT" >&2
+    exit 2
+fi
+
+install_thoth() {
+    root=$(cd -- "$here/../.." && pwd)
+    environment=$root/.thoth/ci
+    PATH=$environment/bin:$PATH
+    [ ! -x "$environment/bin/thoth" ] || return 0
+    echo "installing Thoth in $environment, once" >&2
+    locked=$root/locks/embedded.txt
+    [ -z "${GUARD_SERVICE:-}${GUARD_EXPORT:-}${DATABASE_URL:-}" ] || locked=$root/locks/service.txt
+    python3 -m venv "$environment"
+    # Most modules are never imported here, so that compiling all of them would take longer.
+    pip="python3 -m pip --quiet --disable-pip-version-check install --no-compile --no-deps"
+    $pip --require-hashes --requirement "$locked"
+    $pip --no-build-isolation "$root"
+}
+
+# The benchmarks run in the folder of the lock, with both locks in turns.
+measure() (
+    cd -- "$(dirname -- "$1")"
+    name=$(basename -- "$1")
+    set -- "$base:./$name" "./$name" --ingest --share-machine --max-minutes "${GUARD_MINUTES:-10}"
+    [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
+    for it in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$it"; done
+    for it in ${GUARD_GROUPS:-}; do set -- "$@" --group "$it"; done
+    if [ "$GUARD_MEASURE" = true ]; then
+        thoth compare --yes "$@"
+    else
+        thoth compare "$@" -- "$GUARD_MEASURE"
+    fi
+)
+
+command -v thoth >/dev/null || install_thoth
 cd -- "$(git rev-parse --show-toplevel)"
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
@@ -73,6 +113,15 @@ for lock in "$@"; do
         : >"$comment"
         [ -z "$sarif" ] || python3 "$here/empty_sarif.py" "$lock" >"$sarif"
     else
+        if [ "$GUARD_MEASURE" != false ] && ! git diff --quiet "$base" -- "$lock"; then
+            code=0
+            measure "$lock" || code=$?
+            case $code in
+                0 | 4 | 5) ;;
+                *) echo "$lock: it was not measured" >&2
+                   [ "$GUARD_FAIL_ON" = never ] || status=1 ;;
+            esac
+        fi
         set -- --comment "$comment"
         [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
         [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"

@@ -26,6 +26,7 @@ GUIDES = [page for page in PAGES if any(commands_of(page.read_text(encoding="utf
 #: Programs that the commands of a guide need.
 PROGRAMS = {
     "api.md": ("curl", "bwrap"),
+    "ci.md": ("git",),
     "export.md": ("notebooks",),
     "measure.md": ("bwrap",),
     "service.md": ("curl",),
@@ -88,7 +89,7 @@ def test_a_guide_runs_from_top_to_bottom(page: Path, machine: Path) -> None:
     environment = _environment(machine)
     with recorded_index() as index:
         if page.name not in REAL_INDEX:
-            environment["PACKAGE_INDEXES"] = f"pypi={index.url}"
+            environment |= {"PACKAGE_INDEXES": f"pypi={index.url}", "UV_DEFAULT_INDEX": index.url}
         printed = follow(page, clone, environment, closed_port())
     assert "Traceback" not in printed
 

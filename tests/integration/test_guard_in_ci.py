@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adviser.projects.locks import read_lock
 from cli.ingest import ingest
 from graph.engine import Stores
 from tests.factories.inspections import (
@@ -290,6 +293,102 @@ def test_a_comment_is_refused_with_the_variable_and_without_its_value(
     assert "Traceback" not in done.stderr
     assert not any(it in done.stderr for it in (TOKEN, "two", "wrong"))
     assert host.comments == {}
+
+
+def stub(folder: Path, name: str, script: str) -> None:
+    """A program that runs instead of the real one, if ``folder`` is first on the path."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+def guard_script(
+    folder: Path, script: Path, *programs: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script in an environment that has nothing else."""
+    path = os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
+    command, own = ["sh", str(script), "app.lock.txt"], {"PATH": path, "HOME": str(folder)}
+    return subprocess.run(
+        command, cwd=folder, env=own | environment, capture_output=True, text=True, check=False
+    )
+
+
+@needs("git")
+@pytest.mark.parametrize(
+    ("measure", "last"),
+    [("true", "--yes"), ("python bench.py --fast", "-- python bench.py --fast")],
+)
+def test_benchmarks_run_with_both_locks_before_these_are_compared(
+    repository: Path, tmp_path: Path, measure: str, option: str
+) -> None:
+    lock(repository, "2.0.0", "1")
+    stub(tmp_path / "bin", "thoth", f'echo "$@" >>{tmp_path}/calls; [ "$1" = guard ] || exit 4')
+    done = guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE=measure)
+    assert done.returncode == 0, done.stderr
+    compared, guarded = (tmp_path / "calls").read_text("utf-8").splitlines()
+    assert compared.startswith("compare ")
+    assert option in compared
+    assert "HEAD:./app.lock.txt ./app.lock.txt --ingest" in compared
+    assert guarded.startswith("guard ")
+
+    git(repository, "checkout", "--quiet", ".")
+    assert guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE=measure)
+    assert len((tmp_path / "calls").read_text("utf-8").splitlines()) == 3, (
+        "an equal lock is measured"
+    )
+
+
+@needs("git")
+def test_a_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
+    repository: Path, tmp_path: Path
+) -> None:
+    lock(repository, "2.0.0", "1")
+    stub(tmp_path / "bin", "thoth", '[ "$1" = guard ]')
+    done = guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE="true")
+    assert (done.returncode, done.stderr) == (1, "app.lock.txt: it was not measured\n")
+    refused = guard_script(
+        repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE="true", GUARD_EXPORT="x"
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("GUARD_MEASURE: ")
+
+
+@needs("git")
+def test_thoth_is_installed_with_hashes_once_where_it_is_missing(
+    repository: Path, tmp_path: Path
+) -> None:
+    lock(repository, "2.0.0", "1")
+    clone = tmp_path / "clone"
+    shutil.copytree(CI, clone / "deploy" / "ci")
+    made = clone / ".thoth" / "ci" / "bin"
+    stub(
+        tmp_path / "bin", "python3",
+        f"""echo "$@" >>{tmp_path}/calls
+        case "$@" in *--no-build-isolation*)
+            mkdir -p {made}; echo 'echo compared' >{made}/thoth; chmod +x {made}/thoth;;
+        esac""",
+    )  # fmt: skip
+    script = clone / "deploy" / "ci" / "guard.sh"
+    for _ in range(2):
+        done = guard_script(repository, script, tmp_path / "bin")
+        assert (done.returncode, done.stdout) == (0, "compared\n"), done.stderr
+    made_environment, locked, _ = (tmp_path / "calls").read_text("utf-8").splitlines()
+    assert made_environment == f"-m venv {clone}/.thoth/ci"
+    assert f"--require-hashes --requirement {clone}/locks/embedded.txt" in locked
+
+
+def test_the_sample_uses_what_the_action_and_the_project_have() -> None:
+    sample = ROOT / "samples" / "uv-project"
+    workflow = yaml.safe_load((sample / ".github/workflows/thoth.yml").read_text("utf-8"))
+    *_, step = workflow["jobs"]["guard"]["steps"]
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    assert step["with"].keys() <= action["inputs"].keys()
+    table = tomllib.loads((sample / "pyproject.toml").read_text("utf-8"))["tool"]["thoth"]
+    commands = [it.split() for it in table["benchmarks"].values()]
+    assert len(commands) == 2
+    assert all((sample / file).is_file() for _, file in commands)
+    locked = read_lock("uv.lock", {"uv.lock": (sample / "uv.lock").read_bytes()})
+    assert {it.name for it in locked.entries} == {"jinja2", "markupsafe", "numpy"}
 
 
 def test_the_action_hands_inputs_over_as_variables_only() -> None:
