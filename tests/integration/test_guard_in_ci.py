@@ -315,7 +315,7 @@ def guard_script(
 
 @needs("git")
 @pytest.mark.parametrize(
-    ("measure", "last"),
+    ("measure", "option"),
     [("true", "--yes"), ("python bench.py --fast", "-- python bench.py --fast")],
 )
 def test_benchmarks_run_with_both_locks_before_these_are_compared(
