@@ -6,7 +6,6 @@ round by round, and each round chooses again.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -56,7 +55,7 @@ from pis.amun.processes import interrupted_by_signals
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import Specification, load_specification
 from pis.catalogue import indicator_of
-from pis.commands import Command, command_of
+from pis.commands import COMMAND_TIMEOUT_S, Command, command_of
 
 _STATE = "measure.json"
 #: Jobs of each stack in a round; fewer only if the budget has no room for more.
@@ -84,7 +83,10 @@ class _Benchmark:
         if self.command is None:
             parameters = {"parameters": dict(self.parameters)} if self.parameters else {}
             return {"script": self.name, **parameters, "python": dict(python)}
-        return {**self.command.specification(python, {}, 3600.0), "identifier": self.name}
+        return {
+            **self.command.specification(python, {}, COMMAND_TIMEOUT_S),
+            "identifier": self.name,
+        }
 
 
 def measure_for_advice(
@@ -109,7 +111,7 @@ def measure_for_advice(
     folder = path if path.is_dir() else path.parent
     own = chosen_benchmarks(settings, folder, (), confirmed=options["confirmed"])
     benchmarks = [
-        _Benchmark(name, COMMAND, command_of(arguments_of_command(text), folder.absolute()))
+        _Benchmark(name, COMMAND, command_of([text], folder.absolute()))
         for name, text in own.items()
     ] or [
         _Benchmark(it.name, indicator_of(it.name).title, parameters=it.parameters)
@@ -137,16 +139,6 @@ def measure_for_advice(
             settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options
         )
         run.measure(question, budget_s)
-
-
-def arguments_of_command(text: str) -> tuple[str, ...]:
-    """The arguments of a command of a project's file; one argument runs in a shell.
-
-    >>> arguments_of_command("python bench.py"), arguments_of_command("python a.py | tail")
-    (('python', 'bench.py'), ('python a.py | tail',))
-    """
-    arguments = shlex.split(text)
-    return tuple(arguments) if shlex.join(arguments) == text else (text,)
 
 
 @dataclass

@@ -45,6 +45,7 @@ from cli.machine import (
     warn_if_busy,
 )
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
+from cli.own_benchmarks import benchmark_option, confirmation_option, program_of_benchmark
 from cli.project_files import lock_content
 from cli.request_options import lock_options, lock_selection, selection_options
 from common.settings import Settings
@@ -74,6 +75,8 @@ _BUSY = 5
               help="A parameter of the indicator; repeat the option for more.")  # fmt: skip
 @click.option("--script", "script_file", metavar="FILE",
               help="Python script that prints a result, in place of an indicator.")  # fmt: skip
+@benchmark_option
+@confirmation_option
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for the command; repeat the option for more.")  # fmt: skip
 @click.option("--project/--no-project", default=True, show_default=True,
@@ -112,6 +115,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     indicator: str | None,
     parameters: tuple[str, ...],
     script_file: str | None,
+    benchmarks: tuple[str, ...],
+    confirmed: bool,
     variables: tuple[str, ...],
     project: bool,
     others: tuple[str, ...],
@@ -149,6 +154,10 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     """
     settings: Settings = context.obj
     program = program_of(context)
+    if benchmarks and (program or indicator or script_file):
+        raise click.UsageError("--benchmark, --pi, --script and a command: give only one of them")
+    if not (program or indicator or script_file):
+        program = program_of_benchmark(settings, Path.cwd(), benchmarks, confirmed=confirmed)
     command = command_of(program, Path.cwd(), project=project) if program else None
     measured = measured_script(indicator, parameters, script_file, command, trust_script)
     settled = dict(key_and_value(it, "--env") for it in variables)

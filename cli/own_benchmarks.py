@@ -9,18 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
-from adviser.projects.requirement_parsing import ParseContext
-from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
 from cli.console import print_note
-from cli.project_files import project_files
 from common.settings import Settings
+from loop.own_benchmarks import benchmarks_of
 from model.errors import InvalidArgument
 from model.text import first_few, printable
 from pis.confirmed_commands import confirm_commands, unconfirmed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_FILES = ("pyproject.toml", THOTH_TOML)
 
 
 def benchmark_option(command: Command) -> Command:
@@ -38,14 +34,6 @@ def confirmation_option(command: Command) -> Command:
         "--yes", "confirmed", is_flag=True,
         help="Run the benchmarks that the project's files name without asking.",
     )(command)  # fmt: skip
-
-
-def benchmarks_of(folder: Path) -> dict[str, str]:
-    """Commands by name that the files of the project in ``folder`` name; none of them is run.
-
-    :raises InvalidFile: with the field
-    """
-    return own_benchmarks(project_files(folder, _FILES), ParseContext())
 
 
 def chosen_benchmarks(
@@ -67,6 +55,23 @@ def chosen_benchmarks(
     chosen = {name: it for name, it in known.items() if not names or name in names}
     require_confirmed(settings, folder, chosen, confirmed=confirmed)
     return chosen
+
+
+def program_of_benchmark(
+    settings: Settings, folder: Path, names: Sequence[str], *, confirmed: bool
+) -> tuple[str, ...]:
+    """The command of one benchmark, as behind ``--``; empty if the project has no benchmark.
+
+    :param names: of one benchmark; empty for the only one of the project
+    :raises InvalidArgument: if there is no such benchmark, or several are meant
+    """
+    known = benchmarks_of(folder)
+    if not known and not names:
+        return ()
+    if len(set(names) or known) > 1:
+        listed = first_few(list(names or known), 5)
+        raise InvalidArgument(f"--benchmark: name one of them: {listed}")
+    return tuple(chosen_benchmarks(settings, folder, names, confirmed=confirmed).values())
 
 
 def confirm_own_benchmarks(settings: Settings, folder: Path, *, confirmed: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -80,11 +80,6 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
         if content(file) is not None
     )  # fmt: skip
     return replace(project, warnings=(*project.warnings, *settings))
-
-
-def project_files(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """The content of those of these files that are in a folder."""
-    return {it: data for it in names if (data := _content_if_there(folder, it)) is not None}
 
 
 def names_file(text: str) -> bool:

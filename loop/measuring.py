@@ -15,17 +15,22 @@ from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
+from graph.record.watches import watch_of
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from model.errors import AlreadyRunning, StoreUnavailable
+from loop.own_benchmarks import confirmed_benchmarks
+from loop.stacks import BENCHMARK
+from model.errors import AlreadyRunning, InvalidArgument, StoreUnavailable
 from model.json_documents import finite_or_none
 from pis.amun.free_machine import MachineBusy, free_machine
 from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.inspection_folder import finished_jobs, read_job
 from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Inspection, Job, Launcher
+from pis.amun.launchers.local import LocalLauncher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import load_specification
+from pis.commands import COMMAND_TIMEOUT_S, Command
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +70,7 @@ def measure_batches(stores: Stores, on_job: OnJob, until: float | None = None) -
             continue
         try:
             outcomes = _measured(stores, batch, on_job, deadline)
-        except (MachineBusy, AlreadyRunning) as error:
+        except (MachineBusy, AlreadyRunning, InvalidArgument) as error:
             problem = str(error)
         except _BudgetSpent:
             problem = _TIME_IS_OVER
@@ -106,12 +111,20 @@ def _measured(
 ) -> list[InspectionOutcome]:
     settings = stores.settings
     indexes = dict(settings.package_indexes)
-    specifications = [load_specification(it["specification"], indexes) for it in batch.stacks]
+    documents = [it["specification"] for it in batch.stacks]
+    command = None
+    if batch.indicator.startswith(BENCHMARK):
+        command = _confirmed_command(stores, batch)
+        # Only the lock comes from the record, never what runs.
+        documents = [command.specification(it["python"], {}, COMMAND_TIMEOUT_S) for it in documents]
+    specifications = [load_specification(it, indexes) for it in documents]
     options = InspectOptions(
         private_folder(_folder(settings, batch).absolute()), batch.blocks,
-        submission=batch.batch_id, reference_jobs=1,
+        submission=batch.batch_id, reference_jobs=1, trust_script=command is not None,
     )  # fmt: skip
-    launcher = loop_launcher(settings)
+    launcher = (
+        loop_launcher(settings) if command is None else LocalLauncher(settings, command=command)
+    )
     progress = _BatchProgress(stores, batch, on_job, deadline)
     try:
         if settings.loop_runner != "local":
@@ -120,6 +133,20 @@ def _measured(
             return inspect(specifications, launcher, options, progress)
     finally:
         launcher.close()
+
+
+def _confirmed_command(stores: Stores, batch: LoopBatch) -> Command:
+    """The command of a batch, as the files of its project name it now.
+
+    :raises InvalidArgument: if the project does not name it, or nobody confirmed it
+    """
+    name = batch.indicator.removeprefix(BENCHMARK)
+    with stores.engine.connect() as connection:
+        watch = watch_of(connection, batch.watch_id)
+    command = None if watch is None else confirmed_benchmarks(stores.settings, watch).get(name)
+    if command is None:
+        raise InvalidArgument(f"nobody confirmed the benchmark {name} as it is now")
+    return command
 
 
 def loop_launcher(settings: Settings) -> Launcher:
@@ -136,8 +163,6 @@ def loop_launcher(settings: Settings) -> Launcher:
         from pis.amun.launchers.kubernetes import KubernetesLauncher
 
         return KubernetesLauncher(settings)
-    from pis.amun.launchers.local import LocalLauncher
-
     return LocalLauncher(settings)
 
 

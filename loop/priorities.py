@@ -21,9 +21,8 @@ from adviser.scoring.samples import MIN_JOBS
 from graph.engine import Stores
 from graph.record.loop import LoopRelease
 from graph.record.measurements import job_minutes
-from loop.stacks import MeasuredIndicator, WatchKnowledge, indicator_named
+from loop.stacks import MeasuredIndicator, WatchKnowledge, indicator_named, own_indicators
 from model.packages.identity import package_version, version_of
-from pis.catalogue import indicator_of
 
 #: Expected share of jobs that comparisons can use; the others are unstable.
 _USABLE = 0.9
@@ -71,7 +70,7 @@ def night_priorities(
     for known in knowns:
         minutes = _minutes(stores, known)
         wanted = [it for it in releases if it.key.name in known.advice.snapshot.revisions]
-        for indicator in indicators:
+        for indicator in [*own_indicators(settings, known.watch), *indicators]:
             here = watch_priorities(known, wanted, indicator, minutes, settings.loop_blocks)
             ranked += here.ranked
             dropped |= here.dropped
@@ -185,10 +184,10 @@ def _is_about(claim: Claim, indicator: MeasuredIndicator) -> bool:
         claim.purl is not None
         and claim.here
         and claim.beside_baseline
-        and claim.indicator == indicator_of(indicator.name).title
+        and claim.indicator == indicator.title
         and all(
             str(claim.parameters[name]) == value
-            for name, value in indicator.parameters.items()
+            for name, value in indicator.measured_parameters.items()
             if name in claim.parameters
         )
     )

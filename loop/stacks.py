@@ -16,24 +16,56 @@ from adviser.premises import Premises
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim
+from adviser.scoring.target import COMMAND
 from adviser.stack_request import StackRequest
+from common.settings import Settings
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
+from loop.own_benchmarks import confirmed_benchmarks
 from loop.watching import request_of_watch
 from model.errors import InvalidArgument, ProjectError
 from model.packages.candidates import Dependency
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 from pis.catalogue import arguments_of, indicator_of
+from pis.commands import COMMAND_TIMEOUT_S, Command
+
+#: How the text of a project's benchmark begins.
+BENCHMARK = "benchmark "
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredIndicator:
-    """An indicator with its parameters, as ``LOOP_INDICATORS`` names it."""
+    """An indicator with its parameters, as ``LOOP_INDICATORS`` names it, or a project's benchmark.
+
+    :param text: such as ``matmul:threads=1``, or ``benchmark NAME``
+    :param command: of the benchmark; ``None`` for an indicator
+    """
 
     text: str
     name: str
     parameters: Mapping[str, str]
+    command: Command | None = None
+
+    @property
+    def title(self) -> str:
+        """The indicator in documents."""
+        return indicator_of(self.name).title if self.command is None else COMMAND
+
+    @property
+    def measured_parameters(self) -> Mapping[str, str]:
+        """What the parameters of its measurements contain, as texts."""
+        if self.command is None:
+            return self.parameters
+        return {key: str(it) for key, it in self.command.identity.items()}
+
+
+def own_indicators(settings: Settings, watch: AdviceWatch) -> list[MeasuredIndicator]:
+    """The confirmed benchmarks of a watched project."""
+    return [
+        MeasuredIndicator(f"{BENCHMARK}{name}", name, {}, command)
+        for name, command in confirmed_benchmarks(settings, watch).items()
+    ]
 
 
 class NoSuchStack(ProjectError):
@@ -135,18 +167,21 @@ def specification_of_stack(
         raise NoSuchStack(str(error)) from error
     names = [it.name for it in advice.request.roots]
     image = stores.settings.loop_image
+    python = {
+        "requirements": {
+            "packages": dict.fromkeys(sorted(names), "*"),
+            "requires": {"python_version": advice.request.environment.python_version},
+        },
+        "requirements_locked": orjson.loads(lock.data),
+    }
     document = {
         "script": indicator.name,
         **({"base": image} if image is not None else {}),
         **({"parameters": dict(indicator.parameters)} if indicator.parameters else {}),
-        "python": {
-            "requirements": {
-                "packages": dict.fromkeys(sorted(names), "*"),
-                "requires": {"python_version": advice.request.environment.python_version},
-            },
-            "requirements_locked": orjson.loads(lock.data),
-        },
+        "python": python,
     }
+    if indicator.command is not None:
+        document = indicator.command.specification(python, {}, COMMAND_TIMEOUT_S)
     try:
         load_specification(document, dict(stores.settings.package_indexes))
     except InvalidSpecification as error:

@@ -9,8 +9,13 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from cli.own_benchmarks import benchmarks_of, chosen_benchmarks, confirm_own_benchmarks
+from cli.own_benchmarks import (
+    chosen_benchmarks,
+    confirm_own_benchmarks,
+    program_of_benchmark,
+)
 from common.settings import Settings
+from loop.own_benchmarks import benchmarks_of
 from model.errors import InvalidArgument
 
 
@@ -87,6 +92,20 @@ def test_a_benchmark_that_is_not_there_is_named_with_those_that_are(
         chosen_benchmarks(settings, folder, ["trian"], confirmed=True)
     assert "trian" in str(refused.value)
     assert "train" in str(refused.value.hint)
+
+
+def test_one_search_is_for_one_benchmark(settings: Settings, folder: Path) -> None:
+    def program(*names: str) -> tuple[str, ...]:
+        return program_of_benchmark(settings, folder, names, confirmed=True)
+
+    assert program("train") == ("python bench.py",)
+    for names in ((), ("train", "serve")):
+        with pytest.raises(InvalidArgument):
+            program(*names)
+    name_benchmarks(folder, serve="./load.sh")
+    assert program() == ("./load.sh",)
+    (folder / "thoth.toml").unlink()
+    assert program() == ()
 
 
 def test_a_watch_without_a_terminal_says_what_will_not_run(
