@@ -7,9 +7,8 @@ A case is a line ``=== what it shows``, a line ``--- NAME`` before the content o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import datetime
 from typing import Any
 
 from adviser.projects.project import ProjectRequirement
@@ -59,6 +58,8 @@ def described(value: Any, path: str = "", *, item: bool = False) -> Iterator[str
         yield " ".join([f"{path}:", *_changed(value)])
     elif is_dataclass(value):
         for name, part in _parts(value):
+            if isinstance(part, bytes):
+                continue
             yield from described(part, f"{path}.{name}" if path else name)
     elif isinstance(value, Mapping):
         for key, part in value.items():
@@ -67,7 +68,7 @@ def described(value: Any, path: str = "", *, item: bool = False) -> Iterator[str
         for part in value:
             yield from described(part, path, item=True)
     else:
-        yield f"{path}: {sorted(value) if isinstance(value, frozenset) else value}"
+        yield f"{path}: {_text(value)}"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -79,7 +80,16 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield field.name, part
 
 
-def _changed(value: Any, hidden: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
+def _changed(value: Any, hidden: Set[str] = frozenset()) -> Iterator[str]:
     for name, part in _parts(value):
         if name not in hidden:
-            yield f"{name}={part!s}" if isinstance(part, (str, datetime)) else f"{name}={part!r}"
+            yield f"{name}={_text(part)}"
+
+
+def _text(value: Any) -> str:
+    if is_dataclass(value):
+        return f"({' '.join(_changed(value))})"
+    if isinstance(value, (tuple, list, frozenset)):
+        parts = sorted(value) if isinstance(value, frozenset) else value
+        return f"[{', '.join(map(_text, parts))}]"
+    return str(value)

@@ -14,6 +14,7 @@ from cli.advise import format_of
 from cli.project_files import keep_manifest, read_project, write_file
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 from model.reasons import Reason
+from tests.factories.errors import raised
 from tests.factories.universes import ENVIRONMENT
 
 
@@ -58,10 +59,10 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text('{"a": {"version": "9.9.9", "version": "3.1.4"}}', encoding="utf-8")
     for read in (read_report, unrepeated):
-        with pytest.raises(InvalidDocument) as caught:
+        with raised(
+            InvalidDocument, reason=Reason.DUPLICATE_KEY, field="$.a.version", place=str(path)
+        ):
             read(path)
-        assert caught.value.reason == Reason.DUPLICATE_KEY
-        assert (caught.value.field, caught.value.place) == ("$.a.version", str(path))
     path.write_text('{"a": 1, "b": {"a": 1}}', encoding="utf-8")
     assert unrepeated(path) == path.read_bytes()
 

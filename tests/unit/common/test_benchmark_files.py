@@ -13,6 +13,7 @@ from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Direction, ResultSeries
 from model.reasons import Reason
 from tests.factories.benchmark_files import sample_text
+from tests.factories.errors import raised
 
 SOURCES = Path(__file__).parents[3] / ".." / "shared" / "data" / "sources"
 
@@ -137,9 +138,8 @@ HYPERFINE: dict[str, Any] = {"command": "sleep 1", "times": [1.0]}
     ],
 )  # fmt: skip
 def test_a_malformed_file_is_refused_with_the_field(value: Any, reason: Reason, field: str) -> None:
-    with pytest.raises(InvalidDocument) as refused:
+    with raised(InvalidDocument, reason=reason, field=field):
         read(value)
-    assert (refused.value.reason, refused.value.field) == (reason, field)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 from tests.factories.projects import LINUX, WINDOWS
 
 INDEX = 'source = { registry = "https://me:hidden@index.example/simple" }'
@@ -92,9 +93,8 @@ def test_a_package_beside_the_project_is_left_out() -> None:
     ],
 )
 def test_an_invalid_part_is_refused_with_its_path(change: tuple[str, str], field: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place="uv.lock", field=field) as caught:
         read(LOCK.replace(*change))
-    assert (caught.value.place, caught.value.field) == ("uv.lock", field)
     assert caught.value.hint
 
 

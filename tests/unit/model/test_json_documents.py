@@ -9,6 +9,7 @@ import pytest
 from model.errors import InvalidDocument
 from model.json_documents import load_json
 from model.reasons import Reason
+from tests.factories.errors import raised
 
 
 def test_the_canonical_bytes_have_sorted_keys_and_no_spaces() -> None:
@@ -54,9 +55,8 @@ def test_the_canonical_bytes_have_sorted_keys_and_no_spaces() -> None:
     ],
 )
 def test_each_fault_has_its_own_reason(data: bytes, reason: Reason, field: str) -> None:
-    with pytest.raises(InvalidDocument) as refused:
+    with raised(InvalidDocument, reason=reason, field=field):
         load_json(data)
-    assert (refused.value.reason, refused.value.field) == (reason, field)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from pis.catalogue import indicator_of
 from pis.indicators.errors import Unsupported
 from pis.indicators.parameters import Parameter, values_of
+from tests.factories.errors import raised
 
 SIZE = Parameter("matrix_size", 512, "order", environment=("NEW_SIZE", "MATMUL_MATRIX_SIZE"))
 
@@ -53,9 +54,8 @@ def test_a_historic_variable_sets_its_own_indicator_only() -> None:
 def test_a_flag_that_cannot_be_used_is_a_usage_error(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with raised(SystemExit, code=2):
         values("matmul", name)
-    assert ended.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1

@@ -13,6 +13,7 @@ from adviser.projects.project import WarningCode
 from common.formats.locks.entries import LockEntry
 from model.errors import InvalidFile
 from model.packages.releases import parse_requirement
+from tests.factories.errors import raised
 from tests.factories.projects import (
     LINUX,
     PYLOCK,
@@ -141,9 +142,8 @@ def test_what_is_not_a_release_is_left_out_of_a_pylock(source: str, code: Warnin
 def test_an_error_is_reported_with_file_field_and_remedy(
     data: bytes, name: str, field: str
 ) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place=name, field=field) as caught:
         read(data, name)
-    assert (caught.value.place, caught.value.field) == (name, field)
     assert caught.value.hint
 
 

@@ -11,6 +11,7 @@ from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,
@@ -190,9 +191,8 @@ def test_of_an_environment_of_conda_counts_what_pip_installs() -> None:
         assert (warning.code, warning.field) == (WarningCode.CONDA, "envs/gpu.yml:dependencies")
         assert "2 conda packages not covered" in warning.message
         assert "numpy" in warning.message
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, reason="wrong_type", field="dependencies"):
         parse_project({"environment.yml": b"dependencies: 3\n"})
-    assert (caught.value.reason, caught.value.field) == ("wrong_type", "dependencies")
 
 
 def test_no_requirements_file_is_taken_for_one_of_conda() -> None:

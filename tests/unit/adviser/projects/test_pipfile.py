@@ -16,6 +16,7 @@ from adviser.projects.project import Project, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_to_json
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,
@@ -128,9 +129,8 @@ def test_an_editable_repository_is_not_beside_the_project() -> None:
     ],
 )
 def test_an_error_is_reported_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place="Pipfile", field=field) as caught:
         entry(text)
-    assert (caught.value.place, caught.value.field) == ("Pipfile", field)
     assert remedy in (caught.value.hint or "")
 
 

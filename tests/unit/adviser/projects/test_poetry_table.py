@@ -10,6 +10,7 @@ from adviser.projects.project import Project
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import check_python
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 
 
 def read(text: str) -> Project:
@@ -76,9 +77,8 @@ def test_alternatives_admit_what_one_of_them_admits(
     "constraint", ["^1 ||", "|| ^1", "latest", "^", ">=1,,<", "^x", "1.2 and 3", "1 || ===2"]
 )
 def test_a_constraint_without_a_specifier_is_refused_with_its_place(constraint: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, field="tool.poetry.dependencies.a.version") as caught:
         read(f"[tool.poetry.dependencies]\na = {constraint!r}\n")
-    assert caught.value.field == "tool.poetry.dependencies.a.version"
     assert caught.value.hint
 
 

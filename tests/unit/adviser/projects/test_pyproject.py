@@ -10,6 +10,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.stack_request import check_python, selected_requirements
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 
 
 def read(text: str) -> Project:
@@ -113,9 +114,8 @@ def test_requests_choose_extras_and_groups() -> None:
     ],
 )
 def test_an_error_is_reported_with_its_field_and_a_remedy(text: str, field: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place="pyproject.toml", field=field) as caught:
         read(text)
-    assert (caught.value.place, caught.value.field) == ("pyproject.toml", field)
     assert caught.value.hint
 
 

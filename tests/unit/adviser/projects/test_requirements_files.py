@@ -12,6 +12,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest, selected_requirements
 from model.errors import InvalidFile
 from model.reasons import Reason
+from tests.factories.errors import raised
 from tests.factories.universes import ENVIRONMENT
 
 HASH = "sha256:" + "a" * 64
@@ -60,10 +61,8 @@ def test_utf_16_without_a_mark_is_called_by_its_name(encoding: str) -> None:
 
 @pytest.mark.parametrize("name", ["none.txt", "../up.txt", "/etc/passwd", "https://h.example/r"])
 def test_only_given_files_are_included(name: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, reason=Reason.INCLUDE_MISSING, place="requirements.in", field="2"):
         read(f"a\n-r {name}\n")
-    assert caught.value.reason == Reason.INCLUDE_MISSING
-    assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
 
 
 def test_what_to_read_next_is_reported() -> None:
@@ -168,9 +167,8 @@ def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_an_error_is_reported_with_its_line_and_a_remedy(line: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place="requirements.in", field="2") as caught:
         read(f"ok\n{line}\n")
-    assert (caught.value.place, caught.value.field) == ("requirements.in", "2")
     assert caught.value.hint
 
 
@@ -197,6 +195,5 @@ def test_no_error_tells_a_password(line: str) -> None:
 
 
 def test_an_extra_that_a_project_does_not_have_is_reported_by_its_field() -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, field="extras"):
         selected_requirements(read("a\n"), extras=["nope"])
-    assert caught.value.field == "extras"

@@ -6,6 +6,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project
 from model.errors import InvalidFile
+from tests.factories.errors import raised
 
 SCRIPT = """#!/usr/bin/env python
 # /// script
@@ -26,7 +27,6 @@ import requests
     "text", ["import requests\n", SCRIPT + SCRIPT, "# /// script\n# dependencies = [\n# ///\n"]
 )
 def test_a_script_without_one_valid_block_is_refused(text: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
+    with raised(InvalidFile, place="tool.py") as caught:
         parse_project({"tool.py": text.encode()}, "tool.py")
-    assert caught.value.place == "tool.py"
     assert caught.value.hint

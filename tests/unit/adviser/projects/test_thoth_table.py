@@ -8,6 +8,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
 from model.errors import InvalidFile
 from model.reasons import Reason
+from tests.factories.errors import raised
 
 PROJECT = '[project]\nname = "demo"\ndependencies = ["numpy>=2"]\n'
 
@@ -60,8 +61,6 @@ def test_a_setting_that_is_not_known_is_named() -> None:
 def test_a_benchmark_that_is_no_command_is_refused_with_its_place(
     table: str, reason: Reason, field: str
 ) -> None:
-    with pytest.raises(InvalidFile) as refused:
+    with raised(InvalidFile, reason=reason, place="pyproject.toml", field=field) as refused:
         project(table)
-    assert (refused.value.reason, refused.value.place) == (reason, "pyproject.toml")
-    assert refused.value.field == field
     assert refused.value.hint

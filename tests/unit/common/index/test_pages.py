@@ -20,6 +20,7 @@ from model.packages.project_pages import (
     ProjectState,
     ProjectStatus,
 )
+from tests.factories.errors import raised
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -225,9 +226,8 @@ def test_a_fault_that_nobody_foresaw_is_the_pages(
         raise OverflowError
 
     monkeypatch.setattr(page_parsing, "_summaries", fails)
-    with pytest.raises(IndexProblem) as refused:
+    with raised(IndexProblem, code=IndexFault.MALFORMED) as refused:
         json_page(file("parrot-1.tar.gz"))
-    assert refused.value.code is IndexFault.MALFORMED
     assert "OverflowError" in refused.value.message
     (record,) = caplog.records
     assert (record.levelname, record.message) == ("ERROR", "answer_not_foreseen")

@@ -6,13 +6,13 @@ import io
 import zipfile
 from contextlib import suppress
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.index.partial_zip import entry_in_tail
 from model.errors import IndexFault, IndexProblem
 from tests.effort import examples
+from tests.factories.errors import raised
 
 WHEEL = "parrot-1.0-py3-none-any.whl"
 METADATA = b"Name: parrot\n" * 50
@@ -61,9 +61,8 @@ def test_in_doubt_there_is_none() -> None:
 
 def test_a_header_that_is_longer_than_was_thought_is_seen() -> None:
     extra = b"\xff\xff" + (2_000).to_bytes(2, "little") + bytes(2_000)
-    with pytest.raises(IndexProblem) as refused:
+    with raised(IndexProblem, code=IndexFault.MALFORMED):
         read(wheel(extra=extra))
-    assert refused.value.code is IndexFault.MALFORMED
 
 
 GOOD = wheel()

@@ -18,6 +18,7 @@ from ingest.native.elf import read_library
 from model.errors import InvalidDocument
 from model.packages.native_interfaces import Interface, NativeLibrary
 from model.reasons import Reason
+from tests.factories.errors import raised
 from tests.factories.native import AARCH64, I386, elf
 from tests.requirements import needs
 
@@ -120,10 +121,8 @@ def _verneed() -> int:
          "nonsense"],
 )  # fmt: skip
 def test_a_broken_file_is_refused_by_reason(data: bytes) -> None:
-    with pytest.raises(InvalidDocument) as refused:
+    with raised(InvalidDocument, reason=Reason.ELF_BROKEN, place="libx.so"):
         read(data)
-    assert refused.value.reason == Reason.ELF_BROKEN
-    assert refused.value.place == "libx.so"
 
 
 @given(st.lists(st.tuples(st.integers(0, len(RICH) - 1), st.integers(0, 255)), max_size=8),

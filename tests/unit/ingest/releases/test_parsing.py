@@ -11,8 +11,9 @@ import pytest
 from ingest.releases.parsing import release_of
 from model.errors import InvalidDocument
 from model.json_documents import digest_bytes
-from model.packages.releases import ReleaseProblem, ReleaseState
 from model.reasons import Reason
+from tests.factories.case_files import described
+from tests.factories.golden import compare_views
 from tests.factories.releases import file_document, release, release_document, sdist_of, wheel_of
 
 Record = dict[str, Any]
@@ -24,76 +25,58 @@ def refused(document: Any) -> tuple[Reason, str]:
     return Reason(caught.value.reason), caught.value.field
 
 
-def test_a_release_is_normalised() -> None:
-    found = release(
+def uploaded(*days: int, **changes: Any) -> Record:
+    """A release whose files were uploaded on these days."""
+    files = [
+        file_document(f"flask-3.0.0-{day}-py3-none-any.whl", upload_time=f"2024-05-0{day}T10:00Z")
+        for day in days
+    ]
+    return release_document(files=files, **changes)
+
+
+IN_9_DAYS = (datetime.now(UTC) + timedelta(days=9)).isoformat()
+RELEASES = {
+    "a release": release_document(),
+    "names, versions and extras in other spellings": release_document(
         "Keras_Preprocessing", "1.1.02", ['NumPy (>=1.9.1) ; extra == "Image.Ops"'],
         provides_extra=["Image.Ops", "image-ops"], index="pypi-org",
-    )  # fmt: skip
-    assert (found.purl, found.index) == ("pkg:pypi/keras-preprocessing@1.1.2", "pypi")
-    assert (found.state, found.problem, found.problem_message) == (ReleaseState.SOLVED, None, None)
-    assert found.extras == ("image-ops",)
-    (asked,) = found.requirements
-    assert (asked.name, asked.specifier, asked.for_extras) == ("numpy", ">=1.9.1", ("image-ops",))
-    assert asked.raw == 'NumPy (>=1.9.1) ; extra == "Image.Ops"'
+    ),
+    "another index": release_document(index="builds"),
+    "the URL of an index": release_document(
+        index="https://user:secret@builds.example/cpu/simple/"
+    ),
+    "no requirements are known": release_document(requires=None),
+    "dynamic metadata": release_document(requires=None, problem="dynamic_metadata"),
+    "broken metadata": release_document(requires=None, problem="broken_metadata"),
+    "an invalid version": release_document(version="2004b-final"),
+    "an invalid version without requirements": release_document(
+        version="2004b-final", requires=None
+    ),
+    "an invalid requirement": release_document(
+        requires=["click", "ipython doctest plugin==0.1"]
+    ),
+    "an invalid Requires-Python": release_document(requires_python=">=3.x"),
+    "the first upload of its files": uploaded(3, 2, upload_time=None),
+    "an upload of its own": uploaded(3, 2),
+    "a file from the future": release_document(
+        requires=["click"],
+        files=[wheel_of("flask", "3.0.0", upload_time=IN_9_DAYS), sdist_of("flask", "3.0.0")],
+    ),
+    "a backslash that is escaped": release_document(license="a\\u0000b"),
+}  # fmt: skip
 
 
-def test_an_index_is_part_of_the_identity() -> None:
-    assert release(index="builds").purl == "pkg:pypi/flask@3.0.0?index=builds"
-    assert release(index="https://user:secret@builds.example/cpu/simple/").index == (
-        "builds-example-cpu"
-    )
+def test_releases_are_read_as_in_their_golden_file() -> None:
+    usual = lines_of(RELEASES["a release"])
+    views = {
+        title: "\n".join(it for it in lines_of(document) if title == "a release" or it not in usual)
+        for title, document in RELEASES.items()
+    }
+    compare_views("releases", views)
 
 
-@pytest.mark.parametrize(
-    ("changes", "state", "problem"),
-    [
-        ({}, ReleaseState.SOLVED, None),
-        ({"requires_dist": None}, ReleaseState.UNSOLVABLE, ReleaseProblem.NOT_RECORDED),
-        (
-            {"requires_dist": None, "problem": "dynamic_metadata"},
-            ReleaseState.UNSOLVABLE,
-            ReleaseProblem.DYNAMIC_METADATA,
-        ),
-        (
-            {"requires_dist": None, "problem": "broken_metadata"},
-            ReleaseState.UNPARSABLE,
-            ReleaseProblem.BROKEN_METADATA,
-        ),
-        ({"version": "2004b-final"}, ReleaseState.UNPARSABLE, ReleaseProblem.INVALID_VERSION),
-        (
-            {"version": "2004b-final", "requires_dist": None},
-            ReleaseState.UNPARSABLE,
-            ReleaseProblem.INVALID_VERSION,
-        ),
-        (
-            {"requires_dist": ["click", "ipython doctest plugin==0.1"]},
-            ReleaseState.UNPARSABLE,
-            ReleaseProblem.INVALID_REQUIREMENT,
-        ),
-        (
-            {"requires_python": ">=3.x"},
-            ReleaseState.UNPARSABLE,
-            ReleaseProblem.BROKEN_METADATA,
-        ),
-    ],
-)
-def test_the_state_tells_what_is_known(
-    changes: Record, state: ReleaseState, problem: ReleaseProblem | None
-) -> None:
-    found = release_of(release_document() | changes)
-    assert (found.state, found.problem) == (state, problem)
-    assert (found.problem_message is None) == (
-        problem in (None, ReleaseProblem.NOT_RECORDED, ReleaseProblem.DYNAMIC_METADATA)
-        or "problem" in changes
-    )
-
-
-def test_a_line_that_is_no_requirement_is_kept_and_reported() -> None:
-    found = release(requires=["click>=8", "ipython doctest plugin==0.1"])
-    assert [asked.name for asked in found.requirements] == ["click", None]
-    assert found.requirements[1].raw == "ipython doctest plugin==0.1"
-    assert found.problem_message is not None
-    assert "ipython doctest plugin==0.1" in found.problem_message
+def lines_of(document: Record) -> list[str]:
+    return [it for it in described(release_of(document)) if not it.startswith("document_id")]
 
 
 def test_unknown_requirements_are_not_the_same_as_none() -> None:
@@ -137,15 +120,6 @@ def test_a_release_is_yanked_with_all_its_files() -> None:
     assert not release(files=[], yanked=None).yanked
     assert release(files=[part], yanked=True).yanked
     assert not release(files=[whole], yanked=False).yanked
-
-
-def test_the_upload_is_that_of_the_first_file_unless_told() -> None:
-    files = [wheel_of("flask", "3.0.0", upload_time=f"2024-05-0{day}T10:00:00Z") for day in (3, 2)]
-    files[1]["filename"] = "flask-3.0.0-1-py3-none-any.whl"
-    assert release(files=files, upload_time=None).uploaded_at == datetime(
-        2024, 5, 2, 10, tzinfo=UTC
-    )
-    assert release(files=files).uploaded_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
 
 
 def test_nobodys_address_and_no_password_is_kept() -> None:
@@ -238,21 +212,9 @@ def test_what_is_not_a_release_document_is_refused(
     assert refused(release_document() | changes) == (reason, field)
 
 
-def test_a_file_from_the_future_loses_its_time_and_nothing_else() -> None:
-    tomorrow = (datetime.now(UTC) + timedelta(days=9)).isoformat()
-    files = [wheel_of("flask", "3.0.0", upload_time=tomorrow), sdist_of("flask", "3.0.0")]
-    made = release("flask", "3.0.0", ["click"], files=files)
-    assert made.state is ReleaseState.SOLVED
-    assert [file.uploaded_at is None for file in made.files] == [True, False]
-
-
 def test_a_release_from_the_future_is_refused() -> None:
     later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     assert refused(release_document(upload_time=later)) == (
         Reason.FUTURE_TIMESTAMP,
         "$.upload_time",
     )
-
-
-def test_an_escaped_backslash_is_no_nul() -> None:
-    assert release(license="a\\u0000b").license == "a\\u0000b"

@@ -15,6 +15,7 @@ import pytest
 from pis.amun import installer
 from pis.amun.installer import BuildLog, run_installer
 from pis.amun.launchers import BuildFailed
+from tests.factories.errors import raised
 from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Stands for uv with a worker of its own.
@@ -77,8 +78,7 @@ def test_the_installer_ends_with_its_time(folder: Path, monkeypatch: pytest.Monk
         return communicate(process, timeout=timeout)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate_when_at_work)
-    with pytest.raises(BuildFailed) as failed:
+    with raised(BuildFailed, reason="timed-out"):
         run_installer([], {"PATH": "/usr/bin:/bin"}, folder, BuildLog())
-    assert failed.value.reason == "timed-out"
     worker = int((folder / "worker").read_text())
     assert not psutil.pid_exists(worker) or is_gone(psutil.Process(worker))
