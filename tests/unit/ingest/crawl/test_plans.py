@@ -21,6 +21,8 @@ from ingest.releases.parsing import checked_release
 from model.packages.identity import Purl
 from model.packages.project_pages import IndexFile, PageContents, ProjectPage
 from model.packages.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
+from tests.factories.case_files import described
+from tests.factories.golden import compare_views
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -75,121 +77,70 @@ def seen(*versions: str, digest: str = "sha256:0") -> ProjectRow:
     return ProjectRow("demo", "known", digest, frozenset(versions))
 
 
-def test_what_is_not_known_is_read() -> None:
-    made = planned(page(wheel("1"), wheel("2")), None, known("1"))
-    assert (made.selected, made.to_read) == ({"1", "2"}, ("2",))
+def pages(*versions: str) -> ProjectPage:
+    return page(*map(wheel, versions))
 
 
-def test_the_bound_is_kept_and_what_a_specifier_needs_is_read_beyond_it() -> None:
-    some = page(*map(wheel, ("1.8", "1.9", "2.0", "2.1")))
-    ask = ProjectNeeds(CrawlBounds(max_versions=1), frozenset({"<2"}))
-    assert planned(some, ask).to_read == ("1.8", "1.9", "2.1")
+REFRESH = ProjectNeeds(None, all_known=True)
+LOW = frozenset({"<2"})
+SAME = seen("1", digest="sha256:1")
+EGG = IndexFile("demo-1-py3.7.egg", "1", "other", None)
+UNREAD = known("1", ReleaseState.UNREAD, metadata_file=None, files={})
+QUEUE = (
+    QueueRow("1", 1, NOW + timedelta(minutes=1)),
+    QueueRow("2", 5, NOW, given_up=True),
+    QueueRow("3", 1, NOW - timedelta(minutes=1)),
+)
+PLANS = {
+    "one of two releases is known": planned(pages("1", "2"), None, known("1")),
+    "a specifier beyond the bound": planned(
+        pages("1.8", "1.9", "2.0", "2.1"), ProjectNeeds(CrawlBounds(max_versions=1), LOW)
+    ),
+    "a second look": planned(
+        pages("1.9", "2.0", "2.1"), ProjectNeeds(None, LOW, frozenset({"2.1"})), known("2.1")
+    ),
+    "nothing to install": planned(page(EGG)),
+    "an invalid version": planned(pages("1", "2004b-final")),
+    "a release that a stack named": planned(pages("1"), None, UNREAD),
+    "a page that says the same": planned(pages("1"), None, known("1"), before=SAME),
+    "a page on which a release was yanked": planned(
+        page(wheel("1", yanked=True)), None, known("1"), before=seen("1")
+    ),
+    "a release from a dump": planned(
+        pages("1"), None, known("1", files_complete=False), before=SAME
+    ),
+    "a release that vanished": planned(
+        pages("2"), None, known("1"), known("2"), before=seen("1", "2")
+    ),
+    "a release that appeared": planned(pages("1", "2"), before=seen("1")),
+    "a new project": planned(pages("1", "2")),
+    "a project that was missing": planned(pages("1", "2"), before=ProjectRow("demo", "missing")),
+    "a refresh": planned(
+        pages("0.1", "1", "2", "3"), REFRESH, known("1"), before=seen("0.1", "1", "2")
+    ),
+    "a refresh with a new pre-release": planned(
+        pages("1", "2rc1"), REFRESH, known("1"), before=seen("1")
+    ),
+    "a refresh with a queue": planned(
+        pages("1", "2"), REFRESH, queue=(QueueRow("1"), QueueRow("9")), before=seen("1", "2")
+    ),
+    "releases that failed": planned(pages("1", "2", "3"), queue=QUEUE),
+    "releases that failed, again": planned(
+        pages("1", "2", "3"), ProjectNeeds(CrawlBounds(), again=True), queue=QUEUE
+    ),
+}
 
 
-def test_a_second_look_takes_only_what_the_specifier_needs() -> None:
-    some = page(*map(wheel, ("1.9", "2.0", "2.1")))
-    made = planned(some, ProjectNeeds(None, frozenset({"<2"}), frozenset({"2.1"})), known("2.1"))
-    assert (made.selected, made.to_read) == ({"2.1", "1.9"}, ("1.9",))
-
-
-def test_without_anything_to_install_there_is_nothing_to_read() -> None:
-    made = planned(page(IndexFile("demo-1-py3.7.egg", "1", "other", None)))
-    assert made.to_read == ()
-    assert [it.metadata.problem for it in made.drafts] == [ReleaseProblem.NO_FILES]
-    assert checked_release(made.drafts[0]).state is ReleaseState.UNSOLVABLE
-
-
-def test_a_version_that_is_none_is_kept_and_never_read() -> None:
-    made = planned(page(wheel("1"), wheel("2004b-final")))
-    assert made.to_read == ("1",)
-    (draft,) = made.drafts
-    assert checked_release(draft).state is ReleaseState.UNPARSABLE
-    assert checked_release(draft).files
-
-
-def test_a_release_that_a_stack_named_is_read() -> None:
-    unread = known("1", ReleaseState.UNREAD, metadata_file=None, files={})
-    assert planned(page(wheel("1")), None, unread).to_read == ("1",)
-
-
-def test_a_page_that_says_the_same_tells_nothing() -> None:
-    made = planned(page(wheel("1")), None, known("1"), before=seen("1", digest="sha256:1"))
-    assert (made.drafts, made.to_read, made.events) == ((), (), ())
-
-
-def test_a_page_that_changed_tells_of_known_releases_without_reading_them() -> None:
-    yanked = page(wheel("1", yanked=True))
-    made = planned(yanked, None, known("1"), before=seen("1"))
-    (draft,) = made.drafts
-    release = checked_release(draft)
-    assert release.yanked
-    assert release.state is ReleaseState.SOLVED
-    assert made.to_read == ()
-
-
-def test_of_a_release_from_a_dump_all_files_are_reported() -> None:
-    partial = known("1", files_complete=False)
-    made = planned(page(wheel("1")), None, partial, before=seen("1", digest="sha256:1"))
-    assert [it.files_complete for it in made.drafts] == [True]
-
-
-def test_a_release_that_vanished_keeps_what_it_required_and_has_no_files() -> None:
-    made = planned(page(wheel("2")), None, known("1"), known("2"), before=seen("1", "2"))
-    assert [(it.kind, it.version) for it in made.events] == [("removed", "1")]
-    gone = [it for it in map(checked_release, made.drafts) if it.version == "1"]
-    assert [(it.state, it.files, it.files_complete) for it in gone] == [
-        (ReleaseState.SOLVED, (), True)
-    ]
-
-
-def test_a_release_that_appeared_is_an_event_unless_the_project_is_new() -> None:
-    both = page(wheel("1"), wheel("2"))
-    assert [(it.kind, it.version) for it in planned(both, None, before=seen("1")).events] == [
-        ("new_release", "2")
-    ]
-    assert planned(both).events == ()
-    assert planned(both, before=ProjectRow("demo", "missing")).events == ()
-
-
-def test_a_refresh_follows_what_is_known_and_what_is_new() -> None:
-    some = page(*map(wheel, ("0.1", "1", "2", "3")))
-    made = planned(
-        some, ProjectNeeds(None, all_known=True), known("1"), before=seen("0.1", "1", "2")
-    )
-    assert (made.selected, made.to_read) == ({"1", "3"}, ("3",))
-
-
-def test_a_refresh_reads_no_prerelease_because_it_is_the_only_new_one() -> None:
-    some = page(wheel("1"), wheel("2rc1"))
-    made = planned(some, ProjectNeeds(None, all_known=True), known("1"), before=seen("1"))
-    assert made.to_read == ()
-
-
-def test_a_refresh_reads_the_queue_and_drops_what_is_gone_from_it() -> None:
-    queue = (QueueRow("1"), QueueRow("9"))
-    made = planned(
-        page(wheel("1"), wheel("2")),
-        ProjectNeeds(None, all_known=True),
-        queue=queue,
-        before=seen("1", "2"),
-    )
-    assert (made.to_read, made.stale) == (("1",), ("9",))
-
-
-def test_what_failed_waits_and_what_was_given_up_waits_for_a_person() -> None:
-    queue = (
-        QueueRow("1", 1, NOW + timedelta(minutes=1)),
-        QueueRow("2", 5, NOW, given_up=True),
-        QueueRow("3", 1, NOW - timedelta(minutes=1)),
-    )
-    some = page(*map(wheel, ("1", "2", "3")))
-    made = planned(some, queue=queue)
-    assert (made.to_read, made.waiting) == (("3",), ("1", "2"))
-    assert planned(some, ProjectNeeds(CrawlBounds(), again=True), queue=queue).to_read == (
-        "1",
-        "2",
-        "3",
-    )
+def test_plans_are_those_of_the_golden_file() -> None:
+    views = {}
+    for title, made in PLANS.items():
+        drafts = [
+            f"reports {it.version}: {it.state}, {it.problem}, {len(it.files)} files"
+            f"{'' if it.files_complete else ' of more'}{', yanked' if it.yanked else ''}"
+            for it in map(checked_release, made.drafts)
+        ]
+        views[title] = "\n".join([*described(replace(made, drafts=())), *drafts])
+    compare_views("crawl_plans", views)
 
 
 UNSOLVABLE = known(
