@@ -14,13 +14,11 @@ from common.index import page_entries, page_parsing
 from common.index.page_parsing import PageText, parse_page
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import (
-    NO_FILES,
-    ListedVersion,
     ProjectPage,
-    ProjectState,
-    ProjectStatus,
 )
+from tests.factories.case_files import described
 from tests.factories.errors import raised
+from tests.factories.golden import compare_views
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -44,34 +42,45 @@ def file(name: str, **keys: Any) -> dict[str, Any]:
     return {"filename": name, "url": f"../../files/{name}", "hashes": {"sha256": DIGEST}} | given
 
 
-def test_links_of_html_carry_what_the_standards_put_there() -> None:
-    page = html_page(
+LONG, NINES = "1" * 5_000, "1." + "9" * 5_000
+PLAIN, LINK = file("parrot-1.0.tar.gz"), "<a href=a.zip>parrot-1.zip</a>"
+STATUSES = ({"status": "deprecated", "reason": "use crow"}, {"status": "odd"}, "archived", None)
+
+
+def in_charset(charset: str) -> ProjectPage:
+    body = LINK.encode("utf-16" if charset == "utf-16" else "utf-8")
+    return parse_page("parrot", PageText(body, f"text/html; charset={charset}", URL), NOW)
+
+
+PAGES = {
+    "links": html_page(
         '<!DOCTYPE html><base href="/files/"><a href="parrot-1.0.tar.gz#sha256='
         f'{DIGEST}" data-requires-python="&gt;=3.8" data-yanked="">parrot-1.0.tar.gz</a>'
         f'<a href="p.whl" data-dist-info-metadata="sha256={DIGEST}">parrot-1.0-py3-none-any.whl</a>'
         '<a href="q.whl" data-core-metadata="true" data-provenance="https://x.example/p">'
         "parrot-1.1-py3-none-any.whl</a>"
-    )
-    source, wheel, later = page.files
-    assert (source.sha256, source.requires_python, source.yanked) == (DIGEST, ">=3.8", True)
-    assert source.url == "https://index.example/files/parrot-1.0.tar.gz"
-    assert (source.yanked_reason, source.metadata_sha256, source.attested) == (None, None, None)
-    assert (wheel.metadata_sha256, later.metadata_sha256, later.attested) == (DIGEST, "", True)
-
-
-def test_spellings_of_one_version_are_one_release() -> None:
-    files = [file("parrot-1.0.tar.gz"), file("parrot-1.0.0-py3-none-any.whl")]
-    assert list(json_page(*files).releases) == ["1.0"]
-    assert list(json_page(*files, versions=["1.0.0"]).releases) == ["1.0.0"]
-
-
-def test_an_invalid_version_keeps_its_text() -> None:
-    page = json_page(file("parrot-2004b-final.tar.gz"), file("parrot-1!2.0+Local.1.zip"))
-    assert list(page.releases) == ["2004b-final", "1!2.0+local.1"]
-
-
-def test_what_belongs_to_no_version_is_named_and_left_out() -> None:
-    page = json_page(
+    ),
+    "tags, as browsers read them": html_page(
+        '<!-- <a href=no.zip>parrot-0.1.zip</a> --><!doctype a "><a href=0.zip>parrot-0.zip</a>'
+        "<style><a href=no.zip>parrot-0.3.zip</a></style x><![CDATA[ <a ]]>"
+        "<A\nHREF = a.zip?x=1&region=2&amp;y=3 title='>' hReF=no.zip>parrot-1.zip</A><p x=\">\">"
+        "<a href='b.zip' data-yanked/>parrot-2<!-- x -->.zip<a href=c.zip>parrot-3.zip"
+        "<script>'</a>'</script></a><a href='never.zip>parrot-4.zip</a>"
+    ),
+    **{
+        f"the base {base[:9]!r}": html_page(f"<base href='{base}'>{LINK}")
+        for base in ("http://[", "//[", "x" * 3_000, "", "?y")
+    },
+    **{
+        f"the encoding {charset}": in_charset(charset)
+        for charset in ("idna", "undefined", "punycode", "hex", "no-such", "utf-16")
+    },
+    "two spellings of a version": json_page(PLAIN, file("parrot-1.0.0-py3-none-any.whl")),
+    "a version that is listed": json_page(PLAIN, versions=["1.0.0"]),
+    "invalid versions": json_page(
+        file("parrot-2004b-final.tar.gz"), file("parrot-1!2.0+Local.1.zip")
+    ),
+    "files that belong to no version": json_page(
         file("crow-1.0-py3-none-any.whl"),
         file("parrot.txt"),
         file("parrot-1.0-py3-none-any.whl"),
@@ -79,26 +88,43 @@ def test_what_belongs_to_no_version_is_named_and_left_out() -> None:
         file("parrot-1" + "-" * 200 + ".whl"),
         {"filename": 3},
         file("parrot-\x00.tar.gz"),
-    )
-    assert [it.sha256 for it in page.files] == [DIGEST]
-    assert len(page.skipped) == 6
+    ),
+    "invalid facts of a file": json_page(
+        file("parrot-1.0.tar.gz", upload_time="yesterday", size="big", core_metadata=7,
+             provenance="no url"),
+        project_status={"status": "odd"},
+    ),
+    "times that are none in UTC": json_page(
+        file("parrot-1.tar.gz", upload_time="9999-12-31T23:59:59-23:00"),
+        file("parrot-2.tar.gz", upload_time="0001-01-01T00:00:00+23:00"),
+    ),
+    "attestations": json_page(
+        file("parrot-1.tar.gz"), file("parrot-2.tar.gz", provenance=None),
+        file("parrot-3.tar.gz", provenance="https://index.example/p"),
+    ),
+    "no attestation, where the API has them": json_page(PLAIN, meta={"api-version": "1.3"}),
+    "versions without files": json_page(PLAIN, versions=["0.9", "1.0", NINES, LONG]),
+    "a file with a long version": json_page(file(f"parrot-{NINES}.tar.gz")),
+    "an archived project": html_page(
+        f'{EMPTY}<meta name="pypi:project-status" content="archived">{LINK}'
+    ),
+    **{f"the status {it}": json_page(**{"project-status": it}) for it in STATUSES},
+    "a quarantined project": json_page(
+        PLAIN, file("parrot-1.1-py3-none-any.whl"),
+        **{"project-status": {"status": "quarantined"}},
+    ),
+}  # fmt: skip
 
 
-def test_what_is_broken_of_a_file_does_not_cost_the_file() -> None:
-    broken = {"upload_time": "yesterday", "size": "big", "core_metadata": 7, "provenance": "no url"}
-    (found,) = json_page(
-        file("parrot-1.0.tar.gz", **broken), project_status={"status": "odd"}
-    ).files
-    assert (found.uploaded_at, found.size_bytes, found.metadata_sha256) == (None, None, None)
-    assert found.sha256 == DIGEST
-
-
-def test_attestations_are_unknown_where_the_api_has_none() -> None:
-    plain, null = file("parrot-1.tar.gz"), file("parrot-2.tar.gz", provenance=None)
-    offered = file("parrot-3.tar.gz", provenance="https://index.example/p")
-    assert [it.attested for it in json_page(plain, null, offered).files] == [None, False, True]
-    newer = json_page(plain, meta={"api-version": "1.3"})
-    assert newer.files[0].attested is False
+def test_pages_are_read_as_in_their_golden_file() -> None:
+    views = {}
+    for title, page in PAGES.items():
+        lines = [f"{version}: {len(files)} files" for version, files in page.releases.items()]
+        lines += [line for it in page.files for line in described([it], "file")]
+        lines += [f"skipped: {it[:40]!r}" for it in page.skipped]
+        views[title] = "\n".join([*lines, *described(page.status, "status", item=True)])
+        assert [*page.listed] == [*page.releases]
+    compare_views("index_pages", views)
 
 
 def test_the_digest_is_of_what_is_said_and_not_of_how() -> None:
@@ -115,14 +141,6 @@ def test_a_page_without_files_has_to_say_that_it_is_an_indexs() -> None:
     for text in ("", "<h1>log in</h1><a href='/login'>log in</a>", "<a href='../'>up</a>"):
         with pytest.raises(IndexProblem):
             html_page(text)
-
-
-def test_versions_that_are_only_named_are_kept_without_files() -> None:
-    page = json_page(file("parrot-1.0.tar.gz"), versions=["0.9", "1.0", "1." + "9" * 5_000])
-    assert {version: len(files) for version, files in page.releases.items()} == {"1.0": 1, "0.9": 0}
-    assert [it[:4] for it in page.skipped] == ["1.99"]
-    assert json_page().digest == NO_FILES
-    assert json_page(file("parrot-1." + "9" * 5_000 + ".tar.gz")).skipped[0][:9] == "parrot-1."
 
 
 def test_one_name_with_two_hashes_is_a_conflict_and_the_first_counts() -> None:
@@ -154,44 +172,6 @@ def test_numbers_of_equal_hashes_take_no_longer_than_others() -> None:
     started = time.process_time()
     json_page(file("parrot-1.tar.gz"), versions=versions)
     assert time.process_time() - started < 2
-
-
-def test_tags_are_read_as_browsers_read_them() -> None:
-    page = html_page(
-        '<!-- <a href=no.zip>parrot-0.1.zip</a> --><!doctype a "><a href=0.zip>parrot-0.zip</a>'
-        "<style><a href=no.zip>parrot-0.3.zip</a></style x><![CDATA[ <a ]]>"
-        "<A\nHREF = a.zip?x=1&region=2&amp;y=3 title='>' hReF=no.zip>parrot-1.zip</A><p x=\">\">"
-        "<a href='b.zip' data-yanked/>parrot-2<!-- x -->.zip<a href=c.zip>parrot-3.zip"
-        "<script>'</a>'</script></a><a href='never.zip>parrot-4.zip</a>"
-    )
-    assert [it.filename for it in page.files] == [f"parrot-{number}.zip" for number in range(4)]
-    assert page.files[1].url == f"{URL}a.zip?x=1&region=2&y=3"
-    assert [it.yanked for it in page.files] == [False, False, True, False]
-
-
-@pytest.mark.parametrize("base", ["http://[", "//[", "x" * 3_000, "", "?y"])
-def test_a_base_that_is_none_changes_nothing(base: str) -> None:
-    page = html_page(f"<base href='{base}'><a href=a.zip>parrot-1.zip</a>")
-    assert [it.url for it in page.files] == [f"{URL}a.zip"]
-
-
-@pytest.mark.parametrize("charset", ["idna", "undefined", "punycode", "hex", "no-such", "utf-16"])
-def test_a_page_in_no_encoding_is_read_as_the_usual_one(charset: str) -> None:
-    given = "utf-16" if charset == "utf-16" else "utf-8"
-    body = "<a href=a.zip>parrot-1.zip</a>".encode(given)
-    text = PageText(body, f"text/html; charset={charset}", URL)
-    assert len(parse_page("parrot", text, NOW).files) == 1
-
-
-@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
-def test_a_time_that_is_none_in_utc_is_unknown(moment: str) -> None:
-    (found,) = json_page(file("parrot-1.0.tar.gz", upload_time=moment)).files
-    assert (found.uploaded_at, found.sha256) == (None, DIGEST)
-
-
-def test_numbers_that_are_too_long_are_no_versions() -> None:
-    page = json_page(file("parrot-1.tar.gz"), versions=["1" * 5_000, "1.0"])
-    assert list(page.releases) == ["1.0"]
 
 
 @pytest.mark.parametrize(
@@ -239,26 +219,6 @@ def test_an_unknown_minor_version_is_read_and_another_major_one_is_not() -> None
     for version in ("2.0", "0.9", "x", None, 1):
         with pytest.raises(IndexProblem):
             json_page(meta={"api-version": version})
-
-
-def test_the_status_of_a_project_is_read_in_both_formats() -> None:
-    about = {"status": "deprecated", "reason": "use crow"}
-    page = json_page(file("parrot-1.0.tar.gz"), **{"project-status": about})
-    assert page.status == ProjectStatus(ProjectState.DEPRECATED, "use crow")
-    html = html_page(
-        EMPTY + '<meta name="pypi:project-status" content="archived"><a href=a.zip>parrot-1.zip</a>'
-    )
-    assert (html.status.state, len(html.files)) == (ProjectState.ARCHIVED, 1)
-    for odd in ({"status": "odd"}, {"status": 3}, "archived", None):
-        assert json_page(**{"project-status": odd}).status == ProjectStatus()
-
-
-def test_a_quarantined_project_offers_no_files() -> None:
-    files = file("parrot-1.0.tar.gz"), file("parrot-1.1-py3-none-any.whl")
-    page = json_page(*files, **{"project-status": {"status": "quarantined"}})
-    assert dict(page.listed) == {it: ListedVersion(it) for it in ("1.0", "1.1")}
-    assert page.releases == {"1.0": (), "1.1": ()}
-    assert (page.files_of("1.1"), page.digest, page.is_quarantined) == ((), NO_FILES, True)
 
 
 @pytest.mark.parametrize(

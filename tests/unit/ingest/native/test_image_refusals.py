@@ -74,7 +74,7 @@ def test_a_layer_other_than_its_digest_is_refused(tmp_path: Path) -> None:
     inner = folder / "blobs" / "sha256" / index["manifests"][0]["digest"][7:]
     chosen = json.loads(inner.read_text())["manifests"][1]
     (folder / "index.json").write_text(json.dumps({"manifests": [chosen]}))
-    with pytest.raises(InvalidDocument, match="does not match its digest"):
+    with raised(InvalidDocument, reason=Reason.ARCHIVE_BROKEN):
         analyze_image(str(folder))
 
 
@@ -104,7 +104,7 @@ def test_a_broken_index_is_refused_by_reason(
 
 
 def test_several_images_in_one_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDocument, match="one image"):
+    with raised(InvalidDocument, reason=Reason.OUT_OF_RANGE):
         analyze_image(str(saved(tmp_path, [layer(ROOT)], images=2)))
 
 

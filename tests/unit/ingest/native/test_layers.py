@@ -62,7 +62,7 @@ def test_a_folder_is_looked_for_once_until_its_path_may_lead_elsewhere() -> None
 
 
 def test_a_member_behind_links_without_end_is_refused() -> None:
-    with pytest.raises(InvalidDocument, match="circular links") as refused:
+    with raised(InvalidDocument, reason=Reason.ARCHIVE_PATH) as refused:
         tree([("lib", Symlink("lib")), ("lib/libc.so", b"")])
     assert refused.value.reason == Reason.ARCHIVE_PATH
 

@@ -122,7 +122,7 @@ def test_a_hostile_wheel_is_refused(
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = write_wheel(tmp_path, {"demo/libbomb.so": bytes(300 * 1024 * 1024)})
     assert path.stat().st_size < 1024 * 1024
-    with pytest.raises(InvalidDocument, match="claim to unpack") as refused:
+    with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB) as refused:
         analyze_wheel(path)
     assert refused.value.reason == Reason.ARCHIVE_BOMB
 
@@ -135,7 +135,7 @@ def test_what_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
             analyze_wheel(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("demo.py", "")
-    with pytest.raises(InvalidDocument, match="not a wheel"):
+    with raised(InvalidDocument, reason=Reason.ARCHIVE_BROKEN):
         analyze_wheel(path)
     with raised(InvalidDocument, reason=Reason.UNREADABLE):
         analyze_wheel(tmp_path / "absent-1.0-py3-none-any.whl")
@@ -149,7 +149,7 @@ def test_a_library_that_was_changed_after_packing_is_noticed(tmp_path: Path) -> 
         archive.writestr("demo/a.so", EXTENSION)
         archive.writestr("demo-1.0.dist-info/WHEEL", "")
     path.write_bytes(path.read_bytes().replace(b"GLIBC_2.34", b"GLIBC_2.17"))
-    with pytest.raises(InvalidDocument, match="CRC"):
+    with raised(InvalidDocument, reason=Reason.ARCHIVE_BROKEN):
         analyze_wheel(path)
 
 
