@@ -6,15 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
 from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, check_lock
 from adviser.provenance_issues import IssueId, ProvenanceIssue
-from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks.entries import LockedFile, LockEntry
 from model.packages.releases import ReleaseFile
+from tests.factories.golden import compare_views
 
 GOOD, OTHER = "a" * 64, "b" * 64
 
@@ -36,90 +34,12 @@ def issues(package: LockEntry, *listings: ReleaseListing, **more: Any) -> list[P
     return check_lock(Project(lock_entries=(package,)), served)
 
 
-def ids(*arguments: Any, **more: Any) -> list[IssueId]:
-    return [it.id for it in issues(*arguments, **more)]
-
-
-def test_a_file_that_its_index_serves_is_no_issue() -> None:
-    assert issues(locked(GOOD, index="pypi"), listing()) == []
-
-
-@pytest.mark.parametrize(
-    ("package", "listings", "expected"),
-    [
-        (locked(OTHER), [listing()], IssueId.INVALID_ARTIFACT_HASH),
-        (locked(GOOD), [], IssueId.MISSING_PACKAGE),
-        (locked(), [listing()], IssueId.NO_HASH),
-        (replace(locked(), hashes=(f"sha512:{'c' * 128}",)), [listing()], IssueId.NO_HASH),
-        (
-            replace(locked(), hashes=(f"sha256:{GOOD}", f"md5:{'c' * 32}")),
-            [listing()],
-            IssueId.UNVERIFIABLE,
-        ),
-        (locked(GOOD, index="pypi"), [listing(index="ours")], IssueId.ARTIFACT_DIFFERENT_SOURCE),
-        (locked(GOOD), [listing(index="ours")], IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE),
-        (
-            locked(GOOD),
-            [listing(), listing(file(OTHER), index="ours")],
-            IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES,
-        ),
-        (locked(OTHER), [listing(gone=(file(OTHER),))], IssueId.ARTIFACT_GONE),
-        (locked(OTHER), [listing(complete=False)], IssueId.FILES_UNKNOWN),
-        (locked(GOOD), [listing(yanked=True, yanked_reason="broken")], IssueId.YANKED),
-        (locked(GOOD), [listing(file(attested=False))], IssueId.NOT_ATTESTED),
-        (locked(GOOD, index="else"), [listing(index="else")], IssueId.SOURCE_NOT_WHITELISTED),
-    ],
-)
-def test_each_issue_is_found_alone_with_a_remedy(
-    package: LockEntry, listings: list[ReleaseListing], expected: IssueId
-) -> None:
-    (found,) = issues(package, *listings)
-    assert found.id is expected
-    assert found.remedy
-    document = found.document()
-    assert document["package_name"] == "pkg"
-    assert document["package_version"] == "==1.0"
-
-
-def test_what_is_not_known_to_be_attested_is_not_called_unattested() -> None:
-    assert ids(locked(GOOD), listing(file(attested=None))) == []
-
-
-def test_errors_come_first() -> None:
-    found = issues(locked(OTHER, GOOD), listing(file(attested=False)))
-    assert [it.type for it in found] == [NoteLevel.ERROR, NoteLevel.INFO]
-
-
-def test_a_lock_calls_an_index_as_it_likes() -> None:
-    package = locked(GOOD, index="main")
-    assert ids(package, listing()) == [
-        IssueId.SOURCE_NOT_WHITELISTED,
-        IssueId.ARTIFACT_DIFFERENT_SOURCE,
-    ]
-    assert ids(package, listing(), called={"main": "pypi"}) == []
-
-
-def test_the_project_itself_is_looked_at() -> None:
-    project = Project(
-        locked={},
-        indexes=(ProjectIndex("plain", "http://index.example/simple"),),
-        warnings=(ProjectWarning(WarningCode.LOCK_OUTDATED, "for another Pipfile", "lock:$"),),
-    )
-    found = {it.id: it.type for it in check_lock(project, KnownIndexes({}))}
-    assert found == {
-        IssueId.INVALID_LOCK_HASH: NoteLevel.ERROR,
-        IssueId.SOURCE_NOT_WHITELISTED: NoteLevel.ERROR,
-        IssueId.INSECURE_SOURCE: NoteLevel.WARNING,
-    }
-
-
-def found_in(files: dict[str, str], **more: Any) -> list[tuple[IssueId, NoteLevel]]:
+def found_in(files: dict[str, str], **more: Any) -> list[ProvenanceIssue]:
     """Issues of a project whose every version is served with the good hash."""
     project = parse_project({name: text.encode() for name, text in files.items()})
     listings = {(it.name, it.version): [listing()] for it in project.lock_entries}
     places = {"pypi": IndexLocation("https://index.example/simple", frozenset({"h.example"}))}
-    issues = check_lock(project, KnownIndexes(listings, **{"places": places, **more}))
-    return [(it.id, it.type) for it in issues]
+    return check_lock(project, KnownIndexes(listings, **{"places": places, **more}))
 
 
 def pipfile_lock(default: Any, develop: Any = None, **source: Any) -> dict[str, str]:
@@ -128,6 +48,14 @@ def pipfile_lock(default: Any, develop: Any = None, **source: Any) -> dict[str, 
     return {
         "Pipfile.lock": json.dumps({"_meta": meta, "default": default, "develop": develop or {}})
     }
+
+
+def with_entry(entry: dict[str, Any]) -> list[ProvenanceIssue]:
+    return found_in(pipfile_lock({"pkg": FINE, "evil": entry}))
+
+
+def with_line(line: str, **more: Any) -> list[ProvenanceIssue]:
+    return found_in({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n{line}\n"}, **more)
 
 
 FINE = {"version": "==1.0", "hashes": [f"sha256:{GOOD}"], "index": "pypi"}
@@ -142,82 +70,29 @@ name = "pkg-{version}-py3-none-any.whl"
 url = "https://h.example/pkg-{version}-py3-none-any.whl"
 hashes = {{sha256 = "{digest}"}}
 """
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        pipfile_lock({"pkg": FINE}, {"pkg": FORGED}),
-        {
-            "pylock.toml": 'lock-version = "1.0"\ncreated-by = "x"\n'
-            + PYLOCK.format(version="1.0", os="nt", digest=GOOD)
-            + PYLOCK.format(version="2.0", os="posix", digest=OTHER)
-        },
-        {
-            "requirements.txt": f"pkg==1; os_name=='nt' --hash=sha256:{GOOD}\n"
-            f"pkg==1; os_name=='posix' --hash=sha256:{OTHER}\n"
-        },
-    ],
-    ids=["section", "environment", "marker"],
+LOCKED_FOR_WINDOWS = PYLOCK.format(version="1.0", os="nt", digest=GOOD)
+LOCKED_FOR_LINUX = PYLOCK.format(version="2.0", os="posix", digest=OTHER)
+PYLOCK_HEAD = 'lock-version = "1.0"\ncreated-by = "x"\n'
+MOVED = LOCKED_FOR_WINDOWS.replace("https://h.example", "https://me:hidden@evil.example")
+#: The manifest has another index than its lock.
+MANIFEST = {
+    "Pipfile": "[[source]]\nname='pypi'\nurl='https://index.example/simple'\nverify_ssl=true\n"
+    "[packages]\npkg='*'\n"
+}
+ELSEWHERE = {
+    "https://index.example/simple": "pypi", "pypi": "https://else.example/simple",
+    "https://else.example/simple": "https://else.example/simple",
+}  # fmt: skip
+OUTDATED = Project(
+    locked={},
+    indexes=(ProjectIndex("plain", "http://index.example/simple"),),
+    warnings=(ProjectWarning(WarningCode.LOCK_OUTDATED, "for another Pipfile", "lock:$"),),
 )
-def test_every_entry_of_a_package_is_checked(files: dict[str, str]) -> None:
-    assert found_in(files) == [(IssueId.INVALID_ARTIFACT_HASH, NoteLevel.ERROR)]
-
-
-@pytest.mark.parametrize(
-    ("entry", "level"),
-    [
-        ({"file": "https://h.example/evil-1.whl"}, NoteLevel.ERROR),
-        ({"path": "HTTPS://h.example/evil-1.whl"}, NoteLevel.ERROR),
-        ({"git": "https://h.example/evil", "ref": "main"}, NoteLevel.ERROR),
-        ({"git": "https://h.example/evil", "editable": True}, NoteLevel.ERROR),
-        ({"path": ".", "editable": True}, NoteLevel.WARNING),
-        ({"path": "./wheels/own-1.whl"}, NoteLevel.WARNING),
-    ],
-)
-def test_what_comes_from_no_index_is_reported(entry: dict[str, Any], level: NoteLevel) -> None:
-    assert found_in(pipfile_lock({"pkg": FINE, "evil": entry})) == [(IssueId.UNVERIFIABLE, level)]
-
-
-def test_the_locks_own_indexes_are_looked_at_beside_those_of_its_manifest() -> None:
-    pipfile = "[[source]]\nname='pypi'\nurl='https://index.example/simple'\nverify_ssl=true\n"
-    files = {"Pipfile": pipfile + "[packages]\npkg='*'\n"}
-    called = {
-        "https://index.example/simple": "pypi", "pypi": "https://else.example/simple",
-        "https://else.example/simple": "https://else.example/simple",
-    }  # fmt: skip
-    unnamed = {"pkg": {**FINE, "index": None}}
-    lock = pipfile_lock(unnamed, url="https://else.example/simple", verify_ssl=False)
-    found = found_in(files | lock, called=called)
-    assert (IssueId.SOURCE_NOT_WHITELISTED, NoteLevel.ERROR) in found
-    assert (IssueId.INSECURE_SOURCE, NoteLevel.WARNING) in found
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "-i HTTP://index.example/simple",
-        "--trusted-host index.example",
-        "--find-links http://index.example/files",
-    ],
-)
-def test_an_insecure_place_is_reported_however_it_is_written(line: str) -> None:
-    text = f"{line}\npkg==1 --hash=sha256:{GOOD}\n"
-    names = {"index-url", "find-links-1", "pypi"}
-    assert found_in({"requirements.txt": text}, allowed=names) == [
-        (IssueId.INSECURE_SOURCE, NoteLevel.WARNING)
-    ]
-
-
-def test_without_a_hash_the_index_that_the_lock_names_has_to_have_the_package() -> None:
-    assert ids(locked(index="ours"), listing()) == [
-        IssueId.NO_HASH,
-        IssueId.ARTIFACT_DIFFERENT_SOURCE,
-    ]
-
+NAMES = {"index-url", "find-links-1", "pypi"}
 
 HERE = "https://files.example/pkg-1.0-a.whl"
 PLACES = {"pypi": IndexLocation("https://index.example/simple", frozenset({"kept.example"}))}
+KNOWN = {"pkg-1.0-a.whl": HERE}
 
 
 def placed(url: str | None, **more: Any) -> LockEntry:
@@ -226,105 +101,131 @@ def placed(url: str | None, **more: Any) -> LockEntry:
     return replace(locked(GOOD, index="pypi"), files=files)
 
 
-def found_at(package: LockEntry, **more: Any) -> list[tuple[IssueId, NoteLevel]]:
-    found = issues(package, listing(file(size_bytes=7), **more), places=PLACES)
-    return [(it.id, it.type) for it in found]
+def found_at(package: LockEntry, **more: Any) -> list[ProvenanceIssue]:
+    return issues(package, listing(file(size_bytes=7), **more), places=PLACES)
 
 
-@pytest.mark.parametrize("url", [HERE, "HTTPS://Files.example:443/pkg%2D1.0-a.whl#x", None])
-def test_a_file_where_its_index_serves_it_is_no_issue(url: str | None) -> None:
-    assert found_at(placed(url, size_bytes=7), addresses={"pkg-1.0-a.whl": HERE}) == []
-
-
-@pytest.mark.parametrize("name", ["pkg-1.0-a.whl", "other.whl"])
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://evil.example/pkg-1.0-a.whl",
-        "https://files.example@evil.example/pkg-1.0-a.whl",
-        "https://files.example:8443/pkg-1.0-a.whl",
-        "https://files.example/else/pkg-1.0-a.whl",
-        "https://files.example:none/pkg-1.0-a.whl",
-    ],
-)
-def test_a_file_that_was_moved_elsewhere_is_an_error(url: str, name: str) -> None:
-    found = found_at(placed(url, filename=name), addresses={"pkg-1.0-a.whl": HERE})
-    assert found == [(IssueId.ARTIFACT_DIFFERENT_SOURCE, NoteLevel.ERROR)]
-
-
-def test_a_file_by_http_is_insecure_beside_that() -> None:
-    assert found_at(
-        placed("http://evil.example/pkg-1.0-a.whl"), addresses={"pkg-1.0-a.whl": HERE}
-    ) == [
-        (IssueId.ARTIFACT_DIFFERENT_SOURCE, NoteLevel.ERROR),
-        (IssueId.INSECURE_SOURCE, NoteLevel.WARNING),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://index.example/files/pkg-1.0-a.whl", []),
-        ("https://kept.example/pkg-1.0-a.whl", []),
-        ("https://evil.example/pkg-1.0-a.whl", [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]),
-    ],
-)
-def test_without_known_addresses_the_host_has_to_be_one_of_the_index(
-    url: str, expected: list[tuple[IssueId, NoteLevel]]
-) -> None:
-    assert found_at(placed(url)) == expected
-
-
-def test_hosts_of_other_files_of_the_release_are_known() -> None:
-    assert found_at(placed(HERE), addresses={"b.whl": "https://files.example/b.whl"}) == []
-
-
-def test_addresses_of_an_index_that_is_read_by_a_mirror_cannot_be_compared() -> None:
-    package = replace(placed(HERE), index="https://other.example/simple")
-    found = issues(
-        package,
+CASES = {
+    "a file that its index serves": issues(locked(GOOD, index="pypi"), listing()),
+    "another hash": issues(locked(OTHER), listing()),
+    "another hash beside the right one": issues(
+        locked(OTHER, GOOD), listing(file(attested=False))
+    ),
+    "a package that no index has": issues(locked(GOOD)),
+    "no hash": issues(locked(), listing()),
+    "no hash, and the index lacks the package": issues(locked(index="ours"), listing()),
+    "only a hash that indexes do not have": issues(
+        replace(locked(), hashes=(f"sha512:{'c' * 128}",)), listing()
+    ),
+    "a weak hash beside a good one": issues(
+        replace(locked(), hashes=(f"sha256:{GOOD}", f"md5:{'c' * 32}")), listing()
+    ),
+    "a file on another index than the lock names": issues(
+        locked(GOOD, index="pypi"), listing(index="ours")
+    ),
+    "a file on another index": issues(locked(GOOD), listing(index="ours")),
+    "a file on another index than requirements can name": check_lock(
+        parse_project({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n".encode()}),
+        KnownIndexes({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi")),
+    ),
+    "other files on another index": issues(
+        locked(GOOD), listing(), listing(file(OTHER), index="ours")
+    ),
+    "a file that is gone": issues(locked(OTHER), listing(gone=(file(OTHER),))),
+    "files that are not all known": issues(locked(OTHER), listing(complete=False)),
+    "a yanked release": issues(locked(GOOD), listing(yanked=True, yanked_reason="broken")),
+    "no attestation": issues(locked(GOOD), listing(file(attested=False))),
+    "no knowledge of attestations": issues(locked(GOOD), listing(file(attested=None))),
+    "an index that is not allowed": issues(locked(GOOD, index="else"), listing(index="else")),
+    "an index by an unknown name": issues(locked(GOOD, index="main"), listing()),
+    "an index by a known name": issues(
+        locked(GOOD, index="main"), listing(), called={"main": "pypi"}
+    ),
+    "two indexes of one name": issues(
+        locked(GOOD, index="pypi"), listing(), places=PLACES,
+        called={"pypi": "https://else.example/simple"},
+    ),
+    "an insecure index and an outdated lock": check_lock(OUTDATED, KnownIndexes({})),
+    "a forged entry in another section": found_in(pipfile_lock({"pkg": FINE}, {"pkg": FORGED})),
+    "a forged entry for another environment": found_in(
+        {"pylock.toml": PYLOCK_HEAD + LOCKED_FOR_WINDOWS + LOCKED_FOR_LINUX}
+    ),
+    "a forged entry with another marker": found_in(
+        {
+            "requirements.txt": f"pkg==1; os_name=='nt' --hash=sha256:{GOOD}\n"
+            f"pkg==1; os_name=='posix' --hash=sha256:{OTHER}\n"
+        }
+    ),
+    "an entry from a URL": with_entry({"file": "https://h.example/evil-1.whl"}),
+    "an entry from a URL with a hash": with_entry({**FINE, "file": "https://h.example/e-1.whl"}),
+    "an entry from a repository": with_entry({"git": "https://h.example/evil", "ref": "main"}),
+    "an editable entry from a repository": with_entry(
+        {"git": "https://h.example/evil", "editable": True}
+    ),
+    "an editable entry from a path": with_entry({"path": ".", "editable": True}),
+    "an entry from a path": with_entry({"path": "./wheels/own-1.whl"}),
+    "a line from a URL": with_line("evil @ https://h.example/evil-1.whl"),
+    "an editable line from a repository": with_line("-e git+https://h.example/evil#egg=evil"),
+    "an editable line from a path": with_line("-e ."),
+    "an index by HTTP": with_line("-i HTTP://index.example/simple", allowed=NAMES),
+    "a trusted host": with_line("--trusted-host index.example", allowed=NAMES),
+    "links by HTTP": with_line("--find-links http://index.example/files", allowed=NAMES),
+    "the index of a lock beside that of its manifest": found_in(
+        MANIFEST
+        | pipfile_lock(
+            {"pkg": {**FINE, "index": None}}, url="https://else.example/simple", verify_ssl=False
+        ),
+        called=ELSEWHERE,
+    ),
+    "a file where its index serves it": found_at(placed(HERE, size_bytes=7), addresses=KNOWN),
+    "the URL in another spelling": found_at(
+        placed("HTTPS://Files.example:443/pkg%2D1.0-a.whl#x"), addresses=KNOWN
+    ),
+    "no URL": found_at(placed(None), addresses=KNOWN),
+    **{
+        f"a file at {url}": found_at(placed(url), addresses=KNOWN)
+        for url in (
+            "https://evil.example/pkg-1.0-a.whl", "http://evil.example/pkg-1.0-a.whl",
+            "https://files.example@evil.example/pkg-1.0-a.whl",
+            "https://files.example:8443/pkg-1.0-a.whl",
+            "https://files.example/else/pkg-1.0-a.whl",
+            "https://files.example:none/pkg-1.0-a.whl",
+        )
+    },
+    "a file elsewhere by another name": found_at(
+        placed("https://evil.example/pkg-1.0-a.whl", filename="other.whl"), addresses=KNOWN
+    ),
+    **{
+        f"a file at {host}, and the index has no URLs": found_at(placed(f"https://{host}/a.whl"))
+        for host in ("index.example", "kept.example", "evil.example")
+    },
+    "a host of another file of the release": found_at(
+        placed(HERE), addresses={"b.whl": "https://files.example/b.whl"}
+    ),
+    "an index that is read by a mirror": issues(
+        replace(placed(HERE), index="https://other.example/simple"),
         listing(addresses={"pkg-1.0-a.whl": "https://mirror.example/pkg-1.0-a.whl"}),
-        called={"https://other.example/simple": "pypi"},
-        places=PLACES,
-    )
-    assert [(it.id, it.type) for it in found] == [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]
-    assert "mirror" in found[0].remedy
+        called={"https://other.example/simple": "pypi"}, places=PLACES,
+    ),
+    "another size": found_at(placed(HERE, size_bytes=8), addresses=KNOWN),
+    "a pylock with a file elsewhere": found_in({"pylock.toml": PYLOCK_HEAD + MOVED}),
+}  # fmt: skip
 
 
-def test_another_size_than_that_of_the_file_is_an_error() -> None:
-    package = placed(HERE, size_bytes=8)
-    assert found_at(package, addresses={"pkg-1.0-a.whl": HERE}) == [
-        (IssueId.INVALID_ARTIFACT_SIZE, NoteLevel.ERROR)
-    ]
+def test_issues_are_those_of_the_golden_file() -> None:
+    views = {}
+    for title, found in CASES.items():
+        views[title] = "\n".join(
+            f"{it.type} {it.id}: {it.justification}\n  {it.remedy}" for it in found
+        )
+        assert all(it.remedy for it in found)
+        assert "hidden" not in views[title]
+    compare_views("provenance", views)
+    found_ids = {it.id for several in CASES.values() for it in several}
+    assert found_ids == set(IssueId)
 
 
-def test_where_a_lock_places_files_is_read() -> None:
-    text = PYLOCK.format(version="1.0", os="nt", digest=GOOD).replace(
-        "https://h.example", "https://me:word@evil.example"
-    )
-    files = {"pylock.toml": 'lock-version = "1.0"\ncreated-by = "x"\n' + text}
-    assert found_in(files) == [(IssueId.UNVERIFIABLE, NoteLevel.WARNING)]
-    (entry,) = parse_project({"pylock.toml": files["pylock.toml"].encode()}).lock_entries
-    assert entry.files[0].url == "https://evil.example/pkg-1.0-py3-none-any.whl"
-
-
-def test_two_indexes_of_one_name_are_reported_by_their_addresses() -> None:
-    package = locked(GOOD, index="pypi")
-    found = issues(
-        package, listing(), called={"pypi": "https://else.example/simple"}, places=PLACES
-    )
-    (told,) = [it for it in found if it.id is IssueId.ARTIFACT_DIFFERENT_SOURCE]
-    assert told.justification == (
-        "the lock names pypi (https://else.example/simple), but the file is on "
-        "pypi (https://index.example/simple)"
-    )
-
-
-def test_what_a_requirements_file_cannot_say_is_no_warning() -> None:
-    project = parse_project({"requirements.txt": f"pkg==1 --hash=sha256:{GOOD}\n".encode()})
-    found = check_lock(
-        project, KnownIndexes({("pkg", "1"): [listing(index="ours")]}, ("ours", "pypi"))
-    )
-    assert [(it.id, it.type) for it in found] == [
-        (IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, NoteLevel.INFO)
-    ]
+def test_an_issue_has_a_document_of_its_package() -> None:
+    (issue,) = issues(locked(OTHER), listing())
+    document = issue.document()
+    assert (document["package_name"], document["package_version"]) == ("pkg", "==1.0")
