@@ -19,6 +19,7 @@ from model.measurements.evidence import RecordedHardware
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.inspection import Hardware
 from model.measurements.units import THREAD_VARIABLES
+from tests.factories.golden import compare_views
 
 
 def told(gpus: list[dict[str, Any]] | None = None, **cpu: Any) -> dict[str, Any]:
@@ -42,19 +43,35 @@ PINNED = hardware_class(told(), Allowance(cpus=2, threads={"OMP_NUM_THREADS": "2
 LATER = hardware_class(told(stepping=5), Allowance())
 
 
-def test_the_very_class_of_the_host_needs_no_note() -> None:
-    found = of_host(OWN, [recorded(PINNED), recorded(OWN)])
-    assert (found.digest, found.note) == (OWN.digest, None)
+QUOTA = hardware_class(told(), Allowance(cpu_quota=4.0))
+TWIN = replace(LATER, label=OWN.label)
+#: Recorded classes, beside which this host has its own.
+RECORDED = {
+    "nothing": [],
+    "the host's own class": [PINNED, OWN],
+    "one with fewer processors": [LATER, PINNED],
+    "two that differ in one thing and in two": [PINNED, QUOTA],
+    "the same, in another order": [QUOTA, PINNED],
+    "its own, and one with the same label": [OWN, TWIN],
+    "another stepping": [LATER],
+    "more processors": [hardware_class(told(count=16), Allowance())],
+    "a GPU": [hardware_class(told([{"name": "GPU"}]), Allowance())],
+    "one that was only requested": [
+        hardware_class({}, Allowance(), {"cpu_family": 6, "cpu_model": 85})
+    ],
+}
 
 
-def test_another_class_is_reported_by_name_and_never_taken_for_the_hosts_own() -> None:
-    found = of_host(OWN, [recorded(LATER), recorded(PINNED)])
-    assert found.digest == OWN.digest
-    assert found.note is not None
-    short = PINNED.digest.removeprefix("sha256:")[:8]
-    assert f"another class, {PINNED.label} ({short})" in found.note
-    assert "differs in cpu_quota, threads_environment: --hardware" in found.note
-    assert requested_hardware([recorded(LATER), recorded(PINNED)], short).digest == PINNED.digest
+def test_the_hosts_class_is_named_and_noted_as_in_the_golden_file() -> None:
+    views = {}
+    for title, classes in RECORDED.items():
+        host = of_host(OWN, [*map(recorded, classes)])
+        assert host.digest == OWN.digest
+        views[title] = f"{host.name}\n{host.note}"
+    views["the twin, by its digest"] = requested_hardware(
+        [recorded(OWN), recorded(TWIN)], LATER.digest
+    ).name
+    compare_views("hardware_of_hosts", views)
 
 
 def test_near_classes_are_ordered_by_processor_and_differences() -> None:
@@ -65,44 +82,6 @@ def test_near_classes_are_ordered_by_processor_and_differences() -> None:
     assert [it.hardware.digest for it in near] == [PINNED.digest, LATER.digest, other.digest]
     assert [it.same_processor for it in near] == [True, False, False]
     assert near[0].differs == ("cpu_quota", "threads_environment")
-
-
-def test_the_nearest_is_the_one_that_differs_in_least() -> None:
-    quota = hardware_class(told(), Allowance(cpu_quota=4.0))
-    for order in ([PINNED, quota], [quota, PINNED]):
-        note = of_host(OWN, [recorded(it) for it in order]).note
-        assert note is not None
-        assert quota.label in note
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        LATER,
-        hardware_class(told(count=16), Allowance()),
-        hardware_class(told([{"name": "GPU"}]), Allowance()),
-        hardware_class({}, Allowance(), {"cpu_family": 6, "cpu_model": 85}),
-    ],
-    ids=["stepping", "processors", "GPU", "requested"],
-)
-def test_other_machines_are_not_near(other: Hardware) -> None:
-    found = of_host(OWN, [recorded(other)])
-    assert found.digest == OWN.digest
-    assert found.note is not None
-    assert found.note.endswith("nor on any like it")
-
-
-def test_where_nothing_was_measured_at_all_nothing_is_said_of_hardware() -> None:
-    assert of_host(OWN, []).note is None
-
-
-def test_a_class_is_named_by_its_label_and_by_what_differs_only_beside_one_with_the_same() -> None:
-    assert of_host(OWN, []).name == OWN.label
-    assert of_host(OWN, [recorded(OWN), recorded(PINNED)]).name == OWN.label
-    known = [recorded(OWN), recorded(replace(LATER, label=OWN.label))]
-    assert of_host(OWN, known).name == f"{OWN.label} (stepping 4)"
-    assert requested_hardware(known, LATER.digest).name == f"{OWN.label} (stepping 5)"
-    assert requested_hardware([recorded(PINNED)], PINNED.digest).name == PINNED.label
 
 
 def test_classes_with_one_label_differ_by_instruction_sets_and_drivers() -> None:
