@@ -23,7 +23,6 @@ from adviser.scoring.assessment_types import (
     PackageDifference,
 )
 from adviser.scoring.criteria import RecommendationType
-from adviser.scoring.target import Target
 from model.measurements.evidence import Evidence
 from model.packages.candidates import KnownVulnerability
 from model.packages.snapshot import Snapshot
@@ -237,26 +236,6 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
     )
     assert fast[JustificationCode.FASTER].evidence == found.claims[0].evidence
     assert coded(found, "web==1.0")[JustificationCode.VULNERABLE].type is NoteLevel.WARNING
-
-
-def test_a_claim_from_elsewhere_says_so() -> None:
-    found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), target=Target(HERE, "3.12"))
-    (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.FASTER)
-    assert (
-        "in PiMatmul on other hardware (another class) and another Python (3.11) (" in note.message
-    )
-
-
-def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
-    bench = Bench()
-    for version in ("2.1", "2.0"):
-        bench.measure(bench.stack(f"web=={version}", "core==1.1"), [0.0])
-    found = assessed(PERFORMANCE, evidence=bench.evidence())
-    (note,) = (
-        it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.UNDETERMINED
-    )
-    assert "about 8 more jobs would settle it" in note.message
-    assert "(no difference, of unknown error, 1 job of each)" in note.message
 
 
 def test_confounded_gains_are_reported_once_for_the_request() -> None:

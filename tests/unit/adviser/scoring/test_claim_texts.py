@@ -12,7 +12,9 @@ import pytest
 
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
-from tests.factories.evidence import Bench, claims_about, jobs, series
+from adviser.scoring.target import Target
+from tests.factories.evidence import ELSEWHERE, HERE, Bench, claims_about, jobs, series
+from tests.factories.golden import compare_views
 
 INF = math.inf
 
@@ -67,42 +69,40 @@ def messages(claims: list[Claim], *, every: bool = False) -> list[str]:
 SIZES = [2**it for it in range(4, 13)]
 
 
-def test_the_one_size_of_ten_that_differs_has_its_own_sentence() -> None:
-    claims = measured(dict.fromkeys(SIZES, -0.05) | {8192: -0.3})
-    common, apart = messages(claims)
-    assert common.startswith("fast 2 is 5 % slower than 1 in 9 series of PiMatmul (95 % interval ")
-    assert "; matrix_size 16, 32, 64, 128, 256 and 4 more)" in common
-    assert apart.startswith("fast 2 is 25.9 % slower than 1 in PiMatmul with matrix_size 8192 (95")
-    assert "reps" not in common + apart
-    assert len(messages(claims, every=True)) == 10
+def in_turns() -> list[Claim]:
+    bench = Bench()
+    for version, level in (("1", 0.0), ("2", 0.3)):
+        stack, blocks = bench.stack(f"fast=={version}"), list("abcdefg")
+        bench.measure(stack, jobs(level, 7), blocks=blocks, run="one night")
+    return claims_about(bench, ["fast==1"], ["fast==2"])
 
 
-def test_a_size_with_another_verdict_has_its_own_sentence() -> None:
-    alike, loss = messages(measured(dict.fromkeys(SIZES, 0.001) | {8192: -0.3}, 40))
-    assert alike.startswith("fast 2 is as fast as 1, to within 2 %, in 9 series of PiMatmul (matr")
-    assert "with matrix_size 8192" in loss
+def from_elsewhere() -> list[Claim]:
+    bench = Bench()
+    for version, level in (("1", 0.0), ("2", 1.0)):
+        stack = bench.stack(f"fast=={version}")
+        bench.measure(stack, jobs(level), series(hardware=ELSEWHERE))
+    return claims_about(bench, ["fast==1"], ["fast==2"], Target(HERE, "3.12"))
 
 
-def test_a_trend_is_one_sentence_with_its_ends() -> None:
-    (trend,) = messages(measured({size: 0.1 * n for n, size in enumerate(SIZES, 1)}))
-    assert "fast 2 is faster than 1 in 9 series of PiMatmul, from 10.5 % faster with" in trend
-    assert re.search(r"to 2\.46 times as fast with matrix_size 4096 \(95 % interval 2", trend)
-
-
-def test_several_undetermined_series_name_the_one_nearest_to_a_verdict() -> None:
-    (text,) = messages(measured({64: 0.1, 512: 0.1, 4096: 0.1}, 4))
-    assert text.startswith(
-        "undetermined whether fast 2 or 1 is faster in 3 series of PiMatmul (matrix_size 64, 512,"
-        " 4096): with matrix_size 64, about 2 more jobs would settle it"
-    )
-
-
-def test_two_series_that_only_differ_in_the_script_have_their_keys() -> None:
+def test_claims_are_told_as_in_the_golden_file() -> None:
+    one_of_ten = measured(dict.fromkeys(SIZES, -0.05) | {8192: -0.3})
     (claim,) = measured({64: 0.3})
-    other = replace(claim, comparison_key="sha256:" + "c" * 64)
-    texts = messages([claim, other])
-    for key in (claim.comparison_key[7:15], "cccccccc"):
-        assert any(f"in PiMatmul with key {key} (" in it for it in texts)
+    claims = {
+        "one size of ten differs": one_of_ten,
+        "one size of ten has another verdict": measured(
+            dict.fromkeys(SIZES, 0.001) | {8192: -0.3}, 40
+        ),
+        "a trend": measured({size: 0.1 * n for n, size in enumerate(SIZES, 1)}),
+        "undetermined series": measured({64: 0.1, 512: 0.1, 4096: 0.1}, 4),
+        "one job": measured({64: 0.0}, 1),
+        "two scripts": [claim, replace(claim, comparison_key="sha256:" + "c" * 64)],
+        "pairs": in_turns(),
+        "other hardware and another Python": from_elsewhere(),
+    }
+    views = {title: "\n".join(messages(it)) for title, it in claims.items()}
+    compare_views("claims", views)
+    assert len(messages(one_of_ten, every=True)) == 10
 
 
 def test_hosts_that_disagree_are_named_with_their_differences() -> None:
@@ -118,12 +118,3 @@ def test_hosts_that_disagree_are_named_with_their_differences() -> None:
     assert text.endswith("; the 2 hosts disagree, from +2.0 % on h1 to +8.3 % on h2")
     assert agreed.host_differences_pct == {}
     assert "disagree" not in messages([agreed])[0]
-
-
-def test_pairs_are_counted_as_pairs() -> None:
-    bench = Bench()
-    for version, level in (("1", 0.0), ("2", 0.3)):
-        stack, blocks = bench.stack(f"fast=={version}"), list("abcdefg")
-        bench.measure(stack, jobs(level, 7), blocks=blocks, run="one night")
-    (text,) = messages(claims_about(bench, ["fast==1"], ["fast==2"]))
-    assert "7 pairs of jobs in one run)" in text
