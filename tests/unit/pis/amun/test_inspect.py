@@ -22,6 +22,8 @@ from pis.amun.job_output import parsed_output
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.kubernetes import _ignoring_absence
 from pis.amun.specification import Specification, load_specification
+from tests.factories.case_files import described
+from tests.factories.golden import compare_views
 from tests.factories.specifications import (
     SCRIPT,
     ScriptedLauncher,
@@ -80,19 +82,6 @@ def run(launcher: Any, out: Path, *specifications: Specification, **order: Any) 
     return inspect(specifications, launcher, InspectOptions(out, **order), Quiet())
 
 
-def test_documents_lie_in_the_layout_of_inspections(tmp_path: Path) -> None:
-    (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=2)
-    files = {
-        p.relative_to(outcome.folder).as_posix() for p in outcome.folder.rglob("*") if p.is_file()
-    }
-    jobs = {f"results/{n}/{name}" for n in (0, 1) for name in ("result", "hwinfo", "log")}
-    assert files == {"build/specification", "build/log", "build/status"} | jobs
-    written = json.loads((outcome.folder / "build/specification").read_text())
-    assert written["batch_size"] == 2
-    status = json.loads((outcome.folder / "build/status").read_text())
-    assert (status["state"], status["reason"], status["exit_code"]) == ("succeeded", None, 0)
-
-
 def test_what_is_complete_is_kept_and_what_is_missing_runs(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([measured(), measured(), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
@@ -120,31 +109,6 @@ def test_a_resumed_inspection_keeps_its_block_size(tmp_path: Path) -> None:
     assert {job.number: job.block for job in jobs} == {number: number // 2 for number in range(8)}
 
 
-def test_where_nothing_is_missing_nothing_is_built(tmp_path: Path) -> None:
-    run(ScriptedLauncher(), tmp_path, stack(), jobs=2)
-    again = ScriptedLauncher()
-    (outcome,) = run(again, tmp_path, stack(), jobs=1)
-    assert (again.prepared, again.jobs, outcome.measured) == ([], [], 1)
-
-
-def test_a_job_that_failed_is_a_result_and_is_not_repeated(tmp_path: Path) -> None:
-    crashed = {**measured(), "exit_code": 1, "stdout": {}, "stderr": "Traceback"}
-    (outcome,) = run(ScriptedLauncher([measured(), crashed]), tmp_path, stack(), jobs=2)
-    assert (outcome.state, outcome.measured, outcome.failed) == ("failed", 1, 1)
-    again = ScriptedLauncher()
-    run(again, tmp_path, stack(), jobs=2)
-    assert again.jobs == []
-
-
-def test_a_launcher_that_fails_leaves_a_result(tmp_path: Path) -> None:
-    (outcome,) = run(ScriptedLauncher([OSError("node is gone")]), tmp_path, stack())
-    result = json.loads((outcome.folder / "results/0/result").read_text())
-    assert (result["ended"], result["exit_code"]) == ("launch-failed", 127)
-    assert result["host_problem"] is True
-    assert outcome.state == "host_problem"
-    assert "node is gone" in result["stderr"]
-
-
 class Unbuildable(ScriptedLauncher):
     def prepare(self, inspection: Inspection) -> Any:
         if inspection.specification.lock.version_of("numpy") == "2.3.5":
@@ -152,48 +116,9 @@ class Unbuildable(ScriptedLauncher):
         return super().prepare(inspection)
 
 
-def test_a_build_that_fails_is_recorded_and_holds_nobody_up(tmp_path: Path) -> None:
-    good, bad = run(Unbuildable(), tmp_path, stack(), stack("2.3.5"), jobs=1)
-    assert (good.state, bad.state) == ("measured", "build_failed")
-    status = json.loads((bad.folder / "build/status").read_text())
-    assert (status["state"], status["reason"], status["exit_code"]) == ("failed", "no-wheel", 2)
-    assert (bad.folder / "build/log").read_text() == "all of it\n"
-    assert not (bad.folder / "results").exists()
-    again = ScriptedLauncher()
-    assert run(again, tmp_path, stack("2.3.5"))[0].state == "measured"
-
-
-def test_a_build_that_fails_later_leaves_what_was_measured(tmp_path: Path) -> None:
-    run(ScriptedLauncher(), tmp_path, stack("2.3.5"), jobs=1)
-    (outcome,) = run(Unbuildable(), tmp_path, stack("2.3.5"), jobs=2)
-    assert (outcome.state, outcome.measured) == ("build_failed", 1)
-    assert json.loads((outcome.folder / "build/status").read_text())["state"] == "succeeded"
-
-
 def test_a_second_process_on_the_same_folder_is_told_so(tmp_path: Path) -> None:
     with FileLock(tmp_path / ".lock"), pytest.raises(AlreadyRunning, match=str(tmp_path)):
         run(ScriptedLauncher(), tmp_path, stack())
-
-
-def test_blocks_of_several_slots_are_all_run(tmp_path: Path) -> None:
-    launcher = ScriptedLauncher(slots=3)
-    outcomes = run(launcher, tmp_path, stack(), stack("2.3.5"), jobs=4)
-    assert [outcome.measured for outcome in outcomes] == [4, 4]
-    assert {job.slot for job in launcher.jobs} == {0, 1, 2}
-
-
-def test_the_component_is_that_of_the_lock(tmp_path: Path) -> None:
-    said = measured()
-    said["stdout"]["component_version"] = "99"
-    (outcome,) = run(ScriptedLauncher([said]), tmp_path, stack())
-    assert (outcome.component, outcome.component_version) == ("numpy", "2.2.6")
-    assert (outcome.median_rate, outcome.unit) == (100.0, "GFLOPS")
-
-
-def test_whatever_a_launcher_raises_costs_one_job(tmp_path: Path) -> None:
-    (outcome,) = run(ScriptedLauncher([KeyError("gpu"), measured()]), tmp_path, stack(), jobs=2)
-    assert (outcome.measured, outcome.failed) == (1, 1)
-    assert "KeyError: 'gpu'" in result_of(outcome, 0)["stderr"]
 
 
 def in_unit(unit: str) -> Any:
@@ -203,75 +128,15 @@ def in_unit(unit: str) -> Any:
     return job
 
 
-def test_nothing_runs_after_the_first_job_of_a_script_that_breaks_the_protocol(
-    tmp_path: Path,
-) -> None:
-    launcher = ScriptedLauncher([in_unit("rows/s")])
-    specifications = stack(script=SCRIPT), stack("2.3.5", script=SCRIPT)
-    ours, other = run(launcher, tmp_path, *specifications, jobs=3)
-    assert (ours.state, ours.failed, ours.not_run) == ("failed", 1, 2)
-    assert ours.fault is not None
-    assert ours.fault.startswith("$['@result'].unit: 'rows/s' is none of GFLOPS, ")
-    assert (other.state, other.failed, other.not_run) == ("stopped", 0, 3)
-    assert not (other.folder / "results").exists()
-
-
 def test_each_slot_runs_at_most_one_job_that_breaks_the_protocol(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([in_unit("rows/s")] * 6, slots=2)
     run(launcher, tmp_path, stack(script=SCRIPT), jobs=6)
     assert 1 <= len(launcher.jobs) <= 2
 
 
-def test_a_script_that_breaks_the_protocol_once_goes_on(tmp_path: Path) -> None:
-    jobs = [measured(), in_unit("rows/s"), measured()]
-    (outcome,) = run(ScriptedLauncher(jobs), tmp_path, stack(script=SCRIPT), jobs=3)
-    assert (outcome.state, outcome.measured, outcome.failed, outcome.not_run) == ("failed", 2, 1, 0)
-    more = ScriptedLauncher([in_unit("rows/s"), measured()])
-    (outcome,) = run(more, tmp_path, stack(script=SCRIPT), jobs=5)
-    assert (outcome.measured, outcome.not_run) == (3, 0)
-
-
-def test_a_script_that_crashes_is_a_result_of_each_job(tmp_path: Path) -> None:
-    crashed = {**measured(), "exit_code": 1}
-    (outcome,) = run(ScriptedLauncher([crashed] * 3), tmp_path, stack(script=SCRIPT), jobs=3)
-    assert (outcome.failed, outcome.not_run) == (3, 0)
-
-
-def test_a_job_that_never_began_runs_again(tmp_path: Path) -> None:
-    run(ScriptedLauncher([OSError("node is gone"), measured()]), tmp_path, stack(), jobs=2)
-    again = ScriptedLauncher()
-    (outcome,) = run(again, tmp_path, stack(), jobs=2)
-    assert [job.number for job in again.jobs] == [0]
-    assert (outcome.state, outcome.measured) == ("measured", 2)
-
-
-def result_of(outcome: Any, number: int) -> Any:
-    return json.loads((outcome.folder / f"results/{number}/result").read_text())
-
-
 class Broken(ScriptedLauncher):
     def prepare(self, inspection: Inspection) -> Any:
         raise RuntimeError("lost")
-
-
-def test_whatever_a_build_raises_is_recorded(tmp_path: Path) -> None:
-    (outcome,) = run(Broken(), tmp_path, stack())
-    assert outcome.failure is not None
-    assert (outcome.failure.reason, outcome.state) == ("host-failed", "host_problem")
-    status = json.loads((outcome.folder / "build/status").read_text())
-    assert (status["reason"], status["message"]) == ("host-failed", "RuntimeError: lost")
-    assert status["host_problem"] is True
-
-
-def test_a_job_that_the_host_ended_runs_again(tmp_path: Path) -> None:
-    killed = {**measured(), "exit_code": -9, "ended": "signalled", "stdout": {}}
-    crashed = {**killed, "exit_code": -11}
-    (outcome,) = run(ScriptedLauncher([killed, measured()]), tmp_path, stack(), jobs=2)
-    assert (outcome.state, outcome.failed, outcome.host_problems) == ("host_problem", 1, 1)
-    again = ScriptedLauncher([crashed])
-    (outcome,) = run(again, tmp_path, stack(), jobs=2)
-    assert [job.number for job in again.jobs] == [0]
-    assert (outcome.state, outcome.failed, outcome.host_problems) == ("failed", 1, 0)
 
 
 def test_a_trusted_script_is_another_inspection_and_needs_this_machine(tmp_path: Path) -> None:
@@ -305,13 +170,6 @@ def test_requests_to_the_service_never_trust_a_script() -> None:
 class Elsewhere(ScriptedLauncher):
     def prepare(self, inspection: Inspection) -> Any:
         return replace(super().prepare(inspection), environment="sha256:other")
-
-
-def test_a_result_names_its_environment(tmp_path: Path) -> None:
-    (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
-    result = result_of(outcome, 0)
-    assert result["environment"] == f"sha256:{'0' * 64}"
-    assert result["python_full_version"] == "3.11.7"
 
 
 def test_jobs_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
@@ -414,3 +272,78 @@ def test_output_is_parsed_only_where_all_parsers_agree(data: bytes, value: Any) 
 
 def test_output_that_was_cut_stays_text() -> None:
     assert parsed_output(b'{"a": 1}', truncated=True) == '{"a": 1}'
+
+
+Run = tuple[ScriptedLauncher, tuple[Specification, ...], int]
+
+
+def scripted(*runs: list[Any] | None, jobs: int = 2, **fields: Any) -> list[Run]:
+    """Runs of one specification, by what the launcher gives for each job."""
+    return [(ScriptedLauncher(it), (stack(**fields),), jobs) for it in runs]
+
+
+def runs() -> dict[str, list[Run]]:
+    """Runs one after the other in the same folder."""
+    crashed = {**measured(), "exit_code": 1, "stdout": {}, "stderr": "Traceback"}
+    killed = {**measured(), "exit_code": -9, "ended": "signalled", "stdout": {}}
+    faulty, other = {**killed, "exit_code": -11}, measured()
+    other["stdout"]["component_version"] = "99"
+    broken, lost = in_unit("rows/s"), OSError("node is gone")
+    old, new, own = stack(), stack("2.3.5"), {"script": SCRIPT}
+    return {
+        "two jobs, and fewer": [(ScriptedLauncher(), (old,), 2), (ScriptedLauncher(), (old,), 1)],
+        "a component that says another version": scripted([other], jobs=1),
+        "a job that crashed is not repeated": scripted([measured(), crashed], None),
+        "a job that never began is repeated": scripted([lost, measured()], None),
+        "any error of a launcher costs one job": scripted([KeyError("gpu"), measured()]),
+        "a job that the host ended is repeated": scripted([killed, measured()], [faulty], None),
+        "several slots": [(ScriptedLauncher(slots=3), (old, new), 4)],
+        "a build that fails holds nobody up, and is repeated": [
+            (Unbuildable(), (old, new), 1), (ScriptedLauncher(), (new,), 1),
+        ],
+        "a build that fails later leaves what was measured": [
+            (ScriptedLauncher(), (new,), 1), (Unbuildable(), (new,), 2),
+        ],
+        "any error of a build is recorded": [(Broken(), (old,), 1)],
+        "a script that breaks the protocol stops all": [
+            (ScriptedLauncher([broken]), (stack(**own), stack("2.3.5", **own)), 3)
+        ],
+        "a script that breaks the protocol once": [
+            *scripted([measured(), broken, measured()], jobs=3, **own),
+            *scripted([in_unit("rows/s"), measured()], jobs=5, **own),
+        ],
+        "a script that crashes": scripted([{**measured(), "exit_code": 1}] * 3, jobs=3, **own),
+    }  # fmt: skip
+
+
+def facts_of(file: Path) -> str:
+    """What the document of a build or a job says of its end."""
+    keys = ("state", "reason", "message", "ended", "exit_code", "stderr", "host_problem",
+            "python_full_version")  # fmt: skip
+    document = json.loads(file.read_text())
+    said = {key: document.get(key) for key in keys} | {"environment": "environment" in document}
+    return " ".join(f"{key}={it}" for key, it in said.items() if it or key == "exit_code")
+
+
+def test_runs_end_as_in_the_golden_file(tmp_path: Path) -> None:
+    views = {}
+    for title, several in runs().items():
+        folder, lines = tmp_path / title.replace(" ", "-"), []
+        ids: list[str] = []
+        for launcher, specifications, jobs in several:
+            outcomes = run(launcher, folder, *specifications, jobs=jobs)
+            ids += [it.inspection_id for it in outcomes if it.inspection_id not in ids]
+            ran = sorted((ids.index(it.inspection_id), it.number) for it in launcher.jobs)
+            slots = {it.slot for it in launcher.jobs}
+            lines.append(f"{len(launcher.prepared)} builds, {len(slots)} slots, jobs {ran}")
+            for outcome in outcomes:
+                lines += described([replace(outcome, folder=Path("out"), noise=())], "outcome")
+        files = sorted(it for it in folder.rglob("*") if it.is_file())
+        for file in files:
+            if file.name in ("status", "result"):
+                lines.append(f"{file.relative_to(folder)} {facts_of(file)}")
+        lines.append(f"other files: {sorted({it.name for it in files} - {'status', 'result'})}")
+        views[title] = "\n".join(lines)
+        for number, name in enumerate(ids):
+            views[title] = views[title].replace(name, f"inspection {number}")
+    compare_views("runs_of_inspections", views)
