@@ -17,10 +17,12 @@ from model.errors import InvalidDocument
 from model.packages.native_interfaces import Interface
 from model.reasons import Reason
 from tests.factories.errors import raised
+from tests.factories.golden import compare_views
 from tests.factories.images import (
     LIBC,
     RELEASE,
     ROOT,
+    Members,
     as_tar,
     entry_of,
     exported,
@@ -64,40 +66,34 @@ def test_every_form_of_an_image_says_the_same(tmp_path: Path) -> None:
     assert len({(it.provides, it.os_name, it.os_version) for it in found}) == 1
 
 
-def test_a_later_layer_replaces_and_removes(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
-        [("usr/lib/libc.so.6", LIBC), ("usr/lib/libgone.so.1", elf("libgone.so.1")),
-         ("usr/lib/deep/x", b""), ("usr/lib/libstays.so.1", elf("libstays.so.1"))],
+FOREIGN = elf("libz.so.1", defines=("Z_FOREIGN",), machine=AARCH64)
+SONAME = elf("libx.so.1", defines=("X_1",))
+#: The layers of images, the lowest one first.
+LAYERS: dict[str, list[Members]] = {
+    "a later layer replaces and removes": [
+        [
+            ("usr/lib/libc.so.6", LIBC),
+            ("usr/lib/libgone.so.1", elf("libgone.so.1")),
+            ("usr/lib/deep/x", b""),
+            ("usr/lib/libstays.so.1", elf("libstays.so.1")),
+        ],
         [("usr/lib/libc.so.6", OLD_LIBC), ("usr/lib/.wh.libgone.so.1", b"")],
-    )  # fmt: skip
-    assert names(found) == {"libc.so.6", "libstays.so.1"}
-    assert Interface("libc.so.6", "GLIBC_2.34") not in found.provides
-
-
-def test_an_opaque_folder_hides_what_is_below_it_and_nothing_of_its_own(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
+    ],
+    "an opaque folder": [
         [("usr/lib/liba.so", elf()), ("usr/lib/x-linux-y/libb.so", elf()), ("lib/libc.so", elf())],
-        [("usr/lib/libnew.so", elf()), ("usr/lib/x-linux-y/libdeep.so", elf()),
-         ("usr/lib/.wh..wh..opq", b""), ("usr/lib/liblast.so", elf())],
-    )  # fmt: skip
-    assert names(found) == {"libc.so", "libnew.so", "libdeep.so", "liblast.so"}
-
-
-def test_a_removed_folder_does_not_come_back_with_its_old_files(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
+        [
+            ("usr/lib/libnew.so", elf()),
+            ("usr/lib/x-linux-y/libdeep.so", elf()),
+            ("usr/lib/.wh..wh..opq", b""),
+            ("usr/lib/liblast.so", elf()),
+        ],
+    ],
+    "a removed folder that comes back": [
         [("usr/lib/liba.so", elf())],
         [("usr/.wh.lib", b"")],
         [("usr/lib", Folder()), ("usr/lib/libb.so", elf())],
-    )
-    assert names(found) == {"libb.so"}
-
-
-def test_links_are_followed_as_the_container_would(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
+    ],
+    "links": [
         [
             ("usr/lib/real.so.1.2", elf("libreal.so.1", defines=("R_1",))),
             ("usr/lib/libreal.so.1", Symlink("real.so.1.2")),
@@ -107,12 +103,61 @@ def test_links_are_followed_as_the_container_would(tmp_path: Path) -> None:
             ("lib64", Symlink("usr/lib")),
         ],
         [("lib64/libthrough.so", elf())],
-    )
-    assert names(found) == {
-        "libreal.so.1", "real.so.1.2", "libabsolute.so", "libabove.so", "libhard.so",
-        "libthrough.so",
-    }  # fmt: skip
-    assert Interface("libreal.so.1", "R_1") in found.provides
+    ],
+    "links without end": [
+        [
+            ("usr/lib/liba.so", Symlink("libb.so")),
+            ("usr/lib/libb.so", Symlink("liba.so")),
+            ("lib", Symlink("lib")),
+            ("etc", Symlink("/etc/x")),
+            ("lib64/libc.so.6", LIBC),
+        ]
+    ],
+    "the loader's configuration": [
+        [
+            ("etc/ld.so.conf", b"include ld.so.conf.d/*.conf\n/opt/a # first\n"),
+            ("etc/ld.so.conf.d/b.conf", b"/opt/b\ninclude /etc/ld.so.conf\n"),
+            ("etc/ld.so.conf.d/c.txt", b"/opt/never\n"),
+            ("opt/a/liba.so", elf()),
+            ("opt/b/libb.so", elf()),
+            ("opt/x/libofenviron.so", elf()),
+            ("opt/never/libnever.so", elf()),
+            ("etc/ld-musl-x86_64.path", b"/opt/m:/opt/n\n"),
+            ("opt/n/libn.so", elf()),
+            ("usr/lib/x86_64-linux-gnu/libmulti.so", elf()),
+            ("usr/lib/other/libother.so", elf()),
+        ]
+    ],
+    "two libraries of a name": [
+        [
+            ("opt/x/libz.so.1", FOREIGN),
+            ("lib64/libz.so.1", elf("libz.so.1", defines=("Z_1",))),
+            ("usr/lib/libz.so.1", elf("libz.so.1", defines=("Z_2",))),
+        ]
+    ],
+    "broken libraries": [
+        [
+            ("lib/libbad.so", LIBC[:150]),
+            ("lib/libc.so", b"/* GNU ld script */"),
+            ("lib/libc.so.6", LIBC),
+        ]
+    ],
+    "no libraries": [[("app", b"static")]],
+    "versions of a soname": [
+        [("lib/libx.so.1.2", SONAME), ("lib/libx.so", Symlink("libx.so.1.2"))]
+    ],
+}
+
+
+def test_layers_provide_what_is_in_the_golden_file(tmp_path: Path) -> None:
+    views = {}
+    for number, (title, layers) in enumerate(LAYERS.items()):
+        (tmp_path / str(number)).mkdir()
+        found = exported(tmp_path / str(number), *layers)
+        keys = sorted(it.key for it in found.provides)
+        skipped = [f"skipped: {it.path}" for it in found.skipped]
+        views[title] = "\n".join([found.architecture or "", *keys, *skipped])
+    compare_views("images", views)
 
 
 def test_no_link_leads_out_of_a_root_folder(tmp_path: Path) -> None:
@@ -134,77 +179,11 @@ def test_no_link_leads_out_of_a_root_folder(tmp_path: Path) -> None:
     assert found.os_name is None
 
 
-def test_links_without_end_lead_nowhere(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
-        [("usr/lib/liba.so", Symlink("libb.so")), ("usr/lib/libb.so", Symlink("liba.so")),
-         ("lib", Symlink("lib")), ("etc", Symlink("/etc/x")), ("lib64/libc.so.6", LIBC)],
-    )  # fmt: skip
-    assert names(found) == {"libc.so.6"}
-
-
-def test_the_loaders_configuration_is_followed(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path,
-        [
-            ("etc/ld.so.conf", b"include ld.so.conf.d/*.conf\n/opt/a # first\n"),
-            ("etc/ld.so.conf.d/b.conf", b"/opt/b\ninclude /etc/ld.so.conf\n"),
-            ("etc/ld.so.conf.d/c.txt", b"/opt/never\n"),
-            ("opt/a/liba.so", elf()),
-            ("opt/b/libb.so", elf()),
-            ("opt/x/libofenviron.so", elf()),
-            ("opt/never/libnever.so", elf()),
-            ("etc/ld-musl-x86_64.path", b"/opt/m:/opt/n\n"),
-            ("opt/n/libn.so", elf()),
-            ("usr/lib/x86_64-linux-gnu/libmulti.so", elf()),
-            ("usr/lib/other/libother.so", elf()),
-        ],
-    )
-    assert names(found) == {"liba.so", "libb.so", "libofenviron.so", "libn.so", "libmulti.so"}
-
-
-def test_of_two_libraries_of_a_name_the_loader_takes_the_first_of_its_machine(
-    tmp_path: Path,
-) -> None:
-    foreign = elf("libz.so.1", defines=("Z_FOREIGN",), machine=AARCH64)
-    found = exported(
-        tmp_path,
-        [("opt/x/libz.so.1", foreign), ("lib64/libz.so.1", elf("libz.so.1", defines=("Z_1",))),
-         ("usr/lib/libz.so.1", elf("libz.so.1", defines=("Z_2",)))],
-    )  # fmt: skip
-    assert found.architecture == "x86_64"
-    assert found.provides == (Interface("libz.so.1"), Interface("libz.so.1", "Z_1"))
-
-
-def test_broken_libraries_are_named_and_provide_nothing(tmp_path: Path) -> None:
-    found = exported(
-        tmp_path, [("lib/libbad.so", LIBC[:150]), ("lib/libc.so", b"/* GNU ld script */"),
-                   ("lib/libc.so.6", LIBC)]
-    )  # fmt: skip
-    assert names(found) == {"libc.so.6"}
-    assert [it.path for it in found.skipped] == ["lib/libbad.so"]
-
-
-def test_an_image_without_libraries_provides_nothing(tmp_path: Path) -> None:
-    found = exported(tmp_path, [("app", b"static")])
-    assert (found.provides, found.architecture) == ((), "x86_64")
-
-
 def test_no_link_of_an_image_archive_leads_out_of_it(tmp_path: Path) -> None:
     folder = oci(tmp_path / "oci", [layer(ROOT)])
     (folder / "index.json").rename(tmp_path / "index.json")
     (folder / "index.json").symlink_to("../index.json")
     assert analyze_image(str(folder)).provides == ()  # a folder without an index is a root
-
-
-def test_versions_are_provided_under_the_soname_only(tmp_path: Path) -> None:
-    library = elf("libx.so.1", defines=("X_1",))
-    found = exported(
-        tmp_path, [("lib/libx.so.1.2", library), ("lib/libx.so", Symlink("libx.so.1.2"))]
-    )
-    assert {it.key for it in found.provides} == {
-        "libx.so", "libx.so.1", "libx.so.1:X_1", "libx.so.1.2",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("machine", ["armv6l", "armv8l"])
