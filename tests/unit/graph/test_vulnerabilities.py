@@ -19,6 +19,7 @@ TAKEN_BACK = {"withdrawn": "2024-03-01T00:00:00Z"}
 STANDING = osv("PYSEC-1", vector=HIGH, aliases=["GHSA-1"], summary="Stands")
 WITHDRAWN = osv("GHSA-1", vector=CRITICAL, summary="Taken back", **TAKEN_BACK)
 CVE_1, CVE_2 = osv("PYSEC-1", aliases=["CVE-1"]), osv("PYSEC-2", aliases=["CVE-2"])
+RATED = osv("PYSEC-1", aliases=["CVE-1"], vector=HIGH)
 ADVISORIES = {
     "two advisories about one CVE": flask_sessions(),
     "a chain of aliases": [
@@ -32,7 +33,7 @@ ADVISORIES = {
     "a withdrawn advisory beside one that stands": [WITHDRAWN, STANDING],
     "two withdrawn advisories": [WITHDRAWN, STANDING | TAKEN_BACK],
     "a withdrawn advisory that would join two": [
-        osv("GHSA-W", aliases=["CVE-1", "CVE-2"], vector=CRITICAL, **TAKEN_BACK), CVE_1, CVE_2,
+        osv("GHSA-W", aliases=["CVE-1", "CVE-2"], vector=CRITICAL, **TAKEN_BACK), RATED, CVE_2,
     ],
     "a withdrawn advisory that another one names": [
         osv("GHSA-W", aliases=["CVE-1"], **TAKEN_BACK),
