@@ -8,7 +8,7 @@ are groups, too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
@@ -33,6 +33,7 @@ from common.formats.requirements_files import SourceKind
 from model.packages.identity import version_of
 from model.packages.releases import parse_requirement
 from model.reasons import Reason
+from model.text import first_few
 
 #: Keys of a package, by field of :class:`LockEntry`.
 KEYS = {"name": "name", "version": "version", "marker": "marker"}
@@ -61,20 +62,22 @@ def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
         refuse(Reason.UNKNOWN_SCHEMA, message, metadata.at / "lock_version", MAKE_AGAIN)
     selection = request.selection
     groups = frozenset(map(canonicalize_name, metadata.texts("groups"))) | {_DEFAULT}
-    require_known("extra", selection.extras, groups, metadata.at / "groups")
-    require_known("group", selection.groups, groups, metadata.at / "groups")
+    lines = {} if request.manifest is None else _lines_of(request.manifest)
+    for kind, chosen in (("extra", selection.extras), ("group", selection.groups)):
+        require_known(kind, chosen, groups | lines.keys(), metadata.at / "groups")
     project = (request.manifest or FileTable({}, lock.at)).nested("project")
     needed = {_DEFAULT} | selection.extras | selection.groups
     optional = {*map(canonicalize_name, project.nested("optional-dependencies"))}
     wanted = set() if request.markers else groups - optional - needed
     packages = list(lock.each("package"))
-    uncovered: tuple[str, ...] = ()
-    graph = None
+    graph, uncovered = None, []
+    if missing := sorted((selection.extras | selection.groups) - groups):
+        uncovered.append(f"was made without {first_few(missing, 5)}, which therefore adds nothing")
     if "inherit_metadata" not in metadata.texts("strategy"):
-        graph = _Graph(packages, request, lock)
+        graph = _Graph(packages, lines, request, lock)
         if request.manifest is None:
             message = "there is no pyproject.toml beside it, which says what the project requires"
-            uncovered = (f"{message}: every package counts",)
+            uncovered.append(f"{message}: every package counts")
     installed: list[tuple[LockTable, str | None, bool]] = []
     for names, dev in ((needed, False), (wanted, True)):
         if graph is not None:
@@ -88,7 +91,7 @@ def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
         tuple(readable(_entry, ((package, files, *rest) for package, *rest in installed))),
         requires_python=project.text("requires-python"),
         environments=tuple(filter(None, map(_environment, metadata.each("targets")))),
-        uncovered=uncovered,
+        uncovered=tuple(uncovered),
     )
 
 
@@ -113,7 +116,13 @@ def _environment(target: LockTable) -> str:
 class _Graph:
     """The packages of a lock that names no groups, and what they need."""
 
-    def __init__(self, packages: list[LockTable], request: LockRequest, lock: LockTable) -> None:
+    def __init__(
+        self,
+        packages: list[LockTable],
+        lines: Mapping[str, list[str]],
+        request: LockRequest,
+        lock: LockTable,
+    ) -> None:
         self._packages, self._markers, self._at = packages, request.markers, lock.at / "package"
         self._manifest = request.manifest
         #: Entries by name; those of a package with extras are apart from its own.
@@ -122,7 +131,7 @@ class _Graph:
             self._named[canonicalize_name(package.required_text("name"))].append(place)
         for places in self._named.values():
             places.sort(key=self._version, reverse=True)
-        self._lines = {} if self._manifest is None else _lines_of(self._manifest)
+        self._lines = lines
 
     def installed(self, groups: Collection[str]) -> Iterator[tuple[int, str | None]]:
         """Positions of packages that some groups need, with the marker of that need."""

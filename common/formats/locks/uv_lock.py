@@ -143,9 +143,10 @@ class _Graph:
             groups |= self._groups_of(place)
         for place in self._top if len(self._roots) == 1 else ():
             groups |= self._groups_of(place)
-        if (manifest := self._request.manifest) is not None:
+        manifest = self._request.manifest
+        if not self._lock.integer("revision") and manifest is not None:
+            # A lock without a revision does not name extras without requirements.
             extras |= {*manifest.nested("project").nested("optional-dependencies")}
-            groups |= {*manifest.nested("dependency-groups")}
         at, selection = self._lock.at, self._request.selection
         require_known("extra", selection.extras, map(canonicalize_name, extras), at)
         require_known("group", selection.groups, map(canonicalize_name, groups), at)
@@ -209,20 +210,21 @@ class _Graph:
         for root in self._roots:
             yield from (((root, extra), None) for extra in ("", *extras))
         manifest = self._lock.nested("manifest")
+        members = self._request.selection.members
         for group in sorted(groups):
-            for root in self._holders_of(group):
+            holders = [it for it in self._roots if group in self._groups_of(it)]
+            # A single member without a group has that of the root of the workspace.
+            named = group in self._request.selection.groups and len(members) == 1
+            with_root = (named and not holders) or not members
+            for root in (*holders, *(self._top if with_root else ())):
                 for edge in self.packages[root].nested("dev-dependencies").each(group):
                     yield from self._targets(edge)
-            for requirement in manifest.nested("dependency-groups").each(group):
+            for requirement in (
+                manifest.nested("dependency-groups").each(group) if with_root else ()
+            ):
                 yield from self._required(requirement)
         for requirement in manifest.each("requirements"):
             yield from self._required(requirement)
-
-    def _holders_of(self, group: str) -> list[int]:
-        """The roots that have a group; of a single member without it, the root of the workspace."""
-        holders = [it for it in self._roots if group in self._groups_of(it)]
-        is_named = group in self._request.selection.groups
-        return holders or (self._top if is_named and len(self._roots) == 1 else [])
 
     def _required(self, requirement: LockTable) -> Iterator[Edge]:
         """What a requirement leads to that names no version; forks of a package have markers."""
