@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from adviser.projects.documents import check_sizes, json_of, table_of, toml_of, yaml_of
 from adviser.projects.indexes import index_named, public_url
@@ -120,10 +120,19 @@ def _require_environment(lock: ProjectLock, markers: Mapping[str, str]) -> None:
     """:raises InvalidFile: if the lock was not made for an environment"""
     hint = "choose another environment with `--python` and `--platform`"
     version = markers["python_full_version"]
-    alternatives = (lock.requires_python or "").split("||")
-    if not any(SpecifierSet(it).contains(version, prereleases=True) for it in alternatives):
+    at, alternatives = f"{lock.source}:requires-python", (lock.requires_python or "").split("||")
+    try:
+        supported = any(SpecifierSet(it).contains(version, prereleases=True) for it in alternatives)
+    except InvalidSpecifier:
+        message = f"{value_text(lock.requires_python)} is not a version specifier"
+        refuse(Reason.INVALID_REQUIREMENT, message, at, MAKE_AGAIN)
+    if not supported:
         message = f"requires Python {lock.requires_python}, which excludes {version}"
-        refuse(Reason.OUT_OF_RANGE, message, f"{lock.source}:requires-python", hint)
+        refuse(Reason.OUT_OF_RANGE, message, at, hint)
+    for marker in lock.environments:
+        if (fault := marker_fault(marker)) is not None:
+            message = f"{value_text(marker)} is not a marker that can be evaluated: {fault}"
+            refuse(Reason.INVALID_REQUIREMENT, message, f"{lock.source}:environments", MAKE_AGAIN)
     if lock.environments and not any(marker_holds(it, markers) for it in lock.environments):
         message = f"supports only environments with {first_few(lock.environments, 5)}"
         refuse(Reason.OUT_OF_RANGE, message, f"{lock.source}:environments", hint)

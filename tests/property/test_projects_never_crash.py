@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
 from adviser.stack_request import selected_requirements
+from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.requirements_files import lines_of
 from model.errors import InvalidFile
 from model.packages.environments import environment
@@ -104,6 +106,38 @@ WHOLE: dict[str, Any] = {
                          "size": 1}]},
             {"name": "b", "version": "1", "source": {"git": "https://h.example/b"}},
         ],
+        "conflicts": [[{"package": "me", "extra": "x"}, {"package": "me", "group": "y"}]],
+        "manifest": {"members": ["me"], "dependency-groups": {"dev": [{"name": "a"}]}},
+        "supported-markers": ["os_name == 'posix'"],
+    },
+    "poetry.lock": {
+        "package": [
+            {"name": "a", "version": "1", "python-versions": ">=3,<4 || ^5", "optional": True,
+             "groups": ["main", "dev"], "markers": {"main": "extra == 'x'"},
+             "dependencies": {"B": [{"version": "^1", "markers": "os_name == 'posix'"}]},
+             "extras": {"x": ["b (>1)"]}, "files": [{"file": "a-1.tar.gz", "hash": "sha256:aa"}]},
+            {"name": "b", "version": "1", "python-versions": "*", "groups": ["main"],
+             "source": {"type": "git", "url": "git@h.example:b", "resolved_reference": "1f"}},
+        ],
+        "extras": {"x": ["a"]},
+        "metadata": {"lock-version": "2.0", "python-versions": "^3.9", "files": {"b": []}},
+    },
+    "pdm.lock": {
+        "metadata": {"groups": ["default", "dev"], "strategy": [], "lock_version": "4.5.0",
+                     "targets": [{"requires_python": ">=3", "platform": "manylinux_2_17_x86_64"}]},
+        "package": [
+            {"name": "a", "version": "1", "extras": ["x"], "requires_python": ">=3",
+             "groups": ["default"], "marker": "os_name == 'posix'", "dependencies": ["a==1", "b"],
+             "files": [{"url": "https://h.example/a-1.tar.gz", "hash": "sha256:aa"}]},
+            {"name": "b", "version": "1", "git": "https://h.example/b", "revision": "1f"},
+        ],
+    },
+    "pixi.lock": {
+        "version": "6",
+        "environments": {"default": {"indexes": ["https://h.example/s"], "packages": {
+            "linux-64": [{"pypi": "https://h.example/a-1.tar.gz"}, {"conda": "h/b-1-0.conda"}]}}},
+        "packages": [{"pypi": "https://h.example/a-1.tar.gz", "name": "a", "version": "1",
+                      "sha256": "aa"}],
     },
 }  # fmt: skip
 
@@ -148,14 +182,22 @@ def test_any_files_give_a_project_or_an_error_that_helps(given: dict[str, bytes]
 @given(st.sampled_from(NAMES), contents)
 @settings(max_examples=examples(200), deadline=None)
 def test_any_file_is_a_lock_or_an_error_that_helps(name: str, content: bytes) -> None:
-    lock = check(lambda: read_lock(name, {name: content}))
-    if lock is not None:
-        lock.packages(HERE.markers)
+    check_lock(name, {name: content})
+
+
+def check_lock(name: str, given: dict[str, bytes]) -> None:
+    selection = LockSelection(frozenset({"x"}), frozenset({"dev"}))
+    for chosen, markers in (
+        (DEFAULT_SELECTION, None), (DEFAULT_SELECTION, HERE.markers), (selection, HERE.markers)
+    ):  # fmt: skip
+        lock = check(partial(read_lock, name, given, chosen, markers))
+        if lock is not None:
+            lock.packages(HERE.markers)
 
 
 def encoded(name: str, document: Any) -> bytes | None:
     """As a file; ``None`` for what the format cannot hold."""
-    if name == "Pipfile.lock":
+    if name in ("Pipfile.lock", "pixi.lock"):  # JSON is YAML
         return json.dumps(document).encode()
     try:
         return tomli_w.dumps(document).encode()
@@ -179,6 +221,8 @@ def test_a_document_with_any_value_at_any_place_is_read_or_refused(
     content = encoded(name, replaced(WHOLE[name], path, value))
     if content is not None:
         check_project({name: content})
+        if name.endswith(".lock"):
+            check_lock(name, {name: content})
 
 
 lines = st.lists(

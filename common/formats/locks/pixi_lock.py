@@ -18,6 +18,7 @@ from common.formats.locks.entries import (
     LockEntry,
     LockRequest,
     LockTable,
+    marker_fault,
     marker_holds,
     readable,
     require_known,
@@ -56,6 +57,9 @@ def read_pixi_lock(lock: LockTable, request: LockRequest) -> LockContent:
         indexes += chosen.texts("indexes")
         for platform in chosen.nested("packages"):
             marker = _marker(platform)
+            if marker_fault(marker) is not None:
+                message = f"{value_text(platform)} is not a platform"
+                refuse(Reason.OUT_OF_RANGE, message, chosen.at / "packages", MAKE_AGAIN)
             platforms[marker] = None
             if request.markers is not None and not marker_holds(marker, request.markers):
                 continue
@@ -108,7 +112,7 @@ def _entry(
     sha256, version = package.text("sha256"), package.text("version") or ""
     entry = LockEntry(package.required_text("name"), version, marker=marker, origin=package.at)
     if not is_remote(url):
-        kind = SourceKind.EDITABLE if package.flag("editable") else SourceKind.LOCAL_PATH
+        kind = SourceKind.EDITABLE if package.text("editable") == "true" else SourceKind.LOCAL_PATH
         return replace(entry, version="", source=kind, target=url, local=True)
     if url.startswith("git+"):
         return replace(entry, version="", source=SourceKind.REPOSITORY, target=url)

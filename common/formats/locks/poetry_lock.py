@@ -27,6 +27,7 @@ from common.formats.locks.entries import (
     LockTable,
     git_target,
     locked_file,
+    marker_fault,
     marker_holds,
     readable,
     require_known,
@@ -208,11 +209,16 @@ class _Graph:
         """Positions of packages that some groups need, with the marker of that need."""
         starts = list(self._starts(groups))
         for (place, _), marker in starts:
-            if self._markers is not None and (marker_holds(marker, self._markers)):
+            if self._markers is not None and self._holds(marker):
                 name = canonicalize_name(self._packages[place].required_text("name"))
                 self._decided.setdefault(name, place)
         conditions = by_package(conditions_of(starts, self._edges, self._markers, self._at))
         yield from ((place, marker_of(it)) for place, it in sorted(conditions.items()))
+
+    def _holds(self, marker: str | None) -> bool:
+        return marker is None or (
+            marker_fault(marker) is None and marker_holds(marker, self._markers or {})
+        )
 
     def _starts(self, groups: Collection[str]) -> Iterator[Edge]:
         if self._project.uncovered:
