@@ -206,7 +206,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         look, stopped = measurer.run()
     answer = ComparisonAnswer(look, stopped, stacks, labels)
     if as_json:
-        print_json({**answer.document(), "out": str(kept.path)})
+        print_json({**answer.document(measurer), "out": str(kept.path)})
     else:
         answer.print(measurer)
         click.echo(f"inspections: {kept.path}", err=True)
@@ -374,8 +374,9 @@ class ComparisonAnswer:
             table.add(
                 self._label(stack),
                 str(stack.jobs) if counts == stack.jobs else f"{counts} of {stack.jobs}",
-                _value(group, stack), _time(usage.cpu_s),
-                "–" if usage.memory_bytes is None else byte_size(usage.memory_bytes),
+                _value(group, stack),
+                _time(usage["user_s"] + usage["system_s"]) if usage else "–",
+                byte_size(usage["memory_bytes"]) if usage else "–",
                 *_difference(stack, scale),
             )  # fmt: skip
         return table
@@ -398,7 +399,7 @@ class ComparisonAnswer:
             )  # fmt: skip
         return table
 
-    def document(self) -> dict[str, Any]:
+    def document(self, measurer: StackMeasurer) -> dict[str, Any]:
         """The answer as JSON values."""
         return {
             "document_version": DOCUMENT_VERSION,
@@ -410,7 +411,7 @@ class ComparisonAnswer:
             "jobs_each": self.look.blocks,
             "looks": self.look.number + 1,
             "stacks": [
-                stack_document(it, label, self.stacks[0])
+                stack_document(it, label, self.stacks[0]) | measurer.usage(it.letter)
                 for it, label in zip(self.stacks, self.labels, strict=True)
             ],
             "family": family_document(comparison_count(self.look.groups)),
@@ -445,12 +446,10 @@ def _value(group: StackGroup, stack: StackResult) -> str:
     return f"{number:.4g} {printable(unit or multiple.name)}"
 
 
-def _time(seconds: float | None) -> str:
+def _time(seconds: float) -> str:
     """A time with three digits, in the unit that fits.
 
     >>> _time(1.2345), _time(0.0456), _time(125.0)
     ('1.23 s', '45.6 ms', '125 s')
     """
-    if seconds is None:
-        return "–"
     return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"

@@ -37,20 +37,14 @@ from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 from pis.commands import VARIABLES
 
+#: What a command used beside the time.
+_USAGE = ("user_s", "system_s", "memory_bytes")
 #: Failed jobs of one stack from which the comparison ends.
 _MOST_FAILED = 3
 
 
 class StackFailed(ProjectError):
     """The environment of a stack could not be built, or the command failed in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a stack's jobs used beside the time: medians; ``None`` if unknown."""
-
-    cpu_s: float | None
-    memory_bytes: float | None
 
 
 @dataclass
@@ -230,13 +224,12 @@ class StackMeasurer:
         spans = [_span_s(it) for results in self.jobs.values() for it in results.values()]
         return sum(spans) / max(1, min((len(it) for it in self.jobs.values()), default=1))
 
-    def usage(self, letter: str | None) -> Usage:
-        """Medians over the jobs of a command on a stack."""
+    def usage(self, letter: str | None) -> dict[str, float]:
+        """Medians of what the first command's jobs used on a stack, by name with the unit."""
         printed = [it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if _rates(it)]
         results = [it.get("process") or it.get("@result") or {} for it in printed]
-        cpu = [it["user_s"] + it["system_s"] for it in results if "user_s" in it]
-        memory = [it["memory_bytes"] for it in results if "memory_bytes" in it]
-        return Usage(*(median(it) if it else None for it in (cpu, memory)))
+        columns = {name: [it[name] for it in results if name in it] for name in _USAGE}
+        return {name: median(them) for name, them in columns.items() if them}
 
     def excluded(self) -> list[str]:
         """Benchmarks that decide nothing, with the reason."""
