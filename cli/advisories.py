@@ -10,7 +10,15 @@ from typing import Any
 import click
 from packaging.utils import InvalidName, canonicalize_name
 
-from cli.console import Column, Table, moment_text, print_field, print_graph_state, print_json
+from cli.console import (
+    Column,
+    Table,
+    moment_text,
+    print_field,
+    print_graph_state,
+    print_json,
+    print_note,
+)
 from cli.help_pages import CommandGroup
 from cli.ingest import document_progress
 from cli.options import as_json_option
@@ -143,11 +151,11 @@ def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
     :raises InvalidArgument: if it is neither
     """
     path = Path(subject)
-    if path.suffix and path.is_file():
-        entries = read_lock_file(path).entries
-        return {f"{it.name} {it.version}": (it.name, it.version) for it in entries}
-    if path.suffix in {".txt", ".lock", ".toml"}:
-        raise InvalidArgument(f"{subject}: no such file")
+    if (path.suffix and path.is_file()) or path.suffix in {".txt", ".lock", ".toml", ".yml"}:
+        lock = read_lock_file(path)
+        for warning in lock.warnings:
+            print_note(warning.text)
+        return {f"{it.name} {it.version}": (it.name, it.version) for it in lock.entries}
     return {subject: _named_package(subject)}
 
 

@@ -40,7 +40,7 @@ class Subject:
 
     :param requirements: of a requirement; empty for a lock or a specification
     :param lock: the packages that a lock installs here
-    :param left_out: packages of the lock from other sources than an index
+    :param left_out: entries of the lock from other sources than an index, or without a version
     :param document: of a specification
     """
 
@@ -90,7 +90,7 @@ def subject_of(text: str, python_version: str | None, selection: LockSelection) 
     if names_file(text):
         markers = environment(python_version).markers
         lock = read_lock_file(Path(text), selection, markers)
-        others = tuple(it.name for it in lock.others if not it.local and it.holds(markers))
+        others = tuple(it.what for it in lock.elsewhere)
         return Subject(text, lock=tuple(lock.packages(markers).values()), left_out=others)
     return Subject(text, (_requirement(text),))
 

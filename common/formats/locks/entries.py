@@ -240,7 +240,8 @@ def git_target(url: str, revision: str, folder: str | None) -> str:
     """
     if short := _SCP.fullmatch(url):
         url = f"ssh://{short['host']}/{short['path']}"
-    return f"git+{url}@{revision}" + (f"#subdirectory={folder}" if folder else "")
+    at = f"@{revision}" if revision else ""
+    return f"git+{url}{at}" + (f"#subdirectory={folder}" if folder else "")
 
 
 class EntryFault(NamedTuple):
@@ -321,7 +322,11 @@ def marker_holds(
         **markers,
         "dependency_groups": groups,
     }
-    return Marker(marker).evaluate(variables, context="lock_file")
+    return _parsed(marker).evaluate(variables, context="lock_file")
+
+
+#: A lock repeats few markers many times.
+_parsed = lru_cache(maxsize=16_384)(Marker)
 
 
 @lru_cache(maxsize=16_384)
