@@ -44,6 +44,7 @@ _NAMES = {
 _TYPES = {
     "str": Text(),
     "int": Integer(),
+    "float": Double(),
     "bool": Boolean(),
     "datetime": DateTime(timezone=True),
 }
@@ -58,12 +59,17 @@ class _TableClass(type):
         super().__init__(name, bases, namespace)
         if not bases:
             return
-        columns = [
-            _column_of(attribute, annotation, namespace.get(attribute))
-            for attribute, annotation in cls.__annotations__.items()
-        ]
-        parts = namespace.get("__table_args__", ())
-        cls.__table__ = Table(namespace["__tablename__"], Base.metadata, *columns, *parts)
+        table_name = namespace["__tablename__"]
+        columns, indexes = [], []
+        for attribute, annotation in cls.__annotations__.items():
+            declared: tuple[tuple[Any, ...], dict[str, Any]] = namespace.get(attribute) or ((), {})
+            arguments, options = declared
+            if method := options.pop("index", None):
+                using = {} if method is True else {"postgresql_using": method}
+                indexes.append(Index(f"ix_{table_name}_{attribute}", attribute, **using))
+            columns.append(_column_of(attribute, annotation, arguments, options))
+        parts = (*namespace.get("__table_args__", ()), *indexes)
+        cls.__table__ = Table(table_name, Base.metadata, *columns, *parts)
         for it in columns:
             setattr(cls, it.name, it)
 
@@ -88,13 +94,18 @@ class Base(metaclass=_TableClass):
 
 
 def column(*arguments: Any, **options: Any) -> Any:
-    """Arguments of :class:`sqlalchemy.Column`, without the name, for a declared column."""
+    """Arguments of :class:`sqlalchemy.Column`, without the name, for a declared column.
+
+    ``index`` is true for an index of the column, or the method of the index, such as ``hash``. Hash
+    indexes serve the deletion of documents, which searches all columns that may refer to them.
+    """
     return arguments, options
 
 
-def _column_of(name: str, annotation: str, declared: Any) -> Column[Any]:
-    """A column, made from an annotation such as ``ColumnElement[int | None]`` and ``declared``."""
-    arguments, options = declared or ((), {})
+def _column_of(
+    name: str, annotation: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Column[Any]:
+    """A column, made from an annotation such as ``ColumnElement[int | None]``."""
     kind, _, optional = annotation.removeprefix("ColumnElement[").removesuffix("]").partition(" | ")
     if not arguments or isinstance(arguments[0], SchemaItem):
         arguments = (_TYPES[kind], *arguments)
@@ -232,12 +243,11 @@ class PackageRow(Base):
     """A package that has versions, or that a version requires."""
 
     __tablename__ = "packages"
-    __table_args__ = (Index("ix_packages_document_id", "document_id", postgresql_using="hash"),)
 
     name: ColumnElement[str] = column(primary_key=True)
     #: Changes whenever advice about the package could; ``None`` without versions.
     revision: ColumnElement[str | None]
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class PackageVersionRow(Base):
@@ -245,23 +255,19 @@ class PackageVersionRow(Base):
 
     __tablename__ = "package_versions"
     __table_args__ = (
-        Index("ix_package_versions_name", "name"),
-        # For deleting documents.
-        Index("ix_package_versions_document_id", "document_id", postgresql_using="hash"),
         Index("ix_package_versions_release", "release_document_id", postgresql_using="hash"),
         Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
-        Index("ix_package_versions_imports", "imports", postgresql_using="gin"),
         CheckConstraint(
             "state IN ('unread', 'solved', 'unsolvable', 'unparsable')", name="state_known"
         ),
     )
 
     purl: ColumnElement[str] = column(primary_key=True)
-    name: ColumnElement[str]
+    name: ColumnElement[str] = column(index=True)
     version: ColumnElement[str]
     index_name: ColumnElement[str]
     #: The first document that contained the version.
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
     state: ColumnElement[str] = column(server_default=text("'unread'"))
     problem: ColumnElement[str | None]
     problem_message: ColumnElement[str | None]
@@ -285,7 +291,7 @@ class PackageVersionRow(Base):
     as_of: ColumnElement[datetime | None]
     #: Delivery of each part: :class:`graph.record.release_merging.Ranks`.
     ranks: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
-    imports: ColumnElement[list[str] | None] = column(ARRAY(Text))
+    imports: ColumnElement[list[str] | None] = column(ARRAY(Text), index="gin")
     imports_source: ColumnElement[str | None]
 
 
@@ -293,12 +299,11 @@ class RequirementRow(Base):
     """A requirement of a version, raw and normalised."""
 
     __tablename__ = "requirements"
-    __table_args__ = (Index("ix_requirements_name", "name"),)
 
     purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
     position: ColumnElement[int] = column(primary_key=True)
     raw: ColumnElement[str]
-    name: ColumnElement[str | None]
+    name: ColumnElement[str | None] = column(index=True)
     specifier: ColumnElement[str]
     marker: ColumnElement[str | None]
     extras: ColumnElement[list[str]] = column(ARRAY(Text))
@@ -311,11 +316,10 @@ class ReleaseFileRow(Base):
     """A file of a version; its first hash is never overwritten."""
 
     __tablename__ = "release_files"
-    __table_args__ = (Index("ix_release_files_sha256", "sha256"),)
 
     purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
     filename: ColumnElement[str] = column(primary_key=True)
-    sha256: ColumnElement[str | None]
+    sha256: ColumnElement[str | None] = column(index=True)
     kind: ColumnElement[str]
     size_bytes: ColumnElement[int | None] = column(BigInteger)
     requires_python: ColumnElement[str | None]
@@ -334,34 +338,32 @@ class StackRow(Base):
     """A set of package versions, identified by its digest."""
 
     __tablename__ = "stacks"
-    # For deleting documents.
-    __table_args__ = (Index("ix_stacks_document_id", "document_id", postgresql_using="hash"),)
 
     digest: ColumnElement[str] = column(primary_key=True)
     package_count: ColumnElement[int]
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class StackPackage(Base):
     """A package version in a stack."""
 
     __tablename__ = "stack_packages"
-    __table_args__ = (Index("ix_stack_packages_purl", "purl"),)
 
     stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"), primary_key=True)
-    purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
+    purl: ColumnElement[str] = column(
+        ForeignKey("package_versions.purl"), primary_key=True, index=True
+    )
 
 
 class PackageEvent(Base):
     """A change on an index, such as a new release, a yank or a changed hash."""
 
     __tablename__ = "package_events"
-    __table_args__ = (Index("ix_package_events_name", "name"),)
 
     event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
     kind: ColumnElement[str]
     index_name: ColumnElement[str]
-    name: ColumnElement[str]
+    name: ColumnElement[str] = column(index=True)
     version: ColumnElement[str]
     detail: ColumnElement[dict[str, Any]] = column(JSONB)
     occurred_at: ColumnElement[datetime] = column(server_default=func.now())
@@ -412,17 +414,13 @@ class InspectionRow(Base):
     """An inspection: a number of jobs that measured a stack."""
 
     __tablename__ = "inspections"
-    __table_args__ = (
-        Index("ix_inspections_stack_digest", "stack_digest"),
-        Index("ix_inspections_created_at", "created_at"),
-    )
 
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), primary_key=True)
     name: ColumnElement[str]
-    stack_digest: ColumnElement[str | None] = column(ForeignKey("stacks.digest"))
+    stack_digest: ColumnElement[str | None] = column(ForeignKey("stacks.digest"), index=True)
     stack_note: ColumnElement[str | None]
     job_count: ColumnElement[int]
-    created_at: ColumnElement[datetime | None]
+    created_at: ColumnElement[datetime | None] = column(index=True)
 
 
 class ObservationRow(Base):
@@ -430,11 +428,8 @@ class ObservationRow(Base):
 
     __tablename__ = "observations"
     __table_args__ = (
-        Index("ix_observations_document_id", "document_id"),
-        Index("ix_observations_comparison_key", "comparison_key"),
         Index("ix_observations_hardware_digest", "hardware_digest", "observation_id"),
         Index("ix_observations_indicator_id", "indicator_id", "observation_id"),
-        Index("ix_observations_ended_at", "ended_at"),
         Index(
             "ix_observations_quarantined",
             "document_id",
@@ -446,7 +441,7 @@ class ObservationRow(Base):
     )
 
     observation_id: ColumnElement[str] = column(primary_key=True)
-    document_id: ColumnElement[str] = column(ForeignKey("inspections.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("inspections.document_id"), index=True)
     job_id: ColumnElement[str]
     position: ColumnElement[int]
     outcome: ColumnElement[str]
@@ -454,12 +449,12 @@ class ObservationRow(Base):
     indicator_id: ColumnElement[str] = column(ForeignKey("indicators.indicator_id"))
     hardware_digest: ColumnElement[str] = column(ForeignKey("hardware.digest"))
     environment_digest: ColumnElement[str] = column(ForeignKey("runtime_environments.digest"))
-    comparison_key: ColumnElement[str]
+    comparison_key: ColumnElement[str] = column(index=True)
     parameters: ColumnElement[dict[str, Any]] = column(JSONB)
     device: ColumnElement[str | None]
-    elapsed_s: ColumnElement[float | None] = column(Double)
-    rate: ColumnElement[float | None] = column(Double)
-    reported_rate: ColumnElement[float | None] = column(Double)
+    elapsed_s: ColumnElement[float | None]
+    rate: ColumnElement[float | None]
+    reported_rate: ColumnElement[float | None]
     unit: ColumnElement[str | None]
     repetitions_s: ColumnElement[list[float]] = column(ARRAY(Double))
     correction: ColumnElement[str | None]
@@ -470,13 +465,13 @@ class ObservationRow(Base):
     host: ColumnElement[str | None]
     block: ColumnElement[str | None]
     turn: ColumnElement[int | None]
-    steal_share: ColumnElement[float | None] = column(Double)
+    steal_share: ColumnElement[float | None]
     started_at: ColumnElement[datetime | None]
-    ended_at: ColumnElement[datetime | None]
+    ended_at: ColumnElement[datetime | None] = column(index=True)
     memory_bytes: ColumnElement[int | None] = column(BigInteger)
-    user_s: ColumnElement[float | None] = column(Double)
-    system_s: ColumnElement[float | None] = column(Double)
-    spread: ColumnElement[float | None] = column(Double)
+    user_s: ColumnElement[float | None]
+    system_s: ColumnElement[float | None]
+    spread: ColumnElement[float | None]
     minor_faults: ColumnElement[int | None] = column(BigInteger)
     major_faults: ColumnElement[int | None] = column(BigInteger)
     voluntary_switches: ColumnElement[int | None] = column(BigInteger)
@@ -485,11 +480,15 @@ class ObservationRow(Base):
     blocks_written: ColumnElement[int | None] = column(BigInteger)
     throttled: ColumnElement[bool | None]
     swapped: ColumnElement[bool | None]
-    load: ColumnElement[float | None] = column(Double)
+    load: ColumnElement[float | None]
     launcher: ColumnElement[str | None]
     threads: ColumnElement[int | None]
     blas: ColumnElement[str | None]
-    tick_share: ColumnElement[float | None] = column(Double)
+    tick_share: ColumnElement[float | None]
+
+
+#: Conditions of observations that may be compared.
+MEASURED = (ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
 
 
 # Advisories, vulnerabilities and affected versions
@@ -499,54 +498,47 @@ class VulnerabilityRow(Base):
     """A vulnerability; see :class:`graph.record.vulnerability_queries.VulnerabilityHead`."""
 
     __tablename__ = "vulnerabilities"
-    __table_args__ = (
-        Index("ix_vulnerabilities_aliases", "aliases", postgresql_using="gin"),
-        Index("ix_vulnerabilities_document_id", "document_id", postgresql_using="hash"),
-    )
 
     vulnerability_id: ColumnElement[str] = column(primary_key=True)
-    aliases: ColumnElement[list[str]] = column(ARRAY(Text))
+    aliases: ColumnElement[list[str]] = column(ARRAY(Text), index="gin")
     summary: ColumnElement[str | None]
     severity: ColumnElement[str | None]
-    score: ColumnElement[float | None] = column(Double)
+    score: ColumnElement[float | None]
     vector: ColumnElement[str | None]
     published_at: ColumnElement[datetime | None]
     modified_at: ColumnElement[datetime | None]
     withdrawn_at: ColumnElement[datetime | None]
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class AdvisoryRow(Base):
     """An advisory according to its newest document."""
 
     __tablename__ = "advisories"
-    __table_args__ = (
-        Index("ix_advisories_vulnerability_id", "vulnerability_id"),
-        Index("ix_advisories_document_id", "document_id", postgresql_using="hash"),
-    )
 
     advisory_id: ColumnElement[str] = column(primary_key=True)
-    vulnerability_id: ColumnElement[str] = column(ForeignKey("vulnerabilities.vulnerability_id"))
+    vulnerability_id: ColumnElement[str] = column(
+        ForeignKey("vulnerabilities.vulnerability_id"), index=True
+    )
     aliases: ColumnElement[list[str]] = column(ARRAY(Text))
     summary: ColumnElement[str | None]
     severity: ColumnElement[str | None]
-    score: ColumnElement[float | None] = column(Double)
+    score: ColumnElement[float | None]
     vector: ColumnElement[str | None]
     published_at: ColumnElement[datetime | None]
     modified_at: ColumnElement[datetime]
     withdrawn_at: ColumnElement[datetime | None]
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class AdvisoryPackage(Base):
     """The affected versions of a package according to an advisory."""
 
     __tablename__ = "advisory_packages"
-    __table_args__ = (Index("ix_advisory_packages_name", "name"),)
 
     advisory_id: ColumnElement[str] = column(ForeignKey("advisories.advisory_id"), primary_key=True)
     position: ColumnElement[int] = column(primary_key=True)
-    name: ColumnElement[str]
+    name: ColumnElement[str] = column(index=True)
     #: Lists of events, each ``{"introduced": …}``, ``{"fixed": …}`` or ``{"last_affected": …}``.
     ranges: ColumnElement[list[list[dict[str, Any]]]] = column(JSONB)
     versions: ColumnElement[list[str]] = column(ARRAY(Text))
@@ -556,12 +548,13 @@ class AffectedVersion(Base):
     """A known version that a vulnerability affects."""
 
     __tablename__ = "affected_versions"
-    __table_args__ = (Index("ix_affected_versions_purl", "purl"),)
 
     vulnerability_id: ColumnElement[str] = column(
         ForeignKey("vulnerabilities.vulnerability_id"), primary_key=True
     )
-    purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
+    purl: ColumnElement[str] = column(
+        ForeignKey("package_versions.purl"), primary_key=True, index=True
+    )
 
 
 class AdvisorySource(Base):
@@ -585,45 +578,36 @@ class NativeInterfaceRow(Base):
     """A library such as ``libc.so.6``, or a symbol version such as ``libc.so.6:GLIBC_2.17``."""
 
     __tablename__ = "native_interfaces"
-    __table_args__ = (
-        Index("ix_native_interfaces_document_id", "document_id", postgresql_using="hash"),
-    )
 
     interface: ColumnElement[str] = column(primary_key=True)
     library: ColumnElement[str]
     version: ColumnElement[str | None]
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class ArtifactRow(Base):
     """A wheel whose native libraries were analysed."""
 
     __tablename__ = "artifacts"
-    __table_args__ = (
-        Index("ix_artifacts_purl", "purl"),
-        Index("ix_artifacts_imports", "imports", postgresql_using="gin"),
-        Index("ix_artifacts_document_id", "document_id", postgresql_using="hash"),
-    )
 
     sha256: ColumnElement[str] = column(primary_key=True)
     filename: ColumnElement[str]
-    purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"))
+    purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), index=True)
     #: Top-level names that can be imported.
-    imports: ColumnElement[list[str]] = column(ARRAY(Text))
+    imports: ColumnElement[list[str]] = column(ARRAY(Text), index="gin")
     #: Bundled native libraries.
     bundled: ColumnElement[list[str]] = column(ARRAY(Text))
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class ArtifactInterface(Base):
     """A native interface that an artifact needs and does not bundle."""
 
     __tablename__ = "artifact_interfaces"
-    __table_args__ = (Index("ix_artifact_interfaces_interface", "interface"),)
 
     sha256: ColumnElement[str] = column(ForeignKey("artifacts.sha256"), primary_key=True)
     interface: ColumnElement[str] = column(
-        ForeignKey("native_interfaces.interface"), primary_key=True
+        ForeignKey("native_interfaces.interface"), primary_key=True, index=True
     )
 
 
@@ -646,11 +630,10 @@ class NativeEnvironmentInterface(Base):
     """A native interface that an environment provides."""
 
     __tablename__ = "native_environment_interfaces"
-    __table_args__ = (Index("ix_native_environment_interfaces_interface", "interface"),)
 
     digest: ColumnElement[str] = column(ForeignKey("native_environments.digest"), primary_key=True)
     interface: ColumnElement[str] = column(
-        ForeignKey("native_interfaces.interface"), primary_key=True
+        ForeignKey("native_interfaces.interface"), primary_key=True, index=True
     )
 
 
@@ -666,7 +649,6 @@ class AdviceRow(Base):
 
     __tablename__ = "advice"
     __table_args__ = (
-        Index("ix_advice_created_at", "created_at"),
         # Deleting a document searches all columns that may refer to it.
         *(
             Index(f"ix_advice_{it}_document_id", f"{it}_document_id", postgresql_using="hash")
@@ -686,19 +668,18 @@ class AdviceRow(Base):
     files_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     report_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     result_digest: ColumnElement[str]
-    created_at: ColumnElement[datetime] = column(server_default=func.now())
+    created_at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
 
 
 class AdvisedStack(Base):
     """A recommended stack of an advice; rank 1 is the best."""
 
     __tablename__ = "advised_stacks"
-    __table_args__ = (Index("ix_advised_stacks_stack_digest", "stack_digest"),)
 
     advice_id: ColumnElement[str] = column(ForeignKey("advice.advice_id"), primary_key=True)
     rank: ColumnElement[int] = column(primary_key=True, autoincrement=False)
-    stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"))
-    score: ColumnElement[float] = column(Double)
+    stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"), index=True)
+    score: ColumnElement[float]
 
 
 class AdviceObservation(Base):
@@ -740,15 +721,13 @@ class ClaimRow(Base):
 
     __tablename__ = "claims"
     __table_args__ = (
-        Index("ix_claims_stack_digest", "stack_digest"),
         # Deleting a document searches all columns that may refer to it.
-        Index("ix_claims_document_id", "document_id", postgresql_using="hash"),
     )
 
     claim_id: ColumnElement[str] = column(primary_key=True)
     #: The only package in which the stacks differ; ``None`` if they differ in several.
     package: ColumnElement[str | None]
-    stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"))
+    stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"), index=True)
     baseline_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"))
     indicator: ColumnElement[str]
     parameters: ColumnElement[dict[str, Any]] = column(JSONB)
@@ -760,12 +739,12 @@ class ClaimRow(Base):
     same_hardware: ColumnElement[bool]
     same_python: ColumnElement[bool]
     verdict: ColumnElement[str]
-    effect_pct: ColumnElement[float | None] = column(Double)
-    observed_pct: ColumnElement[float | None] = column(Double)
-    interval_low_pct: ColumnElement[float | None] = column(Double)
-    interval_high_pct: ColumnElement[float | None] = column(Double)
-    delta_pct: ColumnElement[float] = column(Double)
-    p_value: ColumnElement[float | None] = column(Double)
+    effect_pct: ColumnElement[float | None]
+    observed_pct: ColumnElement[float | None]
+    interval_low_pct: ColumnElement[float | None]
+    interval_high_pct: ColumnElement[float | None]
+    delta_pct: ColumnElement[float]
+    p_value: ColumnElement[float | None]
     method: ColumnElement[str]
     jobs: ColumnElement[int]
     baseline_jobs: ColumnElement[int]
@@ -779,7 +758,7 @@ class ClaimRow(Base):
     scored: ColumnElement[bool]
     as_of: ColumnElement[datetime | None]
     #: The first report that contains it.
-    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
 class ClaimPackage(Base):
@@ -803,10 +782,11 @@ class AdviceClaim(Base):
     """A claim in an advice; it may be about stacks that the advice does not recommend."""
 
     __tablename__ = "advice_claims"
-    __table_args__ = (Index("ix_advice_claims_claim_id", "claim_id"),)
 
     advice_id: ColumnElement[str] = column(ForeignKey("advice.advice_id"), primary_key=True)
-    claim_id: ColumnElement[str] = column(ForeignKey("claims.claim_id"), primary_key=True)
+    claim_id: ColumnElement[str] = column(
+        ForeignKey("claims.claim_id"), primary_key=True, index=True
+    )
 
 
 # Projects on indexes, watched packages and releases that wait to be read
@@ -818,7 +798,6 @@ class IndexProject(Base):
     __tablename__ = "index_projects"
     __table_args__ = (
         CheckConstraint("state IN ('known', 'missing', 'failed')", name="state_known"),
-        Index("ix_index_projects_asked_at", "asked_at"),
     )
 
     index_name: ColumnElement[str] = column(primary_key=True)
@@ -832,7 +811,7 @@ class IndexProject(Base):
     listed: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
     as_of: ColumnElement[datetime | None]
     #: Time of the last request.
-    asked_at: ColumnElement[datetime]
+    asked_at: ColumnElement[datetime] = column(index=True)
     status: ColumnElement[str | None]
     status_reason: ColumnElement[str | None]
 
@@ -857,14 +836,13 @@ class QueuedRelease(Base):
     """A release whose metadata must be read; storing the metadata deletes the row."""
 
     __tablename__ = "release_queue"
-    __table_args__ = (Index("ix_release_queue_retry_at", "retry_at"),)
 
     index_name: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
     version: ColumnElement[str] = column(primary_key=True)
     queued_at: ColumnElement[datetime] = column(server_default=func.now())
     attempts: ColumnElement[int] = column(server_default=text("0"))
-    retry_at: ColumnElement[datetime] = column(server_default=func.now())
+    retry_at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
     problem: ColumnElement[str | None]
     message: ColumnElement[str | None]
     #: Set after the last automatic attempt; only an explicit request retries.
@@ -882,9 +860,6 @@ class ChangeRow(Base):
 
     __tablename__ = "changes"
     __table_args__ = (
-        Index("ix_changes_recorded_at", "recorded_at"),
-        Index("ix_changes_package", "package"),
-        Index("ix_changes_refers_to", "refers_to"),
         CheckConstraint("(event = 'announced') = (refers_to IS NULL)", name="refers"),
     )
 
@@ -892,8 +867,8 @@ class ChangeRow(Base):
     change_id: ColumnElement[str] = column(unique=True)
     kind: ColumnElement[str]
     event: ColumnElement[str]
-    refers_to: ColumnElement[str | None] = column(ForeignKey("changes.change_id"))
-    package: ColumnElement[str | None]
+    refers_to: ColumnElement[str | None] = column(ForeignKey("changes.change_id"), index=True)
+    package: ColumnElement[str | None] = column(index=True)
     host: ColumnElement[str | None]
     from_version: ColumnElement[str]
     to_version: ColumnElement[str]
@@ -907,18 +882,18 @@ class ChangeRow(Base):
     hardware_digest: ColumnElement[str]
     hardware_label: ColumnElement[str]
     verdict: ColumnElement[str]
-    effect_pct: ColumnElement[float] = column(Double)
-    observed_pct: ColumnElement[float] = column(Double)
-    interval_low_pct: ColumnElement[float] = column(Double)
-    interval_high_pct: ColumnElement[float] = column(Double)
-    delta_pct: ColumnElement[float] = column(Double)
+    effect_pct: ColumnElement[float]
+    observed_pct: ColumnElement[float]
+    interval_low_pct: ColumnElement[float]
+    interval_high_pct: ColumnElement[float]
+    delta_pct: ColumnElement[float]
     jobs: ColumnElement[int]
     baseline_jobs: ColumnElement[int]
     comparisons: ColumnElement[int]
     look: ColumnElement[int]
     seen_at: ColumnElement[datetime | None]
     rule: ColumnElement[str]
-    recorded_at: ColumnElement[datetime] = column(server_default=func.now())
+    recorded_at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
 
 
 class ChangeLookRow(Base):
@@ -938,14 +913,11 @@ class BisectRow(Base):
     """A call of ``thoth bisect``; see :class:`graph.record.bisects.RecordedBisect`."""
 
     __tablename__ = "bisects"
-    __table_args__ = (
-        Index("ix_bisects_started_at", "started_at", "bisect_id"),
-        Index("ix_bisects_packages", "packages", postgresql_using="gin"),
-    )
+    __table_args__ = (Index("ix_bisects_started_at", "started_at", "bisect_id"),)
 
     bisect_id: ColumnElement[str] = column(primary_key=True)
     subjects: ColumnElement[list[str]] = column(ARRAY(Text))
-    packages: ColumnElement[list[str]] = column(ARRAY(Text))
+    packages: ColumnElement[list[str]] = column(ARRAY(Text), index="gin")
     indicator: ColumnElement[str]
     parameters: ColumnElement[dict[str, str]] = column(JSONB)
     others: ColumnElement[list[str]] = column(ARRAY(Text))
@@ -1037,10 +1009,7 @@ class AnalysisRow(Base):
             "accepted_at",
             postgresql_where=text("state IN ('pending', 'running')"),
         ),
-        Index("ix_analyses_finished_at", "finished_at"),
         Index("ix_analyses_token_id", "token_id", postgresql_where=text("token_id IS NOT NULL")),
-        Index("ix_analyses_request_document_id", "request_document_id", postgresql_using="hash"),
-        Index("ix_analyses_result_document_id", "result_document_id", postgresql_using="hash"),
     )
 
     analysis_id: ColumnElement[str] = column(primary_key=True)
@@ -1050,8 +1019,12 @@ class AnalysisRow(Base):
     reason: ColumnElement[str | None]
     parameters: ColumnElement[dict[str, Any]] = column(JSONB)
     #: The whole request, as canonical JSON.
-    request_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
-    result_document_id: ColumnElement[str | None] = column(ForeignKey("documents.document_id"))
+    request_document_id: ColumnElement[str] = column(
+        ForeignKey("documents.document_id"), index="hash"
+    )
+    result_document_id: ColumnElement[str | None] = column(
+        ForeignKey("documents.document_id"), index="hash"
+    )
     #: Key that equal requests share.
     cache_key: ColumnElement[str]
     #: Log lines, one JSON object each.
@@ -1060,7 +1033,7 @@ class AnalysisRow(Base):
     token_id: ColumnElement[str | None] = column(ForeignKey("tokens.token_id"))
     accepted_at: ColumnElement[datetime] = column(server_default=func.now())
     started_at: ColumnElement[datetime | None]
-    finished_at: ColumnElement[datetime | None]
+    finished_at: ColumnElement[datetime | None] = column(index=True)
     #: Since when the request waits for an unavailable store.
     postponed_at: ColumnElement[datetime | None]
     as_of: ColumnElement[datetime | None]
@@ -1073,11 +1046,10 @@ class BenchmarkEntryRow(Base):
     """A group of results of another benchmark system that share their files and their machine."""
 
     __tablename__ = "benchmark_entries"
-    __table_args__ = (Index("ix_benchmark_entries_system", "system"),)
 
     #: Digest of the content of the files and of what the results share.
     entry_id: ColumnElement[str] = column(primary_key=True)
-    system: ColumnElement[str]
+    system: ColumnElement[str] = column(index=True)
     #: What the user named, without credentials.
     origin: ColumnElement[str]
     #: Path of the file or folder inside it.
@@ -1110,33 +1082,27 @@ class BenchmarkSoftwareRow(Base):
     """Software that entries name, with or without a version."""
 
     __tablename__ = "benchmark_software"
-    __table_args__ = (
-        Index("ix_benchmark_software_name", "name"),
-        Index("ix_benchmark_software_package", "package"),
-        Index("ix_benchmark_software_purl", "purl"),
-    )
 
     software_id: ColumnElement[str] = column(primary_key=True)
-    name: ColumnElement[str]
+    name: ColumnElement[str] = column(index=True)
     #: Null if the entry does not say it.
     version: ColumnElement[str | None]
     #: Name on the default package index; null if it is no Python package.
-    package: ColumnElement[str | None]
+    package: ColumnElement[str | None] = column(index=True)
     #: Of exactly this version; null if the version is unknown.
-    purl: ColumnElement[str | None]
+    purl: ColumnElement[str | None] = column(index=True)
 
 
 class BenchmarkEntrySoftware(Base):
     """Software that an entry names."""
 
     __tablename__ = "benchmark_entry_software"
-    __table_args__ = (Index("ix_benchmark_entry_software_software_id", "software_id"),)
 
     entry_id: ColumnElement[str] = column(
         ForeignKey("benchmark_entries.entry_id"), primary_key=True
     )
     software_id: ColumnElement[str] = column(
-        ForeignKey("benchmark_software.software_id"), primary_key=True
+        ForeignKey("benchmark_software.software_id"), primary_key=True, index=True
     )
 
 
@@ -1156,12 +1122,13 @@ class BenchmarkEntryPart(Base):
     """A part of the machine of an entry."""
 
     __tablename__ = "benchmark_entry_parts"
-    __table_args__ = (Index("ix_benchmark_entry_parts_part_id", "part_id"),)
 
     entry_id: ColumnElement[str] = column(
         ForeignKey("benchmark_entries.entry_id"), primary_key=True
     )
-    part_id: ColumnElement[str] = column(ForeignKey("hardware_parts.part_id"), primary_key=True)
+    part_id: ColumnElement[str] = column(
+        ForeignKey("hardware_parts.part_id"), primary_key=True, index=True
+    )
 
 
 class BenchmarkResultRow(Base):
@@ -1193,7 +1160,7 @@ class BenchmarkResultRow(Base):
     unit: ColumnElement[str]
     direction: ColumnElement[str]
     definition: ColumnElement[str]
-    value: ColumnElement[float | None] = column(Double)
+    value: ColumnElement[float | None]
     samples: ColumnElement[list[float]] = column(ARRAY(Double))
     aggregate: ColumnElement[str]
     validity: ColumnElement[str]
@@ -1204,10 +1171,9 @@ class AuditRow(Base):
     """An entry of the audit log: a write through the service."""
 
     __tablename__ = "audit_log"
-    __table_args__ = (Index("ix_audit_log_at", "at"),)
 
     entry_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
-    at: ColumnElement[datetime] = column(server_default=func.now())
+    at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
     request_id: ColumnElement[str]
     token_id: ColumnElement[str | None]
     address: ColumnElement[str]
@@ -1325,7 +1291,7 @@ class WatchRow(Base):
     #: ``person`` or ``service``; the loop watches projects of the service by itself.
     source: ColumnElement[str]
     #: Requests of the last month; 1 for what a person watches.
-    weight: ColumnElement[float] = column(Double)
+    weight: ColumnElement[float]
     enabled: ColumnElement[bool] = column(server_default=text("true"))
     #: The request for advice, as JSON.
     request: ColumnElement[dict[str, Any]] = column(JSONB)
@@ -1407,7 +1373,6 @@ class LoopBatchRow(Base):
     """Stacks that are measured together, in turns, with one indicator."""
 
     __tablename__ = "loop_batches"
-    __table_args__ = (Index("ix_loop_batches_state", "state"),)
 
     #: Digest of the specifications and the first night.
     batch_id: ColumnElement[str] = column(primary_key=True)
@@ -1422,7 +1387,7 @@ class LoopBatchRow(Base):
     jobs: ColumnElement[int]
     measured_jobs: ColumnElement[int] = column(server_default=text("0"))
     #: ``planned``, ``measured``, ``ingested`` or ``given_up``.
-    state: ColumnElement[str]
+    state: ColumnElement[str] = column(index=True)
     reason: ColumnElement[str | None]
     attempts: ColumnElement[int] = column(server_default=text("0"))
     #: The quality report, made when the batch ends.
@@ -1447,7 +1412,7 @@ class AdviceScoreRow(Base):
     advised_at: ColumnElement[datetime]
     knowledge: ColumnElement[str]
     outcome: ColumnElement[str]
-    regret_points: ColumnElement[float | None] = column(Double)
-    regret_pct: ColumnElement[float | None] = column(Double)
+    regret_points: ColumnElement[float | None]
+    regret_pct: ColumnElement[float | None]
     claims: ColumnElement[list[Any]] = column(JSONB)
     scored_at: ColumnElement[datetime] = column(server_default=func.now())

@@ -1,8 +1,9 @@
-"""Writes dataclasses with declared fields as JSON values."""
+"""Writes dataclasses as JSON values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -25,6 +26,20 @@ def document_of(value: Any) -> Any:
         names = (it.name for it in declared_fields(kind))
         return {name: document_of(getattr(value, name)) for name in names}
     return _plain(value)
+
+
+def report_of(report: Any, *left_out: str) -> dict[str, Any]:
+    """The public fields of a report by name: counts as objects, other dataclasses likewise."""
+    names = (it.name for it in fields(report) if it.name not in left_out and it.name[0] != "_")
+    return {name: _reported(getattr(report, name)) for name in names}
+
+
+def _reported(value: Any) -> Any:
+    if is_dataclass(value):
+        return report_of(value)
+    if isinstance(value, list | tuple):
+        return [_reported(it) for it in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -78,15 +78,8 @@ def add_advice(
     statement = (
         insert(AdviceRow)
         .values(
-            advice_id=head.advice_id,
-            recommendation_type=head.recommendation_type,
-            status=head.status,
-            python_version=head.python_version,
-            platform=head.platform,
-            snapshot_revision=head.snapshot_revision,
+            **asdict(head),
             **{f"{it.kind.rpartition('-')[2]}_document_id": it.document_id for it in documents},
-            result_digest=head.result_digest,
-            created_at=head.created_at,
         )
         .on_conflict_do_nothing()
         .returning(AdviceRow.advice_id)

@@ -29,7 +29,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.freshness import progress
-from graph.record.postgresql_helpers import lock_name
+from graph.record.postgresql_helpers import columns_for, lock_name
 from graph.tables import (
     AnalysisRow,
 )
@@ -330,23 +330,7 @@ def latest_answer(
 #: States that are not final.
 _OPEN = (AnalysisState.PENDING.value, AnalysisState.RUNNING.value)
 #: All columns of :class:`Analysis`; the log is left out, because it may be long.
-_COLUMNS = (
-    AnalysisRow.analysis_id,
-    AnalysisRow.kind,
-    AnalysisRow.state,
-    AnalysisRow.parameters,
-    AnalysisRow.request_document_id,
-    AnalysisRow.accepted_at,
-    AnalysisRow.result_document_id,
-    AnalysisRow.reason,
-    AnalysisRow.token_id,
-    AnalysisRow.started_at,
-    AnalysisRow.finished_at,
-    AnalysisRow.attempts,
-    AnalysisRow.as_of,
-    AnalysisRow.graph_revision,
-    AnalysisRow.progress,
-)
+_COLUMNS = columns_for(Analysis, AnalysisRow)
 # Built once: every request runs them, and building one takes longer than running it.
 _BY_ID = select(*_COLUMNS).where(AnalysisRow.analysis_id == bindparam("wanted"))
 _EARLIER = (

@@ -1,13 +1,13 @@
 """Streams the rows of exports from the record, with server-side cursors.
 
-Each function yields the rows of one table, in a fixed order and divided into :class:`RowSet`.
+Each name yields the rows of one table, in a fixed order and divided into :class:`RowSet`.
 JSON columns are PostgreSQL's text, so that nothing is parsed. Columns that may contain private data
 are not selected: messages and logs, names of sources, requests and identifiers of advice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,76 +61,8 @@ class RowSet:
     rows: Iterable[Sequence[Any]]
 
 
-def exported_inspections(connection: Connection) -> Iterator[RowSet]:
-    """Inspections, by document."""
-    yield _row_set(connection, _INSPECTIONS)
-
-
-def exported_observations(connection: Connection) -> Iterator[RowSet]:
-    """Observations with names of what they refer to, by indicator."""
-    yield from _by_indicator(connection, _OBSERVATIONS)
-
-
-def exported_samples(connection: Connection) -> Iterator[RowSet]:
-    """Repetitions of observations, by indicator."""
-    yield from _by_indicator(connection, _SAMPLES)
-
-
-def exported_stacks(connection: Connection) -> Iterator[RowSet]:
-    """Packages of measured stacks.
-
-    Other stacks were only recommended, and their packages would reveal the projects of clients.
-    """
-    yield _row_set(connection, _STACKS)
-
-
-def exported_releases(connection: Connection) -> Iterator[RowSet]:
-    """Releases, by index."""
-    query = text("SELECT DISTINCT index_name FROM package_versions ORDER BY index_name")
-    for index in connection.scalars(query).all():
-        yield _row_set(connection, _RELEASES, {"index": index}, index)
-
-
-def exported_advisories(connection: Connection) -> Iterator[RowSet]:
-    """Advisories with the known releases that their vulnerability affects."""
-    yield _row_set(connection, _ADVISORIES)
-
-
-def exported_advisory_packages(connection: Connection) -> Iterator[RowSet]:
-    """Affected packages of advisories, with ranges and versions."""
-    yield _row_set(connection, _ADVISORY_PACKAGES)
-
-
-def exported_advisory_archives(connection: Connection) -> Iterator[RowSet]:
-    """Archives of advisories, without the addresses that they were read from."""
-    yield _row_set(connection, _ADVISORY_ARCHIVES)
-
-
-def exported_vulnerabilities(connection: Connection) -> Iterator[RowSet]:
-    """Vulnerabilities, each merged from its advisories."""
-    yield _row_set(connection, _VULNERABILITIES)
-
-
-def exported_hardware(connection: Connection) -> Iterator[RowSet]:
-    """Hardware classes, by digest."""
-    yield _row_set(connection, _HARDWARE)
-
-
-def exported_advice(connection: Connection) -> Iterator[RowSet]:
-    """Advice, with one row for each recommended stack.
-
-    Identifiers of advice and digests of unmeasured stacks are left out: whoever knows them can read
-    the report, or the packages of the project.
-    """
-    yield _row_set(connection, _ADVICE)
-
-
-def exported_benchmarks(connection: Connection) -> Iterator[RowSet]:
-    """Results of other benchmark systems and of our own inspections, by system."""
-    query = text("SELECT DISTINCT system FROM benchmark_entries ORDER BY system")
-    for system in (*connection.scalars(query).all(), OWN_SYSTEM):
-        listed = benchmark_results(connection, BenchmarkFilter(system=system))
-        yield RowSet(system, _BENCHMARK_COLUMNS, map(_benchmark_row, listed))
+#: Reads the rows of a table while the connection is open.
+Rows = Callable[[Connection], Iterator[RowSet]]
 
 
 def _row_set(
@@ -143,14 +75,27 @@ def _row_set(
     return RowSet(partition, tuple(result.keys()), result)
 
 
-def _by_indicator(connection: Connection, query: Executable) -> Iterator[RowSet]:
+def _whole(query: Executable) -> Rows:
+    """The rows of a query in one set."""
+
+    def read(connection: Connection) -> Iterator[RowSet]:
+        yield _row_set(connection, query)
+
+    return read
+
+
+def _by_indicator(query: Executable) -> Rows:
     """The rows of each indicator; scripts with the same name follow each other.
 
     Reading one script at a time lets an index give the order, so that nothing is sorted.
     """
     named = text("SELECT name, indicator_id FROM indicators ORDER BY name, indicator_id")
-    for name, indicator in connection.execute(named).all():
-        yield _row_set(connection, query, {"indicator": indicator}, name)
+
+    def read(connection: Connection) -> Iterator[RowSet]:
+        for name, indicator in connection.execute(named).all():
+            yield _row_set(connection, query, {"indicator": indicator}, name)
+
+    return read
 
 
 def _public(
@@ -171,18 +116,18 @@ def _public(
     return query.with_only_columns(*columns)
 
 
-_INSPECTIONS = _public(select_inspections(), InspectionHead).order_by(InspectionRow.document_id)
-_OBSERVATIONS = (
+exported_inspections = _whole(
+    _public(select_inspections(), InspectionHead).order_by(InspectionRow.document_id)
+)
+exported_observations = _by_indicator(
     _public(select_observations(), RecordedObservation, hardware_label="hardware")
     .where(ObservationRow.indicator_id == bindparam("indicator", type_=Text))
     .order_by(ObservationRow.observation_id)
 )
-_HARDWARE = _public(
-    select(*columns_for(HardwareHead, HardwareRow)),
-    HardwareHead,
-    digest="hardware_digest",
-    label="hardware",
-).order_by(HardwareRow.digest)
+_HARDWARE = select(*columns_for(HardwareHead, HardwareRow)).order_by(HardwareRow.digest)
+exported_hardware = _whole(
+    _public(_HARDWARE, HardwareHead, digest="hardware_digest", label="hardware")
+)
 _RELEASES = (
     _public(select_versions(), VersionDetail)
     .add_columns(
@@ -198,11 +143,12 @@ _RELEASES = (
     .where(PackageVersionRow.index_name == bindparam("index", type_=Text))
     .order_by(PackageVersionRow.purl)
 )
-_VULNERABILITIES = _public(select_vulnerabilities(), VulnerabilityHead).order_by(
-    VulnerabilityRow.vulnerability_id
+exported_vulnerabilities = _whole(
+    _public(select_vulnerabilities(), VulnerabilityHead).order_by(VulnerabilityRow.vulnerability_id)
 )
-_SAMPLES = text(
-    """
+exported_samples = _by_indicator(
+    text(
+        """
 SELECT job.observation_id, job.document_id, indicator.name AS indicator, job.comparison_key,
        (sample.number - 1)::int AS repetition, sample.duration_s
 FROM observations AS job
@@ -210,10 +156,13 @@ JOIN indicators AS indicator USING (indicator_id)
 CROSS JOIN LATERAL unnest(job.repetitions_s) WITH ORDINALITY AS sample (duration_s, number)
 WHERE job.indicator_id = :indicator
 ORDER BY job.observation_id, sample.number
-    """
+        """
+    )
 )
-_STACKS = text(
-    """
+#: Only measured stacks: the packages of others would reveal the projects of clients.
+exported_stacks = _whole(
+    text(
+        """
 SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
        release.name, release.version, release.index_name AS index
 FROM stacks AS stack
@@ -221,10 +170,12 @@ LEFT JOIN stack_packages AS package ON package.stack_digest = stack.digest
 LEFT JOIN package_versions AS release USING (purl)
 WHERE EXISTS (SELECT FROM inspections WHERE inspections.stack_digest = stack.digest)
 ORDER BY stack.digest, release.purl
-    """
+        """
+    )
 )
-_ADVISORIES = text(
-    """
+exported_advisories = _whole(
+    text(
+        """
 SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, score, vector,
        published_at, modified_at, withdrawn_at,
        ARRAY(SELECT purl FROM affected_versions
@@ -232,25 +183,33 @@ SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, s
              ORDER BY purl) AS affected
 FROM advisories AS advisory
 ORDER BY advisory_id
-    """
+        """
+    )
 )
-_ADVISORY_PACKAGES = text(
-    """
+exported_advisory_packages = _whole(
+    text(
+        """
 SELECT advisory_id, document_id, position, name, ranges::text AS ranges, versions
 FROM advisory_packages JOIN advisories USING (advisory_id)
 ORDER BY advisory_id, position
-    """
+        """
+    )
 )
-_ADVISORY_ARCHIVES = text(
-    """
+exported_advisory_archives = _whole(
+    text(
+        """
 SELECT sha256, advisories, as_of AS read_at
 FROM advisory_sources
 WHERE advisories > 0
 ORDER BY as_of, sha256
-    """
+        """
+    )
 )
-_ADVICE = text(
-    """
+#: Without identifiers of advice and digests of unmeasured stacks: whoever knows them can read the
+#: report, or the packages of the project.
+exported_advice = _whole(
+    text(
+        """
 SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') AS advice_digest,
        advice.report_document_id AS document_id, recommendation_type, status, python_version,
        platform, snapshot_revision, result_digest, created_at, advised.rank, advised.score,
@@ -259,13 +218,29 @@ SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') 
        ) THEN advised.stack_digest END AS stack_digest
 FROM advice LEFT JOIN advised_stacks AS advised USING (advice_id)
 ORDER BY created_at, advice_id, rank
-    """
+        """
+    )
 )
 _OF_RESULT, _OF_METRIC = (
     tuple(it.name for it in declared_fields(view) if it.declared.public)
     for view in (BenchmarkResult, Metric)
 )
 _BENCHMARK_COLUMNS = ("document_id", "position", "metric", *_OF_RESULT, *_OF_METRIC, "file_sha256")
+
+
+def exported_releases(connection: Connection) -> Iterator[RowSet]:
+    """Releases, by index."""
+    query = text("SELECT DISTINCT index_name FROM package_versions ORDER BY index_name")
+    for index in connection.scalars(query).all():
+        yield _row_set(connection, _RELEASES, {"index": index}, index)
+
+
+def exported_benchmarks(connection: Connection) -> Iterator[RowSet]:
+    """Results of other benchmark systems and of our own inspections, by system."""
+    query = text("SELECT DISTINCT system FROM benchmark_entries ORDER BY system")
+    for system in (*connection.scalars(query).all(), OWN_SYSTEM):
+        listed = benchmark_results(connection, BenchmarkFilter(system=system))
+        yield RowSet(system, _BENCHMARK_COLUMNS, map(_benchmark_row, listed))
 
 
 def _benchmark_row(listed: ListedResult) -> tuple[Any, ...]:

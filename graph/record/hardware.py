@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from graph.record.postgresql_helpers import columns_for, first_as
 from graph.tables import (
+    MEASURED,
     HardwareRow,
     ObservationRow,
     RuntimeEnvironmentRow,
@@ -41,7 +42,7 @@ def jobs_on(connection: Connection) -> dict[str, int]:
     table = ObservationRow
     query = (
         select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
-        .where(table.outcome == "measured", table.quarantine_reason.is_(None))
+        .where(*MEASURED)
         .group_by(table.hardware_digest)
     )
     return {row.hardware_digest: row.jobs for row in connection.execute(query)}
@@ -52,11 +53,7 @@ def measurements_on(connection: Connection, digests: Iterable[str], most: int) -
     table = ObservationRow
     counts = {}
     for digest in digests:
-        measured = select(table.observation_id).where(
-            table.hardware_digest == digest,
-            table.outcome == "measured",
-            table.quarantine_reason.is_(None),
-        )
+        measured = select(table.observation_id).where(table.hardware_digest == digest, *MEASURED)
         query = select(func.count()).select_from(measured.limit(most).subquery())
         counts[digest] = connection.scalar(query) or 0
     return counts
@@ -110,9 +107,7 @@ def browse_hardware(
     if measured is not None:
         table = ObservationRow
         of_class = select(table.observation_id).where(
-            table.hardware_digest == row.digest,
-            table.outcome == "measured",
-            table.quarantine_reason.is_(None),
+            table.hardware_digest == row.digest, *MEASURED
         )
         query = query.where(of_class.exists() if measured else ~of_class.exists())
     if after is not None:

@@ -120,15 +120,7 @@ def _add_queue(connection: Connection, of: Callable[[str], IndexStatus]) -> None
     for index, due, waiting, given_up in connection.execute(_QUEUE):
         of(index).queue = {"due": due, "waiting": waiting, "given_up": given_up}
     for row in connection.execute(_GIVEN_UP):
-        of(row.index_name).given_up.append(
-            {
-                "name": row.name,
-                "version": row.version,
-                "problem": row.problem,
-                "message": row.message,
-                "attempts": row.attempts,
-            }
-        )
+        of(row.index_name).given_up.append({it: getattr(row, it) for it in _OF_QUEUED})
 
 
 def _widen(status: IndexStatus, oldest: datetime | None, newest: datetime | None) -> None:
@@ -182,15 +174,10 @@ _QUEUE = select(
     func.count(case((_IS_GIVEN_UP, 1))),
 ).group_by(QueuedRelease.index_name)
 
+#: What is shown of a release that was given up.
+_OF_QUEUED = ("name", "version", "problem", "message", "attempts")
 _GIVEN_UP = (
-    select(
-        QueuedRelease.index_name,
-        QueuedRelease.name,
-        QueuedRelease.version,
-        QueuedRelease.problem,
-        QueuedRelease.message,
-        QueuedRelease.attempts,
-    )
+    select(QueuedRelease.index_name, *(getattr(QueuedRelease, it) for it in _OF_QUEUED))
     .where(_IS_GIVEN_UP)
     .order_by(QueuedRelease.name, QueuedRelease.version)
 )

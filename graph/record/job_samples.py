@@ -8,9 +8,10 @@ from statistics import median
 from sqlalchemy import ColumnElement, Connection, Integer, Select, any_, cast, func, or_, select
 
 from graph.record.hardware import labels_apart
-from graph.record.measurements import measured_rows, minor
+from graph.record.measurements import measured_rows, minor, ran
 from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
+    MEASURED,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -18,8 +19,6 @@ from graph.tables import (
     RuntimeEnvironmentRow,
 )
 from model.measurements.job_samples import JobSamples, MissingMeasurement, SeriesSettings
-
-_MEASURED = (ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
 
 
 def job_samples(
@@ -85,17 +84,14 @@ def browse_series(
     :param hardware: digest of a hardware class
     """
     own = ObservationRow
-    conditions = [*_MEASURED, *matching({own.hardware_digest: hardware})]
-    if indicator is not None:
-        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        conditions.append(own.indicator_id.in_(named))
+    conditions = [*MEASURED, *matching({own.hardware_digest: hardware}), *ran(indicator)]
     if keys is not None:
         conditions.append(own.comparison_key == any_(texts(keys)))
     if after is not None:
         conditions.append(own.comparison_key > after)
     if limit is not None:
         first = connection.scalars(_first_keys(conditions).limit(limit)).all()
-        conditions = [*_MEASURED, own.comparison_key == any_(texts(first))]
+        conditions = [*MEASURED, own.comparison_key == any_(texts(first))]
     # Rows of a key agree in all that it is computed from, so that one of them stands for all:
     # grouping by parameters and identities, or sorting all rows, would take much longer.
     parts = (
@@ -157,7 +153,7 @@ def _first_keys(conditions: Sequence[ColumnElement[bool]]) -> Select[str]:
 def keys_starting(connection: Connection, prefix: str) -> list[str]:
     """The comparison keys of measurements that start with a prefix, sorted."""
     key = ObservationRow.comparison_key
-    query = select(key).where(key.startswith(prefix, autoescape=True), *_MEASURED)
+    query = select(key).where(key.startswith(prefix, autoescape=True), *MEASURED)
     return list(connection.scalars(query.distinct().order_by(key)))
 
 
@@ -172,7 +168,7 @@ def inspections_named(connection: Connection, name: str) -> dict[str, list[str]]
         .join(ObservationRow, ObservationRow.document_id == identifier)
         .where(
             or_(InspectionRow.name == name, identifier.startswith(name, autoescape=True)),
-            *_MEASURED,
+            *MEASURED,
         )
     )
     keys: dict[str, list[str]] = {}

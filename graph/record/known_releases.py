@@ -45,6 +45,12 @@ from model.packages.releases import Release, ReleaseFile, ReleaseState, Requirem
 FILE_COLUMNS = columns_for(ReleaseFile, ReleaseFileRow)
 _REQUIREMENT_COLUMNS = columns_for(Requirement, RequirementRow)
 
+#: Columns that have the name and the value of a field of :class:`KnownRelease`.
+_SAME_COLUMNS = (
+    "problem", "problem_message", "requires_python", "license", "yanked", "yanked_reason",
+    "uploaded_at", "metadata_source", "metadata_file", "as_of",
+)  # fmt: skip
+
 #: Whether the index offers a file, the rank of its list, and the file.
 _Listed = tuple[bool, str | None, ReleaseFile]
 
@@ -216,23 +222,14 @@ def _known(
         index=row.index_name,
         state=ReleaseState(row.state),
         document_id=row.release_document_id,
-        problem=row.problem,
-        problem_message=row.problem_message,
-        requires_python=row.requires_python,
         requirements=requirements,
         extras=tuple(row.extras),
-        license=row.license,
-        yanked=row.yanked,
-        yanked_reason=row.yanked_reason,
-        uploaded_at=row.uploaded_at,
-        metadata_source=row.metadata_source,
-        metadata_file=row.metadata_file,
         imports=_import_names(row.imports, row.imports_source),
         files={file.filename: file for listed, _, file in files if listed},
         gone={file.filename: file for listed, _, file in files if not listed},
         added={file.filename: rank for _, rank, file in files if rank is not None},
-        as_of=row.as_of,
         ranks=Ranks(*row.ranks[: len(Ranks._fields)]),
+        **{name: getattr(row, name) for name in _SAME_COLUMNS},
     )
 
 

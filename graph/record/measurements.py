@@ -18,6 +18,7 @@ from graph.record.postgresql_helpers import (
     texts,
 )
 from graph.tables import (
+    MEASURED,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -74,7 +75,7 @@ def measured() -> Select[Any]:
             RuntimeEnvironmentRow,
             RuntimeEnvironmentRow.digest == ObservationRow.environment_digest,
         )
-        .where(ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
+        .where(*MEASURED)
     )
 
 
@@ -276,6 +277,14 @@ def changed_series(
     return {key for key in keys if before.get(key) != now.quarantined.get(key)}.union(
         connection.scalars(query.distinct()) if documents else ()
     )
+
+
+def ran(indicator: str | None) -> list[ColumnElement[bool]]:
+    """Conditions of observations of the indicator with this name; all for ``None``."""
+    if indicator is None:
+        return []
+    named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
+    return [ObservationRow.indicator_id.in_(named)]
 
 
 def measured_observations(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from sqlalchemy import Connection, Select, any_, func, select, text
 
-from graph.record.measurements import installed_component, measured_releases
+from graph.record.measurements import installed_component, measured_releases, ran
 from graph.record.postgresql_helpers import (
     columns_for,
     matching,
@@ -18,6 +18,7 @@ from graph.record.postgresql_helpers import (
 )
 from graph.record.stacks import stacks_with
 from graph.tables import (
+    MEASURED,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -66,8 +67,7 @@ def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage
     counted = (
         select(row.indicator_id, job.stack_digest, func.count().label("number"), at.label("at"))
         .join(job, job.document_id == row.document_id)
-        .where(row.hardware_digest == hardware, row.outcome == "measured")
-        .where(row.quarantine_reason.is_(None))
+        .where(row.hardware_digest == hardware, *MEASURED)
         .group_by(row.indicator_id, job.stack_digest)
         .subquery()
     )
@@ -114,7 +114,7 @@ def measured_totals(connection: Connection) -> MeasuredTotals:
             row.indicator_id, row.hardware_digest, job.stack_digest, func.count().label("number")
         )
         .join(job, job.document_id == row.document_id)
-        .where(row.outcome == "measured", row.quarantine_reason.is_(None))
+        .where(*MEASURED)
         .group_by(row.indicator_id, row.hardware_digest, job.stack_digest)
         .subquery()
     )
@@ -234,10 +234,7 @@ def browse_observations(
         row.document_id: wanted.inspection,
         row.comparison_key: wanted.comparison_key,
     }
-    query = select_observations().where(*matching(values))
-    if wanted.indicator is not None:
-        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == wanted.indicator)
-        query = query.where(row.indicator_id.in_(named))
+    query = select_observations().where(*matching(values), *ran(wanted.indicator))
     if wanted.package is not None:
         query = query.where(job.stack_digest.in_(stacks_with(wanted.package, wanted.version)))
     if after is not None:
@@ -270,19 +267,14 @@ def common_keys(
     query, *others = (
         select(row.comparison_key)
         .join(job, job.document_id == row.document_id)
-        .where(
-            job.stack_digest == stack,
-            row.outcome == "measured",
-            row.quarantine_reason.is_(None),
-        )
+        .where(job.stack_digest == stack, *MEASURED)
         for stack in stacks
     )
     query = query.where(
-        *(row.comparison_key.in_(it) for it in others), *matching({row.hardware_digest: hardware})
+        *(row.comparison_key.in_(it) for it in others),
+        *matching({row.hardware_digest: hardware}),
+        *ran(indicator),
     )
-    if indicator is not None:
-        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        query = query.where(row.indicator_id.in_(named))
     if after is not None:
         query = query.where(row.comparison_key > after)
     return list(connection.scalars(query.distinct().order_by(row.comparison_key).limit(limit)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -40,7 +41,7 @@ from graph.tables import (
     table_of,
 )
 from model.measurements.inspection import OWN_COLLECTOR
-from model.packages.releases import SOLVER, Release
+from model.packages.releases import SOLVER, Release, ReleaseFile, Requirement
 
 __all__ = [
     "HashAlarm",
@@ -53,20 +54,21 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_FACT_COLUMNS = (
+#: Columns of a release that have the name of an attribute of :class:`KnownRelease`.
+_SAME_COLUMNS = (
     "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
     "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
-    "files_complete", "release_document_id", "facts", "as_of", "ranks", "imports",
-    "imports_source",
+    "files_complete", "facts", "as_of", "ranks",
 )  # fmt: skip
-_REQUIREMENT_COLUMNS = (
-    "purl", "position", "raw", "name", "specifier", "marker", "extras", "for_extras", "url",
-    "problem",
-)  # fmt: skip
-_FILE_COLUMNS = (
-    "purl", "filename", "sha256", "kind", "size_bytes", "requires_python", "yanked",
-    "yanked_reason", "uploaded_at", "metadata_sha256", "attested", "listed", "rank",
-)  # fmt: skip
+_FACT_COLUMNS = (*_SAME_COLUMNS, "release_document_id", "imports", "imports_source")
+_OF_REQUIREMENT, _OF_FILE = (
+    tuple(it.name for it in fields(kind)) for kind in (Requirement, ReleaseFile)
+)
+_REQUIREMENT_COLUMNS = ("purl", "position", *_OF_REQUIREMENT)
+_FILE_COLUMNS = ("purl", *_OF_FILE, "listed", "rank")
+_same_values, _requirement_values, _file_values = (
+    attrgetter(*names) for names in (_SAME_COLUMNS, _OF_REQUIREMENT, _OF_FILE)
+)
 
 _UNIQUE_VIOLATION = "23505"
 #: Collector of documents with the results of solvers.
@@ -216,13 +218,8 @@ def _insert_versions(connection: Connection, fresh: Versions) -> None:
 
 
 def _facts(known: KnownRelease) -> tuple[Any, ...]:
-    return (
-        known.state, known.problem, known.problem_message, known.requires_python, known.extras,
-        known.license, known.yanked, known.yanked_reason, known.uploaded_at,
-        known.metadata_source, known.metadata_file, known.wheels, known.has_sdist,
-        known.files_complete, known.document_id, known.facts, known.as_of, known.ranks,
-        known.imports and known.imports.names, known.imports and known.imports.source,
-    )  # fmt: skip
+    names = known.imports
+    return *_same_values(known), known.document_id, names and names.names, names and names.source
 
 
 def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
@@ -296,11 +293,10 @@ def _copy_requirements(connection: Connection, versions: Versions) -> None:
 
 def _requirement_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
     return (
-        (purl, position, it.raw, it.name, it.specifier, it.marker, it.extras, it.for_extras,
-         it.url, it.problem)
+        (purl, position, *_requirement_values(it))
         for purl, known in versions.items()
         for position, it in enumerate(known.requirements)
-    )  # fmt: skip
+    )
 
 
 def _copy_files(connection: Connection, versions: Versions) -> None:
@@ -309,13 +305,11 @@ def _copy_files(connection: Connection, versions: Versions) -> None:
 
 def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
     return (
-        (purl, file.filename, file.sha256, file.kind, file.size_bytes, file.requires_python,
-         file.yanked, file.yanked_reason, file.uploaded_at, file.metadata_sha256, file.attested,
-         listed, known.added.get(file.filename))
+        (purl, *_file_values(file), listed, known.added.get(file.filename))
         for purl, known in versions.items()
         for listed, files in ((True, known.files), (False, known.gone))
         for file in files.values()
-    )  # fmt: skip
+    )
 
 
 def _copy(

@@ -14,6 +14,7 @@ from graph.record.packages import add_unread_versions
 from graph.record.postgresql_helpers import matching, texts
 from graph.record.vulnerability_queries import KnownVersion
 from graph.tables import (
+    MEASURED,
     AdvisedStack,
     AffectedVersion,
     Base,
@@ -168,7 +169,7 @@ def browse_stacks(
     if wanted.measured is not None:
         jobs = inspections.join(
             ObservationRow, ObservationRow.document_id == InspectionRow.document_id
-        ).where(ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
+        ).where(*MEASURED)
         query = query.where(jobs.exists() if wanted.measured else ~jobs.exists())
     if after is not None:
         query = query.where(row.digest > after)

@@ -42,6 +42,7 @@ from graph.verification.documents import (
     wrong_uploads,
 )
 from graph.verification.parser_version import changed_since
+from model.declared_documents import report_of
 from model.reasons import Reason
 
 #: Kind of quarantine entries about stored documents.
@@ -174,24 +175,8 @@ class RecordReport:
         """The report as ``--json`` prints it."""
         return {
             "equal": self.equal,
-            "complete": self.complete,
-            "documents": dict(self.documents),
-            "damaged": self.damaged,
-            "tampered": self.tampered,
-            "differences": [
-                {
-                    "document_id": difference.document_id,
-                    "table": difference.table,
-                    "row": difference.row,
-                    "field": difference.field,
-                    "stored": difference.stored,
-                    "expected": difference.expected,
-                }
-                for difference in self.differences
-            ],
+            **report_of(self, "more"),
             "more_differences": self.more,
-            "outdated": dict(self.outdated),
-            "counts": dict(self.counts),
             "elapsed_s": round(self.elapsed_s, 3),
         }
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from posixpath import basename, dirname, join
@@ -37,6 +37,7 @@ from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
 from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
+from model.declared_documents import report_of
 from model.errors import InvalidArgument, InvalidDocument
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity
 from model.reasons import Reason
@@ -70,8 +71,7 @@ class BenchmarkReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
-        values = {it.name: getattr(self, it.name) for it in fields(self)}
-        return {key: dict(it) if isinstance(it, Counter) else it for key, it in values.items()}
+        return report_of(self)
 
 
 def known_system(key: str) -> BenchmarkSystem:

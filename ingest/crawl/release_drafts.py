@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import fields
 
 from graph.record.release_merging import KnownRelease
 from ingest.releases.files import public_reason
@@ -43,18 +44,12 @@ def release_draft(
 
 
 def _release_file(file: IndexFile) -> ReleaseFile:
-    return ReleaseFile(
-        filename=file.filename,
-        sha256=file.sha256,
-        kind=file.kind,
-        size_bytes=file.size_bytes,
-        requires_python=file.requires_python or None,
-        yanked=file.yanked,
-        yanked_reason=public_reason(file.yanked_reason) if file.yanked else None,
-        uploaded_at=file.uploaded_at if file.uploaded_at and file.uploaded_at.year > 1 else None,
-        metadata_sha256=file.metadata_sha256,
-        attested=file.attested,
-    )
+    values = {it.name: getattr(file, it.name) for it in fields(ReleaseFile)} | {
+        "requires_python": file.requires_python or None,
+        "yanked_reason": public_reason(file.yanked_reason) if file.yanked else None,
+        "uploaded_at": file.uploaded_at if file.uploaded_at and file.uploaded_at.year > 1 else None,
+    }
+    return ReleaseFile(**values)
 
 
 def release_from(draft: ReleaseDraft) -> Release | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from common.http.fetching import Traffic
@@ -17,6 +17,7 @@ from ingest.crawl.release_selection import (
     EMPTIED,
     ProjectPlan,
 )
+from model.declared_documents import report_of
 from model.errors import IndexProblem
 from model.packages.releases import release_identity
 
@@ -124,30 +125,13 @@ class CrawlReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
-        return {
-            "index": self.index,
-            "packages": self.packages,
-            "releases": self.releases,
-            "known": self.known,
-            "read": dict(sorted(self.read.items())),
-            "new": self.new,
-            "changed": self.changed,
-            "missing": sorted(self.missing),
-            "missing_roots": sorted(self.missing_roots),
-            "unwatched": self.unwatched,
-            "unsolvable_roots": sorted(self.unsolvable_roots),
-            "unmet_roots": self.unmet_roots,
-            "emptied": sorted(self.emptied),
-            "skipped": dict(sorted(self.skipped.items())),
-            "failed": [asdict(it) for it in self.failed],
-            "waiting": self.waiting,
-            "left_out": self.left_out,
-            "alarms": [asdict(it) for it in self.alarms],
-            "events": dict(sorted(self.events.items())),
-            "traffic": asdict(self.traffic),
-            "elapsed_s": round(self.elapsed_s, 3),
-            "lost": str(self.lost) if self.lost else None,
-        }
+        document = report_of(self, "followed", "to_read")
+        for name in ("missing", "missing_roots", "unsolvable_roots", "emptied"):
+            document[name] = sorted(document[name])
+        for name in ("read", "skipped", "events"):
+            document[name] = dict(sorted(document[name].items()))
+        elapsed_s, lost = round(self.elapsed_s, 3), str(self.lost) if self.lost else None
+        return {**document, "elapsed_s": elapsed_s, "lost": lost}
 
 
 def _alarm(event: IndexEvent) -> HashAlarm:

@@ -28,6 +28,7 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import stored_source
+from model.declared_documents import report_of
 from model.measurements.inspection import InspectionDocument
 
 KIND = "inspection"
@@ -81,17 +82,9 @@ class IngestReport:
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
         return {
-            "read": self.read,
-            "new": self.new,
-            "known": self.known,
-            "quarantined": self.quarantined,
-            "mended": self.mended,
+            **report_of(self, "incomplete"),
             "skipped": self.skipped.total(),
             "skipped_reasons": dict(self.skipped),
-            "stacks_unknown": self.stacks_unknown,
-            "observations": dict(self.observations),
-            "observations_known": self.observations_known,
-            "reasons": dict(self.reasons),
         }
 
 

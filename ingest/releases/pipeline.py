@@ -28,6 +28,7 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
+from model.declared_documents import report_of
 from model.errors import InvalidDocument
 from model.json_documents import load_json
 from model.json_fields import Fields
@@ -155,21 +156,11 @@ class ReleaseReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
-        return {
-            "read": self.read,
-            "new": self.new,
-            "changed": self.changed,
-            "known": self.known,
-            "quarantined": self.quarantined,
-            "mended": self.mended,
-            "states": dict(self.states),
-            "problems": dict(self.problems),
-            "reasons": dict(self.reasons),
-            "alarms": [
-                {"purl": it.purl, "file": it.filename, "known": it.known, "offered": it.offered}
-                for it in self.alarms
-            ],
-        }
+        alarms = [
+            {"purl": it.purl, "file": it.filename, "known": it.known, "offered": it.offered}
+            for it in self.alarms
+        ]
+        return {**report_of(self), "alarms": alarms}
 
 
 @dataclass(frozen=True, slots=True)
