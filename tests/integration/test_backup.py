@@ -23,13 +23,12 @@ import neo4j
 import pytest
 import sqlalchemy
 from alembic import command
-from graph.backup.tables import LEFT_OUT, stored_tables
 from sqlalchemy import text
 
 from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
 from common.settings import Settings
-from graph.backup.archive import CHUNK_BYTES, MANIFEST
+from graph.backup.archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
 from graph.backup.backup_files import new_file
 from graph.backup.creation import create_backup, public_settings
 from graph.engine import Stores, graph_database, relational_engine
