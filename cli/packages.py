@@ -31,8 +31,7 @@ from graph.record.indexes import index_status
 from graph.record.modules import module_providers, releases_without_names
 from graph.record.packages import package_view
 from ingest.background_projection import RunOutcome, recording
-from ingest.crawl.closure import WantedPackage
-from ingest.crawl.crawl_request import MAX_PACKAGES, MAX_VERSIONS, CrawlBounds
+from ingest.crawl.closure import MAX_PACKAGES, MAX_VERSIONS, CrawlBounds, WantedPackage
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import add_packages, clean, packages_document, unanswered, wanted_packages
 from ingest.crawl.runs import refresh as refresh_all

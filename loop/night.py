@@ -31,8 +31,7 @@ from graph.record.loop import (
 )
 from graph.record.source_successes import LOOP, add_successes, set_sources
 from graph.record.watches import set_closure, watches
-from ingest.crawl.closure import WantedPackage
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds, WantedPackage
 from ingest.crawl.runs import add_packages, refresh_indexes
 from ingest.record import exclusive_run
 from loop.measuring import OnJob, ingest_batches, measure_batches

@@ -1,7 +1,8 @@
-"""Jobs of the adviser: advice, replays and why-not questions."""
+"""Jobs of the adviser: advice, replays, why-not questions and checks of provenance."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -11,8 +12,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adviser.advise import Advice, Resolver
-from adviser.answering.answers import Answer, on_hardware, store
+from adviser.answering.answers import Answer, metadata, on_hardware, store
+from adviser.answering.file_listings import recorded_listings
 from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
+from adviser.answering.index_selection import called_indexes
 from adviser.answering.knowledge import Knowledge, KnowledgeSources, ReadingCallbacks
 from adviser.answering.recorded_advice import (
     replay_stored,
@@ -22,15 +25,18 @@ from adviser.answering.recorded_advice import (
 )
 from adviser.answering.target_hardware import recorded_target
 from adviser.explain import ForcedStack, why_not
+from adviser.provenance import KnownIndexes, check_lock
 from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
+from api.access.index_policy import public_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import log_for_client, store_result
-from api.jobs.request_types import AdviceRequest
+from api.jobs.request_types import AdviceRequest, ProvenanceRequest
 from api.jobs.worker_context import WorkerContext
+from common.index.configuration import configured_indexes
 from graph.engine import Stores
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, set_progress, supersede
@@ -46,6 +52,7 @@ from model.packages.snapshot import Snapshot
 _UPDATED_EVERY_S = 0.5
 #: Fields that identify a processor, by the names that ``thamos`` has for them.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}
+_PROVENANCE_SCHEMA = "provenance-1"
 
 
 class JobObserver:
@@ -254,3 +261,41 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
         "conflict": conflict_document(explanation.conflict),
     }  # fmt: skip
     return store_result(worker, analysis, result)
+
+
+def check_provenance(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
+    """Check a lock and store the report.
+
+    :param document: a stored :class:`ProvenanceRequest`
+    :returns: the identifier of the report's document
+    :raises InvalidArgument: if another version of the service stored the request
+    """
+    began = time.perf_counter()
+    request = ProvenanceRequest.from_document(document)
+    project = request.project
+    with worker.service.relational() as stores:
+        listings = recorded_listings(stores, project.lock_entries)
+    allowed = list(configured_indexes(worker.settings))
+    called = called_indexes(worker.settings, project)
+    unread = {(it.name, it.version) for it in project.lock_entries}
+    issues = check_lock(project, KnownIndexes(listings, allowed, called, unread=unread))
+    # Equal requests share a report, whoever sends them.
+    shown = public_indexes(worker.settings, anonymous=True)
+    result = {
+        "error": False,
+        "error_msg": None,
+        "input": None,
+        "report": [it.document() for it in issues],
+        "parameters": {
+            "project": {
+                "requirements": request.requirements,
+                "requirements_locked": request.requirements_locked,
+                "constraints": [],
+                "runtime_environment": {},
+            },
+            "whitelisted_sources": list(shown.values()),
+        },
+    }
+    timings = {"total_s": time.perf_counter() - began}
+    report = {"metadata": metadata(timings, analysis.analysis_id), "result": result}
+    return store_result(worker, analysis, report, "provenance-report", _PROVENANCE_SCHEMA)

@@ -11,7 +11,7 @@ from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
 from common.settings import Settings
 from graph.record.analyses import Analysis
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
 from model.errors import IndexFault, IndexProblem
 

@@ -188,12 +188,12 @@ REQUEST_WORK = {
     AnalysisKind.ADVICE: _work("advice.make", "advice:run_advice"),
     AnalysisKind.REPLAY: _work("advice.replay", "advice:run_replay"),
     AnalysisKind.WHY_NOT: _work("advice.why_not", "advice:run_why_not"),
-    AnalysisKind.PROVENANCE: _work("provenance.check", "provenance:check_provenance"),
+    AnalysisKind.PROVENANCE: _work("provenance.check", "advice:check_provenance"),
     AnalysisKind.FETCH: RequestWork(
         "packages.fetch", QueueName.BULK, "api.jobs.fetching:fetch_requested", BULK_S, Scope.INGEST
     ),
     AnalysisKind.UPLOAD: RequestWork(
-        "uploads.ingest", QueueName.BULK, "api.jobs.uploads:ingest_upload", BULK_S, Scope.INGEST
+        "uploads.ingest", QueueName.BULK, "api.jobs.inspections:ingest_upload", BULK_S, Scope.INGEST
     ),
     AnalysisKind.INSPECTION: RequestWork(
         "inspections.run", QueueName.INSPECTIONS, "api.jobs.inspections:run_inspection",

@@ -27,10 +27,17 @@ from api.http.schema_fields import (
 )
 from api.resources.base import Resources, package_name, whole_digest
 from api.resources.stacks import stack_labels
-from graph.record import paths as record
 from graph.record.advice import advice_named, stacks_of
 from graph.record.freshness import knows_advisories
-from graph.record.stacks import packages_in, stack_named
+from graph.record.stacks import (
+    StackRequirement,
+    StackVulnerability,
+    packages_in,
+    stack_named,
+    stack_requirements,
+    stack_vulnerabilities,
+    supporting_jobs,
+)
 from graph.record.tokens import Scope
 
 _ADVICE = "adviser-260101000000-5f0c9d2be417a863"
@@ -131,7 +138,7 @@ class AdvicePathResource(MethodView):
             if advice is None:
                 raise not_found("advice", advice_id)
             advised = stacks_of(connection, advice_id)
-            jobs = record.supporting_jobs(connection, advice_id, query["limit"] + 1)
+            jobs = supporting_jobs(connection, advice_id, query["limit"] + 1)
             digests = {it.stack_digest for it in advised}
             digests |= {it.stack_digest for it in jobs if it.stack_digest is not None}
             labels = stack_labels(connection, digests)
@@ -171,8 +178,8 @@ class StackPathResource(MethodView):
             if stack is None:
                 raise not_found("stack", digest)
             releases = {it.purl: it for it in packages_in(connection, stack.digest)}
-            requirements = record.stack_requirements(connection, stack.digest)
-            vulnerabilities = record.stack_vulnerabilities(connection, stack.digest)
+            requirements = stack_requirements(connection, stack.digest)
+            vulnerabilities = stack_vulnerabilities(connection, stack.digest)
             known_at_all = knows_advisories(connection)
         starts = None
         if "package" in query:
@@ -208,11 +215,11 @@ class StackPathResource(MethodView):
 
 
 def _chains(
-    vulnerabilities: list[record.StackVulnerability],
+    vulnerabilities: list[StackVulnerability],
     starts: list[str] | None,
     releases: list[str],
-    requirements: list[record.StackRequirement],
-) -> Iterator[tuple[record.StackVulnerability, RequirementChain]]:
+    requirements: list[StackRequirement],
+) -> Iterator[tuple[StackVulnerability, RequirementChain]]:
     """The chains to each vulnerability, in order; each release is searched for once."""
     ways = _ways(starts, releases, requirements)
     by_release: dict[str, list[RequirementChain]] = {}
@@ -225,7 +232,7 @@ def _chains(
 
 
 def _ways(
-    starts: list[str] | None, releases: list[str], requirements: list[record.StackRequirement]
+    starts: list[str] | None, releases: list[str], requirements: list[StackRequirement]
 ) -> list[tuple[list[str], dict[str, dict[str, str]]]]:
     """Starts and requirement texts: without requirements that only extras need, then with them."""
     ways = []

@@ -14,8 +14,8 @@ from api.access.audit import wrote, wrote_nothing
 from api.access.authentication import needs
 from api.http.errors import ApiError, ProblemType
 from api.http.schema_fields import count, texts
+from api.jobs.inspections import upload_id
 from api.jobs.queue import PROJECT
-from api.jobs.uploads import upload_id
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,

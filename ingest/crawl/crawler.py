@@ -31,8 +31,7 @@ from graph.record.known_releases import known_releases
 from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import KnownRelease
 from graph.record.releases import ReleaseDelivery, ReleasesAdded
-from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
-from ingest.crawl.crawl_request import CrawlRequest
+from ingest.crawl.closure import CrawlRequest, FollowedPackage, RequirementClosure, WantedPackage
 from ingest.crawl.failures import (
     INTERNAL,
     CircuitBreaker,

@@ -20,7 +20,7 @@ from graph.record.crawls import (
     QueueRow,
 )
 from graph.record.release_merging import KnownRelease
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.release_drafts import metadata_of_record, release_draft
 from ingest.releases.parsing import ReleaseDraft
 from model.packages.identity import version_of

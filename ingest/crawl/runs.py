@@ -23,8 +23,7 @@ from graph.record.crawls import (
 )
 from graph.record.source_successes import INDEX, add_successes, set_sources
 from ingest.background_projection import RunOutcome, recording
-from ingest.crawl.closure import WantedPackage
-from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
+from ingest.crawl.closure import CrawlBounds, CrawlRequest, WantedPackage
 from ingest.crawl.crawler import crawl
 from ingest.crawl.release_selection import CANDIDATES
 from ingest.crawl.reports import CrawlReport

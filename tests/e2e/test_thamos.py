@@ -18,7 +18,7 @@ import pytest
 from common import __version__
 from graph.engine import relational_engine
 from graph.record.analyses import analysis_of, request_of
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.runs import add_packages, wanted_packages
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
 from api.app import create_app
-from api.jobs import uploads
+from api.jobs import inspections
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
@@ -241,9 +241,9 @@ class TestUploads:
         archive = (ROOT / "samples" / "inspections.tar.gz").read_bytes()
         sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
         where = sent.headers["Location"]
-        monkeypatch.setattr(uploads, "SAME_UPLOAD_WAIT_S", 0.0)
+        monkeypatch.setattr(inspections, "SAME_UPLOAD_WAIT_S", 0.0)
         (known.settings.home / "uploads").mkdir(exist_ok=True)
-        with uploads.lock_of(known.settings, digest_bytes(archive)):
+        with inspections.lock_of(known.settings, digest_bytes(archive)):
             run_jobs(known.settings)
             waiting = client.get(where).get_json()
             assert (waiting["state"], waiting["attempts"]) == ("running", 1)

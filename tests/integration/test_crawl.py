@@ -23,7 +23,7 @@ from graph.record.crawls import WatchedProject, watch
 from graph.record.freshness import source_times
 from graph.record.indexes import index_status
 from ingest.crawl import crawler
-from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
+from ingest.crawl.closure import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport

@@ -9,7 +9,7 @@ import pytest
 
 from graph.record.crawls import ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease, Ranks
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.release_selection import (
     ProjectNeeds,
     ProjectPlan,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from ingest.crawl.crawl_request import CrawlBounds
+from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.release_selection import (
     invalid,
     needed_versions,
