@@ -13,21 +13,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_random_exponential,
-)
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.postgresql_helpers import current_time
-from graph.record.quarantine import (
-    QuarantineReason,
-    add_refusals,
-    resolve_source,
-)
+from graph.record.quarantine import QuarantineReason, add_refusals, resolve_source
 from ingest.sources.source_items import RefusedDocument
 from ingest.sources.urls import stored_source
 from model.errors import StoreUnavailable

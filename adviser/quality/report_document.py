@@ -11,12 +11,7 @@ from typing import Any
 from adviser.quality.batch_order import OrderReport
 from adviser.quality.parameter_curves import CurvePoint
 from adviser.quality.repetitions import BatchReport
-from adviser.quality.reports import (
-    AxisReport,
-    QualityReport,
-    SeriesQuality,
-    StackQuality,
-)
+from adviser.quality.reports import AxisReport, QualityReport, SeriesQuality, StackQuality
 from adviser.quality.variance_components import (
     PLANNED_DIFFERENCE,
     RepetitionAdvice,

@@ -20,11 +20,7 @@ from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, a
 from graph.record.documents import body_of
 from graph.record.postgresql_helpers import lock_name
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
-from ingest.sources.source_items import (
-    MEBIBYTE,
-    RefusedDocument,
-    SourceLimits,
-)
+from ingest.sources.source_items import MEBIBYTE, RefusedDocument, SourceLimits
 from model.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
 from model.json_documents import digest, digest_bytes
 from model.reasons import Reason

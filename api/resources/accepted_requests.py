@@ -13,14 +13,7 @@ from marshmallow import Schema, fields, validate
 from adviser.answering.index_resolution import ResolutionProgress
 from api.access.authentication import require, security
 from api.http.errors import not_found
-from api.http.schema_fields import (
-    StrictSchema,
-    described,
-    filter_flag,
-    flag,
-    schema_of,
-    text,
-)
+from api.http.schema_fields import StrictSchema, described, filter_flag, flag, schema_of, text
 from api.jobs import request_submission
 from api.jobs.queue import REQUEST_WORK
 from api.resources.base import Resources, members

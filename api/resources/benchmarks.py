@@ -11,12 +11,7 @@ from marshmallow import fields
 from api.access.authentication import needs
 from api.http.paging import Cursor, page
 from api.http.request_context import reading
-from api.http.schema_fields import (
-    page_of,
-    query_of,
-    schema_of,
-    text,
-)
+from api.http.schema_fields import page_of, query_of, schema_of, text
 from api.resources.base import Resources
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
 from graph.record.tokens import Scope

@@ -24,11 +24,7 @@ from api.http.schema_fields import (
     page_of,
     schema_of,
 )
-from api.resources.accepted_requests import (
-    ForceQuerySchema,
-    RequestSchema,
-    submit_request,
-)
+from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, submit_request
 from api.resources.base import Resources, filters, members, package_name
 from api.service import service
 from common.index.configuration import index_of

@@ -27,12 +27,7 @@ from api.http.schema_fields import (
 from api.resources.base import Resources, members, package_name
 from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
 from graph.record.modules import ModuleProvider, module_providers
-from graph.record.release_queries import (
-    VersionDetail,
-    browse_files,
-    purl_of,
-    version_detail,
-)
+from graph.record.release_queries import VersionDetail, browse_files, purl_of, version_detail
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import VulnerabilityFilter
 from model.packages.candidate_builder import CandidateBuilder, NotACandidate

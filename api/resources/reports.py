@@ -36,12 +36,7 @@ from api.http.schema_fields import (
     texts,
 )
 from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.stacks import (
-    BASELINE_DESCRIPTION,
-    FLOP_PER_S,
-    GROUP_BASELINE,
-    HARDWARE,
-)
+from api.resources.stacks import BASELINE_DESCRIPTION, FLOP_PER_S, GROUP_BASELINE, HARDWARE
 from api.service import service
 from graph.record.job_samples import browse_series
 from graph.record.tokens import Scope

@@ -16,11 +16,7 @@ from api.http.errors import ApiError, ProblemType
 from api.http.schema_fields import count, texts
 from api.jobs.inspections import upload_id
 from api.jobs.queue import PROJECT
-from api.resources.accepted_requests import (
-    ForceQuerySchema,
-    RequestSchema,
-    submit_request,
-)
+from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, submit_request
 from api.resources.base import Resources
 from api.service import service
 from graph.record.analyses import AnalysisKind
@@ -28,11 +24,7 @@ from graph.record.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.record.inspections import InspectionDelivery, add_inspections
 from graph.record.tokens import Scope
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.source_items import (
-    MEBIBYTE,
-    RawDocument,
-    RefusedDocument,
-)
+from ingest.sources.source_items import MEBIBYTE, RawDocument, RefusedDocument
 from model.json_documents import digest_bytes
 
 

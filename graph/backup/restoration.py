@@ -17,13 +17,7 @@ from graph.backup.archive import (
 )
 from graph.backup.creation import Progress
 from graph.engine import POSTGRESQL, READ_ACCESS, STATEMENT_TIMEOUT_S, Stores
-from graph.migrate import (
-    IS_MIGRATED,
-    REVISION,
-    alembic_config,
-    known_revisions,
-    migrate_graph,
-)
+from graph.migrate import IS_MIGRATED, REVISION, alembic_config, known_revisions, migrate_graph
 from graph.projection.registry import NODES
 from graph.projection.sync import enqueue_everything
 from graph.record.bulk import copy_expert

@@ -15,14 +15,7 @@ import psutil
 
 from common.settings import Settings
 from graph.embedded import processes
-from graph.embedded.home import (
-    FREE_SPACE,
-    Home,
-    Passwords,
-    has_full_disk,
-    read_json,
-    write_private,
-)
+from graph.embedded.home import FREE_SPACE, Home, Passwords, has_full_disk, read_json, write_private
 from model.errors import ServiceFailed
 
 logger = logging.getLogger(__name__)

@@ -9,14 +9,7 @@ from sqlalchemy import Connection, Text, any_, literal, select, union
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from graph.projection.inspections import OBSERVATION, canonical_parameters, project_inspections
-from graph.projection.kinds import (
-    EdgeKind,
-    NodeKind,
-    Row,
-    edge_kind,
-    properties_of,
-    rows_of,
-)
+from graph.projection.kinds import EdgeKind, NodeKind, Row, edge_kind, properties_of, rows_of
 from graph.projection.packages import PACKAGE, STACK, project_stacks
 from graph.projection.upsert import (
     ImmutableNode,

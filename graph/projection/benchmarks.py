@@ -26,12 +26,7 @@ from graph.projection.kinds import (
     rows_of,
     utc_text,
 )
-from graph.projection.packages import (
-    PACKAGE,
-    PACKAGE_VERSION,
-    PACKAGE_VERSIONS,
-    PACKAGES,
-)
+from graph.projection.packages import PACKAGE, PACKAGE_VERSION, PACKAGE_VERSIONS, PACKAGES
 from graph.projection.upsert import (
     ImmutableNode,
     MutableNode,

@@ -25,12 +25,7 @@ from graph.projection.kinds import (
     utc_text,
 )
 from graph.projection.packages import STACK, project_stacks
-from graph.projection.upsert import (
-    ImmutableNode,
-    create_missing,
-    missing,
-    write,
-)
+from graph.projection.upsert import ImmutableNode, create_missing, missing, write
 from graph.tables import (
     Document,
     HardwareRow,

@@ -19,9 +19,7 @@ from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector, project_once
 from graph.projection.registry import PROJECTED
 from graph.record.freshness import FEW_ENTRIES, Lag, lag_of
-from graph.tables import (
-    OutboxEntry,
-)
+from graph.tables import OutboxEntry
 from model.errors import GraphMismatch, ProjectError
 
 logger = logging.getLogger(__name__)

@@ -19,13 +19,7 @@ from sqlalchemy import Connection, Engine
 
 from graph.checkpoints import graph_checkpoint, record_checkpoint
 from graph.engine import graph_errors, relational_errors
-from graph.projection.kinds import (
-    EdgeKind,
-    NodeKind,
-    Row,
-    plain,
-    row_of,
-)
+from graph.projection.kinds import EdgeKind, NodeKind, Row, plain, row_of
 from graph.projection.outbox import only_projector
 from graph.projection.registry import EDGES, NODES
 from graph.projection.sync import WAIT_S

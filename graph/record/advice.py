@@ -12,22 +12,11 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
-from graph.record.analyses import (
-    requested_by,
-)
+from graph.record.analyses import requested_by
 from graph.record.claims import add_claims
-from graph.record.documents import (
-    DeliveredDocument,
-    add_documents,
-    body_of,
-)
+from graph.record.documents import DeliveredDocument, add_documents, body_of
 from graph.record.outbox import add_entries
-from graph.record.postgresql_helpers import (
-    columns_for,
-    first_as,
-    matching,
-    texts,
-)
+from graph.record.postgresql_helpers import columns_for, first_as, matching, texts
 from graph.record.stacks import add_stacks
 from graph.tables import (
     AdviceObservation,
@@ -38,12 +27,7 @@ from graph.tables import (
     PackageVersionRow,
     RequestRow,
 )
-from model.advice import (
-    AdviceHead,
-    AdviceLinks,
-    AdviceRequestSummary,
-    StoredAdvice,
-)
+from model.advice import AdviceHead, AdviceLinks, AdviceRequestSummary, StoredAdvice
 from model.declared_fields import Field
 from model.json_documents import digest_bytes
 from model.shared_fields import DIGEST, STACK_DIGEST

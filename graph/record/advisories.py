@@ -7,26 +7,12 @@ from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    Connection,
-    Text,
-    any_,
-    bindparam,
-    delete,
-    select,
-    text,
-)
+from sqlalchemy import ARRAY, ColumnElement, Connection, Text, any_, bindparam, delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from common.settings import Settings
 from graph.record.affected_versions import hold_advisories, match_vulnerabilities
-from graph.record.bulk import (
-    copy_rows,
-    insert_new,
-    update_rows,
-)
+from graph.record.bulk import copy_rows, insert_new, update_rows
 from graph.record.documents import DeliveredDocument, add_documents, delete_documents
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.outbox import add_entries

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    Connection,
-    Text,
-    any_,
-    bindparam,
-    select,
-    text,
-)
+from sqlalchemy import ARRAY, ColumnElement, Connection, Text, any_, bindparam, select, text
 
 from graph.record.bulk import copy_rows
-from graph.record.postgresql_helpers import (
-    AdvisoryLock,
-    lock_transaction,
-    texts,
-)
+from graph.record.postgresql_helpers import AdvisoryLock, lock_transaction, texts
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -31,12 +18,7 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
-from model.advisories import (
-    AffectedPackage,
-    RangeEvent,
-    RangeEventKind,
-    VersionLine,
-)
+from model.advisories import AffectedPackage, RangeEvent, RangeEventKind, VersionLine
 from model.packages.candidates import KnownVulnerability
 
 #: A vulnerability and the package URL of a version that it affects.

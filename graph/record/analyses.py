@@ -23,16 +23,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from common.settings import Settings
-from graph.record.documents import (
-    DeliveredDocument,
-    add_documents,
-    body_of,
-)
+from graph.record.documents import DeliveredDocument, add_documents, body_of
 from graph.record.freshness import progress
 from graph.record.postgresql_helpers import columns_for, lock_name
-from graph.tables import (
-    AnalysisRow,
-)
+from graph.tables import AnalysisRow
 from model.declared_fields import Field
 from model.json_documents import canonical_json, digest_bytes
 

@@ -20,9 +20,7 @@ from graph.tables import (
     PackageVersionRow,
     StackPackage,
 )
-from model.advice import (
-    RecordedClaim,
-)
+from model.advice import RecordedClaim
 from model.packages.identity import version_key
 
 _COLUMNS = tuple(field.name for field in fields(RecordedClaim))

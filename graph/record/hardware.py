@@ -9,12 +9,7 @@ from typing import Annotated, Any
 from sqlalchemy import Connection, func, select
 
 from graph.record.postgresql_helpers import columns_for, first_as
-from graph.tables import (
-    MEASURED,
-    HardwareRow,
-    ObservationRow,
-    RuntimeEnvironmentRow,
-)
+from graph.tables import MEASURED, HardwareRow, ObservationRow, RuntimeEnvironmentRow
 from model.declared_fields import public
 from model.measurements.evidence import RecordedHardware
 from model.measurements.hardware import distinct_labels

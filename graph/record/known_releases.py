@@ -23,21 +23,8 @@ from sqlalchemy import (
 )
 
 from graph.record.postgresql_helpers import columns_for, texts
-from graph.record.release_merging import (
-    PARTS,
-    HashAlarm,
-    KnownRelease,
-    Ranks,
-    mark_of,
-    part_of,
-)
-from graph.tables import (
-    Document,
-    PackageEvent,
-    PackageVersionRow,
-    ReleaseFileRow,
-    RequirementRow,
-)
+from graph.record.release_merging import PARTS, HashAlarm, KnownRelease, Ranks, mark_of, part_of
+from graph.tables import Document, PackageEvent, PackageVersionRow, ReleaseFileRow, RequirementRow
 from model.packages.identity import Purl
 from model.packages.import_names import ImportNames, ImportSource
 from model.packages.releases import Release, ReleaseFile, ReleaseState, Requirement

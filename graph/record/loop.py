@@ -12,13 +12,7 @@ from sqlalchemy import Connection, Row, func, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from graph.record.events import EventKind, record_event
-from graph.tables import (
-    InspectionRow,
-    LoopBatchRow,
-    LoopNightRow,
-    LoopReleaseRow,
-    LoopStepRow,
-)
+from graph.tables import InspectionRow, LoopBatchRow, LoopNightRow, LoopReleaseRow, LoopStepRow
 from model.json_documents import digest
 from model.packages.identity import package_version
 

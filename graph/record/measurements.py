@@ -13,10 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select, text
 
 from graph.record.hardware import labels_apart
-from graph.record.postgresql_helpers import (
-    matching,
-    texts,
-)
+from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
     MEASURED,
     HardwareRow,
@@ -27,12 +24,7 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
-from model.measurements.evidence import (
-    UNKNOWN_STACK,
-    MeasuredObservation,
-    Reading,
-    Series,
-)
+from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 from model.measurements.job_stability import instability
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion, Purl, distributions_of, package_version_of

@@ -11,11 +11,7 @@ from typing import Annotated, Any
 from sqlalchemy import Connection, Select, any_, func, select, text
 
 from graph.record.measurements import installed_component, measured_releases, ran
-from graph.record.postgresql_helpers import (
-    columns_for,
-    matching,
-    texts,
-)
+from graph.record.postgresql_helpers import columns_for, matching, texts
 from graph.record.stacks import stacks_with
 from graph.tables import (
     MEASURED,

@@ -22,12 +22,7 @@ from graph.record.known_releases import known_releases
 from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
-from graph.tables import (
-    AffectedVersion,
-    PackageRow,
-    PackageVersionRow,
-    VulnerabilityRow,
-)
+from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow
 from model.declared_fields import Field
 from model.packages.identity import version_of
 from model.shared_fields import PACKAGE

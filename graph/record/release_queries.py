@@ -11,28 +11,12 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 from packaging.version import Version
-from sqlalchemy import (
-    Connection,
-    Select,
-    any_,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import Connection, Select, any_, func, or_, select
 
 from graph.record.freshness import knows_advisories
-from graph.record.known_releases import (
-    FILE_COLUMNS,
-    requirements_of,
-    spellings_of,
-)
+from graph.record.known_releases import FILE_COLUMNS, requirements_of, spellings_of
 from graph.record.postgresql_helpers import columns_for, matching, texts
-from graph.tables import (
-    AffectedVersion,
-    IndexProject,
-    PackageVersionRow,
-    ReleaseFileRow,
-)
+from graph.tables import AffectedVersion, IndexProject, PackageVersionRow, ReleaseFileRow
 from model.declared_fields import Field, public
 from model.errors import InvalidDocument
 from model.packages.identity import Purl, package_version, version_of

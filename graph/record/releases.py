@@ -17,11 +17,7 @@ from graph.record.affected_versions import share_advisories
 from graph.record.bulk import copy_rows, update_rows
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.events import EventKind, record_event
-from graph.record.known_releases import (
-    StoredReleases,
-    known_releases,
-    stored_releases,
-)
+from graph.record.known_releases import StoredReleases, known_releases, stored_releases
 from graph.record.packages import add_package_rows, finish_versions
 from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import (

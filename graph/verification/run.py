@@ -23,17 +23,9 @@ from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.affected_versions import hold_advisories
 from graph.record.freshness import count_change
-from graph.record.quarantine import (
-    QuarantineReason,
-    add_refusals,
-    resolve_sources,
-)
+from graph.record.quarantine import QuarantineReason, add_refusals, resolve_sources
 from graph.tables import Document, QuarantinedDocument, RecordCheckRow
-from graph.verification.comparison import (
-    EMPTY_VALUE,
-    RecordDifference,
-    of_document,
-)
+from graph.verification.comparison import EMPTY_VALUE, RecordDifference, of_document
 from graph.verification.documents import (
     StoredDocument,
     next_identifiers,

@@ -18,12 +18,7 @@ from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from graph.record.advisories import SourceState
 from ingest.sources.folders import documents_in_file
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import (
-    MEBIBYTE,
-    RawDocument,
-    RefusedDocument,
-    SourceLimits,
-)
+from ingest.sources.source_items import MEBIBYTE, RawDocument, RefusedDocument, SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
 from model.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavailable
 

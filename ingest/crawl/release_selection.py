@@ -9,16 +9,8 @@ from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from common.index.release_metadata import (
-    INVALID_VERSION,
-    NO_FILES,
-    metadata_files,
-)
-from graph.record.crawls import (
-    IndexEvent,
-    ProjectRow,
-    QueueRow,
-)
+from common.index.release_metadata import INVALID_VERSION, NO_FILES, metadata_files
+from graph.record.crawls import IndexEvent, ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease
 from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.release_drafts import metadata_of_record, release_draft

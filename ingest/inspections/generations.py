@@ -25,15 +25,7 @@ from ingest.personal_data import scrub, scrub_text
 from ingest.sources.source_items import RawDocument
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, load_json
-from model.json_fields import (
-    MAX_NAME_LENGTH,
-    ROOT,
-    FieldPath,
-    Fields,
-    Record,
-    inside,
-    too_long,
-)
+from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, inside, too_long
 from model.measurements.inspection import OWN_COLLECTOR, SchemaVersion
 from model.reasons import Reason
 from model.text import first_few

@@ -13,20 +13,11 @@ from typing import Any
 from sqlalchemy import Engine
 
 from common.settings import Settings
-from graph.record.inspections import (
-    InspectionDelivery,
-    InspectionsAdded,
-    add_inspections,
-)
+from graph.record.inspections import InspectionDelivery, InspectionsAdded, add_inspections
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SkippedFile,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
 from model.declared_documents import report_of
 from model.measurements.inspection import InspectionDocument

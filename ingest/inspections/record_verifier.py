@@ -16,14 +16,7 @@ from graph.record.inspections import (
 )
 from graph.record.postgresql_helpers import texts
 from graph.record.stacks import stack_rows
-from graph.tables import (
-    Base,
-    InspectionRow,
-    PackageVersionRow,
-    StackPackage,
-    StackRow,
-    table_of,
-)
+from graph.tables import Base, InspectionRow, PackageVersionRow, StackPackage, StackRow, table_of
 from graph.verification.comparison import (
     RecordDifference,
     Row,

@@ -7,18 +7,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from common.formats.job_results import (
-    JobRun,
-    Measurement,
-    corrected_rate,
-    measurements_of,
-    run_of,
-)
-from ingest.inspections.specification import (
-    InspectionSpecification,
-    environment_of,
-    indicator_name,
-)
+from common.formats.job_results import JobRun, Measurement, corrected_rate, measurements_of, run_of
+from ingest.inspections.specification import InspectionSpecification, environment_of, indicator_name
 from model.errors import InvalidDocument
 from model.json_documents import digest
 from model.json_fields import FieldPath, Fields, Record, relocated

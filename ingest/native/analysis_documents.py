@@ -9,12 +9,7 @@ from typing import Any
 import orjson
 
 from model.errors import InvalidDocument
-from model.json_documents import (
-    canonical_json,
-    digest,
-    digest_bytes,
-    fault_in,
-)
+from model.json_documents import canonical_json, digest, digest_bytes, fault_in
 from model.measurements.inspection import DocumentId
 from model.packages.identity import package_version
 from model.packages.native_interfaces import (

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
-from ingest.native.file_trees import (
-    FolderTree,
-    Tree,
-    read_text,
-    resolve,
-)
+from ingest.native.file_trees import FolderTree, Tree, read_text, resolve
 from ingest.native.images import open_image
 from model.errors import InvalidArgument, InvalidDocument
 from model.packages.environments import machine_family

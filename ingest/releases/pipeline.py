@@ -13,21 +13,13 @@ from sqlalchemy import Engine
 
 from common.settings import Settings
 from graph.record.release_merging import HashAlarm
-from graph.record.releases import (
-    ReleaseDelivery,
-    ReleasesAdded,
-    add_releases,
-)
+from graph.record.releases import ReleaseDelivery, ReleasesAdded, add_releases
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.personal_data import scrub_words
 from ingest.releases.parsing import release_of
 from ingest.releases.solver_documents import SolverResult, is_solver_document
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from model.declared_documents import report_of
 from model.errors import InvalidDocument
 from model.json_documents import load_json

@@ -34,12 +34,7 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
-from ingest.sources.source_items import (
-    MEBIBYTE,
-    RawDocument,
-    SourceItem,
-    SourceLimits,
-)
+from ingest.sources.source_items import MEBIBYTE, RawDocument, SourceItem, SourceLimits
 from model.errors import InvalidDocument
 from model.reasons import Reason
 

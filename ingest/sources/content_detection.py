@@ -23,19 +23,8 @@ import orjson
 from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
-from ingest.sources.layout import (
-    empty,
-    is_archive,
-    is_unfinished_part,
-    read_bounded,
-    read_up_to,
-)
-from ingest.sources.source_items import (
-    RawDocument,
-    SkippedFile,
-    SourceItem,
-    SourceLimits,
-)
+from ingest.sources.layout import empty, is_archive, is_unfinished_part, read_bounded, read_up_to
+from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits
 from model.errors import InvalidDocument
 from model.json_fields import Record
 from model.reasons import Reason

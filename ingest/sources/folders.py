@@ -32,12 +32,7 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
-from ingest.sources.source_items import (
-    RawDocument,
-    SkippedFile,
-    SourceItem,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits
 from model.errors import InvalidDocument
 
 #: A folder tree with more folders is not counted in advance.

@@ -35,12 +35,7 @@ from ingest.sources.layout import (
     unpack_document,
     unreadable,
 )
-from ingest.sources.source_items import (
-    RawDocument,
-    SkippedFile,
-    SourceItem,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits
 from ingest.sources.urls import check_url
 from model.errors import InvalidDocument
 

@@ -10,12 +10,7 @@ from ingest.sources.archives import count_in_zip
 from ingest.sources.folders import count_in_folder, documents_in_file, documents_in_folder
 from ingest.sources.layout import LINE_SUFFIXES, is_archive, unreadable
 from ingest.sources.object_stores import documents_at_url
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SkippedFile,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile, SourceLimits
 from ingest.sources.urls import local_path, stored_source
 from model.errors import InvalidDocument
 

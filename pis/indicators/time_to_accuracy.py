@@ -16,13 +16,7 @@ from pis.indicators.cnn import CnnShape
 from pis.indicators.errors import WrongResult
 from pis.indicators.frameworks import Framework
 from pis.indicators.harness import Indicator, Work, main
-from pis.indicators.learning import (
-    LEARNING_STEP,
-    Images,
-    Learner,
-    learning_shape,
-    made_images,
-)
+from pis.indicators.learning import LEARNING_STEP, Images, Learner, learning_shape, made_images
 from pis.indicators.long_runs import RUNS, LongRuns, long_run_parameters
 from pis.indicators.networks import NETWORK_FRAMEWORKS
 from pis.indicators.parameters import Parameter

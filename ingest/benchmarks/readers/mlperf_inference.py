@@ -23,12 +23,7 @@ from typing import Any
 
 import orjson
 
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    ResultTree,
-    missing_value,
-    results_or_refusal,
-)
+from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, results_or_refusal
 from ingest.benchmarks.results import (
     HIGHER,
     LOWER,
@@ -50,12 +45,7 @@ from ingest.benchmarks.values import (
     whole_number,
 )
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Parameter,
-    Validity,
-)
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
 from model.text import counted
 
 _V05 = "mlperf-inference-v0.5"

@@ -14,14 +14,7 @@ from typing import Any
 import yaml
 
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
-from ingest.benchmarks.results import (
-    HIGHER,
-    LOWER,
-    Run,
-    measure,
-    numbered_parts,
-    with_parameters,
-)
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
 from ingest.benchmarks.values import mapping_of, positive_number, stated_texts, whole_number
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter

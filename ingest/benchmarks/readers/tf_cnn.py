@@ -18,20 +18,8 @@ from posixpath import basename, dirname, join
 from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
-from ingest.benchmarks.result_tree import (
-    ResultFile,
-    ResultTree,
-    missing_value,
-    results_or_refusal,
-)
-from ingest.benchmarks.results import (
-    HIGHER,
-    LOWER,
-    Run,
-    measure,
-    numbered_parts,
-    with_parameters,
-)
+from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, results_or_refusal
+from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import (
     finite_number,
