@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from graph.conflicts import retry_conflict
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
+
 from graph.engine import driver_connection, graph_database
 from model.errors import SchemaMismatch, StoreUnavailable
 
@@ -98,6 +99,23 @@ def graph_checkpoint(session: neo4j.Session) -> GraphCheckpoint:
     """The checkpoint of the graph."""
     row = session.run(_GRAPH_CHECKPOINT).single()
     return GraphCheckpoint() if row is None else GraphCheckpoint(row["batch"], row["finished"])
+
+
+def _is_conflict(error: BaseException) -> bool:
+    from neo4j.exceptions import ConstraintError  # loading the driver takes 0.1 s
+
+    return isinstance(error, ConstraintError)
+
+
+#: Decorator that runs a transaction again if another one created the same nodes meanwhile.
+#: After PostgreSQL has released the lock of a killed projector, the graph may still commit the
+#: projector's transaction.
+retry_conflict = retry(
+    retry=retry_if_exception(_is_conflict),
+    stop=stop_after_attempt(5),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from neo4j.exceptions import ClientError, DatabaseError, Neo4jError
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from graph.checkpoints import named_batch
-from graph.conflicts import retry_conflict
+from graph.checkpoints import named_batch, retry_conflict
 from graph.projection.kinds import NodeKind
 from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
