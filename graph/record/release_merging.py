@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from model.json_documents import as_json_time, digest
 from model.packages.identity import Purl
-from model.packages.import_names import ImportNames, ImportSource
+from model.packages.import_names import ImportSource
 from model.packages.releases import (
     SOLVER,
     Release,
+    ReleaseFields,
     ReleaseFile,
     ReleaseState,
     Requirement,
@@ -78,36 +79,19 @@ def mark_of(document_id: str) -> str:
     return document_id[-16:]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRelease:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRelease(ReleaseFields):
     """A release in the record.
 
     :param document_id: the latest release document; ``None`` if only a stack or lock named it
-    :param metadata_file: the file whose metadata was read last, or could not be read
     :param files: files that the index offers, by name
     :param gone: files that it offered before, with their hashes, which must not change
     :param added: ranks of files that differ from the last complete list, by name
     :param as_of: time of the latest answer of an index
     """
 
-    purl: Purl
-    name: str
-    version: str
-    index: str
-    state: ReleaseState
     document_id: str | None = None
     problem: str | None = None
-    problem_message: str | None = None
-    requires_python: str | None = None
-    requirements: tuple[Requirement, ...] = ()
-    extras: tuple[str, ...] = ()
-    license: str | None = None
-    yanked: bool = False
-    yanked_reason: str | None = None
-    uploaded_at: datetime | None = None
-    metadata_source: str | None = None
-    metadata_file: str | None = None
-    imports: ImportNames | None = None
     files: dict[str, ReleaseFile] = field(default_factory=dict)
     gone: dict[str, ReleaseFile] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)

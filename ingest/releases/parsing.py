@@ -184,7 +184,7 @@ def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Rele
     }
     body = release_body(name, version, index, lines, facts)
     return Release(
-        purl, name, version, index, state, DocumentId(digest_bytes(body)), body,
+        purl, name, version, index, state, document_id=DocumentId(digest_bytes(body)), body=body,
         requirements=requirements, **facts,
     )  # fmt: skip
 

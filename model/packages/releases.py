@@ -146,17 +146,14 @@ class ReleaseFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """One release on one index.
+class ReleaseFields:
+    """What is known of one release on one index, in a document and in the record.
 
     :param version: normalised by PEP 440; as written if it is not a version
     :param metadata_source: source of the requirements: ``metadata-file``, ``wheel-range``,
         ``wheel``, ``sdist``, or a name from a metadata dump
-    :param metadata_file: file with that metadata
+    :param metadata_file: the file with that metadata, or whose metadata could not be read
     :param imports: names that it makes importable; ``None`` if nobody read them
-    :param files_complete: whether ``files`` are all files of the release
-    :param document_id: digest of ``body``
-    :param body: canonical JSON of the release document
     """
 
     purl: Purl
@@ -164,9 +161,6 @@ class Release:
     version: str
     index: str
     state: ReleaseState
-    document_id: DocumentId
-    body: bytes
-    problem: ReleaseProblem | None = None
     problem_message: str | None = None
     requires_python: str | None = None
     requirements: tuple[Requirement, ...] = ()
@@ -177,9 +171,23 @@ class Release:
     uploaded_at: datetime | None = None
     metadata_source: str | None = None
     metadata_file: str | None = None
+    imports: ImportNames | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(ReleaseFields):
+    """A release according to one document.
+
+    :param files_complete: whether ``files`` are all files of the release
+    :param document_id: digest of ``body``
+    :param body: canonical JSON of the release document
+    """
+
+    document_id: DocumentId
+    body: bytes
+    problem: ReleaseProblem | None = None
     files: tuple[ReleaseFile, ...] = ()
     files_complete: bool = True
-    imports: ImportNames | None = None
 
 
 def release_identity(
