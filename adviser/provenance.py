@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +14,7 @@ from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks.entries import LockedFile, LockEntry
 from common.formats.locks.readers import reader_of
 from model.packages.identity import DEFAULT_INDEX
-from model.packages.releases import ReleaseFile
+from model.packages.releases import ReleaseListing
 from model.text import counted, first_few
 
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -162,27 +161,6 @@ def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: Kno
     others = map(address_of, listing.addresses.values())
     known = any(it and (it.scheme, it.host) == (address.scheme, address.host) for it in others)
     return known or (place is not None and may_serve(place, address))
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseListing:
-    """A release as one index lists it.
-
-    :param files: files that the index offers
-    :param gone: files that it offered earlier
-    :param complete: whether all files are known
-    :param as_of: time of the listing
-    :param addresses: URL by file name, without secrets, as far as known
-    """
-
-    index: str
-    files: tuple[ReleaseFile, ...]
-    gone: tuple[ReleaseFile, ...] = ()
-    complete: bool = True
-    yanked: bool = False
-    yanked_reason: str | None = None
-    as_of: datetime | None = None
-    addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
-from adviser.provenance import IndexLocation, ReleaseListing
+from adviser.provenance import IndexLocation
 from common.formats.locks.entries import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
@@ -18,7 +18,7 @@ from graph.engine import Stores
 from graph.record.release_queries import listings_of
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import ProjectPage
-from model.packages.releases import ReleaseFile
+from model.packages.releases import ReleaseFile, ReleaseListing
 from model.redaction import without_secrets
 
 #: A release on an index: index, name, version.
@@ -130,13 +130,8 @@ def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
         while left:
             # A lock for several environments can have several versions of a package.
             wanted = dict(sorted(left, reverse=True))
-            for listing in listings_of(connection, wanted):
-                listings[listing.name, wanted[listing.name]].append(
-                    ReleaseListing(
-                        listing.index, listing.files, listing.gone, listing.complete,
-                        listing.yanked, listing.yanked_reason, listing.as_of,
-                    )
-                )  # fmt: skip
+            for name, listing in listings_of(connection, wanted):
+                listings[name, wanted[name]].append(listing)
             left -= set(wanted.items())
     unrecorded = {(it.name, it.version) for it in locked} - listings.keys()
     names = {name for name, _ in unrecorded}

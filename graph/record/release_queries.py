@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -21,7 +21,7 @@ from model.declared_fields import Field, public
 from model.errors import InvalidDocument
 from model.packages.identity import Purl, package_version, version_of
 from model.packages.import_names import ImportSource
-from model.packages.releases import ReleaseFile, ReleaseState, Requirement
+from model.packages.releases import ReleaseFile, ReleaseListing, ReleaseState, Requirement
 from model.shared_fields import INDEX, PACKAGE, PURL, REQUIRES_PYTHON, UPLOADED_AT, VERSION, YANKED
 
 
@@ -214,28 +214,13 @@ def metadata_files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Pur
     return {Purl(purl): file for purl, file in connection.execute(query) if file is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedListing:
-    """A release on an index with its files.
-
-    :param gone: files that are no longer offered
-    :param complete: whether all files are known
-    """
-
-    name: str
-    index: str
-    files: tuple[ReleaseFile, ...]
-    gone: tuple[ReleaseFile, ...]
-    complete: bool
-    yanked: bool
-    yanked_reason: str | None
-    as_of: datetime | None
-
-
-def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
+def listings_of(
+    connection: Connection, versions: Mapping[str, str]
+) -> Iterator[tuple[str, ReleaseListing]]:
     """The releases of the given version of each package, on all indexes; two queries.
 
     :param versions: the wanted version, by package name
+    :returns: pairs of a package name and the release as an index lists it
     """
     version = PackageVersionRow
     rows = [
@@ -267,9 +252,8 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
         .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
     ):
         files[purl].append((listed, ReleaseFile(*facts)))
-    return [
-        RecordedListing(
-            name=row.name,
+    for row in rows:
+        listing = ReleaseListing(
             index=row.index_name,
             files=tuple(file for listed, file in files[row.purl] if listed),
             gone=tuple(file for listed, file in files[row.purl] if not listed),
@@ -278,8 +262,7 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
             yanked_reason=row.yanked_reason,
             as_of=row.as_of,
         )
-        for row in rows
-    ]
+        yield row.name, listing
 
 
 def unread_of(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -143,6 +143,27 @@ class ReleaseFile:
     attested: Annotated[bool | None, Field("Whether the index offers attestations (PEP 740).")] = (
         None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseListing:
+    """A release as one index lists it.
+
+    :param files: files that the index offers
+    :param gone: files that it offered earlier
+    :param complete: whether all files are known
+    :param as_of: time of the listing
+    :param addresses: URL by file name, without secrets, as far as known
+    """
+
+    index: str
+    files: tuple[ReleaseFile, ...]
+    gone: tuple[ReleaseFile, ...] = ()
+    complete: bool = True
+    yanked: bool = False
+    yanked_reason: str | None = None
+    as_of: datetime | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
-from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, check_lock
+from adviser.provenance import IndexLocation, KnownIndexes, check_lock
 from adviser.provenance_issues import IssueId, ProvenanceIssue
 from common.formats.locks.entries import LockedFile, LockEntry
-from model.packages.releases import ReleaseFile
+from model.packages.releases import ReleaseFile, ReleaseListing
 from tests.factories.golden import compare_views
 
 GOOD, OTHER = "a" * 64, "b" * 64
