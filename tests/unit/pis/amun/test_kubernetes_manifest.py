@@ -8,6 +8,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from pis.amun.launchers.kubernetes_manifest import (
     unmet_by_labels,
 )
 from pis.amun.specification import HardwareRequest, load_specification
+from tests.factories.golden import compare_views
 
 API = "1.30"
 IMAGE = f"registry.example/thoth:{'0f' * 32}"
@@ -47,24 +49,28 @@ def pod_of(made: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def test_the_manifests_are_valid_by_the_apis_schema() -> None:
-    hardware = {"cpu_family": 6, "cpu_model": 85}
-    made = manifest(
-        fields={
-            "run": {"requests": {"cpu": "2", "memory": "1Gi", "hardware": hardware}},
-            "environment": [{"name": "A", "value": "$(HOME)"}],
-        },
-        arguments=("--matrix-size", "512"),
-        completions=10,
-    )
-    kubernetes_validate.validate(made, API, strict=True)
-    kubernetes_validate.validate(network_policy("inspection-x"), API, strict=True)
-
-
-def test_what_nobody_asked_for_has_the_historic_defaults() -> None:
-    resources = pod_of(manifest())["containers"][0]["resources"]
-    assert resources["requests"] == {"cpu": "500m", "memory": "256Mi"}
-    assert resources["limits"] == resources["requests"]
+def test_manifests_are_those_of_the_golden_file() -> None:
+    requests = {"cpu": "2", "memory": "1Gi", "hardware": {"cpu_family": 6, "cpu_model": 85}}
+    manifests = {
+        "nothing is requested": manifest(),
+        "resources, hardware and a variable": manifest(
+            fields={
+                "run": {"requests": requests},
+                "environment": [{"name": "A", "value": "$(HOME)"}],
+            },
+            arguments=("--matrix-size", "512"),
+            completions=10,
+        ),
+        "the network policy": network_policy("Inspection X"),
+    }
+    for made in manifests.values():
+        kubernetes_validate.validate(made, API, strict=True)
+    views = {title: yaml.safe_dump(it, sort_keys=False) for title, it in manifests.items()}
+    unmet = unmet_by_labels(HardwareRequest(cpu_family=6, processor="Xeon", physical_cpus=4))
+    views["hardware that no label tells"] = "\n".join(unmet)
+    compare_views("kubernetes_manifests", views)
+    (label,) = manifests["the network policy"]["spec"]["podSelector"]["matchLabels"].items()
+    assert selector("Inspection X") == "=".join(label)
 
 
 def test_a_pod_has_no_privileges_no_token_and_runs_once() -> None:
@@ -82,47 +88,6 @@ def test_a_pod_has_no_privileges_no_token_and_runs_once() -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
     assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
-
-
-def test_the_policy_holds_all_traffic_of_the_jobs_pods() -> None:
-    policy = network_policy("Inspection X")
-    labels = policy["spec"]["podSelector"]["matchLabels"]
-    assert policy["spec"] == {
-        "podSelector": {"matchLabels": labels},
-        "policyTypes": ["Ingress", "Egress"],
-    }
-    (label,) = labels.items()
-    assert selector("Inspection X") == "=".join(label)
-
-
-def test_a_request_for_hardware_chooses_nodes_by_their_features() -> None:
-    hardware = {"cpu_family": 6, "cpu_model": 85}
-    pod = pod_of(manifest(fields={"run": {"requests": {"hardware": hardware}}}))
-    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert required["nodeSelectorTerms"] == [
-        {
-            "matchExpressions": [
-                {
-                    "key": "feature.node.kubernetes.io/cpu-model.family",
-                    "operator": "In",
-                    "values": ["6"],
-                },
-                {
-                    "key": "feature.node.kubernetes.io/cpu-model.id",
-                    "operator": "In",
-                    "values": ["85"],
-                },
-            ]
-        }
-    ]
-    assert "affinity" not in pod_of(manifest())
-
-
-def test_what_no_label_tells_is_said() -> None:
-    assert unmet_by_labels(HardwareRequest(cpu_family=6)) == []
-    unmet = unmet_by_labels(HardwareRequest(processor="Xeon", physical_cpus=4))
-    assert len(unmet) == 2
-    assert "'Xeon'" in unmet[0]
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
