@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from tests.factories.documents import (
     document_with_job_logs,
     encoded,
 )
+from tests.factories.golden import compare_views
 from tests.factories.inspections import inspection_files, job_document
 
 SMALL = SourceLimits(document_bytes=100_000)
@@ -163,22 +164,6 @@ def test_the_source_itself_may_be_an_inspection_folder(tmp_path: Path) -> None:
     assert set(raw.files) == {"build/specification", "build/log", "results/0/result"}
 
 
-def test_archives_in_a_folder_are_read_and_archives_in_archives_are_not(tmp_path: Path) -> None:
-    inner = Path(write_zip(tmp_path / "inner.zip", [("x.json", LOOSE)]))
-    write_tar(tmp_path / "outer.tar", [("inner.zip", inner.read_bytes()), ("y.json", LOOSE)], "w")
-    assert documents(str(tmp_path)).keys() == {"inner.zip/x.json", "outer.tar/y.json"}
-
-
-def test_nothing_there_and_nothing_of_ours(tmp_path: Path) -> None:
-    assert refusals(str(tmp_path)) == [(Reason.EMPTY_FOLDER, "")]
-    (tmp_path / "notes.txt").write_text("?")
-    assert refusals(str(tmp_path)) == [(Reason.EMPTY_FOLDER, "")]
-    assert refusals(str(tmp_path / "missing.json")) == [(Reason.UNREADABLE, "")]
-    assert refusals(write_zip(tmp_path / "a.zip", [("notes.txt", b"?")])) == [
-        (Reason.EMPTY_FOLDER, "")
-    ]
-
-
 def test_a_200_mb_file_is_refused_unread(tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as stream:
@@ -231,41 +216,6 @@ def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "closed").chmod(stat.S_IRWXU)
 
 
-HOSTILE = ["../evil.json", "/etc/evil.json", "a/../../evil.json", "..\\evil.json", "C:/evil.json"]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_paths_that_leave_an_archive_are_refused_and_the_rest_goes_on(
-    tmp_path: Path, name: str
-) -> None:
-    for source in (
-        write_tar(tmp_path / "a.tar.gz", [(name, LOOSE), ("ok.json", LOOSE)]),
-        write_zip(tmp_path / "a.zip", [(name, LOOSE), ("ok.json", LOOSE)]),
-    ):
-        assert [reason for reason, _ in refusals(source)] == [Reason.ARCHIVE_PATH]
-        assert documents(source).keys() == {"ok.json"}
-
-
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
-)
-def test_links_and_devices_in_an_archive_are_refused(tmp_path: Path, kind: bytes) -> None:
-    source = tmp_path / "a.tar"
-    with tarfile.open(source, "w") as archive:
-        info = tarfile.TarInfo("results/0/result")
-        info.type, info.linkname = kind, "/etc/passwd"
-        archive.addfile(info)
-    assert refusals(str(source)) == [(Reason.ARCHIVE_PATH, "results/0/result")]
-
-
-def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
-    info = zipfile.ZipInfo("a.json")
-    info.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr(info, "/etc/passwd")
-    assert refusals(str(tmp_path / "a.zip")) == [(Reason.ARCHIVE_PATH, "a.json")]
-
-
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
     zeros = [("a.json", bytes(20 * 1024 * 1024))]
     for source in (
@@ -286,30 +236,6 @@ def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
         assert refusals(source, SourceLimits(archive_bytes=20)) == [(Reason.ARCHIVE_BOMB, "")]
 
 
-def test_a_header_that_claims_too_much_is_a_bomb(tmp_path: Path) -> None:
-    info = tarfile.TarInfo("././@LongLink")
-    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2**33
-    header = info.tobuf(tarfile.GNU_FORMAT)
-    (tmp_path / "a.tar").write_bytes(header + bytes(4096))
-    assert refusals(str(tmp_path / "a.tar")) == [(Reason.ARCHIVE_BOMB, "")]
-
-
-def test_broken_archives_are_refused(tmp_path: Path) -> None:
-    whole = Path(write_tar(tmp_path / "whole.tar.gz", tree().items())).read_bytes()
-    packed = Path(write_zip(tmp_path / "whole.zip", tree().items())).read_bytes()
-    for name, data in {
-        "a.tar.gz": whole[: len(whole) // 2],
-        "b.tar": b"not an archive" * 100,
-        "c.zip": packed[: len(packed) // 2],
-        "d.zip": b"",
-        "e.json.gz": gzip.compress(LOOSE)[:-20],
-        "f.json.gz": b"not packed",
-    }.items():
-        path = tmp_path / name
-        path.write_bytes(data)
-        assert (Reason.ARCHIVE_BROKEN, "") in refusals(str(path)), name
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_only_stored_and_deflated_members_are_read(tmp_path: Path, method: int) -> None:
     path = tmp_path / "a.zip"
@@ -324,12 +250,6 @@ def test_only_stored_and_deflated_members_are_read(tmp_path: Path, method: int) 
         assert (refusal.error.reason, refusal.place) == (Reason.ARCHIVE_BROKEN, "a.json")
         assert ("bzip2" if method == zipfile.ZIP_BZIP2 else "lzma") in refusal.error.message
         assert documents(str(path)).keys() == {"b.json"}
-
-
-@pytest.mark.parametrize("packing", ["xz", "bz2"])
-def test_a_tar_packed_in_another_way_is_broken(tmp_path: Path, packing: str) -> None:
-    source = write_tar(tmp_path / "a.tar", [("a.json", LOOSE)], f"w:{packing}")
-    assert refusals(source) == [(Reason.ARCHIVE_BROKEN, "")]
 
 
 def test_a_bad_part_has_the_place_of_its_folder_and_names_itself_in_the_field(
@@ -466,17 +386,6 @@ def test_an_empty_file_is_left_to_the_parser_to_refuse(tmp_path: Path) -> None:
     assert refusal.place == "a.json"
 
 
-@pytest.mark.parametrize(
-    "url", ["http://host.example/a.json", "ftp://host.example/a", "simplecache::s3://b/a", "x://y"]
-)
-def test_other_protocols_are_not_followed(url: str) -> None:
-    assert refusals(url) == [(Reason.UNREADABLE, "")]
-
-
-def test_a_prefix_that_does_not_exist_is_unreadable() -> None:
-    assert refusals("memory://nothing/here") == [(Reason.UNREADABLE, "")]
-
-
 JOB_LOGS = encoded(document_with_job_logs())
 SUMMARY = b"""================================================
 MLPerf Results Summary
@@ -524,75 +433,6 @@ def untidy_tree() -> dict[str, bytes]:
     }
 
 
-DOCUMENTS = {"inspection-a", "inspection-test-e666815e", "with-mark", "loose.json"}
-SKIPPED = {
-    "inspection-a/results/0/trace": "not a part of its inspection folder",
-    "inspection-a/results/0/deeper/": "not a part of its inspection folder",
-    "inspection-b/results/0.part/result": "part of an unfinished inspection folder",
-    "mlperf_log_summary.txt": "result of MLPerf Inference",
-    "renamed": "result of MLPerf Inference",
-    "dawn.json": "result of DAWNBench",
-    "solver": "not an inspection",
-    "notes.txt": "not an inspection",
-    "nothing": "empty",
-}
-
-
-def test_inspections_are_recognised_by_content_and_what_is_skipped_is_listed(
-    tmp_path: Path,
-) -> None:
-    folder = write_tree(tmp_path / "tree", untidy_tree())
-    documents, skipped, refused = by_content(folder)
-    assert (documents.keys(), skipped, refused) == (DOCUMENTS, SKIPPED, [])
-    assert documents["inspection-test-e666815e"].data == JOB_LOGS
-
-
-def test_archives_and_urls_are_recognised_by_content_too(tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe({f"/bucket/untidy/{name}": data for name, data in untidy_tree().items()})
-    expected = {place: reason for place, reason in SKIPPED.items() if "deeper" not in place}
-    deeper = {"inspection-a/results/0/deeper/trace": "not a part of its inspection folder"}
-    documents, skipped, refused = by_content("memory://bucket/untidy")
-    assert (documents.keys(), skipped, refused) == (DOCUMENTS, expected | deeper, [])
-    memory.rm("/bucket", recursive=True)
-    # An archive is read in its own order, so a file tells nothing of the folder it is in.
-    plain = {place: reason if "a part" not in reason else "not an inspection"
-             for place, reason in (expected | deeper).items()}  # fmt: skip
-    for archive in (
-        write_zip(tmp_path / "a.zip", untidy_tree().items()),
-        write_tar(tmp_path / "a.tar.gz", untidy_tree().items()),
-    ):
-        documents, skipped, refused = by_content(archive)
-        assert (documents.keys(), skipped, refused) == (DOCUMENTS, plain, [])
-
-
-def test_a_source_that_is_another_benchmarks_result_is_refused_by_name(tmp_path: Path) -> None:
-    for name, data, system in (
-        ("summary.txt", SUMMARY, "MLPerf Inference"),
-        ("entry.json", DAWN, "DAWNBench"),
-    ):
-        (tmp_path / name).write_bytes(data)
-        documents, skipped, (refusal,) = by_content(str(tmp_path / name))
-        assert (documents, skipped) == ({}, {})
-        assert refusal.startswith(f"{Reason.FOREIGN_BENCHMARK}: a result of {system}")
-
-
-def test_a_source_of_skipped_files_alone_is_refused_with_their_reasons(tmp_path: Path) -> None:
-    files = {"a.txt": SUMMARY, "b.json": DAWN, "c": SUMMARY, "d": b"?"}
-    message = (
-        "only 4 other files (result of MLPerf Inference: 2, result of DAWNBench: 1, "
-        "not an inspection: 1)"
-    )
-    for source in (
-        write_tree(tmp_path / "tree", files),
-        write_zip(tmp_path / "a.zip", files.items()),
-    ):
-        documents, skipped, (refusal,) = by_content(source)
-        assert (documents, len(skipped)) == ({}, 4)
-        assert refusal.startswith(f"{Reason.EMPTY_FOLDER}: ")
-        assert refusal.endswith(message)
-
-
 def test_what_claims_to_be_an_inspection_is_never_skipped(tmp_path: Path) -> None:
     files = {"cut": JOB_LOGS[:-100], "large": JOB_LOGS + b" " * 100_000}
     documents, skipped, refused = by_content(write_tree(tmp_path, files))
@@ -623,13 +463,6 @@ def test_a_document_that_breaks_off_before_its_jobs_is_refused_in_a_folder(
     assert isinstance(refusal, RefusedDocument)
     assert refusal.error.reason == Reason.TRUNCATED_JSON
     assert refusal.error.message == "the text ends in line 1, before the document does"
-
-
-def test_a_whole_document_that_begins_like_an_inspection_is_skipped(tmp_path: Path) -> None:
-    (tmp_path / "notes").write_bytes(b'{"inspection_id": "inspection-a", "notes": []}')
-    (tmp_path / "insp").write_bytes(JOB_LOGS)
-    documents, skipped, _ = by_content(str(tmp_path))
-    assert (documents.keys(), skipped) == ({"insp"}, {"notes": "not an inspection"})
 
 
 @pytest.mark.parametrize("protocol", ["http", "s3"])
@@ -684,27 +517,6 @@ def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "document",
     [
-        {"columns": ["exit_code", "stdout"]},
-        {"exit_code": 0, "printed": "stdout"},
-        {"process": {"exit_code": 0, "stdout": ""}},
-        {"example": {"job_log": {}}},
-        {"message": 'a document has the key "job_logs": and a list'},
-        {"runs": [{"name": "exit_code"}, {"name": "stdout"}]},
-    ],
-)
-def test_a_file_that_only_mentions_the_keys_of_inspections_is_none(
-    tmp_path: Path, document: dict[str, Any]
-) -> None:
-    documents, skipped, refused = by_content(
-        write_tree(tmp_path, {"other": json.dumps(document).encode(), "inspection": JOB_LOGS})
-    )
-    assert (documents.keys(), refused) == ({"inspection"}, [])
-    assert skipped == {"other": "not an inspection"}
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
         document_2019(),
         document_2020_02(),
         {"inspection-a": [document_2020_02()]},
@@ -718,17 +530,144 @@ def test_a_document_of_each_generation_is_an_inspection(document: dict[str, Any]
     assert cut_off is not None, "a document that is cut off is for the parser to refuse"
 
 
-def test_files_that_cannot_be_opened_are_skipped_with_the_reason(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "outside").symlink_to("/etc/hostname")
-    (tmp_path / "inspection").write_bytes(JOB_LOGS)
-    documents, skipped, refused = by_content(str(tmp_path))
-    assert (documents.keys(), refused) == ({"inspection"}, [])
-    elsewhere = "link that leads elsewhere, pipe or device"
-    assert skipped == {"pipe": elsewhere, "outside": elsewhere, "broken": "not readable"}
-
-
 def test_other_readers_take_no_file_by_its_content(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, {"inspection": JOB_LOGS, "dawn.json": DAWN})
     assert documents(folder).keys() == {"dawn.json"}
+
+
+def with_link(folder: Path, kind: bytes) -> str:
+    """An archive in which a file is a link or a device."""
+    info = tarfile.TarInfo("results/0/result")
+    info.type, info.linkname = kind, "/etc/passwd"
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        archive.addfile(info)
+    return str(folder / "a.tar")
+
+
+def zip_with_link(folder: Path) -> str:
+    info = zipfile.ZipInfo("a.json")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    return str(folder / "a.zip")
+
+
+def tar_with_large_header(folder: Path) -> str:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2**33
+    return write(folder, "a.tar", info.tobuf(tarfile.GNU_FORMAT) + bytes(4096))
+
+
+def write(folder: Path, name: str, data: bytes) -> str:
+    (folder / name).write_bytes(data)
+    return str(folder / name)
+
+
+def half(path: str) -> str:
+    """The first half of a file instead of all of it."""
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[: len(data) // 2])
+    return path
+
+
+def nested_archives(folder: Path) -> str:
+    inner = Path(write_zip(folder / "inner.zip", [("x.json", LOOSE)]))
+    write_tar(folder / "outer.tar", [("inner.zip", inner.read_bytes()), ("y.json", LOOSE)], "w")
+    return str(folder)
+
+
+def in_memory(files: dict[str, bytes]) -> str:
+    fsspec.filesystem("memory").pipe({f"/golden/{name}": data for name, data in files.items()})
+    return "memory://golden"
+
+
+def unopenable(folder: Path) -> str:
+    os.mkfifo(folder / "pipe")
+    (folder / "broken").symlink_to(folder / "nowhere")
+    (folder / "outside").symlink_to("/etc/hostname")
+    return write_tree(folder, {"inspection": JOB_LOGS})
+
+
+ABOUT_INSPECTIONS: list[dict[str, Any]] = [
+    {"columns": ["exit_code", "stdout"]},
+    {"exit_code": 0, "printed": "stdout"},
+    {"process": {"exit_code": 0, "stdout": ""}},
+    {"example": {"job_log": {}}},
+    {"message": 'a document has the key "job_logs": and a list'},
+    {"runs": [{"name": "exit_code"}, {"name": "stdout"}]},
+    {"inspection_id": "inspection-a", "notes": []},
+]
+OTHERS = {"a.txt": SUMMARY, "b.json": DAWN, "c": SUMMARY, "d": b"?"}
+HOSTILE = ["../evil.json", "/etc/evil.json", "a/../../evil.json", "..\\evil.json", "C:/evil.json"]
+#: Sources, made in a folder of their own.
+SOURCES: dict[str, Callable[[Path], str]] = {
+    "an empty folder": str,
+    "a folder of other files": lambda it: write_tree(it, {"notes.txt": b"?"}),
+    "an archive of other files": lambda it: write_zip(it / "a.zip", [("notes.txt", b"?")]),
+    "a missing file": lambda it: str(it / "missing.json"),
+    "a prefix that does not exist": lambda _: "memory://nothing/here",
+    **{
+        f"the URL {url}": lambda _, url=url: url
+        for url in (
+            "http://host.example/a.json", "ftp://host.example/a", "simplecache::s3://b/a", "x://y",
+        )
+    },
+    "archives in folders and in archives": nested_archives,
+    **{
+        f"a tar with {name}": lambda it, name=name: write_tar(
+            it / "a.tar.gz", [(name, LOOSE), ("ok.json", LOOSE)]
+        )
+        for name in HOSTILE
+    },
+    **{
+        f"a zip with {name}": lambda it, name=name: write_zip(
+            it / "a.zip", [(name, LOOSE), ("ok.json", LOOSE)]
+        )
+        for name in HOSTILE
+    },
+    "a tar with a symbolic link": lambda it: with_link(it, tarfile.SYMTYPE),
+    "a tar with a hard link": lambda it: with_link(it, tarfile.LNKTYPE),
+    "a tar with a device": lambda it: with_link(it, tarfile.CHRTYPE),
+    "a tar with a pipe": lambda it: with_link(it, tarfile.FIFOTYPE),
+    "a zip with a link": zip_with_link,
+    "a tar with a header that claims gigabytes": tar_with_large_header,
+    "half a packed tar": lambda it: half(write_tar(it / "a.tar.gz", tree().items())),
+    "half a zip": lambda it: half(write_zip(it / "a.zip", tree().items())),
+    "a tar that is none": lambda it: write(it, "a.tar", b"not an archive" * 100),
+    "a zip without content": lambda it: write(it, "a.zip", b""),
+    "a packed file that is cut": lambda it: write(it, "a.json.gz", gzip.compress(LOOSE)[:-20]),
+    "a packed file that is none": lambda it: write(it, "a.json.gz", b"not packed"),
+    "a tar packed by xz": lambda it: write_tar(it / "a.tar", [("a.json", LOOSE)], "w:xz"),
+    "a tar packed by bzip2": lambda it: write_tar(it / "a.tar", [("a.json", LOOSE)], "w:bz2"),
+    "files of all kinds": lambda it: write_tree(it, untidy_tree()),
+    "files of all kinds in a zip": lambda it: write_zip(it / "a.zip", untidy_tree().items()),
+    "files of all kinds in a tar": lambda it: write_tar(it / "a.tgz", untidy_tree().items()),
+    "files of all kinds in a store": lambda _: in_memory(untidy_tree()),
+    "a result of MLPerf": lambda it: write(it, "summary.txt", SUMMARY),
+    "a result of DAWNBench": lambda it: write(it, "entry.json", DAWN),
+    "only other files": lambda it: write_tree(it, OTHERS),
+    "only other files in a zip": lambda it: write_zip(it / "a.zip", OTHERS.items()),
+    "files that mention the keys of inspections": lambda it: write_tree(
+        it,
+        {"inspection": JOB_LOGS}
+        | {f"other {n}": json.dumps(one).encode() for n, one in enumerate(ABOUT_INSPECTIONS)},
+    ),
+    "files that cannot be opened": unopenable,
+}  # fmt: skip
+
+
+def test_sources_give_what_is_in_the_golden_file(tmp_path: Path) -> None:
+    views = {}
+    for number, (title, made) in enumerate(SOURCES.items()):
+        (tmp_path / str(number)).mkdir()
+        skipped: list[SkippedFile] = []
+        found = [*documents_of(made(tmp_path / str(number)), SMALL, skipped.append)]
+        lines = [
+            f"document {it.place}" if isinstance(it, RawDocument)
+            else f"refused {it.place}: {it.error.reason}: {it.error.message}"
+            for it in found
+        ]  # fmt: skip
+        lines += [f"skipped {it.place}: {it.reason}" for it in skipped]
+        views[title] = "\n".join(lines).replace(str(tmp_path), "…")
+    fsspec.filesystem("memory").rm("/golden", recursive=True)
+    compare_views("sources", views)
