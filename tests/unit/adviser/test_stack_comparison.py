@@ -278,6 +278,7 @@ def test_hosts_that_both_saw_are_pooled() -> None:
     assert document["tau"] == 0.0
     # Two hosts that agree, five degrees of freedom each.
     assert document["degrees_of_freedom"] == pytest.approx(10.0)
+    assert "2 hosts" in shown(group, verbose=True)
 
 
 def test_stacks_without_a_common_host_say_so() -> None:

@@ -93,9 +93,11 @@ def lacking(needs: Need) -> Advice:
     return replace(advice, assessment=replace(advice.assessment, claims=(claim,)))
 
 
-def vulnerable() -> Advice:
-    """An advice that leaves only a pre-release."""
-    request = request_for("core\n", RecommendationType.SECURITY)
+def vulnerable(*allowed: str) -> Advice:
+    """An advice that leaves only a pre-release unless the vulnerability is allowed."""
+    request = request_for(
+        "core\n", RecommendationType.SECURITY, allowed_vulnerabilities=frozenset(allowed)
+    )
     snapshot = snapshot_for(request, PRERELEASES)
     harm = (KnownVulnerability("CVE-1", "high"),)
     core = tuple(
@@ -140,6 +142,7 @@ ADVICE = {
        for need in (Need.JOBS, Need.RUNS, Need.HOSTS, Need.TURNS)},
     "a cooldown that leaves a pre-release": of("core\n", PRERELEASES, published_before=DAY),
     "a refusal that leaves a pre-release": vulnerable(),
+    "a vulnerability that is allowed": vulnerable("cve-1"),
     "a pre-release that a package requires": of("app\n", PRERELEASES),
     "a pre-release that is requested": of("core==2.0rc1\n", PRERELEASES),
     "a pre-release without a release": of("core\n", {"core": {"2.0rc1": OLD}}),
