@@ -16,6 +16,7 @@ from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from common.formats.file_fields import refuse
+from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import logical_lines, split_words
 from model.errors import InvalidFile
@@ -35,7 +36,11 @@ _SEPARATOR = re.compile(r"[\s\"'<>\\]")
 _ESCAPE = re.compile(r"\\[uUx/\s]")
 
 
-def public_project(files: Mapping[str, str], manifest: str | None = None) -> Project:
+def public_project(
+    files: Mapping[str, str],
+    manifest: str | None = None,
+    selection: LockSelection = DEFAULT_SELECTION,
+) -> Project:
     """Parse a project after removing credentials from its files.
 
     The project has a warning for each address that had credentials. The project also keeps the
@@ -43,6 +48,7 @@ def public_project(files: Mapping[str, str], manifest: str | None = None) -> Pro
 
     :param files: texts by path within the project
     :param manifest: path of the file that names the requirements; detected by default
+    :param selection: what counts of its lock
     :raises InvalidFile: if a file cannot be read, or if quotes or backslashes in it hide an
         address with credentials
     """
@@ -51,12 +57,18 @@ def public_project(files: Mapping[str, str], manifest: str | None = None) -> Pro
     hashes: list[str] = []
     if public != files:
         removed, hashes = _facts_of_original(files, public, manifest)
-    project = _parsed(public, manifest, hashes)
+    project = _parsed(public, manifest, hashes, selection)
     return replace(project, warnings=(*removed, *project.warnings))
 
 
-def _parsed(files: Mapping[str, str], manifest: str | None, hashes: list[str]) -> Project:
-    return parse_project({name: it.encode() for name, it in files.items()}, manifest, hashes)
+def _parsed(
+    files: Mapping[str, str],
+    manifest: str | None,
+    hashes: list[str],
+    selection: LockSelection = DEFAULT_SELECTION,
+) -> Project:
+    encoded = {name: it.encode() for name, it in files.items()}
+    return parse_project(encoded, manifest, hashes, selection=selection)
 
 
 def _facts_of_original(

@@ -32,6 +32,7 @@ from api.resources.accepted_requests import (
 )
 from api.resources.base import Resources
 from api.service import service
+from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from graph.record.advice import report_document_of
 from graph.record.analyses import AnalysisKind, latest_answer
@@ -261,7 +262,8 @@ def advice_request(
     :raises InvalidArgument: naming the field
     :raises ApiError: 400 if an index is not configured
     """
-    project = public_project(body["files"], body.get("manifest"))
+    selection = LockSelection.of(extras=body["extras"], groups=body["groups"])
+    project = public_project(body["files"], body.get("manifest"), selection)
     refuse_foreign_indexes(settings, project)
     fields = {name: public_values(value) for name, value in body.items() if name != "files"}
     now = datetime.now(UTC)

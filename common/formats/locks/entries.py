@@ -64,11 +64,11 @@ class LockSelection:
     def of(
         cls,
         *,
-        extras: Iterable[str],
-        groups: Iterable[str],
-        members: Iterable[str],
-        all_members: bool,
-        default_groups: bool,
+        extras: Iterable[str] = (),
+        groups: Iterable[str] = (),
+        members: Iterable[str] = (),
+        all_members: bool = False,
+        default_groups: bool = True,
     ) -> LockSelection:
         """The selection with normalised names."""
         names = [frozenset(map(canonicalize_name, it)) for it in (extras, groups, members)]

@@ -19,12 +19,23 @@ from tests.factories.universes import ENVIRONMENT
 
 
 @pytest.mark.parametrize(
-    "name", ["Pipfile", "pyproject.toml", "uv.lock", "setup.cfg", "requirements.in"]
+    "name",
+    [
+        "Pipfile",
+        "pyproject.toml",
+        "uv.lock",
+        "poetry.lock",
+        "environment.yml",
+        "setup.cfg",
+        "requirements.in",
+    ],
 )
 def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
     (tmp_path / "requirements.txt").write_text("core>=1\n", encoding="utf-8")
     project = read_project(tmp_path)
-    with pytest.raises(InvalidArgument, match=r"is a manifest|of a file of (uv|setuptools)"):
+    with pytest.raises(
+        InvalidArgument, match=r"is a manifest|of a file of (uv|Poetry|conda|setuptools)"
+    ):
         keep_manifest(tmp_path / name, tmp_path, project)
 
 

@@ -7,6 +7,7 @@ import pytest
 from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
+from common.formats.locks.entries import LockSelection
 from model.errors import InvalidFile
 from tests.factories.errors import raised
 from tests.factories.projects import LINUX, WINDOWS
@@ -120,3 +121,21 @@ def test_it_is_the_lock_of_a_pyproject() -> None:
     )  # fmt: skip
     alone = parse_project({"uv.lock": LOCK.encode()})
     assert {it.name for it in alone.requirements} >= {"web"}
+
+
+def test_a_baseline_has_the_selected_extras_and_groups() -> None:
+    pyproject = (
+        b'[project]\nname = "app"\ndependencies = ["web"]\n'
+        b'[project.optional-dependencies]\nmore = ["unneeded"]\nnew = ["other"]\n'
+    )
+    optional = '[package.optional-dependencies]\nmore = [{ name = "unneeded" }]\n'
+    groups = "[package.dev-dependencies]"
+    lock = "revision = 3\n" + LOCK.replace(groups, optional + groups)
+    files = {"pyproject.toml": pyproject, "uv.lock": lock.encode()}
+    project = parse_project(files, selection=LockSelection.of(extras=["more"]))
+    assert "unneeded" in (project.locked_in(LINUX) or {})
+    outdated = parse_project(files, selection=LockSelection.of(extras=["new"]))
+    assert "web" in (outdated.locked_in(LINUX) or {})
+    assert [it.code for it in outdated.warnings if "extra" in it.message] == [
+        WarningCode.LOCK_OUTDATED
+    ]
