@@ -392,5 +392,6 @@ def _missing_measurement(change: VersionChange) -> MissingKnowledge:
         MissingKind.MEASUREMENT,
         change.name,
         f"{change.name}: {change.forced} and {change.advised} were not compared on this hardware",
-        "thoth inspect",
+        f"thoth compare {change.name}=={change.forced} {change.name}=={change.advised} --ingest"
+        " -- COMMAND",
     )

@@ -18,7 +18,7 @@ from typing import Any
 from adviser.bisect.search import LOOK_RATES
 from adviser.group_titles import indicator_title
 from adviser.scoring.comparisons import Comparison
-from adviser.scoring.sample_needs import Need
+from adviser.scoring.sample_needs import NIGHT_S, Need, unsettleable_text
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import ALPHA, Verdict
@@ -30,7 +30,7 @@ from adviser.stack_comparison import (
     measured_series,
 )
 from model.measurements.evidence import MeasuredObservation
-from model.text import counted, first_few
+from model.text import counted, duration_text, first_few, percent
 
 #: Blocks at which the jobs are judged; even, so that each order of the stacks is equally frequent.
 LOOK_BLOCKS = (6, 8, 12, 18, 28, 42, 62, 92, 138, 208, 312, 468, 702)
@@ -38,10 +38,6 @@ LOOK_BLOCKS = (6, 8, 12, 18, 28, 42, 62, 92, 138, 208, 312, 468, 702)
 _LATE_RATE = 0.02
 _LATE = len(LOOK_BLOCKS) - len(LOOK_RATES)
 RATES = (*(it * (1 - _LATE * _LATE_RATE) for it in LOOK_RATES), *([_LATE_RATE] * _LATE))
-#: A comparison that needs longer than this cannot be settled here.
-NIGHT_S = 8 * 3600.0
-#: If two stacks differ by less, an open comparison is too close to matter; else it is too noisy.
-CLOSE_PCT = 5.0
 #: Sentences about differences.
 _MOST_SENTENCES = 10
 #: Packages that a sentence names.
@@ -279,10 +275,7 @@ def _open_text(look: PlannedLook, comparison: Comparison) -> str:
     seconds = look.seconds_missing(comparison)
     if seconds <= NIGHT_S:
         return f"{seen}. About {duration_text(seconds)} more are likely to settle it"
-    bound = f"any difference is smaller than {percent(bound_pct(comparison))} %"
-    if bound_pct(comparison) <= CLOSE_PCT:
-        return f"too close to matter here: {bound}"
-    return f"too noisy here: {noise}, and {bound}. Free the machine, or make each run longer"
+    return unsettleable_text(bound_pct(comparison), noise)
 
 
 def attribution_sentence(stack: ComparedStack, baseline: ComparedStack) -> str:
@@ -315,28 +308,6 @@ def _settings_text(stack: ComparedStack, baseline: ComparedStack) -> str:
         for it in names
         if stack.variables.get(it) != baseline.variables.get(it)
     )
-
-
-def percent(value: float) -> str:
-    """A percentage with two digits that matter.
-
-    >>> percent(12.34), percent(3.26), percent(0.04)
-    ('12', '3.3', '0.1')
-    """
-    return f"{value:.0f}" if value >= 9.95 else f"{max(value, 0.1):.1f}"
-
-
-def duration_text(seconds: float) -> str:
-    """A duration in the unit that a person would choose.
-
-    >>> duration_text(42), duration_text(600), duration_text(9000)
-    ('42 seconds', '10 minutes', '2.5 hours')
-    """
-    if seconds < 100:
-        return counted(max(1, round(seconds)), "second")
-    if seconds < 6000:
-        return counted(round(seconds / 60), "minute")
-    return f"{seconds / 3600:.1f} hours"
 
 
 def stack_document(stack: ComparedStack, label: str, baseline: ComparedStack) -> dict[str, Any]:

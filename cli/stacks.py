@@ -13,7 +13,7 @@ from adviser.reports.notes import refused_text
 from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
 from adviser.scoring.next_jobs import FurtherJobs
-from adviser.scoring.sample_needs import Need, missing_text, more_jobs
+from adviser.scoring.sample_needs import Need, settling_text
 from adviser.scoring.verdicts import family_text
 from adviser.stack_comparison import (
     StackGroup,
@@ -326,10 +326,8 @@ def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]
 
 
 def _further(further: FurtherJobs) -> str:
-    """``tensorflow 2.9.3 (aa010000), 13 more jobs (62 % chance of a claim)``."""
-    missing = more_jobs(further.jobs, further.baseline_jobs)
-    chance = f" ({100 * further.chance:.0f} % chance of a claim)" if further.chance else ""
-    return f"{further.label}, {missing}{chance}" if missing else further.label + chance
+    """``tensorflow 2.9.3 (aa010000), 13 more jobs each, about 9 minutes, with …``."""
+    return f"{further.label}, {further.settled_by}"
 
 
 def _jobs(stack: StackResult) -> str:
@@ -394,13 +392,7 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
     :param left_out: number of jobs that the comparison leaves out, by reason
     """
     text = str(comparison.verdict)
-    missing = missing_text(
-        comparison.needs,
-        comparison.hosts,
-        comparison.jobs_missing,
-        comparison.baseline_jobs_missing,
-        _disturbed(comparison, left_out),
-    )
+    missing = settling_text(comparison, _disturbed(comparison, left_out), command=False)
     return f"{text}\n{missing.replace(' (', chr(10) + '(')}" if missing else text
 
 

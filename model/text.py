@@ -26,6 +26,28 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def percent(value: float) -> str:
+    """A percentage with two digits that matter.
+
+    >>> percent(12.34), percent(3.26), percent(0.04)
+    ('12', '3.3', '0.1')
+    """
+    return f"{value:.0f}" if value >= 9.95 else f"{max(value, 0.1):.1f}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in the unit that a person would choose.
+
+    >>> duration_text(42), duration_text(600), duration_text(9000)
+    ('42 seconds', '10 minutes', '2.5 hours')
+    """
+    if seconds < 100:
+        return counted(max(1, round(seconds)), "second")
+    if seconds < 6000:
+        return counted(round(seconds / 60), "minute")
+    return f"{seconds / 3600:.1f} hours"
+
+
 def counts_text(counts: Mapping[str, int]) -> str:
     """Counts in one line, the largest first.
 

@@ -17,6 +17,7 @@ from adviser.quality.variance_components import (
     RepetitionAdvice,
     VarianceComponents,
 )
+from adviser.scoring.sample_needs import settling_text
 from adviser.scoring.verdicts import Verdict, family_document
 from adviser.stacks_document import comparison_count, group_document
 from model.declared_documents import document_of
@@ -190,7 +191,13 @@ def _verdicts(quality: SeriesQuality) -> Iterator[str]:
     if open_ones := len(compared) - len(settled):
         rest = "" if not settled else "other "
         count = counted(open_ones, f"{rest}comparison is", f"{rest}comparisons are")
-        yield f"{count} undetermined: the jobs show neither a difference nor equality."
+        needs = [it.settled_by for it in group.next_jobs]
+        needs += [
+            settling_text(it.comparison, command=False)
+            for it in compared
+            if it.comparison and not it.comparison.verdict.settled
+        ]
+        yield f"{count} undetermined: {needs[0]}."
 
 
 def _order_findings(order: OrderReport) -> Iterator[str]:

@@ -32,7 +32,6 @@ from adviser.scoring.assessment_types import (
 from adviser.scoring.claim_texts import ClaimTexts, need_text
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
-from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
 from model.measurements.benchmark_results import ResultContext
 from model.packages.candidate_builder import DYNAMIC_METADATA
@@ -414,12 +413,7 @@ def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
 
 def _further(claim: Claim, texts: ClaimTexts) -> str:
     ours, theirs = (str(purl).partition("@")[2] for purl in (claim.purl, claim.baseline_purl))
-    chance = f" ({claim.chance:.0%} chance of a verdict)" if claim.chance else ""
-    needs = need_text(claim)
-    if claim.needs is Need.JOBS:
-        more = f"{claim.jobs_missing} more jobs of {ours}"
-        needs = f"{more} and {claim.baseline_jobs_missing} of {theirs}"
-    return f"{claim.package} {ours} against {theirs} in {texts.series(claim)}: {needs}{chance}"
+    return f"{claim.package} {ours} against {theirs} in {texts.series(claim)}: {need_text(claim)}"
 
 
 def _conflict(advice: Advice) -> Iterator[ReportNote]:

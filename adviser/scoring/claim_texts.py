@@ -14,9 +14,7 @@ from adviser.scoring.assessment_types import (
     JustificationCode,
     NoteLevel,
 )
-from adviser.scoring.estimates import Method
-from adviser.scoring.sample_needs import Need
-from adviser.scoring.samples import MIN_JOBS
+from adviser.scoring.sample_needs import Need, settling_text
 from adviser.scoring.stack_pairs import version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import short_digest
@@ -395,38 +393,8 @@ def _hosts_text(claims: Sequence[Claim]) -> str:
     )
 
 
-def _disturbed(claim: Claim) -> str:
-    """What disturbed jobs have to do with it, if they leave too few pairs."""
-    jobs = 0 if claim.pairs else disturbed_jobs(claim.left_out)
-    were = counted(jobs, "disturbed job was", "disturbed jobs were")
-    return f"{were} left out; " if jobs else ""
-
-
-def need_text(claim: Claim) -> str:
-    """What an undetermined comparison needs, in words; empty if it needs nothing."""
-    more = max(claim.jobs_missing, claim.baseline_jobs_missing)
-    count = claim.jobs_missing + claim.baseline_jobs_missing
-    texts = {
-        None: "",
-        Need.JOBS: f"{_disturbed(claim)}about {counted(count, 'more job')} would settle it",
-        Need.TURNS: (
-            "the difference between runs is unknown; run both in turns (`thoth inspect`"
-            f" with both specifications), at least {MIN_JOBS} jobs each"
-        ),
-        Need.RUNS: f"about {counted(more, 'more run')} of each would settle it, or jobs that run"
-        " in turns",
-        Need.HERE: (
-            f"it was measured elsewhere; {MIN_JOBS} jobs of each on this hardware would tell more"
-        ),
-        Need.HOSTS: f"{_further_hosts(claim, more)} would settle it",
-        Need.CLOCK: "its clock is too coarse; longer repetitions would tell more",
-        Need.MARGIN: "more than 1,000 jobs of each would be needed",
-    }
-    return texts[claim.needs]
-
-
-def _further_hosts(claim: Claim, more: int) -> str:
-    if claim.method is not Method.POOLED:
-        return f"{MIN_JOBS} jobs of each on the same host"
-    hosts = more // MIN_JOBS
-    return f"{MIN_JOBS} jobs of each on about {counted(hosts, 'further host')}"
+def need_text(claim: Claim, *, command: bool = True) -> str:
+    """What settles an undetermined claim; see :func:`settling_text`."""
+    return settling_text(
+        claim, 0 if claim.pairs else disturbed_jobs(claim.left_out), command=command
+    )

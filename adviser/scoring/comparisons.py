@@ -20,7 +20,7 @@ from adviser.scoring.lazy_numpy import (
     np,
 )
 from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
-from adviser.scoring.samples import Sample
+from adviser.scoring.samples import Sample, job_seconds
 from adviser.scoring.turn_noise import NoiseTest
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
 from model.declared_fields import public, unbounded
@@ -80,6 +80,7 @@ class ComparisonResult:
         int, public("Estimated number of further jobs of the baseline.", 0)
     ]
     chance: float
+    job_s: Annotated[float | None, public("Duration of a job; null if unknown.", 42.0, unit="s")]
     method: Annotated[Method, public("Estimation method of d.", "paired")]
     pairs: Annotated[int, public("Number of pairs of jobs that ran in turns.", 10)]
     hosts: Annotated[
@@ -113,11 +114,12 @@ class ComparisonFamily:
         """The number of comparisons that share α."""
         return int(self.tested.sum())
 
-    def result_fields(self, place: int, estimate: Estimate) -> dict[str, Any]:
+    def result_fields(self, place: int, estimate: Estimate, job_s: float | None) -> dict[str, Any]:
         """Fields of the :class:`ComparisonResult` of one comparison of the family.
 
         :param place: index of the member
         :param estimate: the member's estimate
+        :param job_s: duration of a job of its series, s
         """
         need = self.needs[place]
         return {
@@ -133,6 +135,7 @@ class ComparisonFamily:
             "jobs_missing": need.jobs,
             "baseline_jobs_missing": need.baseline_jobs,
             "chance": need.chance,
+            "job_s": job_s,
             "method": estimate.method,
             "pairs": estimate.pairs,
             "hosts": estimate.hosts,
@@ -271,12 +274,14 @@ class EstimatedGroup:
     :param baseline: label of the baseline
     :param candidates: labels, in the order of the estimates
     :param log_margin: ``ln(1 + δ)``
+    :param job_s: duration of a job, s
     """
 
     baseline: str
     candidates: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     log_margin: float
+    job_s: float | None = None
 
 
 def estimate_group(group: ComparisonGroup) -> EstimatedGroup:
@@ -292,6 +297,7 @@ def estimate_group(group: ComparisonGroup) -> EstimatedGroup:
         tuple(it.label for it in group.candidates),
         tuple(estimates_of(group.baseline, group.candidates, group.spread)),
         math.log1p(smallest_difference(group.aa_history)),
+        job_seconds(it for sample in (group.baseline, *group.candidates) for it in sample.places),
     )
 
 
@@ -340,7 +346,7 @@ def judge_groups(
             of_group = []
         compared.append(
             [
-                _comparison((candidate, group.baseline), members[i].estimate, family, i)
+                _comparison(group, candidate, members[i].estimate, family, i)
                 for candidate, i in zip(group.candidates, of_group, strict=False)
             ]
         )
@@ -348,13 +354,13 @@ def judge_groups(
 
 
 def _comparison(
-    labels: tuple[str, str], estimate: Estimate, family: ComparisonFamily, i: int
+    group: EstimatedGroup, candidate: str, estimate: Estimate, family: ComparisonFamily, i: int
 ) -> Comparison:
     low, high = per_cent(np.array([family.judgements.low[i], family.judgements.high[i]]))
     return Comparison(
-        **family.result_fields(i, estimate),
-        candidate=labels[0],
-        baseline=labels[1],
+        **family.result_fields(i, estimate, group.job_s),
+        candidate=candidate,
+        baseline=group.baseline,
         d=estimate.effect.d,
         standard_error=estimate.effect.standard_error,
         degrees_of_freedom=estimate.effect.degrees_of_freedom,

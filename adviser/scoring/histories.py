@@ -17,7 +17,7 @@ from adviser.scoring.drift import steps
 from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
 from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
-from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate
+from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate, job_seconds
 from adviser.scoring.turn_noise import FEWEST_STACKS, TurnNoise, turn_noise, turn_variances
 from adviser.scoring.variances import (
     UNKNOWN_SPREAD,
@@ -108,6 +108,11 @@ class History:
     @cached_property
     def _samples(self) -> dict[str, Sample]:
         return {}
+
+    @cached_property
+    def job_s(self) -> float | None:
+        """Duration of a job, s; ``None`` if unknown."""
+        return job_seconds(it.place for jobs in self.jobs.values() for it in jobs)
 
     def observed(self, stack: str, used: Iterable[int]) -> Iterator[str]:
         """The observations of the jobs of a stack at these indexes."""

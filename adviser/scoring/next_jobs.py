@@ -17,6 +17,7 @@ from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
 from adviser.scoring.lazy_numpy import FloatArray, np
+from adviser.scoring.sample_needs import can_settle, settling_text
 from model.declared_fields import Field
 from model.shared_fields import STACK_LABEL
 
@@ -35,27 +36,31 @@ class FurtherJobs:
     chance: Annotated[
         float, Field("Probability that they settle the comparison; 0 if unknown.", 0.81)
     ]
+    settled_by: Annotated[
+        str, Field("What settles it here, and how long that takes.", "3 more jobs each")
+    ]
 
 
 def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     """Undetermined comparisons, the most useful to measure first.
 
-    Candidates that can no longer be the best are left out. So are comparisons that no number of
-    jobs would settle. Comparisons of equal rank, such as those with unknown errors, are ordered by
-    the number of jobs.
+    Candidates that can no longer be the best are left out. So are comparisons that the jobs of a
+    night would not settle. Comparisons of equal rank, such as those with unknown errors, are
+    ordered by the number of jobs.
 
     :param comparisons: all comparisons that were tested together, with the same baseline
     """
     ranked = []
     for comparison, possible in zip(comparisons, may_be_best(comparisons), strict=True):
         more = max(comparison.jobs_missing, comparison.baseline_jobs_missing)
-        if possible and more:
+        if possible and more and can_settle(comparison):
             further = FurtherJobs(
                 comparison.candidate,
                 comparison.baseline,
                 comparison.jobs_missing,
                 comparison.baseline_jobs_missing,
                 comparison.chance,
+                settling_text(comparison),
             )
             size = abs(comparison.d) if comparison.chance else 0.0
             ranked.append((-comparison.chance * size / more, more, further))
@@ -66,9 +71,13 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Undetermined claims about one version on the target, the most useful to measure first.
 
     If a version can no longer be the best of its package in a measurement, that measurement leaves
-    the version out. So it does if no number of jobs would settle the claim.
+    the version out. So it does if the jobs of a night would not settle the claim.
     """
-    possible = (it for it in open_claims(claims) if max(it.jobs_missing, it.baseline_jobs_missing))
+    possible = (
+        it
+        for it in open_claims(claims)
+        if max(it.jobs_missing, it.baseline_jobs_missing) and can_settle(it)
+    )
     return tuple(sorted(possible, key=_rank))
 
 

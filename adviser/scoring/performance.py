@@ -289,7 +289,7 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
     ).tolist()
     return Claim(
-        **judged.family.result_fields(place, estimate),
+        **judged.family.result_fields(place, estimate, compared.history.job_s),
         package=pair.differs[0] if pair.purl else None,
         purl=pair.purl,
         baseline_purl=pair.baseline_purl,

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate
@@ -22,7 +23,7 @@ from adviser.scoring.lazy_numpy import (
 )
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
-from model.text import counted
+from model.text import counted, duration_text, percent
 
 #: Shares of comparisons without any difference; equally likely a priori.
 NONE_SHARES = (0.1, 0.5, 0.9)
@@ -248,40 +249,107 @@ class Need(StrEnum):
     CLOCK = "clock"
 
 
-_WITHOUT_NUMBERS = {
-    Need.TURNS: "run in turns",
-    Need.MARGIN: "over 1,000 jobs needed",
-    Need.CLOCK: "clock too coarse",
-}
+#: A comparison that needs longer than a night, s, is not settled here.
+NIGHT_S = 8 * 3600.0
+#: If two stacks differ by less, an open comparison is too close to matter; else it is too noisy.
+CLOSE_PCT = 5.0
+#: Duration of a job if it is unknown, s.
+_JOB_S = 60.0
 
 
-def missing_text(
-    needs: Need | None,
-    hosts: int | None,
-    jobs: int | None,
-    baseline_jobs: int | None,
-    disturbed: int = 0,
-) -> str:
-    """What a comparison lacks for a verdict; empty if that is unknown, or nothing.
+class OpenComparison(Protocol):
+    """A comparison, as far as it says what would settle it."""
 
-    :param hosts: number of hosts on which both stacks ran
-    :param disturbed: number of unstable jobs, if there are no pairs for that reason
+    @property
+    def needs(self) -> Need | None: ...
+    @property
+    def hosts(self) -> int | None: ...
+    @property
+    def jobs_missing(self) -> int: ...
+    @property
+    def baseline_jobs_missing(self) -> int: ...
+    @property
+    def job_s(self) -> float | None: ...
+    @property
+    def interval_low_pct(self) -> float: ...
+    @property
+    def interval_high_pct(self) -> float: ...
 
-    >>> missing_text(Need.JOBS, 1, 34, 34), missing_text(Need.MARGIN, 1, 0, 0)
-    ('34 more jobs each', 'over 1,000 jobs needed')
-    >>> missing_text(Need.JOBS, 1, 2, 2, disturbed=9)
-    '2 more jobs each (9 disturbed jobs left out)'
+
+def settling_seconds(comparison: OpenComparison) -> float:
+    """How long the missing jobs take, s; infinite if no number of jobs settles the comparison.
+
+    A job of unknown duration counts as a minute.
     """
-    if hosts == 0:
-        return "no common host"
-    if needs in _WITHOUT_NUMBERS:
-        return _WITHOUT_NUMBERS[needs]
-    missing = more_jobs(jobs or 0, baseline_jobs or 0, "run" if needs is Need.RUNS else "job")
-    if needs is Need.HOSTS:
-        return f"{missing} on more hosts" if missing else "measure on more hosts"
-    if needs is Need.JOBS and disturbed:
-        return f"{missing} ({counted(disturbed, 'disturbed job')} left out)"
-    return missing
+    if comparison.needs in (Need.MARGIN, Need.CLOCK):
+        return math.inf
+    each = max(comparison.jobs_missing, comparison.baseline_jobs_missing)
+    jobs = comparison.jobs_missing + comparison.baseline_jobs_missing
+    if comparison.needs is Need.TURNS or not each:
+        jobs = 2 * MIN_JOBS
+    return jobs * (comparison.job_s or _JOB_S)
+
+
+def can_settle(comparison: OpenComparison) -> bool:
+    """Whether a night of jobs is likely to settle a comparison, or its first jobs are missing."""
+    few = max(comparison.jobs_missing, comparison.baseline_jobs_missing) <= MIN_JOBS
+    seconds = settling_seconds(comparison)
+    return seconds <= NIGHT_S or (few and math.isfinite(seconds))
+
+
+def unsettleable_text(bound_pct: float, noise: str = "") -> str:
+    """Why a comparison cannot be settled in a night, with the bound of the difference.
+
+    :param bound_pct: the largest difference that the 95 % interval contains; infinite if unknown
+    :param noise: how much jobs vary, for people
+
+    >>> unsettleable_text(3.21)
+    'too close to matter here: any difference is smaller than 3.2 %'
+    """
+    bound = f"any difference is smaller than {percent(bound_pct)} %"
+    if bound_pct <= CLOSE_PCT:
+        return f"too close to matter here: {bound}"
+    known = [noise, bound if math.isfinite(bound_pct) else "nothing bounds the difference"]
+    return (
+        f"too noisy here: {', and '.join(filter(None, known))}. Free the machine, or make each run"
+        " longer"
+    )
+
+
+def settling_text(comparison: OpenComparison, disturbed: int = 0, *, command: bool = True) -> str:
+    """What settles a comparison and how long that takes here; empty if it is settled.
+
+    What takes longer than a night is called too close to matter, or too noisy, with the bound.
+
+    :param disturbed: number of unstable jobs, if there are no pairs for that reason
+    :param command: whether to name the command; ``A.json`` and ``B.json`` are the specifications
+        of the two stacks
+    """
+    need = comparison.needs
+    if need is None:
+        return ""
+    if not can_settle(comparison):
+        ends = comparison.interval_low_pct, comparison.interval_high_pct
+        clock = "its clock is too coarse" if need is Need.CLOCK else ""
+        return unsettleable_text(math.inf if clock else max(map(abs, ends)), clock)
+    counts = comparison.jobs_missing, comparison.baseline_jobs_missing
+    each = max(*counts) or MIN_JOBS
+    what = more_jobs(*counts, "run" if need is Need.RUNS else "job")
+    if need is Need.TURNS or not what:
+        each, what = MIN_JOBS, f"{MIN_JOBS} jobs each"
+    where = {
+        Need.TURNS: " in turns",
+        Need.RUNS: ", or jobs in turns",
+        Need.HERE: " on this hardware",
+        Need.HOSTS: " on more hosts" if comparison.hosts else " on one host",
+    }.get(need, "")
+    left_out = f" ({counted(disturbed, 'disturbed job')} left out)" if disturbed else ""
+    what = f"{what}{where}{left_out if need is Need.JOBS else ''}"
+    text = f"{what}, about {duration_text(settling_seconds(comparison))}"
+    if not command:
+        return text
+    assumed = "" if comparison.job_s else " at a minute a job"
+    return f"{text}{assumed}, with `thoth inspect A.json B.json --jobs {each} --ingest`"
 
 
 def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:

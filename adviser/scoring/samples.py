@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from adviser.scoring.effects import Variance
 #: Minimum number of jobs per arm for a claim. With three jobs per arm there are only 20 ways to
 #: divide them, so even the most extreme one has a two-sided p-value of 10 %.
 MIN_JOBS = 5
+#: Longer gaps between two jobs are pauses, s.
+_LONGEST_GAP_S = 4 * 3600.0
 
 
 class JobPlace(NamedTuple):
@@ -41,6 +44,23 @@ class JobPlace(NamedTuple):
 
 
 UNKNOWN_PLACE = JobPlace()
+
+
+def job_seconds(places: Iterable[JobPlace]) -> float | None:
+    """The median time from the end of a job to the end of the next one on its host, s.
+
+    :param places: of all jobs of a series, in any order
+    :returns: ``None`` if no two jobs followed each other
+    """
+    ends: dict[str | None, list[float]] = defaultdict(list)
+    for place in places:
+        if place.seen_at is not None:
+            ends[place.host].append(place.seen_at.timestamp())
+    gaps = [
+        later - earlier for times in ends.values() for earlier, later in pairwise(sorted(times))
+    ]
+    known = [it for it in gaps if 0 < it <= _LONGEST_GAP_S]
+    return median(known) if known else None
 
 
 def in_batches(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from markupsafe import Markup
 
-from adviser.scoring.sample_needs import Need, missing_text
+from adviser.scoring.sample_needs import Need, settling_text
 from adviser.stacks_document import differing_text
 from model.measurements.job_stability import disturbed_jobs, exclusion_text, left_out_text
 from model.measurements.units import DECIMAL_PREFIXES, DISPLAY_UNITS, byte_size
@@ -190,15 +192,15 @@ def missing(comparison: Mapping[str, Any], left_out: Mapping[str, int]) -> str:
     :param left_out: number of jobs that it leaves out, by reason
 
     >>> missing({"needs": "jobs", "hosts": 1, "jobs_missing": 0, "baseline_jobs_missing": 2,
-    ...          "pairs": 7}, {})
-    '2 more of the baseline'
+    ...          "pairs": 7, "job_s": 45.0}, {})
+    '2 more of the baseline, about 90 seconds'
     """
-    needs = comparison["needs"]
-    return missing_text(
-        None if needs is None else Need(needs), comparison["hosts"],
-        comparison["jobs_missing"], comparison["baseline_jobs_missing"],
-        0 if comparison["pairs"] else disturbed_jobs(left_out),
-    )  # fmt: skip
+    ends = {it: comparison.get(it) for it in ("interval_low_pct", "interval_high_pct")}
+    values = {key: math.inf if end is None else end for key, end in ends.items()}
+    needs = comparison["needs"] and Need(comparison["needs"])
+    still_open = SimpleNamespace(**{**comparison, **values, "needs": needs})
+    disturbed = 0 if comparison["pairs"] else disturbed_jobs(left_out)
+    return settling_text(still_open, disturbed, command=False)
 
 
 def hardware_text(value: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from adviser.plots.effects import DrawnEffect, effects_plot
-from api.pages.formatting import quantity
+from api.pages.formatting import missing, quantity
 from api.pages.site import plot
 from model.text import counted
 
@@ -73,8 +73,10 @@ def _sentence(group: Mapping[str, Any]) -> str:
             f"{best['label']} is settled to be faster than {baseline}: by "
             f"{effect['difference_pct']:.1f} %, at least {effect['interval_low_pct']:.1f} %."
         )
-    waiting = sum(_verdict(it) == "undetermined" for it in stacks)
-    others = f" {waiting} undetermined: more jobs are needed." if waiting else ""
+    waiting = [it for it in stacks if _verdict(it) == "undetermined"]
+    settled_by = [it["settled_by"] for it in group["next_jobs"]]
+    settled_by += [missing(it["comparison"], it["left_out"]) for it in waiting]
+    others = f" {len(waiting)} undetermined: {settled_by[0]}." if waiting else ""
     if slower:
         slow = f"{len(slower)} {'is' if len(slower) == 1 else 'are'} slower"
         return f"No stack is settled to be faster than {baseline}; {slow}.{others}"

@@ -233,7 +233,7 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
     assert it["jobs"] == it["baseline_jobs"] > 0
     assert 0 < it["chance"] < 1
     (note,) = [one for one in inner["stack_info"] if one["code"] == "next_jobs"]
-    assert f"{it['jobs']} more jobs of 1.0 and {it['jobs']} of 1.1" in note["message"]
+    assert f"{it['jobs']} more jobs each, about 7.4 hours" in note["message"]
     assert problems(report, advice) == []
 
 
