@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -393,7 +394,9 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
     """
     text = str(comparison.verdict)
     missing = settling_text(comparison, _disturbed(comparison, left_out), command=False)
-    return f"{text}\n{missing.replace(' (', chr(10) + '(')}" if missing else text
+    # The table is narrow: the parts stand below each other, without advice on the machine.
+    lines = re.split(r"(?<=:) | (?=\()|, (?=about )", missing.partition(". ")[0])
+    return "\n".join([text, *filter(None, lines)])
 
 
 def _disturbed(comparison: Comparison, left_out: Mapping[str, int]) -> int:

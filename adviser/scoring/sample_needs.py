@@ -253,6 +253,8 @@ class Need(StrEnum):
 NIGHT_S = 8 * 3600.0
 #: If two stacks differ by less, an open comparison is too close to matter; else it is too noisy.
 CLOSE_PCT = 5.0
+#: A larger bound, per cent, says nothing.
+_MOST_PCT = 100.0
 #: Duration of a job if it is unknown, s.
 _JOB_S = 60.0
 
@@ -309,7 +311,7 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     bound = f"any difference is smaller than {percent(bound_pct)} %"
     if bound_pct <= CLOSE_PCT:
         return f"too close to matter here: {bound}"
-    known = [noise, bound if math.isfinite(bound_pct) else "nothing bounds the difference"]
+    known = [noise, bound if bound_pct <= _MOST_PCT else "nothing bounds the difference"]
     return (
         f"too noisy here: {', and '.join(filter(None, known))}. Free the machine, or make each run"
         " longer"
