@@ -181,9 +181,8 @@ def _slower(guarded: GuardResult, own: OwnBenchmarks) -> list[Claim]:
     """The claims that count: those of indicators do not, about what own benchmarks compared."""
     compared = (*guarded.claims, *guarded.stacks, *guarded.undetermined)
     covered = {name for it in compared if own.name_of(it) is not None for name in it.differs}
-    return [
-        it for it in guarded.slower if own.name_of(it) is not None or covered.isdisjoint(it.differs)
-    ]
+    counted = [it for it in guarded.slower if not own.ignores(it)]
+    return [it for it in counted if own.name_of(it) is not None or covered.isdisjoint(it.differs)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
 from adviser.scoring.stack_pairs import name_of
+from adviser.scoring.target import OwnBenchmarks
 from adviser.stack_request import StackRequest
 from graph.engine import Stores
 from graph.record.measurements import job_minutes
@@ -117,6 +118,7 @@ class RecordedJobRanking:
         known = self.known
         premises = Premises(reference, harm_accepted=True)
         assessment = assess_candidates(self.request, known.snapshot, known.evidence, premises)
+        own = OwnBenchmarks(known.evidence, self.request.target)
         claims = [
             claim
             for claim in assessment.claims
@@ -124,6 +126,7 @@ class RecordedJobRanking:
             and claim.here
             and claim.beside_baseline
             and (not self.indicators or claim.indicator in self.indicators)
+            and not own.ignores(claim)
         ]
         measured = {it.purl for it in claims}
         return job_values(

@@ -37,7 +37,7 @@ from adviser.scoring.stack_pairs import (
     package_pairs,
     several_package_pairs,
 )
-from adviser.scoring.target import Target
+from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
 from model.measurements.evidence import Evidence, Series
@@ -95,7 +95,9 @@ def performance_of(
     :returns: claims by package, version, indicator and hardware, then the settled claims about
         stacks that differ in several packages
     """
-    interesting = _series_of_interest(evidence, measured.index, baseline, versions)
+    own = OwnBenchmarks(evidence, target)
+    known = _series_of_interest(evidence, measured.index, baseline, versions)
+    interesting = {it for it in known if not own.ignores(evidence.series[it])}
     histories = {number: measured.histories[number] for number in sorted(interesting)}
     pairs = package_pairs(measured.index, histories, measured.forced, baseline, versions)
     pairs = _nearest(pairs, evidence.series, target)

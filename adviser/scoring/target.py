@@ -23,7 +23,7 @@ class Relevance(IntEnum):
     #: An indicator of the user, which is no command.
     OWN_INDICATOR = 1
     BUNDLED = 2
-    #: A command that the project does not name, or names with other files.
+    #: A command, if the project names no benchmark at all.
     OTHER_COMMAND = 3
 
 
@@ -87,6 +87,11 @@ class OwnBenchmarks:
                 command = series.parameters.get("command")
                 newest[command] = max(newest.get(command, order), order)
         self._files = {command: files for command, (_, files) in newest.items()}
+
+    def ignores(self, measured: WithIndicator) -> bool:
+        """Whether a series is of a command, and the project names other commands or files."""
+        named = bool(self._names) and measured.indicator == COMMAND
+        return named and self.name_of(measured) is None
 
     def name_of(self, measured: WithIndicator) -> str | None:
         """Name of the benchmark; ``None`` if the series is of no benchmark of the project."""

@@ -168,8 +168,9 @@ class VersionChoices:
         held = [frozenset(self._stacks.holding(it)) for it in measured]
         ranks: dict[tuple[int, Relevance], list[int]] = defaultdict(list)
         for number, history in self._histories.items():
-            if sum(not it.isdisjoint(history.jobs) for it in held) > 1:
-                series = self._series[number]
+            series = self._series[number]
+            several = sum(not it.isdisjoint(history.jobs) for it in held) > 1
+            if several and not self._own.ignores(series):
                 ranks[self._target.distance(series), self._relevance(series)].append(number)
         for rank in sorted(ranks):
             yield ranks[rank]

@@ -91,14 +91,22 @@ def test_an_indicator_counts_for_the_packages_that_no_own_benchmark_covers() -> 
     assert "PiMatmul is a bundled indicator" in summary_of(advice)
 
 
-@pytest.mark.parametrize("benchmarks", ["", BENCHMARKS.replace("bench.py", "other.py")])
-def test_a_command_that_the_project_does_not_name_weighs_after_indicators(benchmarks: str) -> None:
+def test_a_command_weighs_after_indicators_if_the_project_names_none() -> None:
     bench = Bench()
-    measured(bench, 0.8, series("PiMatmul"))
     measured(bench, 1.2, command())
-    advice = advised(bench, benchmarks)
+    assert advised(bench, "").assessment.choices["fast"].indicators == ("command",)
+    measured(bench, 0.8, series("PiMatmul"))
+    advice = advised(bench, "")
     assert versions(advice)["fast"] == "1"
     assert advice.assessment.choices["fast"].indicators == ("PiMatmul",)
+
+
+def test_commands_of_other_projects_do_not_count_for_one_that_names_its_own() -> None:
+    bench = Bench()
+    measured(bench, 0.8, command())
+    advice = advised(bench, BENCHMARKS.replace("bench.py", "other.py"))
+    assert versions(advice)["fast"] == "2"
+    assert (advice.assessment.claims, advice.assessment.choices) == ((), {})
 
 
 def test_only_the_files_that_were_measured_last_are_the_benchmark() -> None:
