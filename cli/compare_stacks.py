@@ -16,11 +16,12 @@ from packaging.utils import canonicalize_name
 
 from adviser.answering.index_stacks import NoValidStack
 from adviser.planned_comparison import ComparedStack
+from adviser.projects.pyproject import has_requirements
 from cli.bisect_measurer import StackPinner, pins_of
-from cli.project_files import names_file, read_lock_file
+from cli.project_files import names_file, read_lock_file, read_project
 from common.formats.locks.entries import LockEntry, LockSelection
 from common.settings import Settings
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, InvalidFile
 from model.packages.environments import environment
 from model.text import first_few, printable
 from pis.amun.locks import Lock, pipfile_lock_of
@@ -107,18 +108,20 @@ def _requirement(text: str) -> str:
 
 
 def project_requirements(folder: Path) -> list[str]:
-    """``[project] dependencies`` of the project in a folder; empty without a ``pyproject.toml``.
+    """Requirements of the ``pyproject.toml`` in a folder, also those for development.
+
+    Commands such as pytest are installed for development. Empty without a ``pyproject.toml``.
 
     :raises InvalidArgument: if the file cannot be read
     """
     path = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-        return [str(Requirement(it)) for it in project.get("dependencies", ())]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, AttributeError, TypeError, InvalidRequirement) as error:
+        if not path.is_file() or not has_requirements(tomllib.loads(path.read_text("utf-8"))):
+            return []
+        project = read_project(path)
+    except (OSError, ValueError, InvalidFile) as error:
         raise InvalidArgument(f"{path}: {error}", hint="--no-project leaves it out") from None
+    return [it.text for it in (*project.requirements, *project.dev)]
 
 
 def resolved_stacks(

@@ -8,6 +8,8 @@ commands that a person gave on the command line; without it, nothing runs. Entry
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,28 @@ from pathlib import Path
 
 #: Bytes of the command's last output on standard error that explain a failure.
 _KEPT_BYTES = 4000
+
+
+def _program_of_other_python(arguments: "list[str]") -> "str | None":
+    """Path of the program if it is a script for another Python, such as pytest of another venv.
+
+    :param arguments: of the command, or of a shell that runs it
+    """
+    try:
+        shell = arguments[:2] == ["/bin/sh", "-c"]
+        program = [
+            it for it in (shlex.split(arguments[2]) if shell else arguments) if "=" not in it
+        ]
+        path = shutil.which(program[0])
+        with Path(path or os.devnull).open("rb") as file:
+            first = file.readline(300)
+    except (StopIteration, OSError, ValueError):
+        return None  # running it says what is wrong
+    if not first.startswith(b"#!") or b"python" not in first or b"/env " in first:
+        return None
+    interpreter = Path(os.fsdecode(first[2:].split()[0]))
+    own = interpreter.parent.resolve() == Path(sys.executable).parent.resolve()
+    return None if own else path
 
 
 def main() -> int:
@@ -30,6 +54,12 @@ def main() -> int:
     description = json.loads(Path(place).read_text(encoding="utf-8"))
     results = str(Path(place).with_name("results"))
     arguments = [text.replace("{results}", results) for text in description["arguments"]]
+    if (other := _program_of_other_python(arguments)) is not None:
+        sys.stderr.write(
+            f"error: {other} belongs to another Python than the stack: require its package for"
+            " development or with --with, or run it with python -m\n"
+        )
+        return 127
     with tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         try:

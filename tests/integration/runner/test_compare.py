@@ -185,3 +185,25 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
     done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 1
     assert "error: the file {results}: No such file" in done.stderr
+
+
+def test_a_program_of_another_python_is_not_mistaken_for_one_of_the_stack(
+    compare: Any, tmp_path: Path
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!{tmp_path}/other/bin/python\n")
+    tool.chmod(0o755)
+    done = compare("pause==1.0", "pause==2.0", command=(str(tool), "--fast"))
+    assert done.returncode == 1
+    assert f"{tool} belongs to another Python than the stack" in done.stderr
+
+
+def test_what_the_project_needs_for_development_is_part_of_the_stacks(
+    compare: Any, project: Path
+) -> None:
+    manifest = (
+        '[project]\nname = "mine"\nversion = "1"\n[dependency-groups]\ndev = ["helper<1.1"]\n'
+    )
+    (project / "pyproject.toml").write_text(manifest)
+    document = answer(compare("pause==1.0", "pause==1.0", "--max-minutes", "0.001", "--json"))
+    assert document["stacks"][0]["packages"] == {"helper": "1.0", "pause": "1.0"}
