@@ -206,7 +206,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         def begin() -> None:
             folder.write_state(state)
             recorder.open()
-            _hold_machine(stack, wait, share=share_machine)
+            _hold_machine(stack, wait, share=share_machine, command=command)
 
         searches = _StepSearches(
             pinner, launcher, begin, guard, max_jobs, dips, deadline, recorder,
@@ -231,8 +231,10 @@ def _exit_code(search: StepSearch) -> int:
     return _BUSY if stopped is not None and stopped.reason is StopReason.BUSY else 1
 
 
-def _hold_machine(stack: ExitStack, wait_s: float, *, share: bool) -> None:
+def _hold_machine(stack: ExitStack, wait_s: float, *, share: bool, command: Command | None) -> None:
     """Hold this machine until the stack is closed; warn if it is shared with busy processes."""
+    if command is not None:
+        click.echo(printable(f"note: {command} runs as you, as in a shell"), err=True)
     stack.enter_context(machine_of_this_command(wait_s, share))
     if share:
         warn_if_busy()

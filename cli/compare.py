@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -54,6 +55,7 @@ from cli.stacks import IntervalScale, difference_text, interval_scale, interval_
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.json_documents import digest
+from model.measurements.job_stability import left_out_text
 from model.measurements.units import DISPLAY_UNITS, Unit, byte_size
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
@@ -201,7 +203,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             _specifications(settings, commands, named, stacks, parts, timeout),
             bool(commands), state, lambda: kept.write_state(state), 60 * max_minutes,
             partial(_require_unchanged, commands),
-            partial(_print_progress, quiet=as_json),
+            partial(_print_progress, quiet=as_json), partial(_say, as_json=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()
     answer = ComparisonAnswer(look, stopped, stacks, labels)
@@ -349,6 +351,11 @@ class ComparisonAnswer:
             self._benchmarks_table().print()
         for sentence in self.sentences:
             click.echo(printable(sentence))
+        for group in self.look.groups:
+            for stack in group.stacks:
+                if stack.unstable:
+                    text = left_out_text(Counter(stack.unstable))
+                    click.echo(f"left out: {self._label(stack)}: {text}", err=True)
         for text in measurer.excluded():
             click.echo(printable(f"not compared: {text}"), err=True)
         if self.stopped is not None:
@@ -449,7 +456,10 @@ def _value(group: StackGroup, stack: StackResult) -> str:
 def _time(seconds: float) -> str:
     """A time with three digits, in the unit that fits.
 
-    >>> _time(1.2345), _time(0.0456), _time(125.0)
-    ('1.23 s', '45.6 ms', '125 s')
+    >>> _time(1.2345), _time(0.0456), _time(7.8e-6), _time(125.0)
+    ('1.23 s', '45.6 ms', '7.8 µs', '125 s')
     """
-    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 0.9995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

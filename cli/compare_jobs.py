@@ -32,7 +32,7 @@ from model.packages.identity import package_version
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_job
 from pis.amun.job_output import readings_of
-from pis.amun.launchers import Launcher
+from pis.amun.launchers import Inspection, Launcher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 from pis.commands import VARIABLES
@@ -58,6 +58,7 @@ class StackMeasurer:
     :param limit_s: no new block starts after this time, from the first one
     :param check: called before jobs run; raises an error if the command is no longer the same
     :param progress: called after each look
+    :param say: called with what is done before the jobs
     :ivar folders: of all inspections
     """
 
@@ -74,6 +75,7 @@ class StackMeasurer:
     limit_s: float
     check: Callable[[], None]
     progress: Callable[[PlannedLook], None]
+    say: Callable[[str], None]
     folders: dict[str, Path] = field(default_factory=dict)
     jobs: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
     hardware: Hardware = field(default_factory=own_hardware)
@@ -260,7 +262,12 @@ class _BlockObserver:
     warming_up: bool
     finished: int = 0
 
-    def build_started(self, inspection: Any) -> None: ...
+    def build_started(self, inspection: Inspection) -> None:
+        """Say whose environment is built or found."""
+        if self.warming_up:
+            letter = str(inspection.specification.identifier)[-1].upper()
+            self.measurer.say(f"preparing {self.measurer.labels[ascii_uppercase.index(letter)]}")
+
     def build_finished(self, inspection: Any, failure: object) -> None: ...
 
     def jobs_started(self, jobs: int) -> None:
