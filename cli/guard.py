@@ -146,8 +146,9 @@ def guard(
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
     if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
         raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
-    for warning in (warning for lock in locks for warning in lock.warnings):
-        print_note(warning.text)
+    warnings = (warning.text for lock in locks for warning in lock.warnings)
+    for note in dict.fromkeys((*warnings, *_uncompared(*locks))):
+        print_note(note)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     export: Path | None = options["export"]
@@ -189,6 +190,15 @@ def guard(
         write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
+
+
+def _uncompared(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
+    """Which packages from other sources than an index differ."""
+    before, after = ({it.name: it.target for it in lock.others} for lock in (old, new))
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            sides = f"{before.get(name, 'none')} → {after.get(name, 'none')}"
+            yield f"{name} differs, but comes from no index, so it is not compared: {sides}"
 
 
 def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:

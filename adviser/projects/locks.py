@@ -39,6 +39,7 @@ from common.formats.requirements_files import exact_version
 from model.errors import InvalidDocument
 from model.json_fields import FieldPath
 from model.reasons import Reason
+from model.redaction import without_secrets
 from model.text import first_few
 
 PYPROJECT = "pyproject.toml"
@@ -52,7 +53,7 @@ class ProjectLock:
     :param complete: whether every entry pins one version from an index
     :param unpinned: the first line of a requirements file that pins no single version
     :param elsewhere: entries that do not come from an index, or leave their version open
-    :param others: the entries of ``elsewhere`` that name a source
+    :param others: the entries of ``elsewhere`` that name a source, without secrets
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param environments: markers of which one must hold; empty for every environment
@@ -208,7 +209,9 @@ def _lock_of(
             python=lock.python,
             requires_python=lock.requires_python,
             others=tuple(
-                it for it in installed if isinstance(it, LockEntry) and it.source is not None
+                replace(it, target=without_secrets(it.target))
+                for it in installed
+                if isinstance(it, LockEntry) and it.source is not None
             ),
             environments=lock.environments,
         )

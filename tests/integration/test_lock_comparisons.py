@@ -227,14 +227,21 @@ version = "1.0"
 python-versions = "*"
 [package.source]
 type = "git"
-url = "https://git.example/beside"
-resolved_reference = "1f2e"
+url = "https://me:hidden@git.example/beside"
+resolved_reference = "REVISION"
 [extras]
 web = ["flask"]
 [metadata]
 lock-version = "2.0"
 python-versions = ">=3.9"
 """
+
+
+def _poetry(version: str) -> str:
+    """A lock whose package from a repository has a revision of its own for each version."""
+    return _POETRY.format(version).replace("REVISION", version.replace(".", "a"))
+
+
 _PYPROJECT = """[tool.poetry.dependencies]
 python = ">=3.9"
 numpy = "*"
@@ -248,7 +255,7 @@ def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
 ) -> None:
     sides = {}
     for side, version in (("old", "2.0.2"), ("new", "2.4.6")):
-        sides[side] = {"poetry.lock": _POETRY.format(version), "pyproject.toml": _PYPROJECT}
+        sides[side] = {"poetry.lock": _poetry(version), "pyproject.toml": _PYPROJECT}
         for name, text in sides[side].items():
             path = tmp_path / side / name
             path.parent.mkdir(exist_ok=True)
@@ -264,9 +271,10 @@ def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
         assert compared["new"]["packages"] == {"flask": "3.1.0", "numpy": "2.4.6"}
         (left_out,) = compared["new"]["not_covered"]
         assert left_out["kind"] == "repository"
-        assert "https://git.example/beside@1f2e" in left_out["what"]
+        assert "https://git.example/beside@2a4a6" in left_out["what"]
     assert any("beside" in it for it in answer["warnings"])
-    assert "beside" in done.stderr
+    assert "beside differs, but comes from no index" in done.stderr
+    assert "hidden" not in done.stderr + done.stdout + str(answer)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +288,7 @@ def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
 def test_what_a_lock_does_not_have_is_refused(
     client: FlaskClient, change: dict[str, Any], field: str, status: int
 ) -> None:
-    lock = {"poetry.lock": _POETRY.format("2.0.2"), "pyproject.toml": _PYPROJECT}
+    lock = {"poetry.lock": _poetry("2.0.2"), "pyproject.toml": _PYPROJECT}
     response = client.post(
         "/api/v2/lock-comparisons", json={"old": lock, "new": lock, "environment": _WHERE, **change}
     )
