@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
@@ -20,14 +19,14 @@ from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
-from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import open_stores, relational_engine
 from graph.record.hardware import recorded_hardware
-from graph.record.tokens import Scope, create_token
 from model.errors import InvalidArgument
 from model.packages.environments import environment
+from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
+from tests.services.filled import every, got
 
 pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
 
@@ -51,34 +50,14 @@ def exported(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-@pytest.fixture
-def client(filled_app: Flask) -> FlaskClient:
-    """A client that may list everything."""
-    with filled_app.extensions[EXTENSION].writing() as connection:
-        _, secret = create_token(connection, "of-an-administrator", [Scope.ADMIN], None)
-    client = filled_app.test_client()
-    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
-    return client
-
-
 def rows_of(folder: Path, table: str) -> Rows:
     rows: Rows = ds.dataset(folder / table).to_table().to_pylist()
     return rows
 
 
-def listed(client: FlaskClient, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+def listed(client: FlaskClient, path: str) -> Iterator[dict[str, Any]]:
     """All items of a list of the API."""
-    page = client.get(path, query_string={"limit": 500, **query}).json
-    yield from page["items"]
-    while page["next"] is not None:
-        page = client.get(page["next"]).json
-        yield from page["items"]
-
-
-def got(client: FlaskClient, path: str) -> dict[str, Any]:
-    response = client.get(path)
-    assert response.status_code == 200, (path, response.text)
-    return dict(response.json)
+    return every(client, path, 500)
 
 
 def as_listed(row: dict[str, Any]) -> dict[str, Any]:
@@ -111,16 +90,16 @@ def assert_equal_rows(exported: Rows, expected: Rows, key: str) -> None:
 
 
 def test_inspections_and_observations_are_those_of_the_api(
-    exported: Path, client: FlaskClient
+    exported: Path, filled_client: FlaskClient
 ) -> None:
-    inspections = list(listed(client, "/api/v2/inspections"))
+    inspections = list(listed(filled_client, "/api/v2/inspections"))
     assert_equal_rows(rows_of(exported, "inspections"), inspections, "document_id")
-    observations = list(listed(client, "/api/v2/observations"))
+    observations = list(listed(filled_client, "/api/v2/observations"))
     assert_equal_rows(rows_of(exported, "observations"), observations, "observation_id")
 
 
 def test_samples_are_the_repetitions_of_the_observations(
-    exported: Path, client: FlaskClient
+    exported: Path, filled_client: FlaskClient
 ) -> None:
     samples: dict[str, list[float]] = defaultdict(list)
     for row in rows_of(exported, "samples"):
@@ -128,54 +107,56 @@ def test_samples_are_the_repetitions_of_the_observations(
         samples[row["observation_id"]].append(row["duration_s"])
     expected = {
         item["observation_id"]: item["repetitions_s"]
-        for item in listed(client, "/api/v2/observations")
+        for item in listed(filled_client, "/api/v2/observations")
         if item["repetitions_s"]
     }
     assert samples == expected
 
 
 def test_stacks_are_the_inspected_ones_with_their_packages(
-    exported: Path, client: FlaskClient
+    exported: Path, filled_client: FlaskClient
 ) -> None:
     packages: dict[str, set[str]] = defaultdict(set)
     for row in rows_of(exported, "stacks"):
         packages[row["stack_digest"]].add(row["purl"])
-    stacks = listed(client, "/api/v2/stacks")
+    stacks = listed(filled_client, "/api/v2/stacks")
     assert packages.keys() == {it["digest"] for it in stacks if it["inspections"]}
     for digest, purls in packages.items():
-        detail = got(client, f"/api/v2/stacks/{digest}")
+        detail = got(filled_client, f"/api/v2/stacks/{digest}")
         assert purls == {it["purl"] for it in detail["packages"]}
 
 
-def test_releases_and_advisories_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:
+def test_releases_and_advisories_are_those_of_the_api(
+    exported: Path, filled_client: FlaskClient
+) -> None:
     releases: Rows = []
-    for package in listed(client, "/api/v2/packages"):
+    for package in listed(filled_client, "/api/v2/packages"):
         path = f"/api/v2/packages/{package['name']}/versions"
-        for version in listed(client, path):
-            detail = got(client, f"{path}/{version['version']}?index={version['index']}")
+        for version in listed(filled_client, path):
+            detail = got(filled_client, f"{path}/{version['version']}?index={version['index']}")
             raw = [it["raw"] for it in detail["requirements"]]
             releases.append(detail | {"requirements": raw})
     assert_equal_rows(rows_of(exported, "releases"), releases, "purl")
     advisories: Rows = []
     affected: dict[str, set[str]] = {}
     named: Rows = []
-    for vulnerability in listed(client, "/api/v2/vulnerabilities"):
+    for vulnerability in listed(filled_client, "/api/v2/vulnerabilities"):
         path = f"/api/v2/vulnerabilities/{vulnerability['vulnerability_id']}"
-        advisories += got(client, path)["advisories"]
-        versions = {it["purl"] for it in listed(client, f"{path}/versions")}
+        advisories += got(filled_client, path)["advisories"]
+        versions = {it["purl"] for it in listed(filled_client, f"{path}/versions")}
         affected[vulnerability["vulnerability_id"]] = versions
-        named.append(got(client, path))
+        named.append(got(filled_client, path))
     assert_equal_rows(rows_of(exported, "vulnerabilities"), named, "vulnerability_id")
     rows = rows_of(exported, "advisories")
     assert_equal_rows(rows, advisories, "advisory_id")
     assert all(set(row["affected"]) == affected[row["vulnerability_id"]] for row in rows)
 
 
-def test_hardware_classes_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:
+def test_hardware_classes_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
     rows = {
         it["hardware_digest"]: json.loads(it["identity"]) for it in rows_of(exported, "hardware")
     }
-    items = {it["digest"]: it["identity"] for it in listed(client, "/api/v2/hardware")}
+    items = {it["digest"]: it["identity"] for it in listed(filled_client, "/api/v2/hardware")}
     assert rows == items
     assert rows
 
@@ -234,11 +215,11 @@ def test_a_comparison_of_locks_reads_a_limited_number_of_measurements(
         knowledge_of_locks(stores, *locks, where, [])
 
 
-def test_benchmark_results_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:
+def test_benchmark_results_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
     def key(item: dict[str, Any]) -> tuple[Any, ...]:
         return item["source"], item["benchmark"], str(item["parameters"]), item["metric"]
 
-    items = sorted(listed(client, "/api/v2/benchmarks"), key=key)
+    items = sorted(listed(filled_client, "/api/v2/benchmarks"), key=key)
     rows = sorted(map(as_listed, rows_of(exported, "benchmarks")), key=key)
     assert len(rows) == len(items) > 0
     for row, item in zip(rows, items, strict=True):
@@ -248,14 +229,14 @@ def test_benchmark_results_are_those_of_the_api(exported: Path, client: FlaskCli
 
 
 def test_advice_is_that_of_the_api_without_its_identifiers(
-    exported: Path, client: FlaskClient
+    exported: Path, filled_client: FlaskClient
 ) -> None:
     expected = []
-    stacks = listed(client, "/api/v2/stacks")
+    stacks = listed(filled_client, "/api/v2/stacks")
     inspected = {it["digest"] for it in stacks if it["inspections"]}
-    for item in listed(client, "/api/v2/advice"):
+    for item in listed(filled_client, "/api/v2/advice"):
         digest = f"sha256:{hashlib.sha256(item['advice_id'].encode()).hexdigest()}"
-        for stack in got(client, f"/api/v2/advice/{item['advice_id']}")["stacks"]:
+        for stack in got(filled_client, f"/api/v2/advice/{item['advice_id']}")["stacks"]:
             known = stack["stack_digest"] if stack["stack_digest"] in inspected else None
             names = ("recommendation_type", "status", "result_digest", "created_at")
             values = {name: item[name] for name in names}
@@ -316,13 +297,13 @@ def test_each_row_names_its_document_and_each_column_its_meaning(exported: Path)
 
 
 def test_nothing_private_leaves(
-    exported: Path, filled: Settings, client: FlaskClient, filled_app: Flask
+    exported: Path, filled: Settings, filled_client: FlaskClient
 ) -> None:
     """Neither secrets nor tokens, addresses, identifiers, requests, messages or local paths."""
-    response = client.post("/api/v2/advice", json={"requirements": ["flask"]})
+    response = filled_client.post("/api/v2/advice", json={"requirements": ["flask"]})
     assert response.status_code in (202, 400, 422)
     engine = relational_engine(filled)
-    private: set[str] = {str(ROOT), client.environ_base["HTTP_AUTHORIZATION"].split()[1]}
+    private: set[str] = {str(ROOT), filled_client.environ_base["HTTP_AUTHORIZATION"].split()[1]}
     queries = (
         "SELECT unnest(ARRAY[token_id, name, prefix, digest]) FROM tokens",
         "SELECT unnest(ARRAY[address, request_id]) FROM audit_log",
@@ -371,3 +352,21 @@ def test_the_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path)
     assert done.returncode == 1
     assert "other content" in done.stderr
     assert len(rows_of(folder, "inspections")) == 22
+
+
+@pytest.mark.slow
+@needs("notebooks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside mlcroissant's own libraries
+def test_the_description_is_valid_and_leads_to_the_rows(filled: Settings, tmp_path: Path) -> None:
+    from mlcroissant import Dataset
+
+    report = thoth_json(filled, "export", "parquet", str(tmp_path / "export"))
+    dataset = Dataset(jsonld=tmp_path / "export" / CROISSANT_FILE)
+    assert not dataset.metadata.ctx.issues.errors
+    for written in report["tables"]:
+        name = written["name"]
+        records = list(dataset.records(name))
+        assert len(records) == written["rows"]
+        if records:
+            columns = {f"{name}/{column.name}" for column in TABLES[name].columns}
+            assert records[0].keys() == columns

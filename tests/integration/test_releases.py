@@ -338,13 +338,13 @@ def test_one_alarm_is_one_event_within_a_batch_as_well(record: Record) -> None:
 
 
 def test_alarms_are_compared_in_time_that_grows_with_them() -> None:
-    details = [{"file": str(n), "known": "a", "offered": "b"} for n in range(20_000)]
+    details = [{"file": str(n), "known": "a", "offered": "b"} for n in range(50_000)]
     rows = [("changed_hash", "pypi", "flask", "1", detail) for detail in details]
     connection = MagicMock()
     connection.execute.return_value = [row[1:] for row in rows]
     began = time.process_time()
     assert _without_known_alarms(connection, rows) == []
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 20  # each with each takes minutes
 
 
 def test_a_writer_that_comes_late_holds_nothing_while_it_waits(
