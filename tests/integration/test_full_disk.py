@@ -1,17 +1,28 @@
-"""A home on a disk that is full, before the first start and after it."""
+"""A full disk: a first start names the remedy, a service says why and heals, uploads wait."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from api.app import create_app
+from api.service import EXTENSION
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
+from graph.engine import Stores
+from graph.record.tokens import Scope
 from model.errors import ServiceFailed
-from tests.services.commands import thoth
-from tests.services.disks import mounted, mounted_disk
+from tests.factories.inspections import inspection_files
+from tests.services.commands import ROOT, thoth
+from tests.services.disks import fill, mounted, mounted_disk
+from tests.services.index import zip_of
+from tests.services.jobs import client_of, run_jobs
+from tests.services.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -63,3 +74,90 @@ def test_a_home_starts_once_there_is_space(small_disk: Path) -> None:
     assert thoth(settings, "stacks").returncode == 3
     assert mounted(small_disk, "-o", "remount,size=200m")
     assert thoth(settings, "stacks").returncode == 0
+
+
+UPLOADS = "/api/v2/inspections"
+#: Counts requests of more and more routes; between them, waits for a line.
+COUNTING = """
+import os, sys
+from api.health.metrics_files import files, metrics_folder
+from pathlib import Path
+with metrics_folder(Path(sys.argv[1]), "serve"):
+    from api.health import metrics
+    from api.health import metrics_values
+    metrics_values.RETRY_S = 0.0
+    for step in range(3):
+        for number in range(3000):
+            metrics.REQUESTS.labels(f"/{step}/{number}", "GET", "200").inc()
+        samples = [s for m in metrics._AllProcesses().collect() for s in m.samples]
+        print(sum(s.value for s in samples if s.name == "thoth_http_requests_total"), flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted_disk(tmp_path / "disk", 20) as folder:
+        yield folder
+
+
+def test_counting_survives_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
+    command = [sys.executable, "-c", COUNTING, str(disk / "metrics")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        counts = [float(process.stdout.readline())]
+        filler = fill(disk)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        counts.append(float(process.stdout.readline() or "nan"))
+        filler.unlink()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        counts.append(float(process.stdout.readline() or "nan"))
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait() == 0
+    assert (counts[0], counts[2]) == (3000.0, 9000.0)
+
+
+def test_an_accepted_upload_waits_for_space(disk: Path, stores: Stores) -> None:
+    full = replace(stores.settings, home=disk)
+    archive = zip_of({f"inspection-a/{it}": data for it, data in inspection_files().items()})
+    with client_of(full, Scope.INGEST) as client:
+        accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
+        assert accepted.status_code == 202
+        filler = fill(disk)
+        run_jobs(full)
+        waiting = client.get(accepted.headers["Location"]).get_json()
+        assert waiting["state"] == "pending"
+        assert waiting["reason"] == "the disk is unavailable; trying again"
+        filler.unlink()
+
+        def succeeded() -> bool:
+            run_jobs(full)
+            return bool(client.get(accepted.headers["Location"]).get_json()["state"] == "succeeded")
+
+        wait_until(succeeded, "the upload is ingested")
+
+
+def test_a_service_without_space_is_not_ready_and_says_why(
+    disk: Path, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = replace(settings, home=disk)
+    app = create_app(full)
+    try:
+        client = app.test_client()
+        assert client.get("/readyz").get_json()["checks"]["disk"] == {"status": "up"}
+        filler = fill(disk)
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.get_json()["checks"]["disk"]["problem"] == "the disk of THOTH_HOME is full"
+        assert "disk_full" in caplog.messages
+        assert client.get("/livez").status_code == 200
+        filler.unlink()
+        assert client.get("/readyz").get_json()["checks"]["disk"] == {"status": "up"}
+    finally:
+        app.extensions[EXTENSION].close()
