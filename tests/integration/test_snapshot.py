@@ -1,4 +1,4 @@
-"""Snapshots, read from both graph products: of small worlds, of what was recorded, of a real dump."""
+"""Snapshots, read from both graph products: of small worlds, of a record, of a real dump."""
 
 from __future__ import annotations
 
