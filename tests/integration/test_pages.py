@@ -104,7 +104,8 @@ _SAMPLES = {
 }  # fmt: skip
 #: Pages of a night, of searches and of a vulnerable stack.
 _STORIES = {
-    "loop": "/loop", "home-after-a-night": "/", "bisects": "/bisects",
+    "loop": "/loop", "home-after-a-night": "/", "hardware-alike": "/hardware/a",
+    "bisects": "/bisects",
     **{f"bisect-{it}": f"/bisects/bisect-{it}" for it in ("ended", "flat", "new")},
     "stack-path": f"/stacks/{AFFECTED_STACK}/path",
     "stack-path-from": f"/stacks/{AFFECTED_STACK}/path?package=a-web",
@@ -150,6 +151,11 @@ def test_a_page_of_the_samples_shows_what_it_did(
     compare_with_golden(f"pages/{name}.txt", page_text(_page(browser, address)))
 
 
+_SAME = {"source": "measured", "vendor": "V", "family": 6, "cpus": 2}
+#: Hardware classes that differ from the first one in their flags, or in their processor.
+_ALIKE = {"a": _SAME, "b": _SAME | {"flags": ["avx2"]}, "c": _SAME | {"family": 7}}
+
+
 @pytest.fixture(scope="module")
 def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskClient]:
     with new_database(postgresql, replace(embedded_settings, rate_limit=None)) as settings:
@@ -162,6 +168,11 @@ def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskCl
             unmeasured = replace(bisect_of(series, last, "new"), state="running", searches=[])
             write_bisect(connection, unmeasured)
             add_affected_stack(connection)
+            connection.execute(insert(HardwareRow), [
+                {"digest": f"sha256:{it}", "label": f"class {it}", "identity": identity,
+                 "document_id": "sha256:none"}
+                for it, identity in _ALIKE.items()
+            ])  # fmt: skip
         engine.dispose()
         with client_of(settings, Scope.READ) as client:
             yield client
@@ -465,25 +476,6 @@ def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: Fl
     for answer, expected in (("true", measured), ("false", other)):
         listed = browser.get(f"/api/v2/hardware?measured={answer}").get_json()["items"]
         assert listed == [expected]
-
-
-def test_a_hardware_class_names_the_nearest_one(stores: Stores, empty: FlaskClient) -> None:
-    alike = {"source": "measured", "vendor": "V", "family": 6, "cpus": 2}
-    rows = {"a": alike, "b": alike | {"flags": ["avx2"]}, "c": alike | {"family": 7}}
-    with stores.engine.begin() as connection:
-        add_versions(connection)  # the document that the rows refer to
-        connection.execute(insert(HardwareRow), [
-            {"digest": f"sha256:{it}", "label": f"class {it}", "identity": identity,
-             "document_id": "sha256:none"}
-            for it, identity in rows.items()
-        ])  # fmt: skip
-    nearest = empty.get("/api/v2/hardware/a/coverage").get_json()["nearest"]
-    assert [(it["label"], it["same_processor"]) for it in nearest] == [
-        ("class b", True), ("class c", False),
-    ]  # fmt: skip
-    content = _page(empty, "/hardware/a")
-    assert "the same processor, 0 measurements; differs in flags" in content
-    assert "another processor or number of CPUs, 0 measurements; differs in family" in content
 
 
 def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) -> None:
