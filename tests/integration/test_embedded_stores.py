@@ -87,20 +87,17 @@ def assert_both_answer(settings: Settings) -> None:
             assert session.run("RETURN 1 AS one").single(strict=True)["one"] == 1
 
 
+def environ_of(settings: Settings) -> dict[str, str]:
+    kept = {key: it for key, it in os.environ.items() if key not in ("DATABASE_URL", "GRAPH_URL")}
+    home = {"THOTH_HOME": str(settings.home), "GRAPH_MEMORY_MB": str(settings.graph_memory_mb)}
+    return kept | home | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "THOTH_HOME": str(settings.home)}
-    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    for name in ("DATABASE_URL", "GRAPH_URL"):
-        environ.pop(name, None)
-    environ["GRAPH_MEMORY_MB"] = str(settings.graph_memory_mb)
     return subprocess.run(
-        [*THOTH, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environ,
-        timeout=DEADLINE_S,
-    )
+        [*THOTH, *arguments], env=environ_of(settings), timeout=DEADLINE_S,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def test_a_second_start_attaches(running: EmbeddedStores, own_home: Settings) -> None:
@@ -128,15 +125,9 @@ def test_a_query_that_fills_the_memory_of_the_graph_is_refused_with_a_remedy(
 @pytest.mark.slow
 def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None:
     EmbeddedStores(own_home).stop()
-    environ = {**os.environ, "THOTH_HOME": str(own_home.home), "GRAPH_MEMORY_MB": "256"}
-    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    starters = [
-        subprocess.Popen([*THOTH, "up", "--json"], stdout=subprocess.PIPE, env=environ)
-        for _ in range(3)
-    ]
-    answers = [
-        json.loads(starter.communicate(timeout=DEADLINE_S)[0])["stores"] for starter in starters
-    ]
+    up, environ = [*THOTH, "up", "--json"], environ_of(own_home)
+    starters = [subprocess.Popen(up, stdout=subprocess.PIPE, env=environ) for _ in range(3)]
+    answers = [json.loads(it.communicate(timeout=DEADLINE_S)[0])["stores"] for it in starters]
     assert len({tuple(store["pid"] for store in stores) for stores in answers}) == 1
     assert sum(store["started"] for stores in answers for store in stores) == 2
 
@@ -299,9 +290,8 @@ def test_stores_without_their_records_are_adopted(
 def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
         settings = Settings.from_env({"THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"})
-        environ = {**os.environ, "THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"}
-        environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-        starter = subprocess.Popen([*THOTH, "up"], stderr=subprocess.DEVNULL, env=environ)
+        up, environ = [*THOTH, "up"], environ_of(settings)
+        starter = subprocess.Popen(up, stderr=subprocess.DEVNULL, env=environ)
         try:
             # What is there for a moment only may be missed on a busy machine.
             wait_until(
@@ -430,14 +420,9 @@ def test_an_ordinary_user_can_run_the_stores() -> None:
     try:
         for arguments in (["up"], ["status"], ["down"]):
             result = subprocess.run(
-                [*become, *THOTH, *arguments],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=environ,
-                cwd=folder,
-                timeout=DEADLINE_S,
-            )
+                [*become, *THOTH, *arguments], env=environ, cwd=folder, timeout=DEADLINE_S,
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
             assert result.returncode == 0, result.stderr
     finally:
         shutil.rmtree(folder)
