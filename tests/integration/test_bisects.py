@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def test_a_script_of_ones_own_runs_in_each_stack(stores: Stores, tmp_path: Path)
             index.add_wheel("numpy", version)
             lock.write_text(f"numpy=={version}\n")
         arguments = (
-            "bisect", *map(str, locks), "--index", "own", "--dips", "3", "--max-jobs", "4",
+            "bisect", *map(str, locks), "--index", "own", "--dips", "3", "--max-jobs", "40",
             "--out", str(tmp_path / "out"), "--share-machine", "--trust-script",
             "--script", str(script),
         )  # fmt: skip
@@ -152,7 +153,9 @@ def test_a_script_of_ones_own_runs_in_each_stack(stores: Stores, tmp_path: Path)
     assert "no lasting step of 3 % or more" in done.stdout, done.stderr
     assert done.returncode == 0
     results = [orjson.loads(it.read_bytes()) for it in tmp_path.glob("out/*/results/*/result")]
-    assert sorted(it["stdout"]["numpy"] for it in results) == ["1.0", "1.0", "1.1", "1.1"]
+    # On a busy machine, some jobs are unstable, and others take their places.
+    counts = Counter(it["stdout"]["numpy"] for it in results)
+    assert (counts.keys(), min(counts.values()) >= 2) == ({"1.0", "1.1"}, True)
     (search,) = orjson.loads(thoth(stores.settings, "bisects", "--json").stdout)["bisects"]
     assert search["indicator"] == "mine.py"
     assert sorted(shlex.split(search["command"])) == sorted(["thoth", *arguments])
