@@ -70,7 +70,7 @@ install_thoth() {
 measure() (
     cd -- "$(dirname -- "$1")"
     name=$(basename -- "$1")
-    set -- "$base:./$name" "./$name" --ingest --share-machine --max-minutes "${GUARD_MINUTES:-10}"
+    set -- "$base:$1" "$name" --ingest --share-machine --max-minutes "${GUARD_MINUTES:-10}"
     [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
     for it in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$it"; done
     for it in ${GUARD_GROUPS:-}; do set -- "$@" --group "$it"; done

@@ -328,7 +328,7 @@ def test_benchmarks_run_with_both_locks_before_these_are_compared(
     compared, guarded = (tmp_path / "calls").read_text("utf-8").splitlines()
     assert compared.startswith("compare ")
     assert option in compared
-    assert "HEAD:./app.lock.txt ./app.lock.txt --ingest" in compared
+    assert "HEAD:app.lock.txt app.lock.txt --ingest" in compared
     assert guarded.startswith("guard ")
 
     git(repository, "checkout", "--quiet", ".")
