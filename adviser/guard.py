@@ -138,9 +138,12 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """Settled slowdowns of the whole lock, or of single packages in series without the lock."""
-        whole = {it.comparison_key for it in self.stacks}
-        parts = (it for it in self.claims if it.comparison_key not in whole)
+        """Settled slowdowns of the whole lock, and of single packages.
+
+        A package does no harm in a series in which the whole lock was measured and is not slower.
+        """
+        fine = {it.comparison_key for it in self.stacks if it.verdict is not Verdict.SLOWER}
+        parts = (it for it in self.claims if it.comparison_key not in fine)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property

@@ -348,10 +348,11 @@ def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[s
         if listed:
             yield f"{group.heading}:"
         yield from (f"  {it.line}" for it in listed)
-        for name in dict.fromkeys(it.package for it in listed if it.rule is not None):
-            if name is None:
+        harmful = dict.fromkeys(it.package for it in listed if it.rule is not None)
+        for name in harmful:
+            if name is None and len(harmful) == 1:
                 yield "    which package: `thoth bisect OLD NEW`"
-            elif (proposal := proposals.pop(name, None)) is not None:
+            elif name and (proposal := proposals.pop(name, None)) is not None:
                 yield f"    {proposal_text(proposal)}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from adviser.guard import GuardOutcome, GuardResult, guard, versions_without_candidate
+from adviser.guard_proposals import harmful_packages
 from adviser.resolver.results import VersionChange
 from adviser.scoring.verdicts import Verdict
 from model.measurements.evidence import ADVISORIES, Evidence
@@ -184,6 +185,20 @@ def test_locks_that_were_measured_as_they_are_are_compared_though_several_packag
     elsewhere = guard(one, two, snapshot, bench.evidence(), ENVIRONMENT, ELSEWHERE)
     assert (elsewhere.stacks, elsewhere.unmeasured) == ((), ("rest",))
     assert kinds(elsewhere) == [("measurement", "numpy")]
+
+
+def test_the_package_that_makes_a_whole_lock_slower_is_harm_beside_it() -> None:
+    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
+    bench = Bench()
+    old, new = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==2")
+    between = bench.stack("fast==2", "rest==1")
+    for stack, loss in ((old, 0.0), (new, -GAIN), (between, -GAIN)):
+        bench.measure(stack, jobs(loss, count=40))
+    snapshot = snapshot_of(index, ["fast", "rest"])
+    one, two = ({"fast": it, "rest": it} for it in "12")
+    upgrade = guard(one, two, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    assert [it.package for it in upgrade.slower] == [None, "fast"]
+    assert harmful_packages(upgrade) == ["fast"]
 
 
 def test_a_lock_that_is_only_part_of_a_measured_stack_is_not_compared_as_a_whole() -> None:
