@@ -16,12 +16,7 @@ from urllib.parse import unquote
 from adviser.reports.serialization import identified_claim, plain
 from adviser.scoring.assessment_types import Claim, PackageDifference
 from adviser.scoring.claim_texts import ClaimTexts
-from adviser.scoring.effects import (
-    Effect,
-    effects_of,
-    intervals,
-    per_cent,
-)
+from adviser.scoring.effects import Effect, effects_of, intervals, per_cent
 from adviser.scoring.estimates import Estimate, Method, estimate_with_parts, pair_estimates
 from adviser.scoring.histories import History, MeasuredJob, histories_of
 from adviser.scoring.lazy_numpy import np

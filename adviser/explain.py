@@ -32,12 +32,7 @@ from adviser.reports.version_rationale import (
     lacking_text,
 )
 from adviser.resolver.inferred_bounds import bounds_in, compiled_ranks
-from adviser.resolver.results import (
-    Conflict,
-    Resolution,
-    ResolvedStack,
-    VersionChange,
-)
+from adviser.resolver.results import Conflict, Resolution, ResolvedStack, VersionChange
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest

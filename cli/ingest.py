@@ -11,14 +11,7 @@ import click
 from sqlalchemy import Engine
 
 from adviser.exports.parquet import export_nightly
-from cli.console import (
-    Column,
-    Table,
-    print_field,
-    print_graph_state,
-    print_json,
-    progress_bars,
-)
+from cli.console import Column, Table, print_field, print_graph_state, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from cli.packages_view import print_crawl

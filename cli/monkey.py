@@ -46,12 +46,7 @@ from cli.inspect import inspect
 from cli.knowledge import knowledge_for
 from cli.options import NamedPath, as_json_option, key_and_value
 from cli.project_files import read_lock_file, write_file
-from cli.request_options import (
-    advice_request_of,
-    lock_selection,
-    project_path,
-    request_options,
-)
+from cli.request_options import advice_request_of, lock_selection, project_path, request_options
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores

@@ -36,11 +36,7 @@ from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import add_packages, clean, packages_document, unanswered, wanted_packages
 from ingest.crawl.runs import refresh as refresh_all
 from ingest.record import open_record
-from ingest.releases.pipeline import (
-    ReleaseSourceOptions,
-    check_releases,
-    import_releases,
-)
+from ingest.releases.pipeline import ReleaseSourceOptions, check_releases, import_releases
 from ingest.sources.urls import source_argument
 from model.errors import IndexProblem, InvalidArgument
 from model.packages.identity import DEFAULT_INDEX

@@ -13,12 +13,7 @@ from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.foreign_files import FOREIGN_FILES
-from adviser.projects.locks import (
-    ProjectLock,
-    lock_neighbours,
-    read_lock,
-    require_pins,
-)
+from adviser.projects.locks import ProjectLock, lock_neighbours, read_lock, require_pins
 from adviser.projects.parsing import (
     CONSTRAINTS,
     LOCKS_OF_TOOLS,

@@ -15,11 +15,7 @@ from api.pages.report_view import report_file, series_titles
 from cli.console import print_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option
 from cli.project_files import names_file, read_lock_file, write_file
-from cli.request_options import (
-    lock_environment_options,
-    lock_selection,
-    requested_environment,
-)
+from cli.request_options import lock_environment_options, lock_selection, requested_environment
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument

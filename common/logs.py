@@ -6,9 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from model.redaction import (
-    scrubbed,
-)
+from model.redaction import scrubbed
 
 #: Attributes of every log record; all others come from ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

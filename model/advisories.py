@@ -11,9 +11,7 @@ from enum import StrEnum
 from packaging.version import Version
 
 from model.measurements.inspection import DocumentId
-from model.packages.identity import (
-    version_of,
-)
+from model.packages.identity import version_of
 
 
 class RangeEventKind(StrEnum):

@@ -19,20 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from adviser.answering.lock_comparison import (
-    MAX_MEASUREMENTS,
-    LockKnowledge,
-)
+from adviser.answering.lock_comparison import MAX_MEASUREMENTS, LockKnowledge
 from adviser.answering.target_hardware import class_names
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.guard import versions_without_candidate
 from graph.record.affected_versions import stored_package
-from graph.record.evidence import (
-    day_of,
-    purls_in,
-    series_and_readings,
-    too_many_measurements,
-)
+from graph.record.evidence import day_of, purls_in, series_and_readings, too_many_measurements
 from graph.snapshot_reader import (
     PackageRecord,
     RequestedPackage,

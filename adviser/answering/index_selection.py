@@ -12,11 +12,7 @@ from adviser.stack_request import RequestIndex, StackRequest
 from common.formats.file_fields import value_text
 from common.formats.locks.entries import LockEntry
 from common.formats.requirements_files import has_variable
-from common.index.configuration import (
-    Index,
-    configured_indexes,
-    index_of,
-)
+from common.index.configuration import Index, configured_indexes, index_of
 from common.settings import Settings
 from model.packages.identity import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
 

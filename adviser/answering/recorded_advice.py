@@ -39,12 +39,7 @@ from graph.engine import Stores
 from graph.record.advice import advice_of
 from model.advice import StoredAdvice
 from model.errors import InvalidArgument, InvalidDocument
-from model.json_documents import (
-    canonical_json,
-    digest,
-    fault_in,
-    refuse_repeated_keys,
-)
+from model.json_documents import canonical_json, digest, fault_in, refuse_repeated_keys
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
 from model.reasons import Reason

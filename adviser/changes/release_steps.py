@@ -23,12 +23,7 @@ from adviser.scoring.effects import per_cent, shrunk_effects, true_variance
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.lazy_numpy import FloatArray, np
-from adviser.scoring.stack_pairs import (
-    MeasuredStackIndex,
-    StackPair,
-    name_of,
-    version_of_purl,
-)
+from adviser.scoring.stack_pairs import MeasuredStackIndex, StackPair, name_of, version_of_purl
 from adviser.scoring.verdicts import Verdict
 from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
 from model.json_documents import digest

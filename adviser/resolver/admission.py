@@ -19,12 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from adviser.resolver.inferred_bounds import (
-    InferredBounds,
-    bounds_in,
-    compiled_ranks,
-    with_bounds,
-)
+from adviser.resolver.inferred_bounds import InferredBounds, bounds_in, compiled_ranks, with_bounds
 from adviser.resolver.nearness import nearness_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins

@@ -16,13 +16,7 @@ from heapq import nsmallest
 from math import inf
 from operator import and_, or_
 
-from adviser.resolver.problem import (
-    Atom,
-    Permit,
-    ProblemSizes,
-    SelectionProblem,
-    VersionNode,
-)
+from adviser.resolver.problem import Atom, Permit, ProblemSizes, SelectionProblem, VersionNode
 from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe

@@ -25,11 +25,7 @@ from adviser.resolver.conflict_text import (
     facts_of_roots,
 )
 from adviser.resolver.near_conflicts import NearConflict, near_conflict
-from adviser.resolver.resolver_request import (
-    Budget,
-    OutOfTime,
-    SearchClock,
-)
+from adviser.resolver.resolver_request import Budget, OutOfTime, SearchClock
 from adviser.resolver.results import Conflict
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe

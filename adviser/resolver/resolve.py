@@ -7,16 +7,8 @@ from collections.abc import Callable
 from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, search_by_branching
 from adviser.resolver.compression import compress
 from adviser.resolver.objective import value_of
-from adviser.resolver.problem import (
-    Nodes,
-    SearchResult,
-    SelectionProblem,
-)
-from adviser.resolver.resolver_request import (
-    Budget,
-    OutOfTime,
-    SearchClock,
-)
+from adviser.resolver.problem import Nodes, SearchResult, SelectionProblem
+from adviser.resolver.resolver_request import Budget, OutOfTime, SearchClock
 from adviser.resolver.results import (
     Choice,
     Conflict,

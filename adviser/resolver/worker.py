@@ -20,25 +20,11 @@ from typing import IO, Any
 
 from adviser.resolver.conflict_text import conflict_of_roots
 from adviser.resolver.problem import SearchResult, SelectionProblem
-from adviser.resolver.resolve import (
-    answer,
-    best_stacks,
-    out_of_time,
-    status_of,
-)
-from adviser.resolver.resolver_request import (
-    Budget,
-    OutOfTime,
-    SearchClock,
-)
+from adviser.resolver.resolve import answer, best_stacks, out_of_time, status_of
+from adviser.resolver.resolver_request import Budget, OutOfTime, SearchClock
 from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
-from adviser.resolver.worker_process import (
-    DONE,
-    FAILED,
-    OUT_OF_MEMORY,
-    PROGRESS,
-)
+from adviser.resolver.worker_process import DONE, FAILED, OUT_OF_MEMORY, PROGRESS
 
 #: Seconds after the time limit before the child is killed.
 GRACE_S = 0.25

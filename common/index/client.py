@@ -14,21 +14,10 @@ from typing import Any, BinaryIO, Self, cast
 
 from packaging.utils import canonicalize_name
 
-from common.http.fetching import (
-    Fetcher,
-    FetchLimits,
-    FetchRequest,
-    FetchResponse,
-    Traffic,
-)
+from common.http.fetching import Fetcher, FetchLimits, FetchRequest, FetchResponse, Traffic
 from common.index.cache import IndexCache, KeptPage, facts_about, metadata_from
 from common.index.configuration import Index
-from common.index.file_metadata import (
-    MetadataRead,
-    archive_metadata,
-    check_hash,
-    fetch_metadata,
-)
+from common.index.file_metadata import MetadataRead, archive_metadata, check_hash, fetch_metadata
 from common.index.helper import IndexHelper
 from common.index.local_folders import folder_page, local_path
 from common.index.page_parsing import PackedPage, PageText, parse_page

@@ -16,10 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from common.formats.installer_configuration import (
-    pip_options,
-    uv_indexes,
-)
+from common.formats.installer_configuration import pip_options, uv_indexes
 from common.settings import Settings
 from model.errors import InvalidArgument, InvalidSettings
 from model.packages.identity import DEFAULT_INDEX, package_version, public_index_url

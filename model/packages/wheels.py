@@ -12,12 +12,7 @@ from math import inf
 from typing import Protocol, TypeVar
 
 from packaging.tags import InvalidTag, Tag, TooManyTagsError, parse_tag
-from packaging.utils import (
-    BuildTag,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_wheel_filename,
-)
+from packaging.utils import BuildTag, InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from model.errors import InvalidArgument
 from model.packages.environments import LEGACY_MANYLINUX, Environment
