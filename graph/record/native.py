@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,16 +28,8 @@ from graph.tables import (
 from model.packages.native_interfaces import (
     ANALYSIS_SCHEMA,
     Analysis,
-    EnvironmentAnalysis,
-    Interface,
     WheelAnalysis,
 )
-
-_ARTIFACT_COLUMNS = ("sha256", "filename", "purl", "imports", "bundled", "document_id")
-_ENVIRONMENT_COLUMNS = (
-    "digest", "kind", "name", "architecture", "os_name", "os_version", "document_id",
-)  # fmt: skip
-_INTERFACE_COLUMNS = ("interface", "library", "version", "document_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,88 +69,55 @@ def add_analysis(
     if not add_documents(connection, settings, [document]):
         return False
     if isinstance(analysis, WheelAnalysis):
-        _add_artifact(connection, analysis)
-    else:
-        _add_environment(connection, analysis)
+        package = analysis.package
+        add_unread_versions(
+            connection,
+            [(package.purl, package.name, package.version, package.index, analysis.document_id)],
+        )
+    tables: dict[type[Base], list[dict[str, Any]]] = {}
+    for model, row in analysis_rows(analysis):
+        tables.setdefault(model, []).append(row)
+    (owner, (row,)), *others = tables.items()
+    (key, value), *_ = row.items()
+    if insert_new(connection, owner, [tuple(row.values())], tuple(row), key):
+        for model, rows in others:
+            insert_new(connection, model, [tuple(it.values()) for it in rows], tuple(rows[0]))
+        kind = "artifact" if owner is ArtifactRow else "native_environment"
+        add_entries(connection, {kind: [value]})
     return True
 
 
-def _add_artifact(connection: Connection, analysis: WheelAnalysis) -> None:
-    package = analysis.package
-    add_unread_versions(
-        connection,
-        [(package.purl, package.name, package.version, package.index, analysis.document_id)],
-    )
-    row = _artifact_row(analysis)
-    if not insert_new(connection, ArtifactRow, [row], _ARTIFACT_COLUMNS, "sha256"):
-        return
-    _add_interfaces(connection, analysis.needs, analysis.document_id)
-    insert_new(
-        connection, ArtifactInterface, [(analysis.sha256, it.key) for it in analysis.needs],
-        ("sha256", "interface"),
-    )  # fmt: skip
-    add_entries(connection, {"artifact": [analysis.sha256]})
-
-
-def _add_environment(connection: Connection, analysis: EnvironmentAnalysis) -> None:
-    row = _environment_row(analysis)
-    if not insert_new(connection, NativeEnvironmentRow, [row], _ENVIRONMENT_COLUMNS, "digest"):
-        return
-    _add_interfaces(connection, analysis.provides, analysis.document_id)
-    insert_new(
-        connection, NativeEnvironmentInterface,
-        [(analysis.digest, it.key) for it in analysis.provides], ("digest", "interface"),
-    )  # fmt: skip
-    add_entries(connection, {"native_environment": [analysis.digest]})
-
-
-def _add_interfaces(
-    connection: Connection, interfaces: Iterable[Interface], document_id: str
-) -> None:
-    rows = {it.key: _interface_row(it, document_id) for it in interfaces}
-    insert_new(connection, NativeInterfaceRow, list(rows.values()), _INTERFACE_COLUMNS)
-
-
 def analysis_rows(analysis: Analysis) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_analysis` writes for ``analysis``, as values by column."""
+    """Every row that :func:`add_analysis` writes for ``analysis``, as values by column.
+
+    The row of the wheel or environment comes first, then interfaces before those that refer to
+    them.
+    """
     origin = analysis.document_id
     if isinstance(analysis, WheelAnalysis):
-        artifact = zip(_ARTIFACT_COLUMNS, _artifact_row(analysis), strict=True)
-        yield ArtifactRow, dict(artifact)
-        interfaces = analysis.needs
-        links: Iterable[tuple[type[Base], dict[str, Any]]] = (
-            (ArtifactInterface, {"sha256": analysis.sha256, "interface": it.key})
-            for it in interfaces
-        )
+        yield ArtifactRow, {
+            "sha256": analysis.sha256, "filename": analysis.filename,
+            "purl": analysis.package.purl, "imports": analysis.imports,
+            "bundled": analysis.bundled, "document_id": origin,
+        }  # fmt: skip
+        interfaces, owner = analysis.needs, {"sha256": analysis.sha256}
+        link: type[Base] = ArtifactInterface
     else:
-        environment = zip(_ENVIRONMENT_COLUMNS, _environment_row(analysis), strict=True)
-        yield NativeEnvironmentRow, dict(environment)
-        interfaces = analysis.provides
-        links = (
-            (NativeEnvironmentInterface, {"digest": analysis.digest, "interface": it.key})
-            for it in interfaces
-        )
-    yield from links
-    for interface in interfaces:
-        yield (
-            NativeInterfaceRow,
-            dict(zip(_INTERFACE_COLUMNS, _interface_row(interface, origin), strict=True)),
-        )
-
-
-def _artifact_row(it: WheelAnalysis) -> tuple[Any, ...]:
-    return it.sha256, it.filename, it.package.purl, it.imports, it.bundled, it.document_id
-
-
-def _environment_row(environment: EnvironmentAnalysis) -> tuple[Any, ...]:
-    return (
-        environment.digest, environment.kind.value, environment.name, environment.architecture,
-        environment.os_name, environment.os_version, environment.document_id,
-    )  # fmt: skip
-
-
-def _interface_row(it: Interface, document_id: str) -> tuple[Any, ...]:
-    return it.key, it.library, it.version or None, document_id
+        yield NativeEnvironmentRow, {
+            "digest": analysis.digest, "kind": analysis.kind.value, "name": analysis.name,
+            "architecture": analysis.architecture, "os_name": analysis.os_name,
+            "os_version": analysis.os_version, "document_id": origin,
+        }  # fmt: skip
+        interfaces, owner = analysis.provides, {"digest": analysis.digest}
+        link = NativeEnvironmentInterface
+    unique = {it.key: it for it in interfaces}
+    for key, interface in unique.items():
+        yield NativeInterfaceRow, {
+            "interface": key, "library": interface.library, "version": interface.version or None,
+            "document_id": origin,
+        }  # fmt: skip
+    for key in unique:
+        yield link, {**owner, "interface": key}
 
 
 def artifacts_of(connection: Connection, purl: str) -> list[KnownArtifact]:
