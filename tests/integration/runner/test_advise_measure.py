@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from graph.engine import Stores
-from tests.services.commands import thoth
+from tests.services.commands import THOTH, thoth, variables
 from tests.services.index import Index, package_index
 
 pytestmark = pytest.mark.slow
@@ -45,6 +48,11 @@ def advise(stores: Stores, index: Index, project: Path, *more: str) -> Any:
     )  # fmt: skip
 
 
+def states_of(stores: Stores, project: Path) -> list[Path]:
+    places = (stores.settings.home / "measure").glob("*/measure.json")
+    return [it for it in places if str(project) in it.read_text()]
+
+
 def test_the_own_benchmark_is_measured_and_decides(
     stores: Stores, index: Index, project: Path
 ) -> None:
@@ -52,7 +60,7 @@ def test_the_own_benchmark_is_measured_and_decides(
     refused = advise(stores, index, project, *measured)
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
-    assert not (stores.settings.home / "measure").exists()
+    assert states_of(stores, project) == []
     done = advise(stores, index, project, *measured, "--yes")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)["result"]
@@ -64,6 +72,35 @@ def test_the_own_benchmark_is_measured_and_decides(
     assert again.returncode == 0, again.stderr
     assert "serve is your project's own benchmark" in again.stdout
     assert "as fast as 2.0 in `python bench.py`" in again.stdout
+
+
+def test_an_interrupted_measurement_continues_with_what_was_left(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    environment = os.environ | variables(stores.settings, PACKAGE_INDEXES=f"own={index.url}")
+    command = [
+        THOTH, "advise", str(project), "--index", "own", "--share-machine", "--yes",
+        "--measure", "10m",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "job 2: measured" in line:
+                running.send_signal(signal.SIGINT)
+                break
+        told = running.stderr.read()
+    assert running.returncode == 130
+    assert "run the same command again to continue" in told
+    (state,) = states_of(stores, project)
+    kept = json.loads(state.read_text())
+    assert 0 < kept["left_s"] < 600
+    assert kept["plan"]["stacks"]
+    # The rest of the budget is cut short, so that the test ends.
+    state.write_text(json.dumps(kept | {"left_s": 25.0}))
+    done = advise(stores, index, project, "--measure", "10m")
+    assert done.returncode == 0, done.stderr
+    assert "continues, 25 s of 10 minutes left" in done.stderr
+    assert "left_s" not in json.loads(state.read_text())
 
 
 def test_a_command_that_fails_on_the_reference_ends_with_its_error(
