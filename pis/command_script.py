@@ -33,7 +33,7 @@ def _program_of_other_python(arguments: "list[str]") -> "str | None":
         path = shutil.which(program[0])
         with Path(path or os.devnull).open("rb") as file:
             first = file.readline(300)
-    except (StopIteration, OSError, ValueError):
+    except (LookupError, OSError, ValueError):
         return None  # running it says what is wrong
     if not first.startswith(b"#!") or b"python" not in first or b"/env " in first:
         return None
