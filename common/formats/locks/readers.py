@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
@@ -39,25 +40,22 @@ class LockReader(NamedTuple):
     with_manifest: bool = False
 
 
+def _ends(*names: str) -> Callable[[str], bool]:
+    """Whether a file has one of some names, or is a copy such as ``old.uv.lock``."""
+    pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, names))})")
+    return lambda name: pattern.fullmatch(name) is not None
+
+
 READERS = (
     LockReader(
         lambda name: name == "Pipfile.lock" or name.endswith(".json"),
         Syntax.JSON, read_pipfile_lock, pipfile_lock.KEYS,
     ),
     LockReader(is_pylock, Syntax.TOML, read_pylock, pylock.KEYS),
-    LockReader(
-        lambda name: name == "uv.lock" or name.endswith(".py.lock"),
-        Syntax.TOML, read_uv_lock, uv_lock.KEYS, with_manifest=True,
-    ),
-    LockReader(
-        lambda name: name == "poetry.lock",
-        Syntax.TOML, read_poetry_lock, poetry_lock.KEYS, with_manifest=True,
-    ),
-    LockReader(lambda name: name == "pixi.lock", Syntax.YAML, read_pixi_lock, pixi_lock.KEYS),
-    LockReader(
-        lambda name: name == "pdm.lock",
-        Syntax.TOML, read_pdm_lock, pdm_lock.KEYS, with_manifest=True,
-    ),
+    LockReader(_ends("uv.lock", "py.lock"), Syntax.TOML, read_uv_lock, uv_lock.KEYS, True),
+    LockReader(_ends("poetry.lock"), Syntax.TOML, read_poetry_lock, poetry_lock.KEYS, True),
+    LockReader(_ends("pdm.lock"), Syntax.TOML, read_pdm_lock, pdm_lock.KEYS, True),
+    LockReader(_ends("pixi.lock"), Syntax.YAML, read_pixi_lock, pixi_lock.KEYS),
 )  # fmt: skip
 
 
@@ -65,6 +63,8 @@ def reader_of(name: str) -> LockReader | None:
     """The reader of the lock with this path; ``None`` for a requirements file.
 
     >>> reader_of("app/Pipfile.lock") is READERS[0], reader_of("requirements.txt")
+    (True, None)
+    >>> reader_of("old.uv.lock") is reader_of("uv.lock"), reader_of("requirements.lock")
     (True, None)
     """
     base = name.rpartition("/")[2]
