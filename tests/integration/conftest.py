@@ -11,13 +11,18 @@ from api.health import checks as health
 from common.index import client
 from graph import statement_watch
 from tests.services.filled import filled, filled_app, filled_client
-from tests.services.fixtures import graph_driver, graph_settings, neo4j_for_tests
+from tests.services.fixtures import (
+    graph_driver,
+    graph_settings,
+    neo4j_for_tests,
+    stores_on_each_product,
+)
 from tests.services.unmigrated import empty
 from tests.services.waiting import DEADLINE_S
 
 __all__ = [
     "empty", "filled", "filled_app", "filled_client", "graph_driver", "graph_settings",
-    "neo4j_for_tests",
+    "neo4j_for_tests", "stores_on_each_product",
 ]  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import neo4j
 import pytest
 import sqlalchemy
 from sqlalchemy import text
@@ -15,7 +14,6 @@ from sqlalchemy.engine import make_url
 
 from cli.cypher import cypher
 from cli.service import ensure_stores
-from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrated_stores
@@ -36,15 +34,10 @@ pytestmark = pytest.mark.faults
 
 
 @pytest.fixture
-def stores(
-    settings: Settings,
-    relational: sqlalchemy.Engine,
-    graph_settings: Settings,
-    graph_driver: neo4j.Driver,
-) -> Stores:
+def stores(stores_on_each_product: Stores) -> Stores:
     """A record that is projected to each graph product in turn."""
-    both = replace(graph_settings, database_url=settings.database_url, graph_rebuild=False)
-    stores = Stores(both, relational, graph_driver)
+    settings = replace(stores_on_each_product.settings, graph_rebuild=False)
+    stores = replace(stores_on_each_product, settings=settings)
     record(stores, "package-1")
     project(stores)
     return stores

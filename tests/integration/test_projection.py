@@ -5,16 +5,12 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from dataclasses import replace
 
-import neo4j
 import pytest
-import sqlalchemy
 from click.testing import CliRunner
 from sqlalchemy import delete, insert
 
 from cli.graph import graph as graph_commands
-from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild
 from graph.projection.kinds import own
@@ -40,15 +36,8 @@ from tests.services.projection import answer, project, verified
 
 
 @pytest.fixture
-def stores(
-    settings: Settings,
-    relational: sqlalchemy.Engine,
-    graph_settings: Settings,
-    graph_driver: neo4j.Driver,
-) -> Stores:
-    """A test's own record, and each graph product in turn."""
-    both = replace(graph_settings, database_url=settings.database_url)
-    return Stores(both, relational, graph_driver)
+def stores(stores_on_each_product: Stores) -> Stores:
+    return stores_on_each_product
 
 
 @pytest.fixture

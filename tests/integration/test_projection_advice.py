@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import neo4j
 import pytest
-import sqlalchemy
 from sqlalchemy import func, insert, select
 
-from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild, sync_few
 from graph.projection.outbox import only_projector
@@ -47,18 +43,11 @@ HARM = "CVE-2024-0"
 
 
 @pytest.fixture
-def stores(
-    settings: Settings,
-    relational: sqlalchemy.Engine,
-    graph_settings: Settings,
-    graph_driver: neo4j.Driver,
-    tmp_path: Path,
-) -> Stores:
+def stores(stores_on_each_product: Stores, tmp_path: Path) -> Stores:
     """An inspection of ``MEASURED`` in a test's own record and in each graph product."""
     write_stack(tmp_path, NAME, [200.0, 201.0, 202.0, 203.0], {"numpy": "2.0.0"})
-    ingest_inspections(settings, relational, [str(tmp_path)], SourceLimits())
-    both = replace(graph_settings, database_url=settings.database_url)
-    stores = Stores(both, relational, graph_driver)
+    stores = stores_on_each_product
+    ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], SourceLimits())
     project(stores)
     return stores
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import neo4j
 import pytest
-import sqlalchemy
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -270,15 +269,8 @@ NOT_IN_THE_DUMP = {"narwhals==2.29.0", "pandas==1.5.3"}
 
 
 @pytest.fixture
-def stores(
-    settings: Settings,
-    relational: sqlalchemy.Engine,
-    graph_settings: Settings,
-    graph_driver: neo4j.Driver,
-) -> Stores:
-    """A test's own record, and each graph product in turn."""
-    both = replace(graph_settings, database_url=settings.database_url)
-    return Stores(both, relational, graph_driver)
+def stores(stores_on_each_product: Stores) -> Stores:
+    return stores_on_each_product
 
 
 def deliver(stores: Stores, releases: Iterable[Release], as_of: datetime = NOW) -> None:

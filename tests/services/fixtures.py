@@ -9,9 +9,10 @@ from pathlib import Path
 
 import neo4j
 import pytest
+import sqlalchemy
 
 from common.settings import Settings
-from graph.engine import graph_database
+from graph.engine import Stores, graph_database
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from tests.services.neo4j.server import Neo4jMissing, Neo4jServer, neo4j_server
@@ -68,6 +69,18 @@ def graph_driver(graph_settings: Settings) -> Iterator[neo4j.Driver]:
         empty(driver, graph_database(graph_settings))
         migrate_graph(driver, graph_database(graph_settings))
         yield driver
+
+
+@pytest.fixture
+def stores_on_each_product(
+    settings: Settings,
+    relational: sqlalchemy.Engine,
+    graph_settings: Settings,
+    graph_driver: neo4j.Driver,
+) -> Stores:
+    """A test's own record, and each graph product in turn."""
+    both = replace(graph_settings, database_url=settings.database_url)
+    return Stores(both, relational, graph_driver)
 
 
 def empty(driver: neo4j.Driver, database: str) -> None:

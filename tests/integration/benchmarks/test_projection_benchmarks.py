@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import neo4j
 import pytest
 import sqlalchemy
 
-from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild
 from graph.record.benchmark_links import RESULTS_IN_PART, enqueue_parts_of
@@ -37,15 +33,8 @@ RETURN p.part_id, count(h) ORDER BY p.part_id
 
 
 @pytest.fixture
-def stores(
-    settings: Settings,
-    relational: sqlalchemy.Engine,
-    graph_settings: Settings,
-    graph_driver: neo4j.Driver,
-) -> Stores:
-    """A test's own record, and each graph product in turn."""
-    both = replace(graph_settings, database_url=settings.database_url)
-    return Stores(both, relational, graph_driver)
+def stores(stores_on_each_product: Stores) -> Stores:
+    return stores_on_each_product
 
 
 def add(stores: Stores, *results: BenchmarkResult) -> None:
