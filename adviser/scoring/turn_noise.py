@@ -144,13 +144,25 @@ class Correlations:
     variance: FloatArray
     usable: BoolArray
 
-    def shared(self) -> float:
-        """The autocorrelation of owners whose values add up to zero."""
-        owners = int(self.usable.sum())
-        if owners <= FEWEST_STACKS:
+    def pooled(self, weights: FloatArray) -> tuple[float, float]:
+        """The mean autocorrelation of the stacks of turns and its error, weighted by precision.
+
+        The residuals of a turn add up to zero, so k stacks say as much as k − 1 independent ones.
+
+        :param weights: of each stack, the mean of k / (k − 1)
+        """
+        precision = 1 / (self.variance * weights)[self.usable]
+        total = float(precision.sum())
+        return float((precision * self.values[self.usable]).sum()) / total, math.sqrt(1 / total)
+
+    def shared(self, weights: FloatArray) -> float:
+        """The autocorrelation of the stacks of a series; 0 unless it exceeds chance.
+
+        :param weights: see :meth:`pooled`
+        """
+        if int(self.usable.sum()) <= FEWEST_STACKS:
             return 0.0
-        value = float(self.values[self.usable].mean())
-        error = math.sqrt(float(self.variance[self.usable].mean()) / (owners - 1))
+        value, error = self.pooled(weights)
         begin, end = _BEYOND_CHANCE
         strength = min(1.0, max(0.0, (value / error - begin) / (end - begin)))
         return min(strength * (value + _MARGIN * error), _MAX_CORRELATION)
@@ -274,7 +286,7 @@ def turn_noise(residuals: TurnResiduals) -> TurnNoise:
     """
     batches, weights = _by_stack(residuals)
     owners = len(weights)
-    correlation = batches.correlations().shared()
+    correlation = batches.correlations().shared(weights)
     seen = _analysed(batches, np.full(owners, correlation))
     usable = _comparable(seen)
     if not usable.any():
@@ -323,14 +335,13 @@ def noise_test(series: Iterable[TurnResiduals]) -> NoiseTest:
     score, freedom, clearest, between = 0.0, 0.0, 0.0, 0.0
     correlations: list[tuple[float, float]] = []
     for residuals in series:
-        batches, _ = _by_stack(residuals)
+        batches, weights = _by_stack(residuals)
         noise = turn_noise(residuals)
         independent = (len(residuals.stacks) - 1) / len(residuals.stacks)
         alike = batches.correlations()
         if alike.usable.any():
-            known = float(alike.usable.sum())
-            error = float(alike.variance[alike.usable].mean()) / max(1.0, known - 1)
-            correlations.append((float(alike.values[alike.usable].mean()), error))
+            value, error = alike.pooled(weights)
+            correlations.append((value, error**2))
         seen = _analysed(batches, np.full(len(residuals.stacks), noise.correlation))
         usable = _comparable(seen)
         f, within = seen.between_freedom[usable], seen.within_freedom[usable]
@@ -339,8 +350,7 @@ def noise_test(series: Iterable[TurnResiduals]) -> NoiseTest:
         score, freedom = score + squares, freedom + float(f.sum()) * independent
         if noise.between and squares > clearest:
             clearest, between = squares, math.sqrt(noise.between)
-    weights = [1 / error for _, error in correlations]
-    total = math.fsum(weights)
+    total = math.fsum(1 / error for _, error in correlations)
     weighted = [it / error for it, error in correlations]
     mean = math.fsum(weighted) / total if total else 0.0
     return NoiseTest(

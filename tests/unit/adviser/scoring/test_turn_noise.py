@@ -12,8 +12,14 @@ from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.estimates import Estimate, SeriesSpread, estimates_of
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import JobPlace, Sample, in_batches
-from adviser.scoring.turn_noise import Batches, TurnNoise, mean_variance, turn_effects
-from adviser.scoring.variances import NO_PRIOR
+from adviser.scoring.turn_noise import (
+    Batches,
+    TurnNoise,
+    mean_variance,
+    turn_effects,
+    turn_noise,
+)
+from adviser.scoring.variances import NO_PRIOR, TurnResiduals
 from tests.factories.evidence import NOW
 
 
@@ -130,3 +136,23 @@ def test_the_mean_of_correlated_values_varies_as_their_covariances_add_up() -> N
 def test_a_trend_within_a_batch_is_seen_by_the_comparison_itself() -> None:
     trend = [0.01 * n for n in range(20)]
     assert in_turns([trend]).effect.standard_error > 3 * np.std(trend, ddof=1) / math.sqrt(20)
+
+
+@pytest.mark.parametrize("searched", [0, 12])
+def test_independent_jobs_do_not_look_alike(searched: int) -> None:
+    """Not even where a search adds short batches of two stacks to a long one."""
+    random, correlations = np.random.default_rng(5), []
+    batches = [(0, 1, 36), *((n, n + 1, 5) for n in range(2, 2 + searched, 2))]
+    for _ in range(200):
+        rows = []
+        for batch, (one, other, turns) in enumerate(batches):
+            half = random.normal(0.0, 0.2, turns) / 2
+            rows += [(one, batch, value) for value in half]
+            rows += [(other, batch, -value) for value in half]
+        rows.sort(key=lambda row: row[:2])
+        stack, batch, values = (np.array(column) for column in zip(*rows, strict=True))
+        stacks = tuple(str(n) for n in range(int(stack.max()) + 1))
+        residuals = TurnResiduals(stacks, stack, batch, values, np.full(len(values), 2.0))
+        correlations.append(turn_noise(residuals).correlation)
+    assert np.mean(np.array(correlations) > 0) <= 0.1
+    assert np.mean(correlations) <= 0.02
