@@ -183,7 +183,9 @@ def guard(
     else:
         print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
     if (versions := _proposed(upgrade, proposals) if propose else None) is not None:
-        _write_proposal(settings, versions, new, locks[1], after, where, options)
+        stored = service is None and export is None
+        sources = {**options, "fetch": fetch, "stored": stored}
+        _write_proposal(settings, versions, new, locks[1], after, where, sources)
     if options["comment"]:
         write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
     if options["sarif"]:
@@ -253,7 +255,7 @@ def _write_proposal(
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock is not what was proposed")
         return
-    if options["service"] is not None or options["export"] is not None:
+    if not options["stored"]:
         raise UnwritableLock(
             "files and hashes of the proposed lock are not known without stores",
             "run it without --service and --from-export",

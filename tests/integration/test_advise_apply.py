@@ -113,6 +113,66 @@ def test_a_tool_that_fails_leaves_the_lock_as_it_was_and_shows_no_secret(
     assert lock.read_bytes() == before
 
 
+def guarded(stores: Stores, index: Index, folder: Path, *arguments: str) -> CompletedProcess[str]:
+    where = {
+        "PACKAGE_INDEXES": f"pypi={index.url}", "PATH": TOOLS, "UV_PYTHON": sys.executable,
+        "UV_NO_CACHE": "1",
+    }  # fmt: skip
+    paths = [str(folder / it) for it in ("old.txt", "new.txt")]
+    python = ("--python", f"3.{sys.version_info[1]}")
+    return thoth(stores.settings, "guard", *(arguments or paths), *python, **where)
+
+
+def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lock(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
+    index.add_wheel("app", "1.2", metadata="Requires-Dist: lib>=9\n")
+    (tmp_path / "old.txt").write_text("app==1.0\nlib==1.0\n", encoding="utf-8")
+    (tmp_path / "new.txt").write_text("app==1.1\nlib==2.0\n", encoding="utf-8")
+    locks = (str(tmp_path / "old.txt"), str(tmp_path / "new.txt"))
+    out = tmp_path / "proposed.txt"
+    done = guarded(stores, index, tmp_path, *locks, "--propose", "-o", str(out))
+    assert done.returncode == 1, done.stderr
+    harm = "vulnerable or yanked:\n  app 1.1 is yanked: broken [its index says so]\n"
+    proposal = (
+        "    instead: app 1.0 (the nearest without it; the whole lock with it is a valid stack)"
+    )
+    assert f"{harm}{proposal}" in done.stdout
+    assert out.exists(), done.stderr + done.stdout
+    written = out.read_text("utf-8")
+    assert "\napp==1.0 " in written
+    assert "\nlib==2.0 " in written
+    assert "--hash=sha256:" in written
+    again = guarded(stores, index, tmp_path, locks[0], str(out), "--allow-unknown")
+    assert again.returncode == 0, again.stdout
+    nothing = guarded(stores, index, tmp_path, locks[0], str(out), "--propose", "-o", str(out))
+    assert "nothing does harm, so nothing is proposed" in nothing.stderr
+
+
+@needs("uv")
+def test_uv_writes_the_proposal_for_its_lock(
+    stores: Stores, index: Index, project: Path, tmp_path: Path
+) -> None:
+    index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
+    lock, old = project / "uv.lock", project / "before" / "uv.lock"
+    old.parent.mkdir()
+    old.write_bytes(lock.read_bytes())
+    manifest = project / "pyproject.toml"
+    (old.parent / manifest.name).write_bytes(manifest.read_bytes())
+    for name, version in (("app", "1.1"), ("lib", "2.0")):
+        text = lock.read_text("utf-8").replace(
+            f'"{name}"\nversion = "1.0"', f'"{name}"\nversion = "{version}"'
+        )
+        lock.write_text(text, encoding="utf-8")
+    done = guarded(stores, index, project, str(old), str(lock), "--propose")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"wrote {lock} (uv)" in done.stderr
+    text = lock.read_text("utf-8")
+    assert '"app"\nversion = "1.0"' in text
+    assert '"lib"\nversion = "2.0"' in text
+
+
 def test_without_a_lock_of_a_known_tool_nothing_is_applied(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
