@@ -110,6 +110,20 @@ def test_a_slowdown_is_left_by_the_old_version_and_not_by_an_unmeasured_one() ->
     assert upgrade.proposals == (Proposal("tool", "2", "1.5"),)
 
 
+def test_of_a_slower_lock_the_package_that_does_it_is_replaced() -> None:
+    bench = Bench()
+    sides = [[f"{name}=={it}" for name, it in lock.items()] for lock in (OLD, NEW)]
+    for releases, level in (*zip(sides, (0.0, -GAIN), strict=True),):
+        bench.measure(bench.stack(*releases), jobs(level, 10))
+    upgrade, _ = compared(known(), bench.evidence())
+    assert [it.package for it in upgrade.slower] == [None]
+    assert upgrade.proposals == ()
+    bench.measure(bench.stack("web==1", "core==1", "tool==2"), jobs(-GAIN, 10))
+    upgrade, _ = compared(known(), bench.evidence())
+    assert harmful_packages(upgrade) == ["tool"]
+    assert upgrade.proposals == (Proposal("tool", "2", "1"),)
+
+
 def test_an_upgrade_without_its_harm_keeps_everything_else() -> None:
     snapshot = known({"web==3": "V-1"})
     upgrade, search = compared(snapshot, tool_levels(v1=0.0, v2=-GAIN))
