@@ -44,7 +44,7 @@ from loop.stacks import indicator_named
 from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.packages.environments import host_environment
-from model.text import counted, first_few, printable
+from model.text import counted, duration_text, first_few, printable
 from pis.amun.free_machine import wait_until_quiet
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_job
@@ -159,7 +159,7 @@ class _Measuring:
         self.state = self.folder.state(question)
         left_s = float(self.state.get("left_s", 0))
         if self.state.get("budget_s") == budget_s and left_s > 0:
-            self._say(f"continues, {_time_text(left_s)} of {_time_text(budget_s)} left")
+            self._say(f"continues, {duration_text(left_s)} of {duration_text(budget_s)} left")
         else:
             # The jobs of another round never count as those of this one.
             earlier = int(self.state.get("round", 0))
@@ -222,7 +222,7 @@ class _Measuring:
             need = 2 * MIN_JOBS * job_s
             self._say(
                 f"too little time for {MIN_JOBS} jobs of two stacks, which take about"
-                f" {_time_text(need)}"
+                f" {duration_text(need)}"
             )
             return False
         chosen = [reference]
@@ -233,7 +233,7 @@ class _Measuring:
         if len(chosen) < 2:
             self._say("nothing else is worth measuring")
             return False
-        duration = _time_text(len(chosen) * jobs * job_s)
+        duration = duration_text(len(chosen) * jobs * job_s)
         self._say(
             f"{counted(jobs, 'job')} each of {counted(len(chosen), 'stack')}: about {duration},"
             " and the time of new environments"
@@ -318,11 +318,10 @@ class _Measuring:
                 datetime.fromisoformat(result[it]) for it in ("start_datetime", "end_datetime")
             )
             job_s += max(0.01, (end - start).total_seconds())
-        self.state.pop("folders", None)
         self.state["job_s"] = job_s
         left_s = _USABLE * (self.deadline - time.monotonic())
         self._say(
-            f"measures {first_few(names, 5)}: a job takes about {_time_text(job_s)}, so"
+            f"measures {first_few(names, 5)}: a job takes about {job_s:.2g} s, so"
             f" about {int(left_s / job_s):,} jobs fit into the budget, of which a comparison"
             f" needs at least {2 * MIN_JOBS}"
         )
@@ -352,7 +351,8 @@ class _Measuring:
                     partial(print_wait, wait_s=wait),
                 )  # fmt: skip
             timed = _Timed(observer, self.deadline, len(stacks))
-            self._remember(specifications, options)
+            if "plan" in self.state:  # else a warm-up, which is not ingested
+                self._remember(specifications, options)
             return inspect(specifications, self.launcher, options, timed)
 
     def _remember(self, specifications: Sequence[Specification], options: InspectOptions) -> None:
@@ -396,16 +396,3 @@ def _label(generated: GeneratedStack, reference: Mapping[str, str] | None) -> st
         return "the reference"
     changed = [f"{n} {v}" for n, v in generated.pins.items() if reference.get(n) != v]
     return ", ".join(changed) or "the reference"
-
-
-def _time_text(seconds: float) -> str:
-    """A duration for people, with two digits.
-
-    >>> _time_text(3.14), _time_text(400), _time_text(9000)
-    ('3.1 s', '6.7 minutes', '2.5 hours')
-    """
-    for unit_s, unit in ((3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * unit_s:
-            value = seconds / unit_s
-            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -99,7 +99,7 @@ def test_an_interrupted_measurement_continues_with_what_was_left(
     state.write_text(json.dumps(kept | {"left_s": 25.0}))
     done = advise(stores, index, project, "--measure", "10m")
     assert done.returncode == 0, done.stderr
-    assert "continues, 25 s of 10 minutes left" in done.stderr
+    assert "continues, 25 seconds of 10 minutes left" in done.stderr
     assert "left_s" not in json.loads(state.read_text())
 
 
