@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
@@ -307,20 +308,14 @@ def _print_progress(look: PlannedLook, quiet: bool) -> None:
         _say(f"{done} each: {settled} of {len(look.comparisons)} comparisons settled", quiet)
 
 
+@dataclass(frozen=True)
 class ComparisonAnswer:
     """The answer of a comparison, for people and as JSON."""
 
-    def __init__(
-        self,
-        look: PlannedLook,
-        stopped: SearchStopped | None,
-        stacks: Sequence[ComparedStack],
-        labels: Sequence[str],
-    ) -> None:
-        self.look = look
-        self.stopped = stopped
-        self.stacks = stacks
-        self.labels = labels
+    look: PlannedLook
+    stopped: SearchStopped | None
+    stacks: Sequence[ComparedStack]
+    labels: Sequence[str]
 
     @property
     def exit_code(self) -> int:
