@@ -60,7 +60,6 @@ RESULTS = st.builds(
 
 def read_back(system: str, content: bytes) -> list[BenchmarkResult]:
     recognised = system_of(content)
-    assert recognised is not None
     assert recognised.key == system
     with tempfile.TemporaryDirectory() as folder:
         results, refusals = read_files(Path(folder), system, {"a.json": content})
@@ -95,7 +94,6 @@ def test_records_of_pytorch_are_read_back_equal(results: list[BenchmarkResult]) 
 def test_samples_are_written_where_their_mean_is_the_value(results: list[BenchmarkResult]) -> None:
     for result in results:
         record = v3_record(result)
-        assert record is not None
         assert fmean(record["metric"]["benchmark_values"]) == result.value
         # The database has maps of texts for additional information.
         texts = (record["metric"], record["benchmark"])

@@ -199,7 +199,6 @@ def test_prefixes_of_loggers_change_no_result(sample: str, prefix: str) -> None:
     }
     for text in logged.values():
         system = system_of(text)
-        assert system is not None
         assert system.key == key
     actual, expected = (read(sample, {**plain, **it}) for it in (logged, {}))
     assert [(it.benchmark, it.metric.name, it.value) for it in actual] == [
@@ -214,7 +213,6 @@ def workbook() -> bytes:
     """A workbook, always the same: two of them differ in the time at which they were made."""
     book = openpyxl.Workbook()
     sheet = book.active
-    assert sheet is not None
     sheet.title = "Results FP32"
     for row in (
         ("Precision", "Single"),

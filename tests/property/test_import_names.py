@@ -44,7 +44,6 @@ def test_a_name_is_what_python_imports_from_the_unpacked_wheel(paths: list[str])
                 archive.writestr(path, "")
             archive.writestr("parrot-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
         read = import_names_in(io.BytesIO(file.read_bytes()))
-        assert read is not None
         assert read.source is ImportSource.DIRECTORY
         assert read.names == analyze_wheel(file).imports
         install(file, site)

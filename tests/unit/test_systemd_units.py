@@ -37,7 +37,6 @@ def test_a_unit_starts_a_command_in_private_folders(service: Path) -> None:
     command: click.Command | None = thoth
     while isinstance(command, click.Group):
         command = command.get_command(click.Context(command), options.pop(0))
-    assert command is not None
     known = {it for parameter in command.params for it in parameter.opts}
     assert {it for it in options if it.startswith("--")} <= known
 

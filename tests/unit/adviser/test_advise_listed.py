@@ -83,8 +83,6 @@ def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds(
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
     whole = advice_for(request, INDEX)
-    assert advice.best is not None
-    assert whole.best is not None
     assert advice.best.versions() == whole.best.versions()
     assert advice.resolution.status is ResolutionStatus.OPTIMAL
     assert check_resolution(advice.universe, advice.resolution) == []
@@ -105,7 +103,6 @@ def test_a_walk_through_a_thousand_releases_takes_few_rounds() -> None:
     request = request_for("d\na\n")
     pages = Pages(snapshot_for(request, index))
     advice = advised_from(request, pages)
-    assert advice.best is not None
     assert advice.best.versions() == {"a": "1.1000", "d": "1.0"}
     assert len(pages.read) == 1002
     assert len(pages.rounds) <= 12
@@ -163,7 +160,6 @@ def test_a_conflict_is_proven_over_all_listed_versions() -> None:
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
-    assert advice.resolution.conflict is not None
     assert advice.resolution.conflict.minimal
 
 

@@ -75,7 +75,6 @@ def outcomes(advice: Advice) -> set[GuardOutcome]:
 
 
 def versions(advice: Advice) -> dict[str, str]:
-    assert advice.best is not None
     return advice.best.versions()
 
 

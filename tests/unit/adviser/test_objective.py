@@ -56,7 +56,6 @@ def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
     kind: RecommendationType,
 ) -> None:
     advice = harmful(kind)
-    assert advice.best is not None
     assert advice.best.versions() == {"web": "2.0", "evil": "1.0"}
     forced = why_not(advice, Dependency("web", "==1.9"))
     assert forced.level == "newness of web"
@@ -68,7 +67,6 @@ def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
 )
 def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationType) -> None:
     advice = harmful(kind)
-    assert advice.best is not None
     assert advice.best.versions() == {"web": "1.9"}
     forced = why_not(advice, Dependency("web", "==2.0"))
     if kind is RecommendationType.SECURITY:
@@ -107,7 +105,6 @@ def test_what_is_certified_is_what_is_printed_and_what_criteria_add_up_to(
 
 @pytest.mark.parametrize("advice", [harmful(RecommendationType.LATEST), measured()])
 def test_no_stack_is_better_level_by_level(advice: Advice) -> None:
-    assert advice.best is not None
     ((costs, *_), versions), *others = stacks_by_force(advice.universe)
     assert others
     assert advice.best.versions() == versions

@@ -45,7 +45,6 @@ class CountedSearches:
 
 
 def versions(advice: Advice) -> dict[str, str]:
-    assert advice.best is not None
     return advice.best.versions()
 
 

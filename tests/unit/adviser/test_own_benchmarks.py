@@ -48,7 +48,6 @@ def advised(
 
 
 def versions(advice: Advice) -> dict[str, str]:
-    assert advice.best is not None
     return advice.best.versions()
 
 

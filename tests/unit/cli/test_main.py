@@ -95,7 +95,6 @@ def test_the_help_lists_each_command_with_the_first_sentence_of_its_own_help() -
     with click.Context(thoth) as context:
         for name, (_, summary) in COMMANDS.items():
             command = thoth.get_command(context, name)
-            assert command is not None
             assert (command.name, command.get_short_help_str(1000)) == (name, summary)
 
 
@@ -162,7 +161,6 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
             stderr=errors,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
         assert process.wait(DEADLINE_S) == 141

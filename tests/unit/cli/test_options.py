@@ -401,9 +401,8 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
-    with raised(InvalidFile, reason=Reason.INVALID_REQUIREMENT, field="2") as caught:
+    with raised(InvalidFile, reason=Reason.INVALID_REQUIREMENT, field="2"):
         read_lock_file(lock)
-    assert caught.value.field == "2"
     lock.write_text("flask==3.1.3\n-e ./here\n", encoding="utf-8")
     assert [it.name for it in read_lock_file(lock).entries] == ["flask"]
 

@@ -20,7 +20,6 @@ CONSTRAINTS = "\n".join(
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
 def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -> None:
     section = re.search(rf"^### {node.label} \(.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
-    assert section is not None
     first_cells = re.findall(r"^\|([^|]+)\|", section[0], re.MULTILINE)
     assert tuple(re.findall(r"`(\w+)`", "".join(first_cells))) == node.properties
     assert f"| `{node.key}` | string, key |" in section[0]

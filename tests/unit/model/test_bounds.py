@@ -30,7 +30,6 @@ def nested(depth: int) -> Any:
 )
 def test_the_place_is_named(value: Any, place: str, message: str) -> None:
     found = out_of_bounds(value)
-    assert found is not None
     assert found[0] == place
     assert message in found[1]
 
@@ -43,7 +42,6 @@ def test_what_is_within_is_left_alone_and_has_a_digest() -> None:
 
 def test_depth_has_a_bound_and_its_place_is_short() -> None:
     found = out_of_bounds(nested(MAX_DEPTH + 1))
-    assert found is not None
     assert "nested" in found[1]
     assert len(found[0]) <= 81
 

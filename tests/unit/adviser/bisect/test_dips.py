@@ -61,7 +61,6 @@ def test_a_stretch_that_differs_is_noticed_with_its_ends() -> None:
     places = [0, 39] * 6 + [5, 10, 15, 20, 25, 30, 35] * 2
     levels = {15: -0.1, 20: -0.1}
     dip = DipPower(_jobs(places, levels=levels), range(RELEASES), 0.05).noticed()
-    assert dip is not None
     assert (dip.first, dip.last, dip.sure) == (15, 20, True)
     assert DipPower(_jobs(places), range(RELEASES), 0.05).noticed() is None
 
@@ -92,7 +91,6 @@ def test_an_answer_never_says_that_it_would_have_seen_a_dip_between_its_jobs() -
     levels = step_levels(RELEASES, dip_steps(6, 4, -0.1))  # jobs run at releases 5 and 10
     search = find_step(PlantedMeasurer(levels, 1), RELEASES)
     assert search.state is SearchState.NONE
-    assert search.dips is not None
     assert all(goal.width > 4 for goal in search.dips.visible)
     assert search.dips.missing > 0
 
@@ -103,9 +101,7 @@ def test_the_jobs_for_dips_are_announced_and_make_the_goal_visible() -> None:
         PlantedMeasurer(step_levels(RELEASES, {}), 1), RELEASES, dips=GOAL, progress=states.append
     )
     assert search.state is SearchState.NONE
-    assert search.dips is not None
     assert search.dips.missing == 0
-    assert search.dips.example is not None
     assert search.dips.example.width <= GOAL.width
     announced = [(it.jobs, it.dips.missing) for it in states if it.dips]
     before, missing = announced[0]
@@ -119,7 +115,6 @@ def test_dips_that_need_more_jobs_than_the_limit_allows_are_not_begun() -> None:
         PlantedMeasurer(step_levels(RELEASES, {}), 1), RELEASES, dips=GOAL, max_jobs=whole.jobs + 4
     )
     assert search.state is SearchState.STOPPED
-    assert search.stopped is not None
     assert search.stopped.reason is StopReason.JOBS
     assert "more jobs, beyond the limit" in search.stopped.message
     assert search.jobs == whole.jobs

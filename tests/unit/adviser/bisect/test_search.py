@@ -30,7 +30,6 @@ def test_a_step_is_found_and_confirmed_with_few_jobs(share: float) -> None:
         searches.append(search)
         assert search.state is SearchState.STEP
         assert search.pair == (step - 1, step)
-        assert search.comparison is not None
         assert search.comparison.verdict is (Verdict.FASTER if share > 0 else Verdict.SLOWER)
     assert sum(it.search_jobs for it in searches) / len(searches) <= THIRD_OF_CLASSIC
 
@@ -78,7 +77,6 @@ def test_a_limit_of_jobs_is_kept_and_the_search_says_so() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     search = find_step(PlantedMeasurer(levels, 1), RELEASES, max_jobs=10)
     assert search.state is SearchState.STOPPED
-    assert search.stopped is not None
     assert search.stopped.reason is StopReason.JOBS
     assert search.jobs <= 10
 
@@ -86,7 +84,6 @@ def test_a_limit_of_jobs_is_kept_and_the_search_says_so() -> None:
 def test_jobs_that_vary_too_much_for_an_answer_end_the_search_early() -> None:
     search = find_step(PlantedMeasurer(step_levels(4, {}), 1, sd=0.4), 4)
     assert search.state is SearchState.STOPPED
-    assert search.stopped is not None
     assert search.stopped.reason is StopReason.NOISE
     assert "vary by" in search.stopped.message
     assert search.jobs < 50
@@ -135,7 +132,6 @@ def test_confirming_jobs_are_fresh_blocks_of_the_pair_only() -> None:
     confirming = search.confirming_jobs // 2
     assert confirming >= 5
     assert measurer.calls[-confirming:] == [(29, 30)] * confirming
-    assert search.comparison is not None
     assert len(search.comparison.used) == confirming
     assert math.isclose(search.comparison.difference_pct, 10, abs_tol=4)
 

@@ -28,10 +28,8 @@ def _jobs(values: list[float]) -> list[TimedValue]:
 def test_a_planted_drift_is_found_and_noise_is_not() -> None:
     noise = np.random.default_rng(1).normal(0, 0.01, 60)
     still = order_report(_jobs(noise.tolist()))
-    assert still is not None
     assert not still.drifts
     drifting = order_report(_jobs((noise + np.linspace(0, 0.1, 60)).tolist()))
-    assert drifting is not None
     assert drifting.drifts
     assert drifting.drift_pct == pytest.approx(10.5, abs=2.2)
     assert drifting.correlated
@@ -41,7 +39,6 @@ def test_a_planted_drift_is_found_and_noise_is_not() -> None:
 def test_a_step_is_dated() -> None:
     noise = np.random.default_rng(2).normal(0, 0.005, 40)
     report = order_report(_jobs((noise + np.repeat([0.0, 0.1], 20)).tolist()))
-    assert report is not None
     assert report.step_times == (_BEGIN + timedelta(minutes=20),)
 
 
@@ -91,7 +88,6 @@ def test_a_difference_of_zero_at_a_measured_value_is_one_crossing() -> None:
 
 def test_a_single_job_has_no_interval_and_a_curve_ends_at_its_points() -> None:
     point = mean_point(64, [1.0])
-    assert point is not None
     assert (point.value, point.low, point.high) == (1.0, -math.inf, math.inf)
     assert mean_point(64, []) is None
     line = _line(0.1, 0.2)

@@ -133,7 +133,6 @@ def test_a_job_that_does_not_count_is_shown_with_its_reason() -> None:
     jobs.append(_job("sha256:64", _NEW, 10, 2e9))
     (series,) = quality_report(jobs, ["sha256:64"]).series
     (stack,) = series.stacks
-    assert stack.rate is not None
     assert (stack.rate.n, stack.rate.minimum) == (10, pytest.approx(0.99e9))
     left_out = {job.rate: job.left_out for job in stack.jobs if job.left_out}
     assert left_out == {5e8: "steal"}

@@ -46,7 +46,6 @@ def test_the_published_test_of_repetitions_is_reproduced() -> None:
     # 500 repetitions cannot be told from 2,000; at 16,000 something else changed.
     assert report.sufficient == 500
     assert [number for number, it in by_repetitions.items() if it.departs] == [16000]
-    assert report.advice is not None
     assert report.advice.repetitions == 111
     (sentence,) = (it for it in batch_findings(report) if it.startswith("Kalibera"))
     assert "111 repetitions a job, because a job takes 2.03 s" in sentence
@@ -65,7 +64,6 @@ def test_variances_that_follow_the_model_are_fitted_exactly() -> None:
     assert report.within == pytest.approx(within)
     assert report.between == pytest.approx(between)
     assert not any(it.departs for it in report.judgements)
-    assert report.advice is not None
     assert report.advice.job_cost_s == pytest.approx(3.0)
     assert report.advice.repetitions == math.ceil(math.sqrt(300 * within / between))
 

@@ -51,7 +51,6 @@ def test_planted_variances_are_found() -> None:
         np.exp(level + random.normal(0, 0.02, 40)).tolist() for level in random.normal(0, 0.05, 400)
     ]
     components = variance_components(jobs)
-    assert components is not None
     assert math.sqrt(components.within) == pytest.approx(0.02, rel=0.02)
     assert math.sqrt(components.between) == pytest.approx(0.05, rel=0.1)
     assert components.within_share == pytest.approx(0.02**2 / 40 / 0.05**2, rel=0.3)

@@ -38,7 +38,6 @@ def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over()
     found = {it.stack_digest: it.verdict for it in links.claims}
     assert found == {stack("1"): "equivalent", stack("3"): "slower", stack("4"): "equivalent"}
     assert {it.baseline_digest for it in links.claims} == {stack("2")}
-    assert links.request is not None
     assert (links.request.requirements, links.request.packages) == ({"fast>=1"}, {"fast"})
     assert (links.request.hardware_digest, links.request.stack_count) == (HERE, 1)
 

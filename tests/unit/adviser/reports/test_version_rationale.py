@@ -21,7 +21,6 @@ from tests.factories.universes import Index
 
 
 def rationale(advice: Advice, name: str) -> Rationale:
-    assert advice.best is not None
     choice = next(it for it in advice.best.choices if it.name == name)
     return VersionRationales(advice.universe, advice.best, advice.assessment).rationale(choice)
 

@@ -39,7 +39,6 @@ def test_scores_that_leave_no_room_for_ties_are_settled_apart(worst: int) -> Non
     for budget in (Budget(), BY_SOLVER):
         found = resolve(universe, budget)
         assert found.settled
-        assert found.objective is not None
         assert found.objective == found.bound
         assert found.objective[0] == -worst
         assert found.stacks[0].versions() == {"app": "2", **settled_by_name(3)}

@@ -41,7 +41,6 @@ PANDAS: Index = {
 
 def versions(manifest: str, index: Index, **options: Any) -> dict[str, str]:
     advice = advice_for(request_for(manifest, **options), index)
-    assert advice.best is not None
     return advice.best.versions()
 
 
@@ -61,7 +60,6 @@ def test_an_old_flask_gets_the_jinja_that_works_with_it(manifest: str) -> None:
 
 def test_a_bound_that_a_later_release_of_the_series_declares_counts_for_earlier_ones() -> None:
     advice = advice_for(request_for("jinja2\nflask==1.1.2\n"), FLASK)
-    assert advice.best is not None
     assert advice.best.versions()["jinja2"] == "2.11.3"
     text = "flask 1.1.4 restricts jinja2 to <3.0; 1.1.2 declared no bound"
     assert notes(advice, "inferred_bound") == [f"flask 1.1.2: inferred jinja2<3.0: {text}"]
@@ -83,7 +81,6 @@ def test_an_old_version_without_an_extra_is_chosen_only_if_no_other_can_be() -> 
     newest = {"pandas": "3.1.1", "numpy": "2.4.6", "odfpy": "1.4.1"}
     assert versions("pandas[excel]\n", PANDAS) == newest
     advice = advice_for(request_for("pandas[excel]\n", only_wheels=True), PANDAS)
-    assert advice.best is not None
     assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "1.26.4"}
     (note,) = notes(advice, "extra_missing")
     assert "pandas 1.5.3 does not have the extra 'excel'" in note
@@ -91,7 +88,6 @@ def test_an_old_version_without_an_extra_is_chosen_only_if_no_other_can_be() -> 
 
 def test_bounds_that_no_stack_meets_do_not_count_and_the_report_says_so() -> None:
     advice = advice_for(request_for("pandas<2\nnumpy>=2\n"), PANDAS)
-    assert advice.best is not None
     assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "2.4.6"}
     assert advice.unbounded == {"pandas"}
     assert len(notes(advice, "bounds_dropped")) == 1
@@ -101,7 +97,6 @@ def test_the_bounds_of_other_packages_still_count() -> None:
     index: Index = {**PANDAS, **FLASK}
     manifest = "pandas<2\nnumpy>=2\nflask==1.1.2\n"
     advice = advice_for(request_for(manifest), index)
-    assert advice.best is not None
     assert advice.best.versions()["jinja2"] == "2.11.3"
     assert advice.unbounded == {"pandas"}
     assert report_problems(advice) == ()

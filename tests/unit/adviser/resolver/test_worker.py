@@ -109,8 +109,6 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
     with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
         child = fresh._child
-        assert child is not None
-        assert fresh._pipes is not None
         told = KilledByFirstStack(fresh._pipes.replies, child.pid)
         fresh._pipes = replace(fresh._pipes, replies=told)
         resolution = fresh.resolve(large, Budget(DEADLINE_S), count=50)
@@ -152,7 +150,6 @@ def test_a_child_that_starts_slowly_is_waited_for(
 def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
     with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
-        assert fresh._child is not None
         os.kill(fresh._child.pid, signal.SIGTERM)
         with pytest.raises(SearchFailed, match="ended with status -15"):
             fresh.resolve(small(), IN_THE_CHILD)
@@ -211,7 +208,6 @@ def test_what_is_near_the_request_is_contradicted_without_all_the_rest(
     universe = universe_of(snapshot_of(index, ["x", *roots[:1]]), ResolverRequest(), {})
     budget = Budget(DEADLINE_S)
     for resolution in (worker.resolve(universe, budget), resolve(universe, budget)):
-        assert resolution.conflict is not None
         assert resolution.conflict.minimal
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
 

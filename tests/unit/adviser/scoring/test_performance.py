@@ -194,7 +194,6 @@ def test_indicators_weigh_alike_however_many_sizes_each_has() -> None:
     claims = claims_about(bench, ["fast==1"], ["fast==2"])
     assert [it.indicator for it in claims] == ["PiConv", *["PiMatmul"] * 3]
     choice = choice_about(bench, ["fast==1", "fast==2"])
-    assert choice is not None
     assert choice.lost[purl("fast==1")].loss == pytest.approx(GAIN / 2, rel=0.01)
 
 
@@ -340,7 +339,6 @@ def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
         if count < 20:
             assert claim.spread_ratio is None
             continue
-        assert claim.spread_ratio is not None
         assert claim.spread_ratio.ratio == pytest.approx(3)
         assert claim.spread_ratio.low == pytest.approx(3 / 1.59, rel=0.01)
 

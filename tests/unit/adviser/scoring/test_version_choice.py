@@ -78,7 +78,6 @@ def choices(bench: Bench, **contexts: Sequence[str]) -> Mapping[str, str]:
     preferred = {}
     for name, stack in contexts.items():
         choice = chooser.of_package(versions, frozenset(versions), [*map(purl, stack)] or None)
-        assert choice is not None
         preferred[name] = str(choice.preferred).rpartition("@")[2]
     return preferred
 

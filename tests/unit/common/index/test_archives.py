@@ -136,7 +136,6 @@ def test_no_listed_requirement_is_not_none_where_setup_py_decides(
         (wheel(*files), "parrot-1.0.zip"),
     ):
         read = read_sdist(io.BytesIO(data), name, LIMIT)
-        assert read is not None
         assert read.certainty == certainty
 
 
@@ -151,7 +150,6 @@ def test_requirements_that_setuptools_left_are_likely() -> None:
         (wheel(*files), "parrot-1.0.zip"),
     ):
         read = read_sdist(io.BytesIO(data), name, LIMIT)
-        assert read is not None
         assert read.certainty == "likely"
         assert parse_core_metadata(read.text).requires_dist == (
             "seed>=1",
@@ -177,7 +175,6 @@ def test_requirements_are_as_certain_as_the_metadata_says(
         io.BytesIO(gzip.compress(tar(("parrot-1.0/PKG-INFO", information)))), "parrot-1.0.tar.gz",
         LIMIT,
     )  # fmt: skip
-    assert read is not None
     assert read.certainty == certainty
 
 
@@ -190,7 +187,6 @@ def test_a_large_source_distribution_is_read_from_its_first_members() -> None:
     with pytest.raises(StopReceiving):
         reader.write(data[: 2 << 20])
     read = reader.result()
-    assert read is not None
     assert "seed" in read.text
 
 
@@ -201,7 +197,6 @@ def test_any_parts_of_an_archive_give_the_same_metadata() -> None:
         for place in range(len(data)):
             reader.write(data[place : place + 1])
     read = reader.result()
-    assert read is not None
     assert read.text.encode() == OLD
 
 

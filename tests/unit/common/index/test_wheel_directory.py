@@ -70,7 +70,6 @@ def test_a_declared_namespace_is_no_package() -> None:
         f"{INFO}/namespace_packages.txt": "zope\n",
     }
     read = import_names_in(io.BytesIO(wheel(members)))
-    assert read is not None
     assert read.names == ("zope", "zope.interface")
 
 
@@ -81,7 +80,6 @@ def test_of_a_large_directory_the_end_gives_top_level_names() -> None:
         top_level="_parrot\nparrot\n", entry_points="[console_scripts]\nsay = cry.loud:main\n"
     )
     read = import_names_in(end_of(data, TAIL, (0, len(data) - 15_000)))
-    assert read is not None
     assert "_parrot" not in read.names, "its text is not known"
     place = data.index(f"{INFO}/top_level.txt".encode()) - 30
     read = import_names_in(end_of(data, TAIL, (place, place + 400)))

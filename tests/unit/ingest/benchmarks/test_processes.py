@@ -72,7 +72,6 @@ def test_lines_of_processes_in_turns_are_read_by_process(
     second = _NUMBER.sub(lambda it: f"{float(it[0]) / 2:.5f}", first)
     log = chatter + interleaved(first, second, marks)
     recognised = system_of(log.encode())
-    assert recognised is not None
     assert recognised.key == system
     alone = [
         read_files(tmp_path / name, system, {"log": it})[0]
@@ -165,7 +164,6 @@ def test_what_launchers_and_terminals_add_to_lines_changes_no_result(
     system, plain = name.partition("/")[0], sample_text(name)
     log = "".join(line.format(it) + "\n" for it in plain.splitlines())
     recognised = system_of(log.encode())
-    assert recognised is not None
     assert recognised.key == system
     alone, captured = (
         read_files(tmp_path / folder, system, {"log": it})

@@ -36,7 +36,6 @@ def published(folder: str, key: str) -> list[BenchmarkResult]:
             places.append(place)
     tree = ResultTree("source", LocalFileSystem(), str(root), files, SourceLimits())
     reader = known_system(key).reader
-    assert reader is not None
     results = []
     for item in reader(tree, places):
         assert not isinstance(item, InvalidDocument), item

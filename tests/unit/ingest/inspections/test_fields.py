@@ -183,7 +183,6 @@ def test_no_name_is_a_key_too_long_for_an_index() -> None:
     )
     (document,) = parse_inspections(raw)
     assert isinstance(document, InspectionDocument), document
-    assert document.stack is not None
     environment = document.observations[0].environment
     keys = [document.name, document.stack.packages[0].purl, environment.base_image or ""]
     assert all(len(key.encode()) < 2704 for key in [*keys, *environment.native_packages])
