@@ -13,9 +13,7 @@ from pypi_simple import DistributionPackage, UnparsableFilenameError, parse_file
 from common.index import page_entries, page_parsing
 from common.index.page_parsing import PageText, parse_page
 from model.errors import IndexFault, IndexProblem
-from model.packages.project_pages import (
-    ProjectPage,
-)
+from model.packages.project_pages import NO_FILES, ProjectPage
 from tests.factories.case_files import described
 from tests.factories.errors import raised
 from tests.factories.golden import compare_views
@@ -123,7 +121,8 @@ def test_pages_are_read_as_in_their_golden_file() -> None:
         lines += [line for it in page.files for line in described([it], "file")]
         lines += [f"skipped: {it[:40]!r}" for it in page.skipped]
         views[title] = "\n".join([*lines, *described(page.status, "status", item=True)])
-        assert [*page.listed] == [*page.releases]
+        assert {it: page.files_of(it) for it in page.listed} == page.releases
+        assert (page.digest == NO_FILES) == (not page.files)
     compare_views("index_pages", views)
 
 
