@@ -84,7 +84,7 @@ def test_reports_are_shown_as_in_their_golden_file() -> None:
         "several stacks": shown(report_of(advice_for(request_for(count=2)))),
         "a conflict": shown(report_of(advice_for(request_for("web>=3\ntool\n")))),
         "versions that the environment excludes": shown(
-            report_of(advice_for(request_for("old>=2\n")))
+            report_of(advice_for(request_for("old>=2\n"))), verbose=True
         ),
         "a package that is missing": shown(missing, 200),
         "a package that the indexes lack": shown(missing, 200, fetched=True),
