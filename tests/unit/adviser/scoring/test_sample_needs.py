@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +20,13 @@ from adviser.scoring.sample_needs import (
     NONE_SHARES,
     POWER,
     EffectPrior,
+    Need,
     OpenEffects,
     effect_prior,
     outlook,
+    settling_text,
 )
-from adviser.scoring.samples import Sample
+from adviser.scoring.samples import JobPlace, Sample, job_seconds
 from tests.effort import examples
 
 MARGIN = math.log(1.02)
@@ -170,3 +174,44 @@ def test_what_is_not_known_at_all_tells_nothing() -> None:
     unknown = Effect(math.nan, math.inf, 0.0)
     seen = Effect(0.1, 0.02, 8.0)
     assert effect_prior(effects_of([seen, unknown])) == effect_prior(effects_of([seen]))
+
+
+def still_open(needs: Need, jobs: int, job_s: float | None, bound: float) -> SimpleNamespace:
+    return SimpleNamespace(
+        needs=needs, hosts=1, jobs_missing=jobs, baseline_jobs_missing=jobs, job_s=job_s,
+        interval_low_pct=-bound, interval_high_pct=bound / 2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("comparison", "text"),
+    [
+        (still_open(Need.JOBS, 34, 30.0, 9.0), "34 more jobs each, about 34 minutes"),
+        (
+            still_open(Need.RUNS, 3, None, 9.0),
+            "3 more runs each, or jobs in turns, about 6 minutes",
+        ),
+        (still_open(Need.TURNS, 5, 4000.0, math.inf), "5 jobs each in turns, about 11.1 hours"),
+        (
+            still_open(Need.JOBS, 845, 60.0, 4.0),
+            "too close to matter here: any difference is smaller than 4.0 %",
+        ),
+        (
+            still_open(Need.MARGIN, 0, 1.0, 9.0),
+            "too noisy here: any difference is smaller than 9.0 %. Free the machine, or make each"
+            " run longer",
+        ),
+    ],
+)
+def test_what_a_night_does_not_settle_is_no_open_question(
+    comparison: SimpleNamespace, text: str
+) -> None:
+    assert settling_text(comparison, command=False) == text
+    assert settling_text(comparison).startswith(text)
+
+
+def test_a_job_lasts_as_long_as_the_median_of_the_earlier_ones_without_pauses() -> None:
+    ends = [0, 40, 82, 121, 90_000, 90_041]
+    places = [JobPlace("h1", seen_at=datetime.fromtimestamp(it, UTC)) for it in ends]
+    assert job_seconds(reversed(places)) == pytest.approx(40.5)
+    assert job_seconds([*places[:1], JobPlace("h1")]) is None

@@ -1,0 +1,85 @@
+"""Which tool keeps a lock, and what it is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.project_tools import ToolFailed, command_text, relocked, tool_of
+from common.formats.locks.entries import DEFAULT_SELECTION
+from model.errors import InvalidArgument
+from tests.factories.universes import ENVIRONMENT
+
+PINS = ["idna==3.6"]
+UPGRADE = "--upgrade-package idna==3.6"
+
+
+def lock_made_by(folder: Path, command: str) -> Path:
+    lock = folder / "requirements.txt"
+    lock.write_text(f"#\n#    {command}\n#\nidna==3.7\n", encoding="utf-8")
+    return lock
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        (
+            "pip-compile --allow-unsafe --output-file=requirements.txt requirements.in",
+            f"pip-compile --allow-unsafe --output-file requirements.txt requirements.in {UPGRADE}",
+        ),
+        (
+            "uv pip compile requirements.in -o ../elsewhere.txt --python-version 3.11",
+            f"uv pip compile requirements.in -o requirements.txt --python-version 3.11 {UPGRADE}",
+        ),
+        (
+            "pip-compile --index-url=https://me:****@index.example/simple",
+            f"pip-compile --output-file requirements.txt {UPGRADE}",
+        ),
+        (
+            "uv pip compile --index-url https://me:hunter2@index.example/simple a.in",
+            "uv pip compile --index-url https://…@index.example/simple a.in --output-file"
+            f" requirements.txt {UPGRADE}",
+        ),
+    ],
+)
+def test_the_command_of_a_lock_is_repeated_for_the_lock_itself(
+    tmp_path: Path, command: str, asked: str
+) -> None:
+    tool = tool_of(lock_made_by(tmp_path, command))
+    assert tool is not None
+    assert command_text(tool, PINS) == asked
+
+
+def test_an_option_that_may_do_anything_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        tool_of(lock_made_by(tmp_path, "pip-compile --pip-args='--target /' requirements.in"))
+    assert "--upgrade-package" in (caught.value.hint or "")
+
+
+def test_a_lock_that_no_tool_names_has_none(tmp_path: Path) -> None:
+    assert tool_of(lock_made_by(tmp_path, "made by hand")) is None
+    assert tool_of(tmp_path / "pylock.toml") is None
+
+
+def test_what_a_failing_tool_has_written_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "pip-compile"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\necho broken > requirements.txt\n"
+        "echo 'no https://me:hunter2@index.example/simple' >&2\nexit 3\n",
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
+    lock = lock_made_by(tmp_path, "pip-compile requirements.in")
+    before = lock.read_bytes()
+    tool = tool_of(lock)
+    assert tool is not None
+    with pytest.raises(ToolFailed) as caught:
+        relocked(tool, lock, PINS, DEFAULT_SELECTION, ENVIRONMENT)
+    assert "exit code 3" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert lock.read_bytes() == before
