@@ -27,6 +27,8 @@ from model.packages.snapshot import Snapshot
 MOST_VERSIONS = 40
 #: Limits of one search; the universes are small.
 _BUDGET = Budget(time_s=10.0)
+#: Number of locks that are compared with the old one; then only its versions are left.
+_MOST_ROUNDS = 8
 #: Maximum number of lines of a conflict in a message.
 _SHOWN = 3
 
@@ -130,13 +132,16 @@ class UpgradeProposals:
             # Without a measured stack, nothing can be known of its speed.
             if not self._is_old(candidate) and not self._measured.holding(candidate.purl):
                 refused[candidate.purl] = "its speed is unknown here"
+        rounds = 0
         while True:
             lock = self._nearest(names, refused)
             harmful = self._slower_in(lock, names, slower) if lock.versions else set()
             if not harmful:
                 return lock
+            rounds += 1
             for candidate in (it for name in harmful for it in self._packages[name]):
-                if candidate.version == lock.versions[candidate.name]:
+                tried = candidate.version == lock.versions[candidate.name]
+                if tried or (rounds >= _MOST_ROUNDS and not self._is_old(candidate)):
                     refused[candidate.purl] = "it is slower, or its speed is unknown here"
 
     def _slower_in(
