@@ -101,6 +101,13 @@ def proposal_text(proposal: Proposal) -> str:
     return f"instead: {what} (the nearest without it; the whole lock with it is a valid stack)"
 
 
+def bisect_command(upgrade: GuardResult) -> str:
+    """The command that finds the package that makes the whole lock slower."""
+    slower = next((it for it in upgrade.stacks if it.verdict is Verdict.SLOWER), None)
+    measured = slower.parameters.get("command") if slower is not None else None
+    return "thoth bisect OLD NEW --ingest" + (f" -- {measured}" if measured else "")
+
+
 def _claims(
     upgrade: GuardResult, claims: Sequence[Claim], group: GuardGroup, *, every: bool
 ) -> Iterator[Finding]:

@@ -26,7 +26,13 @@ from adviser.answering.lock_comparison import (
 from adviser.answering.target_hardware import own_hardware, requested_hardware
 from adviser.exports.parquet import needs_pyarrow
 from adviser.guard import GuardOutcome, GuardResult, MissingKnowledge, changes_of, with_reasons
-from adviser.guard_findings import Finding, GuardGroup, findings_of, proposal_text
+from adviser.guard_findings import (
+    Finding,
+    GuardGroup,
+    bisect_command,
+    findings_of,
+    proposal_text,
+)
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from adviser.locks.lock_model import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
@@ -226,7 +232,7 @@ def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str,
     if not (harmful := harmful_packages(upgrade)):
         raise UnwritableLock(
             "the whole lock is slower, and it is not known which package does it",
-            "find the package with `thoth bisect OLD NEW`",
+            f"find the package with `{bisect_command(upgrade)}`",
         )
     lock = proposals.lock_without(harmful, upgrade)
     if not lock.versions:
@@ -353,7 +359,7 @@ def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[s
         harmful = dict.fromkeys(it.package for it in listed if it.rule is not None)
         for name in harmful:
             if name is None and len(harmful) == 1:
-                yield "    which package: `thoth bisect OLD NEW`"
+                yield f"    which package: `{bisect_command(upgrade)}`"
             elif name and (proposal := proposals.pop(name, None)) is not None:
                 yield f"    {proposal_text(proposal)}"
 
