@@ -293,6 +293,8 @@ def searched_subjects(subjects: tuple[str, ...]) -> tuple[str, ...]:
 
     >>> searched_subjects(("numpy==2.4.6", "numpy==1.26.4"))
     ('numpy>=1.26.4,<=2.4.6',)
+
+    :raises InvalidArgument: if a release has extras or a marker, which a search would not keep
     """
     try:
         releases = [Requirement(it) for it in subjects]
@@ -301,6 +303,9 @@ def searched_subjects(subjects: tuple[str, ...]) -> tuple[str, ...]:
         return subjects
     if len(subjects) != 2 or len({canonicalize_name(it.name) for it in releases}) > 1:
         return subjects
+    for text, release in zip(subjects, releases, strict=True):
+        if release.extras or release.marker:
+            raise InvalidArgument(f"{text!r}: give a name and versions only")
     return (f"{releases[0].name}>={versions[0]},<={versions[1]}",)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from string import ascii_uppercase
 from typing import Any
 
@@ -184,8 +184,10 @@ class StackMeasurer:
         observed: dict[Any, list[MeasuredObservation]] = defaultdict(list)
         for series, row in self._measurements(blocks):
             observed[series.comparison_key].append(row)
-        done = min((len(it) for it in self.jobs.values()), default=0)
-        return judge_look(list(observed.values()), number, blocks or done, self.block_s(), earlier)
+        # Stacks that an earlier look settled run no longer.
+        letters = {it.letter for it in self.stacks} if earlier is None else earlier.open_stacks
+        done, block_s = blocks_so_far(self.jobs, {"A", *letters})
+        return judge_look(list(observed.values()), number, blocks or done, block_s, earlier)
 
     def _measurements(self, blocks: int | None) -> Iterator[tuple[Series, MeasuredObservation]]:
         for key, results in self.jobs.items():
@@ -221,11 +223,6 @@ class StackMeasurer:
             series, reading, self.hardware.label, label, None, packages
         )
 
-    def block_s(self) -> float:
-        """Mean duration of a block, from the start of each job to its end."""
-        spans = [_span_s(it) for results in self.jobs.values() for it in results.values()]
-        return sum(spans) / max(1, min((len(it) for it in self.jobs.values()), default=1))
-
     def usage(self, letter: str | None) -> dict[str, float]:
         """Medians of what the first command's jobs used on a stack, by name with the unit."""
         printed = [it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if _rates(it)]
@@ -238,6 +235,19 @@ class StackMeasurer:
         results = (it for jobs in self.jobs.values() for it in jobs.values() if _rates(it))
         reasons = (it["stdout"].get("excluded", {}) for it in results)
         return list(dict.fromkeys(f"{name}: {it}" for them in reasons for name, it in them.items()))
+
+
+def blocks_so_far(
+    jobs: Mapping[str, Mapping[int, Mapping[str, Any]]], letters: set[str]
+) -> tuple[int, float]:
+    """How many blocks of some stacks ran, and the mean duration of one, s.
+
+    :param jobs: results by number, of each thing that is measured on a stack: ``A0`` of stack A
+    :param letters: of the stacks that still run
+    """
+    running = [it for key, it in jobs.items() if key[0] in letters]
+    spans = (fmean(map(_span_s, it.values())) for it in running if it)
+    return min(map(len, running), default=0), sum(spans)
 
 
 def _rates(result: Mapping[str, Any]) -> tuple[float, ...]:

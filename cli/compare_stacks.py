@@ -154,7 +154,7 @@ def resolved_stacks(
         else:
             part = subject.locked_part(pinner) if subject.lock else None
             if part is None:
-                pins = subject.pins or next(resolved)
+                pins = next(resolved) if subject.requirements else subject.pins
                 specification, reason = pinner.exact_specification(pins)
                 if specification is None:
                     raise NoValidStack(f"{subject.text}: cannot be installed: {printable(reason)}")
@@ -242,6 +242,8 @@ def changed_series(folder: Path, question: Mapping[str, Any]) -> str | None:
             names = sorted(
                 it for it in files.keys() | before.keys() if files.get(it) != before.get(it)
             )
+            if not names:
+                continue
             return (
                 f"{first_few(names, 3)} changed since an earlier comparison, so this is another"
                 " series: the jobs of that comparison are not used"

@@ -107,7 +107,8 @@ def print_wait(cause: str, waited_s: float, wait_s: float) -> None:
         above = "\033[1A\033[K" if waited_s else ""  # replaces the line of a second ago
         click.echo(f"{above}{cause}: waiting, {time_left(waited_s, wait_s)}", err=True)
     elif not waited_s:
-        click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
+        remedy = "--wait S sets it, --share-machine does not wait"
+        click.echo(f"{cause}: waiting up to {wait_s:g} s ({remedy})", err=True)
 
 
 def time_left(waited_s: float, wait_s: float) -> str:

@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+#: Unit of ``ru_maxrss``: kibibytes on Linux, bytes on macOS (getrusage(2)).
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 #: Bytes of the command's last output on standard error that explain a failure.
 _KEPT_BYTES = 4000
 
@@ -83,7 +85,7 @@ def main() -> int:
         "repetitions": [elapsed_ms],
         "user_s": usage.ru_utime,
         "system_s": usage.ru_stime,
-        "memory_bytes": usage.ru_maxrss * 1024,
+        "memory_bytes": usage.ru_maxrss * _MAXRSS_BYTES,
     }
     document = {"name": "command", "@parameters": description["parameters"], "@result": result}
     sys.stdout.write(json.dumps(document) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,12 +137,16 @@ def _named_files(parts: Sequence[str], folder: Path) -> Iterator[Path]:
     """Files below ``folder`` that are named, also as ``--option=FILE`` or ``file.py::test``."""
     for word in parts:
         name = word.rpartition("=")[2] if word.startswith("-") else word.partition("::")[0]
-        path = folder / name
-        if not name or RESULTS in name or not path.resolve().is_relative_to(folder.resolve()):
+        path, top = folder / name, folder.resolve()
+        # Unlike those of Path, these accept the text of a program as a name.
+        known = os.path.isfile(path) or os.path.isdir(path)  # noqa: PTH112, PTH113
+        if not name or RESULTS in name or not known or not path.resolve().is_relative_to(top):
             continue
+        if not path.is_relative_to(folder):
+            path = folder / path.resolve().relative_to(top)
         if path.is_file():
             yield path
-        elif path.is_dir() and path.resolve() != folder.resolve():
+        elif path.resolve() != top:
             for inner in path.rglob("*"):
                 if inner.is_file() and not _IGNORED.intersection(inner.relative_to(path).parts):
                     yield inner

@@ -33,6 +33,7 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["a", "b", "c", "--pi", "matmul"], "one requirement, or two locks"),
         (["numpy>>1", "--pi", "matmul"], "numpy>>1"),
         (["numpy[x]", "--pi", "matmul"], "a name and versions only"),
+        (["numpy[x]==1", "numpy[x]==2", "--pi", "matmul"], "a name and versions only"),
         (["no.txt", "none.txt", "--pi", "matmul"], "no.txt"),
         (["numpy", "--pi", "matmul", "-p", "size"], "NAME=VALUE"),
         (["a.txt", "b.txt", "--with", "c", "--pi", "matmul"], "--with"),

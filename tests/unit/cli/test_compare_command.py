@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from packaging.requirements import Requirement
 
 from adviser.answering.index_stacks import NoValidStack
-from cli.compare_stacks import held_equal, project_requirements
+from cli.bisect_measurer import StackPinner
+from cli.compare_jobs import blocks_so_far
+from cli.compare_stacks import (
+    STATE_NAME,
+    Subject,
+    changed_series,
+    held_equal,
+    project_requirements,
+    resolved_stacks,
+)
 from cli.main import run, thoth
 from model.errors import InvalidArgument
 
@@ -95,3 +106,39 @@ def test_the_requirements_of_the_project_belong_to_every_stack(tmp_path: Path) -
     (tmp_path / "pyproject.toml").write_text("[project]\ndependencies = 3\n")
     with pytest.raises(InvalidArgument):
         project_requirements(tmp_path)
+
+
+def test_a_stack_that_settled_early_does_not_lengthen_a_block() -> None:
+    def jobs(count: int) -> dict[int, dict[str, str]]:
+        moments = {"start_datetime": "2026-01-01T00:00:00Z", "end_datetime": "2026-01-01T00:00:01Z"}
+        return dict.fromkeys(range(count), moments)
+
+    measured = {"A0": jobs(100), "B0": jobs(99), "C0": jobs(6)}
+    assert blocks_so_far(measured, {"A", "B"}) == (99, 2)
+
+
+def test_locks_without_packages_are_a_stack_each() -> None:
+    python = {"requirements_locked": {"default": {}}}
+
+    class Pinner:
+        @staticmethod
+        def exact_specification(pins: dict[str, str]) -> tuple[dict[str, object], str]:
+            assert not pins
+            return {"python": python}, ""
+
+    pinner, empty = cast("StackPinner", Pinner()), Subject("uv.lock")
+    stacks, parts = resolved_stacks(pinner, [empty, empty], [], [{}, {"X": "1"}], {})
+    assert ([it.pins for it in stacks], parts) == ([{}, {}], [python, python])
+
+
+def test_only_a_comparison_with_other_files_is_named_as_an_earlier_one(tmp_path: Path) -> None:
+    def keep(folder: str, content: str) -> None:
+        (tmp_path / folder).mkdir()
+        state = {"question": {"subjects": ["a"], "files": {"bench.py": content}}}
+        (tmp_path / folder / STATE_NAME).write_text(json.dumps(state))
+
+    question = {"subjects": ["a"], "files": {"bench.py": "new"}}
+    keep("equal", "new")
+    assert changed_series(tmp_path / "own", question) is None
+    keep("older", "old")
+    assert str(changed_series(tmp_path / "own", question)).startswith("bench.py changed since")

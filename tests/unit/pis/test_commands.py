@@ -37,6 +37,16 @@ def test_a_command_is_identified_by_the_files_that_it_names(tmp_path: Path) -> N
     assert str(command_of(["python bench.py | cat"], tmp_path)) == "python bench.py | cat"
 
 
+def test_programs_as_text_and_paths_through_links_are_words_of_a_command(tmp_path: Path) -> None:
+    folder, link = tmp_path / "real", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    (folder / "bench.py").write_text("")
+    text = f"print({'1' * 5000})"
+    assert command_of(["python", "-c", text], folder).files == {}
+    assert list(command_of(["python", str(link / "bench.py")], folder).files) == ["bench.py"]
+
+
 def test_what_is_no_command_is_rejected(tmp_path: Path) -> None:
     for words in ([""], ["python 'bench"], []):
         with pytest.raises(InvalidArgument):
