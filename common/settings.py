@@ -261,7 +261,10 @@ def _namespaces(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], 
 
 
 def variable(read: Callable[..., Any], *arguments: Any, repr: bool = True) -> Any:
-    """A setting that ``read(values, name, *arguments)`` reads from its variable."""
+    """A setting that ``read(values, name, *arguments)`` reads from its variable.
+
+    :param repr: ``False`` if the value may hold a secret
+    """
     return field(repr=repr, metadata={"read": lambda values, name: read(values, name, *arguments)})
 
 
@@ -277,24 +280,24 @@ class Settings:
 
     home: Path = variable(_home)
     index_cache: Path = variable(_cache_folder)
-    database_url: str | None = variable(_url, "postgresql", "postgresql+psycopg2")
+    database_url: str | None = variable(_url, "postgresql", "postgresql+psycopg2", repr=False)
     graph_url: str | None = variable(
-        _url, "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc"
+        _url, "bolt", "neo4j", "bolt+s", "neo4j+s", "bolt+ssc", "neo4j+ssc", repr=False
     )
     graph_user: str = variable(_text, "neo4j")
-    graph_password: str | None = variable(_text)
+    graph_password: str | None = variable(_text, repr=False)
     graph_database: str = variable(_text, "neo4j")
     graph_reader_user: str | None = variable(_text)
-    graph_reader_password: str | None = variable(_text)
-    document_store_url: str = variable(_document_store)
-    ingest_sources: tuple[str, ...] = variable(_parts)
+    graph_reader_password: str | None = variable(_text, repr=False)
+    document_store_url: str = variable(_document_store, repr=False)
+    ingest_sources: tuple[str, ...] = variable(_parts, repr=False)
     connect_timeout_s: float = variable(_number, 5.0)
     query_timeout_s: float = variable(_number, 30.0)
     query_row_limit: int = variable(_integer, 10_000)
     query_byte_limit: int = variable(_integer, 32 * 1024 * 1024)
     graph_memory_mb: int = variable(_integer, 1024)
     graph_rebuild: bool = variable(_rebuild)
-    package_indexes: Pairs = variable(_indexes)
+    package_indexes: Pairs = variable(_indexes, repr=False)
     package_file_hosts: tuple[str, ...] = variable(_parts)
     index_namespaces: Pairs = variable(_namespaces)
     index_page_mb: int = variable(_integer, 64, 1)
@@ -308,7 +311,7 @@ class Settings:
     token_days: float | None = variable(_days, 365.0)
     queue_limit: int = variable(_integer, 1000)
     rate_limit: str | None = variable(_rate)
-    rate_limit_storage: str = variable(_limit_storage)
+    rate_limit_storage: str = variable(_limit_storage, repr=False)
     body_limit_mb: int = variable(_integer, 64, 1)
     cors_origins: tuple[str, ...] = variable(_origins)
     fetch_missing: bool = variable(_flag, True)
@@ -360,3 +363,7 @@ class Settings:
         return cls(
             **{it.name: it.metadata["read"](values, variable_name(it.name)) for it in fields(cls)}
         )
+
+
+#: Variables of the settings that may hold a secret, such as a password in a URL.
+SECRET_VARIABLES = frozenset(variable_name(it.name) for it in fields(Settings) if not it.repr)

@@ -66,7 +66,8 @@ install_thoth() {
     $pip --no-build-isolation "$root"
 }
 
-# The benchmarks run in the folder of the lock, with both locks in turns.
+# The benchmarks run in the folder of the lock, with both locks in turns. They are code of the
+# request, which must not read tokens.
 measure() (
     cd -- "$(dirname -- "$1")"
     name=$(basename -- "$1")
@@ -75,9 +76,9 @@ measure() (
     for it in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$it"; done
     for it in ${GUARD_GROUPS:-}; do set -- "$@" --group "$it"; done
     if [ "$GUARD_MEASURE" = true ]; then
-        thoth compare --yes "$@"
+        env -u GUARD_TOKEN -u THOTH_TOKEN thoth compare --yes "$@"
     else
-        thoth compare "$@" -- "$GUARD_MEASURE"
+        env -u GUARD_TOKEN -u THOTH_TOKEN thoth compare "$@" -- "$GUARD_MEASURE"
     fi
 )
 

@@ -322,14 +322,19 @@ def test_benchmarks_run_with_both_locks_before_these_are_compared(
     repository: Path, tmp_path: Path, measure: str, option: str
 ) -> None:
     lock(repository, "2.0.0", "1")
-    stub(tmp_path / "bin", "thoth", f'echo "$@" >>{tmp_path}/calls; [ "$1" = guard ] || exit 4')
-    done = guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE=measure)
+    calls = f'echo "$@" "${{THOTH_TOKEN:-}}${{GUARD_TOKEN:-}}" >>{tmp_path}/calls'
+    stub(tmp_path / "bin", "thoth", f'{calls}; [ "$1" = guard ] || exit 4')
+    tokens = {"GUARD_TOKEN": TOKEN, "THOTH_TOKEN": TOKEN}
+    done = guard_script(
+        repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE=measure, **tokens
+    )
     assert done.returncode == 0, done.stderr
     compared, guarded = (tmp_path / "calls").read_text("utf-8").splitlines()
     assert compared.startswith("compare ")
     assert option in compared
     assert "HEAD:app.lock.txt app.lock.txt --ingest" in compared
     assert guarded.startswith("guard ")
+    assert [TOKEN in it for it in (compared, guarded)] == [False, True]
 
     git(repository, "checkout", "--quiet", ".")
     assert guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE=measure)

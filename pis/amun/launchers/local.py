@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from common.settings import Settings
+from common.settings import SECRET_VARIABLES, Settings
 from model.errors import ProjectError
 from model.measurements.units import THREAD_VARIABLES
 from pis.amun.control_groups import read_limits
@@ -270,9 +270,11 @@ def _variables(
 def shell_variables(specification: Specification, python: Path, command: Command) -> dict[str, str]:
     """Return the variables of this process, with the environment of ``python`` active.
 
-    The specification's variables have precedence.
+    Settings with secrets are left out. The specification's variables have precedence.
     """
-    own = {it: value for it, value in os.environ.items() if it != "PYTHONHOME"}
+    own = {
+        it: value for it, value in os.environ.items() if it not in {"PYTHONHOME", *SECRET_VARIABLES}
+    }
     own["PATH"] = f"{python.parent}:{own.get('PATH', _SYSTEM_PATH)}"
     own["VIRTUAL_ENV"] = str(python.parent.parent)
     if command.project:

@@ -73,6 +73,9 @@ def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_sta
 ) -> None:
     (tmp_path / "src").mkdir()
     monkeypatch.setenv("OWN", "kept")
+    secrets = {"DATABASE_URL", "GRAPH_PASSWORD", "WEBHOOK_SECRETS"}
+    for name in secrets:
+        monkeypatch.setenv(name, "a secret of the installation")
     monkeypatch.setenv("PYTHONPATH", "/own")
     monkeypatch.setenv("PATH", "/usr/bin")
     for project, path in ((True, f"{tmp_path}/src:{tmp_path}:/own"), (False, "/own")):
@@ -80,6 +83,7 @@ def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_sta
         document = command.specification(PYTHON, {"SET": "1"}, 60)
         found = shell_variables(load_specification(document), Path("/env/bin/python"), command)
         assert (found["OWN"], found["SET"], found["VIRTUAL_ENV"]) == ("kept", "1", "/env")
+        assert secrets.isdisjoint(found)
         assert (found["PATH"], found["PYTHONPATH"]) == ("/env/bin:/usr/bin", path)
 
 
