@@ -65,8 +65,10 @@ def revision_file(text: str) -> RevisionFile | None:
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    # `git cat-file` runs neither filters nor programs that a repository configures.
-    environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    # `git cat-file` runs neither filters nor programs that a repository configures, unless it
+    # fetches what a partial clone lacks.
+    quiet = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    environment = {**os.environ, **quiet}
     try:
         return subprocess.run(
             ["git", *arguments],  # noqa: S607 - Git is where the user has it

@@ -55,7 +55,7 @@ def read_benchmark_file(content: bytes) -> tuple[ResultSeries, ...]:
     :raises InvalidDocument: if the format is not known, or the field with a wrong value
     """
     if len(content) > MAX_BYTES:
-        message = f"{len(content)} bytes, and at most {MAX_BYTES} are read"
+        message = f"more than {MAX_BYTES} bytes"
         raise InvalidDocument(Reason.FILE_TOO_LARGE, message)
     series: dict[tuple[str, str], ResultSeries] = {}
     for record in benchmark_records(content):
@@ -179,10 +179,10 @@ def _pytest(file: Fields) -> Iterator[ResultSeries]:
         )  # fmt: skip
 
 
-#: Unit of asv's benchmarks by the beginning of their names. All count as better if they are lower,
-#: except tracked values, whose unit and direction the file does not have.
-_ASV_UNITS = {"time": "s", "timeraw": "s", "mem": "bytes", "peakmem": "bytes"}
-_ASV_NAME = re.compile(r"(timeraw|time|peakmem|mem)(?:_|[A-Z_])", re.IGNORECASE)
+#: asv's own patterns for the names of times and of memory, which count as better if they are lower.
+#: The file has neither unit nor direction of other values.
+_ASV_TIME = re.compile(r"Time(?:raw)?[A-Z_].|time(?:raw)?_.")
+_ASV_MEMORY = re.compile(r"(?:Peak)?Mem[A-Z_].|(?:peak)?mem_.")
 
 
 def _asv(file: Fields) -> Iterator[ResultSeries]:
@@ -192,8 +192,8 @@ def _asv(file: Fields) -> Iterator[ResultSeries]:
         row = Fields(dict(zip(columns, results.sequence(name), strict=False)), results, name)
         if len(name) > _LONGEST_NAME:
             raise results.invalid(Reason.OUT_OF_RANGE, "a name is too long")
-        kind = _ASV_NAME.match(name.rpartition(".")[2])
-        unit = _ASV_UNITS[kind[1].lower()] if kind else ""
+        function = name.rpartition(".")[2]
+        unit = "s" if _ASV_TIME.match(function) else "bytes" if _ASV_MEMORY.match(function) else ""
         samples = row.sequence("samples")
         for position, (parameters, value) in enumerate(_asv_cases(row)):
             if value is None:

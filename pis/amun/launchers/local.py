@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from common.formats.benchmark_files import MAX_BYTES
 from common.settings import SECRET_VARIABLES, Settings
 from model.errors import ProjectError
 from model.measurements.units import THREAD_VARIABLES
@@ -194,7 +195,8 @@ def _with_results(finished: FinishedJob, folder: Path) -> FinishedJob:
     if finished.exit_code:
         return finished
     try:
-        content = (folder / RESULTS_FILE).read_bytes()
+        with (folder / RESULTS_FILE).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
         document = results_document(json.loads(finished.stdout), content)
     except (OSError, ProjectError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -97,6 +97,22 @@ def test_what_a_repository_does_not_have_is_named(
     assert caught.value.hint
 
 
+def test_no_program_of_a_partial_clone_runs(repository: Path) -> None:
+    marker, objects = repository / "ran", repository.parent / ".git" / "objects"
+    for setting in (
+        "extensions.partialClone=origin", "remote.origin.promisor=true",
+        "remote.origin.url=ssh://host.example/app", f"core.sshCommand=touch {marker} #",
+    ):  # fmt: skip
+        _git(repository, "config", *setting.split("=", 1))
+    blob = subprocess.check_output(
+        ["git", "rev-parse", "HEAD:./uv.lock"], text=True, cwd=repository  # noqa: S607
+    ).strip()  # fmt: skip
+    (objects / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(InvalidArgument):
+        read_lock_file(Path("main:app/uv.lock"))
+    assert not marker.exists()
+
+
 def test_outside_a_repository_a_revision_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

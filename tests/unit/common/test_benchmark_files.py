@@ -59,6 +59,16 @@ def test_combinations_of_parameters_of_asv_are_series() -> None:
     assert series["b.peakmem_plain"].excluded is None
 
 
+def test_names_of_asv_have_the_units_that_asv_gives_them() -> None:
+    units = {
+        "time_a": "s", "timeraw_a": "s", "TimeSort": "s", "Timeraw_a": "s", "mem_a": "bytes",
+        "PeakMemAll": "bytes", "timer_x": "", "timeit": "", "memory": "", "Timeline": "",
+    }  # fmt: skip
+    results = {f"bench.Suite.{name}": [[1.0], []] for name in units}
+    file = {"commit_hash": "0", "result_columns": ["result", "params"], "results": results}
+    assert {it.name.rpartition(".")[2]: it.unit for it in read(file)} == units
+
+
 def test_repetitions_of_google_benchmark_are_one_series_and_a_failure_has_its_reason() -> None:
     sorting, broken = of_sample("google-benchmark/repetitions").values()
     assert (len(sorting.samples), sorting.unit, sorting.excluded) == (5, "ns", None)

@@ -15,7 +15,8 @@ from model.json_fields import ROOT
 from model.measurements.units import Unit
 from model.reasons import Reason
 from pis.amun.inspect import script_to_run
-from pis.amun.launchers.local import shell_variables
+from pis.amun.launchers import Inspection, Job, PreparedInspection
+from pis.amun.launchers.local import run_here, shell_variables
 from pis.amun.specification import load_specification
 from pis.commands import command_of, results_document, script_text
 from tests.factories.specifications import pipfile_lock
@@ -130,3 +131,13 @@ def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction(
     with pytest.raises(InvalidDocument) as refused:
         results_document(printed, json.dumps({"results": results[3:]}).encode())
     assert (refused.value.reason, refused.value.field) == (Reason.MISSING_FIELD, "$")
+
+
+def test_a_huge_result_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    command = command_of(["truncate", "--size=1T", "{results}"], tmp_path)
+    specification = load_specification(command.specification(PYTHON, {}, 60))
+    inspection = Inspection("inspection-1", specification, script_to_run(specification, trust=True))
+    prepared = PreparedInspection(inspection, None, sys.executable, "")
+    job = Job("inspection-1", 0, "run-1", 0, 1, interleaved=False)
+    result = run_here(prepared, job, "local", command)
+    assert "[file_too_large]" in str(result)
