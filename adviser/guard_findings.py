@@ -1,4 +1,4 @@
-"""The findings about an upgrade in four groups, each with how it is known."""
+"""The findings about an upgrade in groups, each with how it is known."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Finding:
     group: Annotated[GuardGroup, Field("Group of the finding.")]
     package: Annotated[str | None, Field("Name of the package; null for several.", "numpy")]
     message: Annotated[str, Field("The finding, for people.")]
-    known_by: Annotated[str, Field("How it is known.", "measured on this hardware")]
+    known_by: Annotated[
+        str | None, Field("How it is known; null if it is not.", "measured on this hardware")
+    ]
     settled_difference: Annotated[
         bool, Field("Whether it is a settled difference.", example=True)
     ] = False
@@ -53,7 +55,9 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding with how it is known; sentences about measurements say it themselves."""
-        return self.message if self.known_by == _MEASURED else f"{self.message} [{self.known_by}]"
+        if self.known_by in {None, _MEASURED}:
+            return self.message
+        return f"{self.message} [{self.known_by}]"
 
 
 _MEASURED = "measured on this hardware"
@@ -147,7 +151,7 @@ def _unmeasured(upgrade: GuardResult, *, every: bool) -> Iterator[Finding]:
     for missing in upgrade.missing:
         if missing.kind is MissingKind.MEASUREMENT:
             text = f"{missing.message} (`{missing.remedy}`)"
-            yield Finding(group, missing.package, text, _MEASURED)
+            yield Finding(group, missing.package, text, None)
     if upgrade.unmeasured:
         names = first_few(upgrade.unmeasured, len(upgrade.unmeasured) if every else _MOST)
-        yield Finding(group, None, f"no indicator measures {names}", _MEASURED)
+        yield Finding(group, None, f"no indicator measures {names}", None)

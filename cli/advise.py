@@ -34,10 +34,9 @@ from cli.own_benchmarks import confirmation_option
 from cli.project_files import keep_manifest, read_lock_file, refusing_files, write_file
 from cli.project_tools import (
     LockTool,
-    command_text,
     own_lock,
-    pins_for,
     relocked,
+    show_changes,
     write_with_tool,
 )
 from cli.report_view import print_report
@@ -54,7 +53,7 @@ from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
-from model.text import counted, printable
+from model.text import counted
 
 #: Suffixes of file names that may be any of several locks.
 _AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
@@ -193,14 +192,10 @@ def _apply(
     if not changes:
         click.echo(f"{lock} has the advised versions already", err=True)
         return True
-    for change in changes:
-        text = f"{change.name}: {change.forced or 'none'} → {change.advised}"
-        click.echo(printable(text), err=True)
-    pins = pins_for(changes)
-    click.echo(printable(f"runs: {command_text(tool, pins)}"), err=True)
     if options["dry_run"]:
+        show_changes(tool, changes)
         return True
-    return write_with_tool(lock, tool, relocked(tool, lock, pins, selection, where), versions)
+    return write_with_tool(lock, tool, relocked(tool, lock, changes, selection, where), versions)
 
 
 def format_of(output: Path | None, project: Project) -> str:

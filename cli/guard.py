@@ -45,7 +45,7 @@ from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
 from cli.project_files import read_lock_file, read_project, write_file
-from cli.project_tools import ToolFailed, pins_for, relocked, tool_of, write_with_tool
+from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -54,6 +54,10 @@ from cli.request_options import (
 )
 from cli.service_client import ServiceClient
 from common import __version__
+from common.formats.conda_environment import is_environment
+from common.formats.locks.pipfile_lock import read_pipfile_lock
+from common.formats.locks.pylock import read_pylock
+from common.formats.locks.readers import reader_of
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument, ProjectError
@@ -256,17 +260,22 @@ def _write_proposal(
     """
     output: Path = options["output"] or new
     if (tool := tool_of(new)) is not None:
-        pins = pins_for(changes_of(after, versions))
-        made = relocked(tool, new, pins, lock_selection(options), where)
+        changes = changes_of(after, versions)
+        made = relocked(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock is not what was proposed")
         return
+    if not _is_written(output.name):
+        raise UnwritableLock(
+            f"{output.name}: this format is not written here, and no known tool wrote {new.name}",
+            "give -o requirements.txt",
+        )
     if not options["stored"]:
         raise UnwritableLock(
             "files and hashes of the proposed lock are not known without stores",
             "run it without --service and --from-export",
         )
-    form = LockFormat(format_of(new, Project()))
+    form = LockFormat(format_of(new if _is_written(new.name) else output, Project()))
     manifest = read_project(new) if form is LockFormat.PIPFILE_LOCK else None
     request = pinned_request(settings, lock, manifest, versions, where)
     with migrated_stores(settings) as stores:
@@ -283,6 +292,14 @@ def _write_proposal(
         )
     write_file(output, lock_of(answer.advice, best, answer.known, form).data)
     click.echo(f"wrote {output} ({form.value})", err=True)
+
+
+def _is_written(name: str) -> bool:
+    """Whether the format that a file name indicates is written here, without its tool."""
+    reader = reader_of(name)
+    if reader is None:
+        return not is_environment(name)
+    return reader.read in (read_pipfile_lock, read_pylock)
 
 
 def _exported_knowledge(

@@ -46,6 +46,8 @@ _OPTIONS = frozenset({
 })  # fmt: skip
 #: The first lines of a lock, which may name the command that made it.
 _HEADER_LINES = 12
+#: Commands that a header may name.
+_COMPILERS = (["pip-compile"], ["uv", "pip", "compile"])
 #: Options whose value is the lock.
 _OUTPUT = ("--output-file", "-o")
 
@@ -113,13 +115,12 @@ def _upgrades(pins: Sequence[str]) -> Iterator[str]:
 def _compiler_of(lock: Path) -> LockTool | None:
     """The command in the first comments of a requirements file, with the options that it had."""
     lines = requirements_text_of(lock.name, lock.read_bytes()).splitlines()[:_HEADER_LINES]
-    first = (it.removeprefix("#").strip() for it in lines if it.startswith("#"))
-    line = next((it for it in first if it.startswith(("pip-compile", "uv pip compile"))), None)
-    if line is None:
+    comments = [_split(it.removeprefix("#")) for it in lines if it.startswith("#")]
+    matches = ((it, known) for it in comments for known in _COMPILERS if it[: len(known)] == known)
+    arguments, known = next(matches, ([], []))
+    if not known:
         return None
-    arguments = shlex.split(line)
-    count = 1 if arguments[0] == "pip-compile" else 3
-    command, rest, names_output = arguments[:count], iter(arguments[count:]), False
+    command, rest, names_output = list(known), iter(arguments[len(known) :]), False
     for word in rest:
         name, has_value, value = word.partition("=")
         if name in _OUTPUT:
@@ -141,6 +142,14 @@ def _compiler_of(lock: Path) -> LockTool | None:
     return _in_place(lambda pins: [*command, *_upgrades(pins)], arguments[0])
 
 
+def _split(comment: str) -> list[str]:
+    """The arguments of a command; none if it is text, such as ``don't edit``."""
+    try:
+        return shlex.split(comment)
+    except ValueError:
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class ToolLock:
     """A lock that a tool made.
@@ -152,18 +161,32 @@ class ToolLock:
     versions: Mapping[str, str]
 
 
-def relocked(
-    tool: LockTool, lock: Path, pins: Sequence[str], selection: LockSelection, where: Environment
-) -> ToolLock:
-    """What the tool makes of a lock with these versions; the file itself stays as it is.
+def show_changes(tool: LockTool, changes: Sequence[VersionChange]) -> None:
+    """Print how a lock is to change, and what is run for that."""
+    for change in changes:
+        text = f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
+        click.echo(printable(text), err=True)
+    click.echo(printable(f"runs: {command_text(tool, _pins_for(changes))}"), err=True)
 
-    :param pins: requirements such as ``numpy==2.4.6``
+
+def relocked(
+    tool: LockTool,
+    lock: Path,
+    changes: Sequence[VersionChange],
+    selection: LockSelection,
+    where: Environment,
+) -> ToolLock:
+    """What the tool makes of a lock with new versions; the file itself stays as it is.
+
+    The changes and the command are printed first.
+
     :param selection: what of the lock counts
     :raises ToolFailed: if it does not write the lock
     """
+    show_changes(tool, changes)
     before = lock.read_bytes()
     try:
-        tool.run(lock, pins)
+        tool.run(lock, _pins_for(changes))
         packages = read_lock_file(lock, selection, where.markers).packages(where.markers)
         return ToolLock(lock.read_bytes(), {name: it.version for name, it in packages.items()})
     finally:
@@ -171,7 +194,7 @@ def relocked(
             write_file(lock, before)
 
 
-def pins_for(changes: Sequence[VersionChange]) -> list[str]:
+def _pins_for(changes: Sequence[VersionChange]) -> list[str]:
     """Requirements that ask for the new versions of changes."""
     return [f"{it.name}=={it.advised}" for it in changes if it.advised is not None]
 

@@ -150,6 +150,40 @@ def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lo
     assert "nothing does harm, so nothing is proposed" in nothing.stderr
 
 
+@pytest.mark.parametrize("name", ["pdm.lock", "pixi.lock", "old.uv.lock", "environment.yml"])
+def test_a_lock_in_a_format_that_is_not_written_is_never_replaced(
+    stores: Stores, index: Index, tmp_path: Path, name: str
+) -> None:
+    index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
+    versions = {"app": "1.1", "lib": "2.0"}
+    source = f'source = {{ registry = "{index.url}" }}\n'
+    tables = [f'[[package]]\nname = "{it}"\nversion = "{at}"\n' for it, at in versions.items()]
+    wheels = [f"- pypi: https://index.example/{it}.whl\n" for it in versions]
+    named = [f"  name: {it}\n  version: '{at}'\n" for it, at in versions.items()]
+    texts = {
+        "pdm.lock": "".join(f'{it}groups = ["default"]\n' for it in tables)
+        + '[metadata]\nlock_version = "4.5.0"\n',
+        "pixi.lock": "version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
+        + "".join(f"      {it}" for it in wheels)
+        + "packages:\n"
+        + "".join(f"{one}{two}" for one, two in zip(wheels, named, strict=True)),
+        "old.uv.lock": "version = 1\n"
+        + "".join(f"{it}{source}" for it in tables)
+        + '[[package]]\nname = "demo"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "app" }, { name = "lib" }]\n',
+        "environment.yml": "dependencies:\n- pip:\n  - app==1.1\n  - lib==2.0\n",
+    }
+    old, new, out = (tmp_path / it for it in ("old.txt", name, "requirements.txt"))
+    old.write_text("app==1.0\nlib==1.0\n", encoding="utf-8")
+    new.write_text(texts[name], encoding="utf-8")
+    done = guarded(stores, index, tmp_path, str(old), str(new), "--propose")
+    assert (done.returncode, "give -o requirements.txt" in done.stderr) == (1, True), done.stderr
+    assert new.read_text("utf-8") == texts[name]
+    other = guarded(stores, index, tmp_path, str(old), str(new), "--propose", "-o", str(out))
+    assert f"wrote {out} (requirements)" in other.stderr
+    assert new.read_text("utf-8") == texts[name]
+
+
 @needs("uv")
 def test_uv_writes_the_proposal_for_its_lock(
     stores: Stores, index: Index, project: Path, tmp_path: Path
@@ -167,7 +201,8 @@ def test_uv_writes_the_proposal_for_its_lock(
         lock.write_text(text, encoding="utf-8")
     done = guarded(stores, index, project, str(old), str(lock), "--propose")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"wrote {lock} (uv)" in done.stderr
+    command = "runs: uv lock --upgrade-package app==1.0\n"
+    assert f"app: 1.1 → 1.0\n{command}wrote {lock} (uv)" in done.stderr
     text = lock.read_text("utf-8")
     assert '"app"\nversion = "1.0"' in text
     assert '"lib"\nversion = "2.0"' in text

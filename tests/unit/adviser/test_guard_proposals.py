@@ -154,3 +154,4 @@ def test_findings_are_grouped_and_say_how_they_are_known(every: bool) -> None:
     assert groups[GuardGroup.SLOWER].rule == "slower"
     assert groups[GuardGroup.VULNERABLE].line.startswith("web 3 has V-1 (high) [its advisory")
     assert groups[GuardGroup.UNMEASURED].message == "no indicator measures core, web"
+    assert groups[GuardGroup.UNMEASURED].known_by is None

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from adviser.resolver.results import VersionChange
 from cli.project_tools import ToolFailed, command_text, relocked, tool_of
 from common.formats.locks.entries import DEFAULT_SELECTION
 from model.errors import InvalidArgument
 from tests.factories.universes import ENVIRONMENT
 
 PINS = ["idna==3.6"]
+CHANGES = [VersionChange("idna", "3.6", "3.7")]
 UPGRADE = "--upgrade-package idna==3.6"
 
 
@@ -58,12 +60,13 @@ def test_an_option_that_may_do_anything_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_no_tool_names_has_none(tmp_path: Path) -> None:
-    assert tool_of(lock_made_by(tmp_path, "made by hand")) is None
+    for comment in ("made by hand", "pip-compiles requirements", "pip-compile doesn't know it"):
+        assert tool_of(lock_made_by(tmp_path, comment)) is None
     assert tool_of(tmp_path / "pylock.toml") is None
 
 
 def test_what_a_failing_tool_has_written_is_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "bin" / "pip-compile"
     script.parent.mkdir()
@@ -79,7 +82,9 @@ def test_what_a_failing_tool_has_written_is_undone(
     tool = tool_of(lock)
     assert tool is not None
     with pytest.raises(ToolFailed) as caught:
-        relocked(tool, lock, PINS, DEFAULT_SELECTION, ENVIRONMENT)
+        relocked(tool, lock, CHANGES, DEFAULT_SELECTION, ENVIRONMENT)
+    command = f"pip-compile requirements.in --output-file requirements.txt {UPGRADE}"
+    assert capsys.readouterr().err == f"idna: 3.7 → 3.6\nruns: {command}\n"
     assert "exit code 3" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert lock.read_bytes() == before
