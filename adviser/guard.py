@@ -120,7 +120,8 @@ class GuardResult:
     :param refused: observations of these packages that do not count, because their documents were
         changed
     :param undetermined: comparisons on this hardware that could change the verdict once settled
-    :param proposals: what to take instead of each harmful version, by name
+    :param proposals: what to take instead of harmful versions, by name
+    :param untried: number of harmful packages for which no proposal was tried
     """
 
     changes: tuple[VersionChange, ...]
@@ -135,6 +136,7 @@ class GuardResult:
     refused: int = 0
     undetermined: tuple[Claim, ...] = ()
     proposals: tuple[Proposal, ...] = ()
+    untried: int = 0
 
     @property
     def slower(self) -> tuple[Claim, ...]:

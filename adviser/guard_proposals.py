@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 
 from adviser.advise import in_this_process
 from adviser.guard import GuardResult, Proposal, Vulnerabilities, changes_of, guard, known_version
@@ -25,8 +26,10 @@ from model.packages.snapshot import Snapshot
 
 #: Maximum number of versions of a harmful package that are considered, the nearest ones.
 MOST_VERSIONS = 40
-#: Limits of one search; the universes are small.
-_BUDGET = Budget(time_s=10.0)
+#: Maximum number of packages for which a version is proposed.
+MOST_PROPOSALS = 10
+#: Seconds for all proposals together, and for a lock without all harm.
+_TIME_S = 5.0
 #: Number of locks that are compared with the old one; then only its versions are left.
 _MOST_ROUNDS = 8
 #: Maximum number of lines of a conflict in a message.
@@ -107,12 +110,26 @@ class UpgradeProposals:
             listed.append(Candidate(purl, name, version, index, read=False))
         return tuple(newest_first(listed))
 
-    def proposals(self, upgrade: GuardResult) -> tuple[Proposal, ...]:
-        """For each package with settled harm, the nearest version without it, by name."""
-        return tuple(self._proposal(name, upgrade) for name in harmful_packages(upgrade))
+    def with_proposals(self, upgrade: GuardResult, time_s: float = _TIME_S) -> GuardResult:
+        """The comparison with the nearest version without harm for each harmful package, by name.
 
-    def _proposal(self, name: str, upgrade: GuardResult) -> Proposal:
-        lock = self.lock_without([name], upgrade)
+        Slower packages come first if there are more than :data:`MOST_PROPOSALS`.
+
+        :param time_s: seconds for all of them; what is not tried is counted
+        """
+        slower = {it.package for it in upgrade.slower}
+        harmful = sorted(harmful_packages(upgrade), key=lambda it: it not in slower)
+        end, proposals = monotonic() + time_s, list[Proposal]()
+        for name in harmful[:MOST_PROPOSALS]:
+            if monotonic() >= end:
+                break
+            proposals.append(self._proposal(name, upgrade, end))
+        proposals.sort(key=lambda it: it.package)
+        untried = len(harmful) - len(proposals)
+        return replace(upgrade, proposals=tuple(proposals), untried=untried)
+
+    def _proposal(self, name: str, upgrade: GuardResult, end: float) -> Proposal:
+        lock = self.lock_without([name], upgrade, end)
         changes = changes_of(self._new, lock.versions) if lock.versions else ()
         others = {it.name: it.advised or "" for it in changes if it.name != name}
         return Proposal(
@@ -120,11 +137,15 @@ class UpgradeProposals:
             lock.problem or None,
         )  # fmt: skip
 
-    def lock_without(self, names: Collection[str], upgrade: GuardResult) -> ProposedLock:
+    def lock_without(
+        self, names: Collection[str], upgrade: GuardResult, end: float | None = None
+    ) -> ProposedLock:
         """The valid stack nearest to the new lock in which none of ``names`` does harm.
 
         :param upgrade: the comparison of the two locks
+        :param end: when the search stops, on the clock of :func:`time.monotonic`
         """
+        end = monotonic() + _TIME_S if end is None else end
         own = {it.purl for name in names for it in self._packages[name]}
         refused = {purl: reason for purl, reason in self._harmful.items() if purl in own}
         slower = {it.package for it in upgrade.slower if it.package in names}
@@ -134,7 +155,7 @@ class UpgradeProposals:
                 refused[candidate.purl] = "its speed is unknown here"
         rounds = 0
         while True:
-            lock = self._nearest(names, refused)
+            lock = self._nearest(names, refused, end)
             harmful = self._slower_in(lock, names, slower) if lock.versions else set()
             if not harmful:
                 return lock
@@ -159,7 +180,9 @@ class UpgradeProposals:
             it for it in ({it.package for it in guarded.slower} | unknown) if it in names and it
         }
 
-    def _nearest(self, names: Collection[str], refused: Mapping[Purl, str]) -> ProposedLock:
+    def _nearest(
+        self, names: Collection[str], refused: Mapping[Purl, str], end: float
+    ) -> ProposedLock:
         """The valid stack nearest to the new lock, without refused versions."""
         packages: dict[str, tuple[Candidate, ...]] = {}
         scores: dict[Purl, tuple[int, int]] = {}
@@ -174,7 +197,7 @@ class UpgradeProposals:
                 scores |= dict.fromkeys(kept, (-1, 0))
             purls = {it.purl for it in near}
             packages[name] = tuple(it for it in listed if it.purl in purls)
-        return self._resolved(names, packages, scores, refused)
+        return self._resolved(names, packages, scores, refused, end)
 
     def _resolved(
         self,
@@ -182,6 +205,7 @@ class UpgradeProposals:
         packages: Mapping[str, tuple[Candidate, ...]],
         scores: Mapping[Purl, tuple[int, int]],
         refused: Mapping[Purl, str],
+        end: float,
     ) -> ProposedLock:
         listed = [it for them in packages.values() for it in them]
         locked = [it for it in listed if same_version(it.version, self._new.get(it.name))]
@@ -209,7 +233,7 @@ class UpgradeProposals:
             self._snapshot, packages=packages, excluded={}, missing=tuple(sorted(unknown))
         )
         universe = universe_of(snapshot, rules, scores, penalties={0}, newness={1})
-        resolution = in_this_process(universe, _BUDGET)
+        resolution = in_this_process(universe, Budget(time_s=max(0.0, end - monotonic())))
         if not resolution.stacks:
             conflict = resolution.conflict
             cause = "; ".join(conflict.lines()[:_SHOWN]) if conflict else "no stack found in time"

@@ -185,7 +185,7 @@ def guard(
     sides = before, after, where, hardware.digest, options["allowed"]
     upgrade = with_reasons(compare_lock_versions(knowledge, *sides), unmet or {})
     proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, where))
-    upgrade = replace(upgrade, proposals=proposals.proposals(upgrade))
+    upgrade = proposals.with_proposals(upgrade)
     print_note(hardware.note)
     if as_json:
         old_side, new_side = map(side_document, locks, (before, after))
@@ -385,6 +385,9 @@ def _remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     """What is missing, and how far the comparisons hold."""
     others = (it for it in upgrade.missing if it.kind.value in {"metadata", "advisories"})
     yield from (_missing_line(it, fetched=fetched) for it in others)
+    if upgrade.untried:
+        more = counted(upgrade.untried, "more harmful package")
+        yield f"no proposal was tried for {more}"
     if upgrade.refused:
         yield refused_text(upgrade.refused)
     if upgrade.comparisons:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flask import Response
@@ -85,29 +84,27 @@ def read_lock_knowledge(
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
 
+    The caller holds a place of ``lock_readers``.
+
     :param recorded: all recorded hardware classes
     :param hardware: digests of the hardware classes whose measurements are read; by default all
-    :raises ApiError: 429 if too many clients compare locks
     :raises InvalidArgument: if the packages have too many versions or measurements
     :raises StoreUnavailable: if a store does not answer in time
     """
     stores = service()
-    with stores.lock_readers.taken(sender(token())):
-        with stores.reading() as connection:
-            versions = version_count(connection, {*old, *new})
-        if versions > MAX_VERSIONS:
-            raise InvalidArgument(
-                f"the packages of the locks have {versions} versions, but at most {MAX_VERSIONS}"
-                " are read"
-            )
+    with stores.reading() as connection:
+        versions = version_count(connection, {*old, *new})
+    if versions > MAX_VERSIONS:
+        raise InvalidArgument(
+            f"the packages of the locks have {versions} versions, but at most {MAX_VERSIONS}"
+            " are read"
+        )
 
-        def ask(check_time: CheckTime) -> LockKnowledge:
-            with stores.stores() as opened:
-                return knowledge_of_locks(
-                    opened, old, new, environment, recorded, hardware, check_time
-                )
+    def ask(check_time: CheckTime) -> LockKnowledge:
+        with stores.stores() as opened:
+            return knowledge_of_locks(opened, old, new, environment, recorded, hardware, check_time)
 
-        return answer_within(stores.settings.query_timeout_s * 2, ask)
+    return answer_within(stores.settings.query_timeout_s * 2, ask)
 
 
 def _lock_file(description: str) -> ProjectFiles:
@@ -230,6 +227,7 @@ class LockComparisonSchema(FreshnessSchema):
         metadata=described("Findings for people by group, each with how it is known.", {}),
     )  # fmt: skip
     proposals = fields.List(fields.Nested(ProposedVersionSchema), required=True)
+    untried = count("Number of harmful packages for which no proposal was tried.", 0)
     introduced = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     removed = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     yanked = fields.List(fields.Nested(YankedVersionSchema), required=True)
@@ -271,10 +269,12 @@ class LockComparisonsResource(MethodView):
             recorded = recorded_hardware(connection)
         hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
         digest = None if hardware is None else hardware.digest
-        known = read_lock_knowledge(old, new, where, recorded, () if digest is None else (digest,))
-        upgrade = compare_lock_versions(known, old, new, where, digest)
-        search = proposals_for(known, old, new, where, digest)
-        upgrade = replace(upgrade, proposals=search.proposals(upgrade))
+        measured_on = () if digest is None else (digest,)
+        with service().lock_readers.taken(sender(token())):
+            known = read_lock_knowledge(old, new, where, recorded, measured_on)
+            upgrade = compare_lock_versions(known, old, new, where, digest)
+            search = proposals_for(known, old, new, where, digest)
+            upgrade = search.with_proposals(upgrade)
         sides = [
             {
                 "stack_digest": stack.digest, "label": labels[stack.digest],
@@ -377,5 +377,6 @@ class LockKnowledgeResource(MethodView):
         hardware = None
         if "hardware" in named:
             hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
-        knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
+        with service().lock_readers.taken(sender(token())):
+            knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
         return Response(knowledge.to_json(), mimetype="application/json")

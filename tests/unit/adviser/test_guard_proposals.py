@@ -54,7 +54,7 @@ def compared(
     sides = OLD, NEW, snapshot, evidence, ENVIRONMENT, HERE
     search = UpgradeProposals(*sides, requirements=requirements)
     upgrade = guard(*sides)
-    return replace(upgrade, proposals=search.proposals(upgrade)), search
+    return search.with_proposals(upgrade), search
 
 
 def tool_levels(**levels: float) -> Evidence:
@@ -155,3 +155,25 @@ def test_findings_are_grouped_and_say_how_they_are_known(every: bool) -> None:
     assert groups[GuardGroup.VULNERABLE].line.startswith("web 3 has V-1 (high) [its advisory")
     assert groups[GuardGroup.UNMEASURED].message == "no indicator measures core, web"
     assert groups[GuardGroup.UNMEASURED].known_by is None
+
+
+def test_of_many_harmful_packages_few_are_tried_in_time_and_the_rest_are_counted() -> None:
+    names = [f"p{it:03}" for it in range(400)]
+    snapshot = snapshot_of({name: {"2": {}, "1": {}} for name in names}, names)
+    packages = {
+        name: tuple(
+            replace(it, vulnerabilities=(KnownVulnerability("V-1", "high"),) * (it.version == "2"))
+            for it in candidates
+        )
+        for name, candidates in snapshot.packages.items()
+    }
+    old, new = dict.fromkeys(names, "1"), dict.fromkeys(names, "2")
+    sides = old, new, replace(snapshot, packages=packages), NOTHING, ENVIRONMENT, HERE
+    upgrade, search = guard(*sides), UpgradeProposals(*sides)
+    tried = search.with_proposals(upgrade)
+    assert tried.proposals[0] == Proposal("p000", "2", "1")
+    assert 0 < len(tried.proposals) <= 10
+    assert tried.untried == 400 - len(tried.proposals)
+    out_of_time = search.with_proposals(upgrade, 0.0)
+    assert (out_of_time.proposals, out_of_time.untried) == ((), 400)
+    assert not search.lock_without(names, upgrade, 0.0).versions
