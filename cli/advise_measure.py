@@ -133,8 +133,8 @@ def measure_for_advice(
         stack.enter_context(hint_to_resume())
         share = options["share_machine"]
         stack.enter_context(machine_of_this_command(options["wait"], share))
-        command = next((it.command for it in benchmarks if it.command is not None), None)
-        launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
+        commands = [it.command for it in benchmarks if it.command is not None]
+        launcher = stack.enter_context(closing(LocalLauncher(settings, commands=commands)))
         run = _Measuring(
             settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options
         )

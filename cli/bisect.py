@@ -54,6 +54,7 @@ from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
+from model.redaction import shown_variables, without_command_secrets
 from model.text import counted, printable
 from pis.amun.launchers import Launcher
 from pis.amun.launchers.local import LocalLauncher
@@ -78,7 +79,8 @@ _BUSY = 5
 @benchmark_option
 @confirmation_option
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE",
-              help="Set a variable for the command; repeat the option for more.")  # fmt: skip
+              help="Set a variable for the command; repeat the option for more."
+              " Numbers and short words are stored, of other values a digest.")  # fmt: skip
 @click.option("--project/--no-project", default=True, show_default=True,
               help="Make the project in this folder importable for the command, and add its"
               " requirements to a requirement.")  # fmt: skip
@@ -160,7 +162,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         program = program_of_benchmark(settings, Path.cwd(), benchmarks, confirmed=confirmed)
     command = command_of(program, Path.cwd(), project=project) if program else None
     measured = measured_script(indicator, parameters, script_file, command, trust_script)
-    settled = dict(key_and_value(it, "--env") for it in variables)
+    settled, concealed = shown_variables(dict(key_and_value(it, "--env") for it in variables))
     if settled and command is None:
         raise click.UsageError("--env is for a command: -- COMMAND")
     subjects = searched_subjects(subjects)
@@ -181,7 +183,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())
-        launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
+        launcher = stack.enter_context(closing(
+            LocalLauncher(settings, commands=[command] if command else [], concealed=concealed)
+        ))  # fmt: skip
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
             folder, IndexStacks(settings, index, environment(python_version), resolver),
@@ -192,7 +196,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         waits = context.get_parameter_source("wait") is not click.core.ParameterSource.DEFAULT
         options = {
             "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
-            "--trust-script": trust_script, "--script": script_file, "--env": list(variables),
+            "--trust-script": trust_script, "--script": script_file,
+            "--env": [f"{name}={settled[name]}" for name in settled],
             "--no-project": not project and command is not None, "--max-jobs": max_jobs,
             "--out": out,
             "--ingest": ingest, "--wait": f"{wait:g}" if waits else None,
@@ -393,7 +398,7 @@ def _template(
 def command_line(
     subjects: Sequence[str], options: Mapping[str, Any], program: Sequence[str] = ()
 ) -> str:
-    """The command of a search.
+    """The command of a search, without secrets.
 
     :param options: one with several values is repeated; ``None`` and ``False`` are left out
     :param program: behind ``--``
@@ -407,7 +412,7 @@ def command_line(
             if value is not None and value is not False:
                 arguments += [name] if value is True else [name, str(value)]
     arguments += ["--", *program] if program else []
-    return shlex.join(arguments)
+    return without_command_secrets(shlex.join(arguments))
 
 
 @dataclass

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from adviser.answering.index_stacks import IndexStacks, NoValidStack
 from adviser.bisect.posterior import MeasuredRate
@@ -22,8 +23,8 @@ from common.private_folders import private_folder
 from model.errors import InvalidArgument
 from model.json_documents import digest
 from pis.amun.free_machine import MachineBusy, OnWait, wait_until_quiet
-from pis.amun.inspect import InspectOptions, Observer, inspect
-from pis.amun.inspection_folder import read_job
+from pis.amun.inspect import InspectOptions, Observer, inspect, inspections_of
+from pis.amun.inspection_folder import measured_jobs, read_job
 from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Launcher
 from pis.amun.outcomes import InspectionOutcome
@@ -238,23 +239,31 @@ class ExecutorMeasurer:
         self._calls += 1
         if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
             specifications.reverse()
-        if not self.warm:
+        submission = f"bisect {self.name} {self._calls}"
+        inspections = inspections_of(
+            [it for _, it in specifications], self.launcher.name, self._options(submission)
+        )
+        folders = [self.folder.path / it.inspection_id for it in inspections]
+        if not self.warm and any(len(measured_jobs(it)) < blocks for it in folders):
             self._warm_up(specifications)
-        outcomes = self._inspect(specifications, f"bisect {self.name} {self._calls}")
+        outcomes = self._inspect(specifications, submission)
         jobs: list[MeasuredRate] = []
         for (stack, _), outcome in zip(specifications, outcomes, strict=True):
             self.folders.append(outcome.folder)
             jobs += _rates_of(stack, outcome, blocks)
         return jobs
 
-    def _inspect(
-        self, specifications: Sequence[tuple[int, Specification]], submission: str
-    ) -> list[InspectionOutcome]:
-        options = InspectOptions(
+    def _options(self, submission: str) -> InspectOptions:
+        return InspectOptions(
             self.folder.path, submission=submission, trust_script=self.trust_script,
             reference_jobs=1,
         )  # fmt: skip
-        outcomes = inspect([it for _, it in specifications], self.launcher, options, self.observer)
+
+    def _inspect(
+        self, specifications: Sequence[tuple[int, Specification]], submission: str
+    ) -> list[InspectionOutcome]:
+        options, loaded = self._options(submission), [it for _, it in specifications]
+        outcomes = inspect(loaded, self.launcher, options, self.observer)
         for (stack, _), outcome in zip(specifications, outcomes, strict=True):
             if outcome.failure is not None:
                 if outcome.failure.host_problem:
@@ -265,6 +274,8 @@ class ExecutorMeasurer:
     def _warm_up(self, specifications: Sequence[tuple[int, Specification]]) -> None:
         """Run stacks that did not run yet once, so that their files are in the cache.
 
+        A later search runs them again: what failed may be mended, and what was warm is cold.
+
         :raises StackUnavailable: if a run fails
         """
         cold = [
@@ -273,7 +284,9 @@ class ExecutorMeasurer:
             if stack not in self._warmed
         ]
         self._warmed |= {stack for stack, _ in cold}
-        for (stack, _), outcome in zip(cold, self._inspect(cold, "warm-up"), strict=True):
+        for (stack, _), outcome in zip(
+            cold, self._inspect(cold, f"warm-up {uuid4()}"), strict=True
+        ):
             result = read_job(outcome.folder, 0)
             if not readings_of(result).rates:
                 lines = str(result.get("stderr", "")).split("\n")

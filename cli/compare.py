@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -54,12 +54,12 @@ from cli.own_benchmarks import benchmark_option, chosen_benchmarks, confirmation
 from cli.request_options import lock_options, lock_selection
 from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings
-from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.measurements.job_stability import left_out_text
 from model.measurements.units import DISPLAY_UNITS, Unit, byte_size
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
+from model.redaction import shown_variables
 from model.text import counted, first_few, printable
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.processes import interrupted_by_signals
@@ -77,7 +77,8 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 @click.command(cls=ProgramCommand)
 @click.argument("subjects", nargs=-1, required=True, metavar="A B [C]...")
 @click.option("--env", "shared", multiple=True, metavar="NAME=VALUE",
-              help="Set a variable for all; repeat the option for more.")  # fmt: skip
+              help="Set a variable for all; repeat the option for more."
+              " Numbers and short words are stored, of other values a digest.")  # fmt: skip
 @click.option("--env-a", "own_a", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for A only.")  # fmt: skip
 @click.option("--env-b", "own_b", multiple=True, metavar="NAME=VALUE",
@@ -138,6 +139,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     Without a command, the benchmarks of the project run, else the indicators of the packages that
     differ.
 
+    The command and the variables are stored, without what looks like a secret.
+
     Measuring ends as soon as the answer is settled, or after --max-minutes. Run the same command
     again to continue.
 
@@ -148,7 +151,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     program = program_of(context)
     if program and benchmarks:
         raise click.UsageError("give a command behind --, or --benchmark")
-    variables = _variables(len(subjects), shared, own_a, own_b)
+    variables, concealed = _variables(len(subjects), shared, own_a, own_b)
     if len(subjects) < 2 or len(subjects) > len(ascii_uppercase):
         raise click.UsageError("give two stacks or more, such as numpy==1.26.4 numpy==2.4.6")
     chosen = lock_selection(selection)
@@ -163,7 +166,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         others = (*others, *project_requirements(folder))
     question = {
         "subjects": [it.identity for it in named],
-        "commands": [str(it) for it in commands],
+        "commands": [it.named for it in commands],
         "files": {name: digest for it in commands for name, digest in it.files.items()},
         "indicators": [] if commands else list(settings.loop_indicators),
         "project": project,
@@ -179,8 +182,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())
         stack.enter_context(explained_errors())
-        command = commands[0] if commands else None
-        launcher = stack.enter_context(closing(LocalLauncher(settings, command=command)))
+        launcher = stack.enter_context(
+            closing(LocalLauncher(settings, commands=commands, concealed=concealed))
+        )
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
             kept, IndexStacks(settings, index, environment(python_version), resolver),
@@ -203,7 +207,6 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             kept.path, launcher, guard, pinner.indexes, stacks, labels,
             _specifications(settings, commands, named, stacks, parts, timeout),
             bool(commands), state, lambda: kept.write_state(state), 60 * max_minutes,
-            partial(_require_unchanged, commands),
             partial(_print_progress, quiet=as_json), partial(_say, as_json=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()
@@ -220,8 +223,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _variables(
     count: int, shared: Sequence[str], own_a: Sequence[str], own_b: Sequence[str]
-) -> list[dict[str, str]]:
-    """The variables of each stack.
+) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """The variables of each stack without secrets, and for each value that is shown, the real one.
 
     :raises InvalidArgument: if an option is not ``NAME=VALUE``
     """
@@ -230,7 +233,8 @@ def _variables(
         dict(key_and_value(it, name) for it in texts)
         for name, texts in (("--env-a", own_a), ("--env-b", own_b))
     ]
-    return [common | (own[place] if place < len(own) else {}) for place in range(count)]
+    known = [shown_variables(common | it) for it in (*own, *[{}] * count)[:count]]
+    return [shown for shown, _ in known], dict(ChainMap(*(it for _, it in known)))
 
 
 def _specifications(
@@ -261,18 +265,6 @@ def _specifications(
         # No other stack of the comparison has the same inspection.
         rows.append([{**it, "identifier": f"compared-{stack.letter.lower()}"} for it in row])
     return rows
-
-
-def _require_unchanged(commands: Sequence[Command]) -> None:
-    """:raises InvalidArgument: if a file that a command names changed since the start"""
-    for before in commands:
-        now = command_of(before.arguments, before.folder, project=before.project).files
-        names = [it for it in now.keys() | before.files if now.get(it) != before.files.get(it)]
-        if names:
-            raise InvalidArgument(
-                f"{', '.join(sorted(names))}: changed while it was measured: run the same command"
-                " again to measure it as it is now"
-            )
 
 
 def _notes(

@@ -56,7 +56,6 @@ class StackMeasurer:
     :param labels: of each stack
     :param hardware: label of this machine
     :param limit_s: no new block starts after this time, from the first one
-    :param check: called before jobs run; raises an error if the command is no longer the same
     :param progress: called after each look
     :param say: called with what is done before the jobs
     :ivar folders: of all inspections
@@ -73,7 +72,6 @@ class StackMeasurer:
     state: dict[str, Any]
     write_state: Callable[[], None]
     limit_s: float
-    check: Callable[[], None]
     progress: Callable[[PlannedLook], None]
     say: Callable[[str], None]
     folders: dict[str, Path] = field(default_factory=dict)
@@ -115,7 +113,6 @@ class StackMeasurer:
                 key: self.path / it.inspection_id for key, it in zip(keys, inspections, strict=True)
             }
             if any(len(measured_jobs(self.folders[it])) < blocks for it in keys):
-                self.check()
                 if number not in self._warm:
                     self._warm_up(number)
                 self._inspect(documents, blocks, None)

@@ -123,7 +123,7 @@ def _measured(
         submission=batch.batch_id, reference_jobs=1, trust_script=command is not None,
     )  # fmt: skip
     launcher = (
-        loop_launcher(settings) if command is None else LocalLauncher(settings, command=command)
+        loop_launcher(settings) if command is None else LocalLauncher(settings, commands=[command])
     )
     progress = _BatchProgress(stores, batch, on_job, deadline)
     try:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+
+from model.measurements.units import THREAD_VARIABLES
 
 _ADDRESS = re.compile(r"://[^\s\"<>]*")
 #: A URL may contain others; ``git`` as a user is not a secret.
@@ -80,6 +84,60 @@ def scrubbed(text: str) -> str:
     for secret in _SECRETS:
         text = secret.sub(r"\1***", text)
     return text
+
+
+_SECRET_OPTION = r"(?:token|password|passwd|passphrase|secret|credentials?|key)"  # noqa: S105
+_QUOTED = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
+#: Secrets in command lines: of options, variables, and by how services begin their tokens.
+_COMMAND_SECRETS = (
+    re.compile(rf"(?i)(?<![\w-])(-[\w-]*(?<![a-z0-9]){_SECRET_OPTION}(?:=| +)){_QUOTED}"),
+    re.compile(rf"(?i)(?<![\w-])(\w*(?<![a-z0-9]){_SECRET_OPTION}=){_QUOTED}"),
+    re.compile(r"\b(ghp_|gho_|ghs_|github_pat_|glpat-|hf_|sk-|xox[abp]-|pypi-|AKIA)[\w-]{12,}"),
+)
+
+
+def without_command_secrets(text: str) -> str:
+    """A command line without tokens and passwords.
+
+    >>> without_command_secrets("API_KEY='a b' bench --max-tokens 9 --hub-token abc -n 3")
+    'API_KEY=*** bench --max-tokens 9 --hub-token *** -n 3'
+    """
+    text = scrubbed(without_secrets(text))
+    for secret in _COMMAND_SECRETS:
+        text = secret.sub(r"\1***", text)
+    return text
+
+
+#: Variables that are no secrets, whatever their values.
+_HARMLESS = frozenset((
+    *THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES", "KMP_AFFINITY", "LD_PRELOAD",
+    "MALLOC_CONF", "OMP_PLACES", "PYTORCH_CUDA_ALLOC_CONF", "TOKENIZERS_PARALLELISM", "XLA_FLAGS",
+))  # fmt: skip
+_SECRET_PART = re.compile(
+    r"(?i)key|token|secret|pass|pwd|pin\b|auth|cred|cookie|session|private|sig"
+)
+#: Numbers, and short words such as ``SkylakeX``.
+_PLAIN = re.compile(r"[\w.,+-]{0,16}")
+
+
+def shown_value(name: str, value: str) -> str:
+    """The value of a variable; if it could be a secret, a digest of it.
+
+    >>> shown_value("OPENBLAS_CORETYPE", "Haswell")
+    'Haswell'
+    >>> shown_value("API_KEY", "1234")
+    'sha256:44d8be7c88ed'
+    """
+    harmless = _PLAIN.fullmatch(value) and not _SECRET_PART.search(name)
+    if name in _HARMLESS or harmless:
+        return value
+    return f"sha256:{sha256(f'{name}={value}'.encode()).hexdigest()[:12]}"
+
+
+def shown_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables with :func:`shown_value`, and for each value that is shown, the real one."""
+    shown = {name: shown_value(name, value) for name, value in variables.items()}
+    return shown, {shown[name]: value for name, value in variables.items()}
 
 
 #: Up to the last ``@``: passwords may contain an unencoded one, or a slash.

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,8 @@ from model.json_documents import digest
 from model.measurements.benchmark_results import Direction, ResultSeries
 from model.measurements.units import UNITS
 from model.reasons import Reason
+from model.redaction import without_command_secrets
+from model.text import first_few
 
 #: Seconds of the units in which result files state times.
 _SECONDS = {
@@ -42,6 +44,10 @@ _OWN_ENVIRONMENT = frozenset(("uv", "uvx", "poetry", "pdm", "hatch", "tox", "nox
 _IGNORED = frozenset(("__pycache__", ".git", ".venv", ".pytest_cache", ".benchmarks"))
 
 
+class CommandChanged(InvalidArgument):
+    """A file that a command names changed, so that its jobs are not of one series."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command, and what identifies its measurements beside the stack and the variables.
@@ -58,6 +64,11 @@ class Command:
     project: bool = True
 
     def __str__(self) -> str:
+        """The command without secrets."""
+        return without_command_secrets(self._text)
+
+    @property
+    def _text(self) -> str:
         return self.arguments[0] if self.in_shell else shlex.join(self.arguments)
 
     @property
@@ -72,10 +83,23 @@ class Command:
         return first if first in _OWN_ENVIRONMENT else None
 
     @property
+    def program(self) -> list[str]:
+        """What runs, with all secrets."""
+        return ["/bin/sh", "-c", *self.arguments] if self.in_shell else list(self.arguments)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The command without secrets; if it has any, also a digest of the whole."""
+        shown = {"command": str(self)}
+        if str(self) == self._text:
+            return shown
+        return {**shown, "command_sha256": digest(self.arguments).removeprefix("sha256:")}
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What decides whether two measurements are of one series, without the variables."""
         return {
-            "command": str(self),
+            **self.named,
             "files_sha256": digest(dict(self.files)).removeprefix("sha256:"),
             **({} if self.project else {"project": False}),
         }
@@ -86,11 +110,13 @@ class Command:
         """The specification that measures the command on one stack.
 
         :param python: the part ``python`` of a specification, with the lock of the stack
-        :param variables: set for this command
+        The document has no secrets of the command; :attr:`program` has them.
+
+        :param variables: set for this command, as :func:`model.redaction.shown_value` shows them
         """
         named = {VARIABLES: shlex.join(f"{it}={variables[it]}" for it in sorted(variables))}
         description = {
-            "arguments": ["/bin/sh", "-c", *self.arguments] if self.in_shell else self.arguments,
+            "arguments": self.program if len(self.named) == 1 else [str(self)],
             "parameters": self.identity | (named if variables else {}),
         }
         return {
@@ -101,6 +127,23 @@ class Command:
             "files": [{"path": DESCRIPTION, "content": json.dumps(description, sort_keys=True)}],
             "environment": [{"name": it, "value": variables[it]} for it in sorted(variables)],
         }
+
+    def is_of(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a description with these parameters is of this command."""
+        return {it: value for it, value in parameters.items() if it != VARIABLES} == self.identity
+
+    def require_unchanged(self) -> None:
+        """:raises CommandChanged: if a file that the command names is no longer the same"""
+        now = command_of(self.arguments, self.folder, project=self.project).files
+        names = sorted(
+            it for it in now.keys() | self.files.keys() if now.get(it) != self.files.get(it)
+        )
+        if names:
+            raise CommandChanged(
+                f"{first_few(names, 3)}: changed while it was measured: run the same command again"
+                " to measure it as it is now",
+                hint=f"a file that the command writes is named by {RESULTS}, or by a variable",
+            )
 
 
 def command_of(arguments: Sequence[str], folder: Path, *, project: bool = True) -> Command:
@@ -122,15 +165,23 @@ def _digests(parts: Sequence[str], folder: Path) -> Iterator[tuple[str, str]]:
     left = _MOST_BYTES
     for path in sorted(set(_named_files(parts, folder))):
         try:
-            left -= path.stat().st_size
+            state = path.stat()
+            left -= state.st_size
             if left < 0:
                 raise InvalidArgument(
                     f"{path}: the files that the command names have more than"
                     f" {_MOST_BYTES // 10**6} MB: name data by a variable, with --env"
                 )
-            yield str(path.relative_to(folder)), sha256(path.read_bytes()).hexdigest()
+            signature = (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino)
+            yield str(path.relative_to(folder)), _sha256(path, signature)
         except OSError as error:
             raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=10_000)
+def _sha256(path: Path, _signature: tuple[int, ...]) -> str:
+    """The digest of a file, which is read again only if its signature changed."""
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def _named_files(parts: Sequence[str], folder: Path) -> Iterator[Path]:

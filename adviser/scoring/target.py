@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from model.changes import PerformanceChange
 from model.measurements.evidence import Evidence, Series
+from model.redaction import without_command_secrets
 
 #: Indicator of the measurements of a command; their parameters have the command.
 COMMAND = "command"
@@ -77,7 +78,7 @@ class OwnBenchmarks:
     """
 
     def __init__(self, evidence: Evidence, target: Target) -> None:
-        self._names = {command: name for name, command in target.benchmarks}
+        self._names = {without_command_secrets(it): name for name, it in target.benchmarks}
         newest: dict[object, tuple[float, str]] = {}
         for reading in evidence.readings if self._names else ():
             series = evidence.series[reading.series]

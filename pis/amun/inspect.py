@@ -52,6 +52,7 @@ from pis.amun.schedule import MissingJobs, blocks, reference_jobs
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of
+from pis.commands import CommandChanged
 
 logger = logging.getLogger(__name__)
 
@@ -395,10 +396,15 @@ def _log_job(job: Job, result: Mapping[str, Any]) -> None:
 
 
 def _run_job(launcher: Launcher, prepared: PreparedInspection, job: Job) -> JobResult:
-    """Run one job; any error of the launcher becomes the job's result."""
+    """Run one job; any other error of the launcher becomes the job's result.
+
+    :raises CommandChanged: if files of a command changed
+    """
     started_at = datetime.now(UTC)
     try:
         result = launcher.run(prepared, job)
+    except CommandChanged:  # no further job would be of the series
+        raise
     except Exception as error:  # launchers use libraries with their own errors
         fields = {"inspection_id": job.inspection_id, "number": job.number}
         logger.exception("launch_failed", extra=fields)

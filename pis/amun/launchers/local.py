@@ -6,11 +6,12 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shutil import which
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -41,6 +42,7 @@ from pis.scratch import scratch_folder
 
 #: Variables of the runner that a job inherits. All others could be secrets.
 _INHERITED = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _LOCALE = "C.UTF-8"
 #: Copies the specification's files into the working folder, which exists only in the sandbox.
@@ -57,12 +59,18 @@ class LocalLauncher:
         self,
         settings: Settings,
         on_line: LineCallback | None = None,
-        command: Command | None = None,
+        commands: Sequence[Command] = (),
+        concealed: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """:param command: what a person gave on the command line; it runs as in their shell"""
+        """What a person gave on the command line; documents have no secrets of it.
+
+        :param commands: they run as in the person's shell
+        :param concealed: the value of a variable for each digest that specifications have instead
+        """
         self._settings = settings
         self._on_line = on_line
-        self._command = command
+        self._commands = commands
+        self._concealed = concealed
 
     def slots(self) -> int:
         """Return 1, as concurrent jobs would disturb each other."""
@@ -74,7 +82,7 @@ class LocalLauncher:
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job in a new process."""
-        return run_here(prepared, job, self.name, self._command)
+        return run_here(prepared, job, self.name, self._commands, self._concealed)
 
     def close(self) -> None:
         """Do nothing, as no resources are held."""
@@ -114,22 +122,34 @@ def prepare_here(
 
 
 def run_here(
-    prepared: PreparedInspection, job: Job, launcher: str, command: Command | None = None
+    prepared: PreparedInspection,
+    job: Job,
+    launcher: str,
+    commands: Sequence[Command] = (),
+    concealed: Mapping[str, str] = _NOTHING,
 ) -> JobResult:
     """Run one job in a new process on this machine.
 
     :param launcher: name of the launcher in the result
-    :param command: what trusted jobs run, as in a shell
+    :param commands: what trusted jobs run, as in a shell
+    :param concealed: see :class:`LocalLauncher`
+    :raises CommandChanged: if files of the command changed; the job does not count
     """
     specification, script = prepared.inspection.specification, prepared.inspection.script
+    own = ((name, concealed.get(value, value)) for name, value in specification.environment)
+    specification = replace(specification, environment=tuple(own))
     limits = limits_of(specification, script)
     requested = specification.run.cpus
     cpus = separate_cores(math.ceil(requested)) if requested else None
     variables = _variables(specification, Path(prepared.python), cpus)
     with scratch_folder("job") as folder:
-        if command is not None and script.trusted:
+        if commands and script.trusted:
+            description = json.loads(dict(specification.files)[DESCRIPTION])
+            command = next(it for it in commands if it.is_of(description["parameters"]))
             variables = shell_variables(specification, Path(prepared.python), command)
-            finished = _run_in_project(prepared, folder, limits, variables, command)
+            command.require_unchanged()
+            finished = _run_in_project(prepared, folder, limits, variables, command, description)
+            command.require_unchanged()
         else:
             run = _run_confined if script.confined else _run_unconfined
             finished = run(prepared, folder, limits, variables, cpus)
@@ -177,16 +197,18 @@ def _run_in_project(
     limits: JobLimits,
     variables: Mapping[str, str],
     command: Command,
+    description: Mapping[str, Any],
 ) -> FinishedJob:
     inspection = prepared.inspection
     described = folder / "work"
-    _write_files(described, inspection.specification.files)
+    content = json.dumps({**description, "arguments": command.program})
+    _write_files(described, ((DESCRIPTION, content),))
     path = _write_script(folder, inspection.script)
     environment = {**variables, "THOTH_COMMAND": str(described / DESCRIPTION)}
     # Isolated: modules of the project must not replace those that the script imports.
     arguments = [prepared.python, "-I", str(path)]
     finished = run_job(arguments, environment=environment, limits=limits, workdir=command.folder)
-    writes_results = RESULTS in (described / DESCRIPTION).read_text(encoding="utf-8")
+    writes_results = any(RESULTS in it for it in command.arguments)
     return _with_results(finished, described) if writes_results else finished
 
 

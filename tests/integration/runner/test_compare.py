@@ -144,11 +144,16 @@ def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
 
 
 def test_a_bisect_between_two_releases_finds_the_slow_one_by_the_same_command(
-    compare: Any, index: Index
+    compare: Any, index: Index, project: Path
 ) -> None:
+    (project / "bench.py").write_text(f"open('data').close()\n{BENCH}")
     for minor in range(1, 9):
         text = f"import time\ndef now(more): time.sleep({0.02 if minor < 6 else 0.12} + more)\n"
         index.add_wheel("pause", f"1.{minor}", text, metadata="Requires-Dist: helper\n")
+    failed = compare("pause==1.0", "pause==2.0", "--no-record", name="bisect")
+    assert failed.returncode == 2
+    assert "the command failed: exit code 1: FileNotFoundError" in failed.stderr
+    (project / "data").touch()
     done = compare("pause==1.0", "pause==2.0", "--no-record", "--json", name="bisect")
     assert done.returncode == 0, done.stderr
     (search,) = json.loads(done.stdout)["searches"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +16,12 @@ from model.errors import InvalidArgument, InvalidDocument
 from model.json_fields import ROOT
 from model.measurements.units import Unit
 from model.reasons import Reason
+from model.redaction import shown_variables
 from pis.amun.inspect import script_to_run
 from pis.amun.launchers import Inspection, Job, PreparedInspection
 from pis.amun.launchers.local import run_here, shell_variables
 from pis.amun.specification import load_specification
-from pis.commands import command_of, results_document, script_text
+from pis.commands import Command, CommandChanged, command_of, results_document, script_text
 from tests.factories.specifications import pipfile_lock
 
 PYTHON = {"requirements_locked": pipfile_lock({})}
@@ -107,6 +110,47 @@ def test_the_result_has_the_time_of_the_process_and_its_memory(tmp_path: Path) -
     assert result["elapsed"] >= 200
     assert result["user_s"] + result["system_s"] < 0.2
     assert result["memory_bytes"] > 100_000
+
+
+def ran(
+    commands: Sequence[Command], document: dict[str, Any], concealed: dict[str, str] | None = None
+) -> dict[str, Any]:
+    specification = load_specification(document)
+    inspection = Inspection("inspection-a", specification, script_to_run(specification, trust=True))
+    prepared = PreparedInspection(inspection, None, sys.executable, "")
+    job = Job("inspection-a", 0, "run", 0, 1, interleaved=False)
+    return dict(run_here(prepared, job, "local", commands, concealed or {}).result)
+
+
+def test_documents_have_no_secrets_and_the_command_gets_them(tmp_path: Path) -> None:
+    shown, concealed = shown_variables({"API_KEY": "1234", "OMP_NUM_THREADS": "2"})
+    seen = tmp_path / "seen"
+    script = f"import os, sys; open({str(seen)!r}, 'w').write(os.environ['API_KEY'] + sys.argv[2])"
+    (tmp_path / "bench.py").write_text(script)
+    words = ["python", "bench.py", "--hub-token", "hunter2"]
+    command = command_of([sys.executable, *words[1:]], tmp_path)
+    document = command.specification(PYTHON, shown, 60)
+    assert "1234" not in json.dumps(document)
+    assert "hunter2" not in json.dumps(document)
+    assert "OMP_NUM_THREADS=2" in document["files"][0]["content"]
+    other = command_of([sys.executable, *words[1:-1], "other"], tmp_path)
+    assert str(other) == str(command)
+    assert other.identity != command.identity
+    result = ran([other, command], document, concealed)
+    assert result["exit_code"] == 0, result["stderr"]
+    assert seen.read_text() == "1234hunter2"
+    assert "hunter2" not in json.dumps(result["stdout"])
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_job_during_which_the_command_changed_does_not_count(when: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("old")
+    change = "echo new > data" if when == "during" else "true"
+    command = command_of([f"{change}; cat data"], tmp_path)
+    if when == "before":
+        (tmp_path / "data").write_text("new")
+    with pytest.raises(CommandChanged, match="data: changed while it was measured"):
+        ran([command], command.specification(PYTHON, {}, 60))
 
 
 def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction() -> None:
