@@ -179,9 +179,5 @@ def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction(
 
 def test_a_huge_result_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     command = command_of(["truncate", "--size=1T", "{results}"], tmp_path)
-    specification = load_specification(command.specification(PYTHON, {}, 60))
-    inspection = Inspection("inspection-1", specification, script_to_run(specification, trust=True))
-    prepared = PreparedInspection(inspection, None, sys.executable, "")
-    job = Job("inspection-1", 0, "run-1", 0, 1, interleaved=False)
-    result = run_here(prepared, job, "local", command)
+    result = ran([command], command.specification(PYTHON, {}, 60))
     assert "[file_too_large]" in str(result)
