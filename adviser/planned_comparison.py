@@ -202,6 +202,13 @@ def noise_pct(comparison: Comparison) -> float:
     return 100 * comparison.standard_error * math.sqrt(jobs / 2)
 
 
+def size_interval(comparison: Comparison) -> str:
+    """The 95 % interval of the size of a difference in per cent, such as ``69 to 86``."""
+    low, high = comparison.interval_low_pct, comparison.interval_high_pct
+    sizes = sorted((abs(low), abs(high))) if low * high > 0 else [0.0, bound_pct(comparison)]
+    return f"{percent(sizes[0])} to {percent(sizes[1])}"
+
+
 def bound_pct(comparison: Comparison) -> float:
     """The largest difference that the 95 % interval contains, in per cent."""
     return max(abs(comparison.interval_low_pct), abs(comparison.interval_high_pct))
@@ -250,13 +257,11 @@ def verdict_sentence(
     :param what: was measured, such as ``python bench.py``
     """
     where = f"for {what} on this machine"
-    low, high = comparison.interval_low_pct, comparison.interval_high_pct
     verdict = comparison.verdict
     if verdict.different:
-        sizes = sorted((abs(low), abs(high))) if low * high > 0 else [0.0, bound_pct(comparison)]
         return (
             f"{label} is {percent(abs(comparison.difference_pct))} % {verdict} than {baseline}"
-            f" ({percent(sizes[0])} to {percent(sizes[1])} %) {where}."
+            f" ({size_interval(comparison)} %) {where}."
         )
     if verdict is Verdict.EQUIVALENT:
         return (

@@ -36,7 +36,7 @@ from adviser.guard_findings import (
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from adviser.locks.lock_model import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
-from adviser.projects.project import Project, ProjectFormat
+from adviser.projects.project import Project, ProjectFormat, WarningCode
 from adviser.reports.documents import lock_of
 from adviser.reports.notes import refused_text
 from adviser.scoring.verdicts import family_text
@@ -156,8 +156,7 @@ def guard(
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
     if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
         raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
-    warnings = (warning.text for lock in locks for warning in lock.warnings)
-    for note in dict.fromkeys((*warnings, *_uncompared(*locks))):
+    for note in dict.fromkeys(lock_notes(*locks)):
         print_note(note)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
@@ -204,8 +203,12 @@ def guard(
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
 
 
-def _uncompared(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
-    """Which packages from other sources than an index differ."""
+def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
+    """What of two locks is not compared; a note on both may come twice."""
+    warnings = (*old.warnings, *new.warnings)
+    # Two revisions of a file may list different conda packages; those of the new one are named.
+    conda = {it.field: it.text for it in warnings if it.code is WarningCode.CONDA}
+    yield from (conda.get(it.field, it.text) for it in warnings)
     before, after = ({it.name: it.target for it in lock.others} for lock in (old, new))
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):

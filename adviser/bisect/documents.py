@@ -9,6 +9,7 @@ from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
+from adviser.planned_comparison import size_interval
 from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
 from model.text import counted
@@ -99,11 +100,8 @@ def _dip_document(dip: DipGoal) -> dict[str, float]:
 
 def _difference(comparison: Comparison) -> str:
     direction = "faster" if comparison.d > 0 else "slower"
-    low, high = sorted((comparison.interval_low_pct, comparison.interval_high_pct), key=abs)
-    return (
-        f"{abs(comparison.difference_pct):.1f} % {direction}"
-        f" (95 % interval {low:+.1f} to {high:+.1f} %)"
-    )
+    size = f"{abs(comparison.difference_pct):.1f} % {direction}"
+    return f"{size} (95 % interval {size_interval(comparison)} %)"
 
 
 def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:

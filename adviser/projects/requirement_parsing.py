@@ -135,7 +135,8 @@ class ParseContext:
         self.elsewhere += [NonIndexPackage(it[:200], WarningCode.CONDA, False, at) for it in names]
         if names:
             number = counted(len(names), "conda package")
-            message = f"{number} not covered, only what pip installs: {first_few(names, 5)}"
+            which = "which is" if len(names) == 1 else "which are"
+            message = f"lists {number}, {which} not covered: {first_few(names, 2)}"
             self.warn(WarningCode.CONDA, message, at)
 
     def count(self, at: str) -> None:

@@ -66,7 +66,8 @@ def read_pixi_lock(lock: LockTable, request: LockRequest) -> LockContent:
             for package in chosen.nested("packages").each(platform):
                 if (url := package.text("pypi")) is not None:
                     installed.setdefault(url, set()).add(marker)
-                elif (other := package.text("conda")) is not None:
+                # A project that is built as a conda package lists itself.
+                elif (other := package.text("conda")) is not None and other != ".":
                     conda.add(other.rpartition("/")[2].rsplit("-", 2)[0] or other)
     index = indexes[0] if len(set(indexes)) == 1 else None
     details = dict(_details(lock))

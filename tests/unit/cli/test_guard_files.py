@@ -11,7 +11,9 @@ import pytest
 
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
-from cli.guard import comment_text, guard_lines, sarif_document
+from adviser.projects.locks import ProjectLock
+from adviser.projects.project import ProjectWarning, WarningCode
+from cli.guard import comment_text, guard_lines, lock_notes, sarif_document
 from model.measurements.evidence import ADVISORIES
 from tests.factories.evidence import HERE, Bench, jobs, measured, series
 from tests.factories.requests import NOTHING
@@ -147,3 +149,10 @@ def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Pat
     assert [it["partialFingerprints"]["thothGuard/v1"] for it in second] == prints
     assert second[0]["message"] != first[0]["message"]
     assert [it["locations"] for it in second] != [it["locations"] for it in first]
+
+
+def test_conda_packages_of_two_revisions_of_a_lock_are_noted_once() -> None:
+    texts = [f"lists {it} conda packages" for it in (2, 3)]
+    warnings = [ProjectWarning(WarningCode.CONDA, it, "pixi.lock:$") for it in texts]
+    locks = [ProjectLock((), "pixi.lock", warnings=(it,)) for it in warnings]
+    assert set(lock_notes(*locks)) == {f"pixi.lock: {texts[1]}"}

@@ -182,6 +182,7 @@ environments:
     packages:
       linux-64:
       - conda: https://conda.example/noarch/click-8.1.8-pyh_0.conda
+      - conda: .
       - pypi: https://files.example/idna-3.7-py3-none-any.whl
   test:
     packages:
@@ -204,7 +205,8 @@ def test_of_a_pixi_lock_counts_what_pip_installs() -> None:
     assert versions(lock) == {"idna": "3.7"}
     assert lock.entries[0].hashes == ("sha256:abab",)
     assert [(it.what, it.code) for it in lock.elsewhere] == [("click", "conda")]
-    assert any("1 conda package not covered" in it.message for it in lock.warnings)
+    (warning,) = lock.warnings
+    assert warning.message == "lists 1 conda package, which is not covered: click"
     other = read("pixi.lock", PIXI, None, selected(groups="test"))
     assert [(it.name, it.local) for it in other.others] == [("lib", True)]
 

@@ -187,7 +187,7 @@ def test_of_an_environment_of_conda_counts_what_pip_installs() -> None:
         ]  # fmt: skip
         (warning,) = project.warnings
         assert (warning.code, warning.field) == (WarningCode.CONDA, "envs/gpu.yml:dependencies")
-        assert "2 conda packages not covered" in warning.message
+        assert "lists 2 conda packages, which are not covered: " in warning.message
         assert "numpy" in warning.message
     with raised(InvalidFile, reason="wrong_type", field="dependencies"):
         parse_project({"environment.yml": b"dependencies: 3\n"})
