@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adviser.scoring.target import COMMAND
+from model.measurements.evidence import COMMAND, COMMAND_TEXT
 
 
 def indicator_title(indicator: str, parameters: Mapping[str, Any]) -> str:
@@ -16,7 +16,7 @@ def indicator_title(indicator: str, parameters: Mapping[str, Any]) -> str:
     >>> indicator_title("PiMatmul", {}), indicator_title("command", {"command": "python a.py"})
     ('PiMatmul', '`python a.py`')
     """
-    command = parameters.get("command")
+    command = parameters.get(COMMAND_TEXT)
     return f"`{command}`" if indicator == COMMAND and isinstance(command, str) else indicator
 
 

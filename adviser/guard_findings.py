@@ -11,6 +11,7 @@ from adviser.guard import GuardResult, MissingKind, Proposal, lock_texts
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.verdicts import Verdict
 from model.declared_fields import Field
+from model.measurements.evidence import COMMAND_TEXT
 from model.text import first_few
 
 #: Maximum number of package names in a line.
@@ -108,7 +109,7 @@ def proposal_text(proposal: Proposal) -> str:
 def bisect_command(upgrade: GuardResult) -> str:
     """The command that finds the package that makes the whole lock slower."""
     slower = next((it for it in upgrade.stacks if it.verdict is Verdict.SLOWER), None)
-    measured = slower.parameters.get("command") if slower is not None else None
+    measured = slower.parameters.get(COMMAND_TEXT) if slower is not None else None
     return "thoth bisect OLD NEW --ingest" + (f" -- {measured}" if measured else "")
 
 

@@ -20,7 +20,6 @@ from adviser.group_titles import indicator_title
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import NIGHT_S, Need, unsettleable_text
 from adviser.scoring.samples import MIN_JOBS
-from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import ALPHA, Verdict
 from adviser.stack_comparison import (
     StackGroup,
@@ -29,7 +28,7 @@ from adviser.stack_comparison import (
     judged_groups,
     measured_series,
 )
-from model.measurements.evidence import MeasuredObservation
+from model.measurements.evidence import COMMAND, MeasuredObservation
 from model.text import counted, duration_text, first_few, percent
 
 #: Blocks at which the jobs are judged; even, so that each order of the stacks is equally frequent.

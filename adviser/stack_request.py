@@ -212,6 +212,8 @@ class StackRequest:
     :param hardware: digest of the hardware class that the stack will run on, if known
     :param hardware_name: its name for a person, such as ``AMD EPYC, 2 CPUs``
     :param hardware_note: message if nothing was measured on that class
+    :param benchmark_files: by name of an own benchmark, the digest of the files that its command
+        names; empty if the files of the project are not here
     """
 
     project: Project
@@ -221,6 +223,7 @@ class StackRequest:
     hardware: str | None = None
     hardware_note: str | None = None
     hardware_name: str | None = None
+    benchmark_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def requirements(self) -> tuple[ProjectRequirement, ...]:
@@ -247,7 +250,8 @@ class StackRequest:
     @property
     def target(self) -> Target:
         """What the advice is for, as far as measurements are concerned."""
-        own = tuple(self.project.benchmarks.items())
+        files = self.benchmark_files
+        own = tuple((name, it, files.get(name)) for name, it in self.project.benchmarks.items())
         return Target(self.hardware or None, self.environment.python_version, own)
 
     @property

@@ -30,7 +30,6 @@ from adviser.monkey.strategies import (
 )
 from adviser.resolver.resolver_request import SearchClock
 from adviser.scoring.samples import MIN_JOBS
-from adviser.scoring.target import COMMAND
 from adviser.stack_request import StackRequest
 from cli.bisect_measurer import SearchFolder
 from cli.compare_jobs import StackFailed
@@ -43,6 +42,7 @@ from graph.migrate import migrated_stores
 from loop.stacks import indicator_named
 from model.errors import InvalidArgument
 from model.json_documents import digest
+from model.measurements.evidence import COMMAND
 from model.packages.environments import host_environment
 from model.text import counted, duration_text, first_few, printable
 from pis.amun.free_machine import wait_until_quiet

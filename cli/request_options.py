@@ -23,6 +23,7 @@ from cli.project_files import read_project
 from common.formats.file_fields import refuse
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
+from loop.own_benchmarks import benchmark_files
 from model.errors import InvalidArgument
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment, environment, host_environment
@@ -227,7 +228,10 @@ def advice_request_of(
     check_paths(project, target.markers)
     for missing in project.missing_paths:
         click.echo(printable(f"warning: {missing.origin}: {missing.message}"), err=True)
-    request = StackRequest(project, target, RecommendationType(options["kind"]), parsed)
+    files = benchmark_files(path or Path(), project.benchmarks)
+    request = StackRequest(
+        project, target, RecommendationType(options["kind"]), parsed, benchmark_files=files
+    )
     # Checked before a store is opened.
     if not request.roots:
         _refuse_without_requirements(request)

@@ -16,14 +16,14 @@ from adviser.premises import Premises
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim
-from adviser.scoring.target import COMMAND
 from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
-from loop.own_benchmarks import confirmed_benchmarks
+from loop.own_benchmarks import benchmark_files, confirmed_benchmarks, place_of
 from loop.watching import request_of_watch
 from model.errors import InvalidArgument, ProjectError
+from model.measurements.evidence import COMMAND
 from model.packages.candidates import Dependency
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
@@ -117,6 +117,9 @@ def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) ->
     :raises InvalidDocument: if another version of Thoth stored the request
     """
     request = request_of_watch(watch)
+    place = place_of(watch)
+    files = {} if place is None else benchmark_files(place, request.project.benchmarks)
+    request = replace(request, benchmark_files=files)
     if request.hardware is None:
         request = on_hardware(stores, request, None)
     snapshot, evidence = stored_knowledge(stores, request)

@@ -17,6 +17,7 @@ from common.formats.benchmark_files import read_benchmark_file
 from model.errors import InvalidArgument, InvalidDocument
 from model.json_documents import digest
 from model.measurements.benchmark_results import Direction, ResultSeries
+from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT
 from model.measurements.units import UNITS
 from model.reasons import Reason
 from model.redaction import without_command_secrets
@@ -90,7 +91,7 @@ class Command:
     @property
     def named(self) -> dict[str, str]:
         """The command without secrets; if it has any, also a digest of the whole."""
-        shown = {"command": str(self)}
+        shown = {COMMAND_TEXT: str(self)}
         if str(self) == self._text:
             return shown
         return {**shown, "command_sha256": digest(self.arguments).removeprefix("sha256:")}
@@ -100,7 +101,7 @@ class Command:
         """What decides whether two measurements are of one series, without the variables."""
         return {
             **self.named,
-            "files_sha256": digest(dict(self.files)).removeprefix("sha256:"),
+            COMMAND_FILES: digest(dict(self.files)).removeprefix("sha256:"),
             **({} if self.project else {"project": False}),
         }
 
@@ -120,7 +121,7 @@ class Command:
             "parameters": self.identity | (named if variables else {}),
         }
         return {
-            "identifier": "command",
+            "identifier": COMMAND,
             "script": script_text(),
             "timeout_s": timeout_s,
             "python": dict(python),

@@ -466,6 +466,7 @@ def _parameters(advice: Advice) -> dict[str, Any]:
         "source": request.project.source,
         # Absent in the reports of most projects, which keep their digests.
         **({"benchmarks": dict(own)} if (own := request.project.benchmarks) else {}),
+        **({"benchmark_files": dict(files)} if (files := request.benchmark_files) else {}),
         "rules": plain(request.resolver_request({})),
     }
 

@@ -126,6 +126,7 @@ def _unscored(
     if premises.kept:
         rules = replace(rules, constraints=(*rules.constraints, *pins_of(locked or {})))
     allowed = parameters["allowed_vulnerabilities"]
+    own, files = parameters.get("benchmarks", {}), parameters.get("benchmark_files", {})
     assessment = assess(
         snapshot,
         evidence,
@@ -136,7 +137,7 @@ def _unscored(
             dataclass_from_json(
                 orjson.dumps(parameters["environment"]), Environment
             ).python_version,
-            tuple(parameters.get("benchmarks", {}).items()),
+            tuple((name, it, files.get(name)) for name, it in own.items()),
         ),
         allowed=allowed,
         choosable=partial(choosable, snapshot, rules),

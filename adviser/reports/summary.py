@@ -15,11 +15,10 @@ from adviser.reports.choice_texts import comparison_text, percent_text, seen_fro
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
-from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
 from adviser.scoring.vulnerability_policy import AllowList
-from model.measurements.evidence import Evidence
+from model.measurements.evidence import COMMAND, Evidence
 from model.packages.identity import Purl, same_version
 from model.text import counted, first_few
 

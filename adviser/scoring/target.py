@@ -8,13 +8,8 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from model.changes import PerformanceChange
-from model.measurements.evidence import Evidence, Series
+from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence, Series
 from model.redaction import without_command_secrets
-
-#: Indicator of the measurements of a command; their parameters have the command.
-COMMAND = "command"
-#: Parameter of such a measurement: digest of the files that the command names.
-FILES = "files_sha256"
 
 
 class Relevance(IntEnum):
@@ -38,12 +33,13 @@ class Target:
 
     :param hardware: digest of the hardware class, or a prefix of it; ``None`` if unknown
     :param python_version: such as ``3.11``
-    :param benchmarks: names of the project's own benchmarks with their commands
+    :param benchmarks: name and command of the project's own benchmarks, and the digest of the files
+        that the command names now; ``None`` where the project has no folder here
     """
 
     hardware: str | None
     python_version: str
-    benchmarks: tuple[tuple[str, str], ...] = ()
+    benchmarks: tuple[tuple[str, str, str | None], ...] = ()
 
     def same_hardware(self, series: MeasuredOn) -> bool:
         """Whether a series was measured on the target's hardware class."""
@@ -73,21 +69,27 @@ class WithIndicator(Protocol):
 class OwnBenchmarks:
     """Tells the series of a project's own benchmarks from others.
 
-    A changed script is another benchmark of the same name: only the files count that were measured
-    last.
+    A changed script is another benchmark of the same name. Where the files of the project are not
+    known, those count that were measured last with the same command, even by another project.
     """
 
     def __init__(self, evidence: Evidence, target: Target) -> None:
-        self._names = {without_command_secrets(it): name for name, it in target.benchmarks}
+        # As their measurements have them.
+        own = [
+            (name, without_command_secrets(command), files)
+            for name, command, files in target.benchmarks
+        ]
+        self._names = {command: name for name, command, _ in own}
         newest: dict[object, tuple[float, str]] = {}
         for reading in evidence.readings if self._names else ():
             series = evidence.series[reading.series]
             if series.indicator == COMMAND:
                 at = reading.seen_at.timestamp() if reading.seen_at is not None else 0.0
-                order = at, str(series.parameters.get(FILES))
-                command = series.parameters.get("command")
+                order = at, str(series.parameters.get(COMMAND_FILES))
+                command = series.parameters.get(COMMAND_TEXT)
                 newest[command] = max(newest.get(command, order), order)
         self._files = {command: files for command, (_, files) in newest.items()}
+        self._files |= {command: files for _, command, files in own if files}
 
     def ignores(self, measured: WithIndicator) -> bool:
         """Whether a series is of a command, and the project names other commands or files."""
@@ -96,8 +98,8 @@ class OwnBenchmarks:
 
     def name_of(self, measured: WithIndicator) -> str | None:
         """Name of the benchmark; ``None`` if the series is of no benchmark of the project."""
-        command = measured.parameters.get("command")
+        command = measured.parameters.get(COMMAND_TEXT)
         if measured.indicator != COMMAND or command not in self._names:
             return None
-        same_files = str(measured.parameters.get(FILES)) == self._files.get(command)
+        same_files = str(measured.parameters.get(COMMAND_FILES)) == self._files.get(command)
         return self._names[command] if same_files else None

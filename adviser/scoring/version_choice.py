@@ -27,9 +27,9 @@ from adviser.scoring.stack_pairs import (
     newest_first,
     pairs_of_versions,
 )
-from adviser.scoring.target import COMMAND, OwnBenchmarks, Relevance, Target
+from adviser.scoring.target import OwnBenchmarks, Relevance, Target
 from adviser.scoring.verdicts import judge
-from model.measurements.evidence import Series
+from model.measurements.evidence import COMMAND, Series
 from model.packages.identity import Purl
 
 #: Standard deviation, natural log, by which an effect may differ on another hardware class or

@@ -34,6 +34,11 @@ from model.shared_fields import (
 #: Name of the source of advisories if no archive of advisories was ever read.
 ADVISORIES = "advisories"
 
+#: Indicator of the measurements of a command.
+COMMAND = "command"
+#: Parameters of such a measurement: the command, and the digest of the files that it names.
+COMMAND_TEXT, COMMAND_FILES = "command", "files_sha256"
+
 #: Schema of the JSON form.
 SCHEMA_VERSION = "evidence-1"
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from adviser.advise import Advice, advise
 from adviser.reports.documents import result_document
+from adviser.reports.offline_check import check_offline
 from adviser.reports.summary import summary_of
 from adviser.scoring.criteria import RecommendationType
 from model.measurements.evidence import Series
 from model.measurements.units import Unit
 from tests.factories.evidence import NOW, Bench, jobs, series
+from tests.factories.reports import report_of
 from tests.factories.requests import known_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
@@ -38,12 +41,15 @@ def advised(
     bench: Bench,
     benchmarks: str = BENCHMARKS,
     kind: RecommendationType = RecommendationType.BEST,
+    now: str | None = None,
 ) -> Advice:
+    """:param now: digest of the files that the command names, where the project is here"""
     files = {
         "requirements.in": "fast\nweb\n", "requirements.txt": "fast==1\nweb==1\n",
         "thoth.toml": benchmarks,
     }  # fmt: skip
     request = request_for(files=files, kind=kind)
+    request = replace(request, benchmark_files={} if now is None else {"train": now})
     return advise(request, snapshot_for(request, INDEX), bench.evidence())
 
 
@@ -114,3 +120,18 @@ def test_only_the_files_that_were_measured_last_are_the_benchmark() -> None:
     measured(bench, 1.2, command(files="1" * 64), age=3)
     choice = advised(bench).assessment.choices["fast"]
     assert [it.parameters["files_sha256"] for it in choice.series] == ["1" * 64]
+
+
+def test_the_same_command_of_another_project_is_not_an_own_benchmark() -> None:
+    mine, other = "0" * 64, "1" * 64
+    bench = Bench()
+    measured(bench, 0.8, command(files=mine), age=30)
+    measured(bench, 1.2, command(files=other), age=3)
+    advice = advised(bench, now=mine)
+    choice = advice.assessment.choices["fast"]
+    assert [it.parameters["files_sha256"] for it in choice.series] == [mine]
+    assert versions(advice)["fast"] == "1"
+    report = report_of(advice)
+    assert report["result"]["parameters"]["benchmark_files"] == {"train": mine}
+    assert check_offline(report, advice.snapshot, advice.evidence).problems == ()
+    assert advised(bench, now="2" * 64).assessment.choices == {}

@@ -37,6 +37,7 @@ from model.packages.candidates import Dependency
 from model.packages.environments import environment, host_environment
 from model.packages.identity import index_identity, public_index_url
 from model.reasons import Reason
+from pis.commands import command_of
 from tests.factories.errors import raised
 from tests.factories.requests import (
     GIVEN,
@@ -161,6 +162,18 @@ def test_what_bounds_a_package_has_no_extras(
     path = folder(tmp_path, requirements__in="flask\n")
     with pytest.raises(InvalidArgument, match="has extras"):
         advice_request_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
+
+
+def test_a_request_knows_the_files_of_its_benchmarks_as_they_are_now(
+    settings: Settings, tmp_path: Path
+) -> None:
+    table = '[benchmarks]\nserve = "python bench.py"\n'
+    path = folder(tmp_path, requirements__in="flask\n", thoth__toml=table, bench__py="one\n")
+    for text in ("one\n", "two\n"):
+        (path / "bench.py").write_text(text, encoding="utf-8")
+        command = command_of(["python bench.py"], path)
+        (benchmark,) = advice_request_of(settings, path, GIVEN).target.benchmarks
+        assert benchmark == ("serve", str(command), command.identity["files_sha256"])
 
 
 def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) -> None:
