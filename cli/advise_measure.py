@@ -103,7 +103,8 @@ def measure_for_advice(
 
     :param path: of the project
     :param options: of ``thoth advise``
-    :raises StackFailed: if nothing can be measured on the reference stack
+    :raises StackFailed: if nothing can be measured on the reference stack, or the record refuses
+        what was measured
     """
     target, here = request.environment, host_environment()
     if target.platform != here.platform or options["hardware"] is not None:
@@ -158,53 +159,72 @@ class _Measuring:
     def measure(self, question: Mapping[str, Any], budget_s: float) -> None:
         self.state = self.folder.state(question)
         left_s = float(self.state.get("left_s", 0))
-        if self.state.get("budget_s") == budget_s and left_s > 0:
+        continues = self.state.get("budget_s") == budget_s and left_s > 0
+        self.deadline = time.monotonic() + (left_s if continues else budget_s)
+        if continues:
             self._say(f"continues, {duration_text(left_s)} of {duration_text(budget_s)} left")
         else:
-            # The jobs of another round never count as those of this one.
-            earlier = int(self.state.get("round", 0))
-            self.state = {"question": dict(question), "budget_s": budget_s, "round": earlier + 1}
-            left_s = budget_s
-        self.deadline = time.monotonic() + left_s
+            # What another round measured is ingested, and never counts as jobs of this one.
+            kept = {it: self.state[it] for it in ("folders", "round") if it in self.state}
+            self.state = {"question": dict(question), "budget_s": budget_s, "round": 0} | kept
+            self._ingest()
         try:
             while self._round():
                 pass
         except SearchStopped:
             self._say("the budget is spent")
             self._ingest()
+        except StackFailed:
+            self.state["round"] += 1  # else the next command finds the failed job
+            raise
         finally:
-            self.state["left_s"] = max(0.0, self.deadline - time.monotonic())
-            self.folder.write_state(self.state)
+            self._write_state()
         # The next command begins anew.
         self.state.pop("left_s")
         self.folder.write_state(self.state)
 
     def _round(self) -> bool:
-        """Measure and ingest the stacks of one round; ``False`` if there is none."""
+        """Measure and ingest the stacks of one round; ``False`` if there is none.
+
+        :raises StackFailed: if nothing can be measured on the reference
+        """
         if "plan" not in self.state and not self._plan():
             return False
-        plan = self.state["plan"]
+        plan, fault = self.state["plan"], ""
         for benchmark in self.benchmarks:
             outcomes = self._inspected(benchmark, plan["stacks"], plan["jobs"], self._submission())
             for chosen, outcome in zip(plan["stacks"], outcomes, strict=True):
                 if not outcome.measured:
-                    self.state.setdefault("left_out", []).append(chosen["label"])
                     reason = outcome.failure or f"{benchmark.name} fails on it"
-                    self._say(f"not measured: {chosen['label']}: {reason}")
+                    message = f"not measured: {chosen['label']}: {reason}"
+                    if chosen is plan["stacks"][0]:
+                        fault = message
+                        continue
+                    self.state.setdefault("left_out", []).append(chosen["label"])
+                    self._say(message)
         self._ingest()
+        if fault:
+            raise StackFailed(fault)
         return True
 
     def _submission(self) -> str:
         return f"round {self.state['round']}"
 
     def _ingest(self) -> None:
-        """Ingest the jobs of the round, which is over then."""
-        folders = sorted(Path(it) for it in self.state.pop("folders", []) if Path(it).is_dir())
-        if folders:
-            ingest_folders(self.settings, folders, as_json=True)
-        self.state.pop("plan", None)
+        """Ingest the jobs of the round, which is over then.
+
+        :raises StackFailed: if the record refuses some
+        """
+        folders = sorted(Path(it) for it in self.state.get("folders", []) if Path(it).is_dir())
+        accepted = not folders or ingest_folders(self.settings, folders, as_json=True)
+        for name in ("folders", "plan"):
+            self.state.pop(name, None)
         self.state["round"] += 1
-        self.folder.write_state(self.state)
+        self._write_state()
+        if not accepted:
+            raise StackFailed(
+                "what was measured is in quarantine: `thoth ingest quarantine` says why"
+            )
 
     def _plan(self) -> bool:
         """Choose the stacks of the next round; ``False`` if nothing is worth its time."""
@@ -241,7 +261,7 @@ class _Measuring:
         for document in chosen[1:]:
             self._say(f"  {document['reason']}")
         self.state["plan"] = {"jobs": jobs, "stacks": chosen}
-        self.folder.write_state(self.state)
+        self._write_state()
         return True
 
     def _stacks(self) -> Iterator[dict[str, Any]]:
@@ -362,6 +382,11 @@ class _Measuring:
             place = str(options.out / inspection.inspection_id)
             if place not in known:
                 known.append(place)
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write the state with what is left of the budget."""
+        self.state["left_s"] = max(0.0, self.deadline - time.monotonic())
         self.folder.write_state(self.state)
 
     def _say(self, text: str) -> None:

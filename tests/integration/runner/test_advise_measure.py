@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from graph.engine import Stores
+from graph.tables import InspectionRow
 from tests.services.commands import THOTH, thoth, variables
 from tests.services.index import Index, package_index
 
@@ -74,9 +76,10 @@ def test_the_own_benchmark_is_measured_and_decides(
     assert "as fast as 2.0 in `python bench.py`" in again.stdout
 
 
-def test_an_interrupted_measurement_continues_with_what_was_left(
-    stores: Stores, index: Index, project: Path
-) -> None:
+def interrupted(
+    stores: Stores, index: Index, project: Path, number: signal.Signals
+) -> tuple[int, str, Path]:
+    """Exit code, messages and state of a measurement that got a signal at its second job."""
     environment = os.environ | variables(stores.settings, PACKAGE_INDEXES=f"own={index.url}")
     command = [
         THOTH, "advise", str(project), "--index", "own", "--share-machine", "--yes",
@@ -86,12 +89,19 @@ def test_an_interrupted_measurement_continues_with_what_was_left(
         assert running.stderr is not None
         for line in running.stderr:
             if "job 2: measured" in line:
-                running.send_signal(signal.SIGINT)
+                running.send_signal(number)
                 break
-        told = running.stderr.read()
-    assert running.returncode == 130
-    assert "run the same command again to continue" in told
+        messages = running.stderr.read()
     (state,) = states_of(stores, project)
+    return running.returncode, messages, state
+
+
+def test_an_interrupted_measurement_continues_with_what_was_left(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    code, messages, state = interrupted(stores, index, project, signal.SIGINT)
+    assert code == 130
+    assert "run the same command again to continue" in messages
     kept = json.loads(state.read_text())
     assert 0 < kept["left_s"] < 600
     assert kept["plan"]["stacks"]
@@ -103,10 +113,53 @@ def test_an_interrupted_measurement_continues_with_what_was_left(
     assert "left_s" not in json.loads(state.read_text())
 
 
-def test_a_command_that_fails_on_the_reference_ends_with_its_error(
+def test_jobs_of_a_killed_measurement_count_in_one_with_another_budget(
     stores: Stores, index: Index, project: Path
 ) -> None:
-    (project / "bench.py").write_text("raise SystemExit('no database')\n")
+    code, _, state = interrupted(stores, index, project, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    kept = json.loads(state.read_text())
+    assert kept["left_s"] > 0
+    done = advise(stores, index, project, "--measure", "1s")
+    assert done.returncode == 0, done.stderr
+    assert "continues" not in done.stderr
+    with stores.engine.connect() as connection:
+        known = set(connection.scalars(select(InspectionRow.name)))
+    measured = {it.name for it in map(Path, kept["folders"]) if any(it.glob("results/*"))}
+    assert measured
+    assert measured <= known
+    # No advice follows if the record refuses what was measured.
+    state.write_text(json.dumps(kept))
+    for folder in map(Path, kept["folders"]):
+        (folder / "build" / "specification").write_text("{")
+    done = advise(stores, index, project, "--measure", "1s")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "what was measured is in quarantine" in done.stderr
+
+
+def test_a_command_that_fails_on_the_reference_ends_with_its_error_until_that_is_mended(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    (project / "bench.py").write_text(
+        "import os\nif not os.path.exists('ready'): raise SystemExit('no database')\n"
+    )
     done = advise(stores, index, project, "--measure", "30s", "--yes")
     assert done.returncode == 1, done.stderr
     assert "no database" in done.stderr
+    (project / "ready").touch()
+    done = advise(stores, index, project, "--measure", "1s")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reference_that_fails_later_is_named_and_no_advice_follows(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    # The first run says how long a job takes.
+    (project / "bench.py").write_text(
+        "import pause, pathlib\nruns = pathlib.Path('runs')\nruns.open('a').write('x')\n"
+        "pause.now()\nassert runs.stat().st_size <= 1\n"
+    )
+    done = advise(stores, index, project, "--measure", "30s", "--yes")
+    assert done.returncode == 1, done.stderr
+    assert "not measured: the reference: serve fails on it" in done.stderr
+    assert done.stdout == ""
