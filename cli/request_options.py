@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -166,8 +166,7 @@ def lock_selection(options: Mapping[str, Any]) -> LockSelection:
     """
     if options["members"] and options["all_members"]:
         raise InvalidArgument("--package and --all-packages: give only one of them")
-    names = "extras", "groups", "members", "all_members", "default_groups"
-    return LockSelection.of(**{it: options[it] for it in names})
+    return LockSelection.of(**{it.name: options[it.name] for it in fields(LockSelection)})
 
 
 def selection_options(options: Mapping[str, Any]) -> dict[str, Any]:
