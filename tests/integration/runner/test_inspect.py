@@ -205,9 +205,10 @@ def test_jobs_wait_for_a_quiet_machine_and_finished_jobs_do_not(
         other.kill()
     assert refused.returncode == 5, refused.stderr
     assert re.search(
-        r"other processes use \d+% of the processors: waiting up to 0.1 s", refused.stderr
+        r"other processes use \d+% of the processors: waiting up to 0.1 s \(--wait S sets it, ",
+        refused.stderr,
     )
-    assert "--share-machine" in refused.stderr
+    assert "--share-machine does not wait)" in refused.stderr
     assert (shared.returncode, again.returncode) == (0, 0), again.stderr
 
 

@@ -168,6 +168,8 @@ def test_the_cost_of_dips_is_printed_before_they_are_measured() -> None:
 def test_the_recorded_command_ends_with_the_program() -> None:
     command = command_line(["a.txt", "b.txt"], {"--dips": 3}, ["python", "my script.py"])
     assert command == "thoth bisect a.txt b.txt --dips 3 -- python 'my script.py'"
+    secret = command_line(["a"], {"--env": ["API_KEY=1"]}, ["mine", "--token", "a b"])
+    assert secret == "thoth bisect a --env API_KEY=*** -- mine --token ***"
 
 
 def test_a_changed_script_is_another_question(tmp_path: Path) -> None:
