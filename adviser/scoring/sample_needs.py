@@ -318,7 +318,9 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     )
 
 
-def settling_text(comparison: OpenComparison, disturbed: int = 0, *, command: bool = True) -> str:
+def settling_text(
+    comparison: OpenComparison, disturbed: int = 0, *, command: bool = True, own: str = ""
+) -> str:
     """What settles a comparison and how long that takes here; empty if it is settled.
 
     What takes longer than a night is called too close to matter, or too noisy, with the bound.
@@ -326,6 +328,7 @@ def settling_text(comparison: OpenComparison, disturbed: int = 0, *, command: bo
     :param disturbed: number of unstable jobs, if there are no pairs for that reason
     :param command: whether to name the command; ``A.json`` and ``B.json`` are the specifications
         of the two stacks
+    :param own: the user's own command, if that was measured
     """
     need = comparison.needs
     if need is None:
@@ -351,7 +354,9 @@ def settling_text(comparison: OpenComparison, disturbed: int = 0, *, command: bo
     if not command:
         return text
     assumed = "" if comparison.job_s else " at a minute a job"
-    return f"{text}{assumed}, with `thoth inspect A.json B.json --jobs {each} --ingest`"
+    inspect = f"thoth inspect A.json B.json --jobs {each} --ingest"
+    compare = f"thoth compare OLD NEW --ingest -- {own}"
+    return f"{text}{assumed}, with `{compare if own else inspect}`"
 
 
 def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:

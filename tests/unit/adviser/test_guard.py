@@ -74,6 +74,14 @@ def test_a_comparison_without_a_verdict_is_missing() -> None:
     assert upgrade.missing[0].message.startswith("undetermined whether fast 2 or 1 is faster in")
 
 
+def test_what_a_command_has_not_settled_is_measured_with_this_command() -> None:
+    bench, how = Bench(), series("command", parameters={"command": "python bench.py"})
+    for version, gain in (("1", 0.0), ("2", -GAIN)):
+        bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain, count=3), how)
+    (missing,) = guarded(ONE, TWO, bench.evidence()).missing
+    assert "with `thoth compare OLD NEW --ingest -- python bench.py` (" in missing.message
+
+
 def test_settled_harm_outweighs_what_is_missing() -> None:
     bench = measured()
     for version in "12":
