@@ -16,9 +16,9 @@ from adviser.scoring.assessment_types import (
 )
 from adviser.scoring.sample_needs import Need, settling_text
 from adviser.scoring.stack_pairs import version_of_purl
-from adviser.scoring.target import COMMAND
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import short_digest
+from model.measurements.evidence import COMMAND, COMMAND_TEXT
 from model.measurements.job_stability import disturbed_jobs, left_out_text
 from model.text import counted, first_few
 
@@ -396,6 +396,6 @@ def _hosts_text(claims: Sequence[Claim]) -> str:
 
 def need_text(claim: Claim, *, command: bool = True) -> str:
     """What settles an undetermined claim; see :func:`settling_text`."""
-    own = claim.parameters.get("command", "") if claim.indicator == COMMAND else ""
+    own = claim.parameters.get(COMMAND_TEXT, "") if claim.indicator == COMMAND else ""
     disturbed = 0 if claim.pairs else disturbed_jobs(claim.left_out)
     return settling_text(claim, disturbed, command=command, own=str(own))
