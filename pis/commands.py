@@ -110,9 +110,9 @@ class Command:
     ) -> dict[str, Any]:
         """The specification that measures the command on one stack.
 
-        :param python: the part ``python`` of a specification, with the lock of the stack
         The document has no secrets of the command; :attr:`program` has them.
 
+        :param python: the part ``python`` of a specification, with the lock of the stack
         :param variables: set for this command, as :func:`model.redaction.shown_value` shows them
         """
         named = {VARIABLES: shlex.join(f"{it}={variables[it]}" for it in sorted(variables))}

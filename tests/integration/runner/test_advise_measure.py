@@ -143,11 +143,11 @@ def test_a_command_that_fails_on_the_reference_ends_with_its_error_until_that_is
     (project / "bench.py").write_text(
         "import os\nif not os.path.exists('ready'): raise SystemExit('no database')\n"
     )
-    done = advise(stores, index, project, "--measure", "30s", "--yes")
+    done = advise(stores, index, project, "--measure", "8s", "--yes")
     assert done.returncode == 1, done.stderr
     assert "no database" in done.stderr
     (project / "ready").touch()
-    done = advise(stores, index, project, "--measure", "1s")
+    done = advise(stores, index, project, "--measure", "8s")
     assert done.returncode == 0, done.stderr
 
 
