@@ -103,7 +103,7 @@ def proposal_text(proposal: Proposal) -> str:
     if proposal.unread:
         unread = first_few(proposal.unread, _MOST)
         return f"instead: {what} (not proven: the requirements of {unread} are unknown)"
-    return f"instead: {what} (the nearest without it; the whole lock with it is a valid stack)"
+    return f"instead: {what} (the nearest known without it; the whole lock with it is valid)"
 
 
 def bisect_command(upgrade: GuardResult) -> str:

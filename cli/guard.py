@@ -44,6 +44,7 @@ from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
+from cli.own_benchmarks import of_these_files
 from cli.project_files import read_lock_file, read_project, write_file
 from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (
@@ -180,6 +181,8 @@ def guard(
         knowledge, unmet = _stored_knowledge(
             settings, locks, before, after, where, options["hardware"], fetch
         )
+    evidence = of_these_files(knowledge.evidence, (Path.cwd(), new.absolute().parent))
+    knowledge = replace(knowledge, evidence=evidence)
     hardware = requested_hardware(knowledge.hardware, options["hardware"])
     sides = before, after, where, hardware.digest, options["allowed"]
     upgrade = with_reasons(compare_lock_versions(knowledge, *sides), unmet or {})

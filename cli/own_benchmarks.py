@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,9 @@ from cli.console import print_note
 from common.settings import Settings
 from loop.own_benchmarks import benchmarks_of
 from model.errors import InvalidArgument
+from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence
 from model.text import first_few, printable
+from pis.commands import command_of
 from pis.confirmed_commands import confirm_commands, unconfirmed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,6 +58,37 @@ def chosen_benchmarks(
     chosen = {name: it for name, it in known.items() if not names or name in names}
     require_confirmed(settings, folder, chosen, confirmed=confirmed)
     return chosen
+
+
+def of_these_files(evidence: Evidence, folders: Sequence[Path]) -> Evidence:
+    """The evidence without measurements of commands whose files are others in these folders.
+
+    They are of other projects, or of earlier states of these files.
+    """
+    others: dict[int, str] = {}
+    for number, series in enumerate(evidence.series):
+        command = series.parameters.get(COMMAND_TEXT)
+        if series.indicator == COMMAND and not any(
+            _files_here(command, folder) == series.parameters.get(COMMAND_FILES)
+            for folder in folders
+        ):
+            others[number] = str(command)
+    if not others:
+        return evidence
+    commands = first_few([f"`{it}`" for it in dict.fromkeys(others.values())], 5)
+    print_note(
+        f"not counted, because it was measured with files that are not those here: {commands}"
+    )
+    left = tuple(it for it in evidence.readings if it.series not in others)
+    return replace(evidence, readings=left)
+
+
+def _files_here(command: object, folder: Path) -> object:
+    """The digest of the files that a command names in a folder."""
+    try:
+        return command_of([str(command)], folder).identity[COMMAND_FILES]
+    except InvalidArgument:
+        return None
 
 
 def program_of_benchmark(

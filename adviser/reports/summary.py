@@ -159,7 +159,7 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
         reasons.append(f"it is {comparison_text(assessment, measured, ours, newer[0])}")
     if unmeasured:
         versions = spans(tuple(map(version_of_purl, unmeasured)))
-        reasons.append(f"{versions} {'was' if len(unmeasured) == 1 else 'were'} never measured: "
+        reasons.append(f"{versions} {'was' if len(unmeasured) == 1 else 'were'} not compared here: "
                        f"{_command(advice, measured, unmeasured[0])}")  # fmt: skip
     reasons += _left_out(advice, choice, measured)
     if not reasons:

@@ -83,7 +83,7 @@ def test_a_measured_version_is_kept_and_unmeasured_ones_are_named(
     assert first.startswith(f"{'Keep' if locked else 'Use'} frames 2.2.3: it is 3.2 times as fast")
     assert "3.1.1 in PiMatmul (95 % interval" in first
     text = " ".join(done.stdout.split())
-    assert "3.2.0 and 3.0.6 were never measured: `thoth pi pin matmul 'frames==3.2.0'`" in text
+    assert "3.2.0 and 3.0.6 were not compared here: `thoth pi pin matmul 'frames==3.2.0'`" in text
     assert "settle it in about" in text
 
 

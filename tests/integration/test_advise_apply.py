@@ -136,7 +136,7 @@ def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lo
     assert done.returncode == 1, done.stderr
     harm = "vulnerable or yanked:\n  app 1.1 is yanked: broken [its index says so]\n"
     proposal = (
-        "    instead: app 1.0 (the nearest without it; the whole lock with it is a valid stack)"
+        "    instead: app 1.0 (the nearest known without it; the whole lock with it is valid)"
     )
     assert f"{harm}{proposal}" in done.stdout
     assert out.exists(), done.stderr + done.stdout

@@ -12,11 +12,14 @@ import pytest
 from cli.own_benchmarks import (
     chosen_benchmarks,
     confirm_own_benchmarks,
+    of_these_files,
     program_of_benchmark,
 )
 from common.settings import Settings
 from loop.own_benchmarks import benchmarks_of
 from model.errors import InvalidArgument
+from pis.commands import command_of
+from tests.factories.evidence import Bench, jobs, series
 
 
 @pytest.fixture
@@ -119,3 +122,21 @@ def test_a_watch_without_a_terminal_says_what_will_not_run(
     capsys.readouterr()
     confirm_own_benchmarks(settings, folder, confirmed=False)
     assert capsys.readouterr().err == ""
+
+
+def test_measurements_of_other_files_do_not_count(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bench.py").write_text("print(1)")
+    here = command_of(["python", "bench.py"], folder)
+    bench = Bench()
+    stack = bench.stack("app==1.0")
+    bench.measure(stack, jobs(), series("command", parameters=here.identity))
+    bench.measure(stack, jobs(), series("PiMatmul"))
+    evidence = bench.evidence()
+    assert of_these_files(evidence, [tmp_path, folder]) == evidence
+    assert capsys.readouterr().err == ""
+    (folder / "bench.py").write_text("print(2)")
+    left = of_these_files(evidence, [tmp_path, folder])
+    assert {evidence.series[it.series].indicator for it in left.readings} == {"PiMatmul"}
+    assert "`python bench.py`" in capsys.readouterr().err
