@@ -1,7 +1,7 @@
 """Score past advice with what is known now, and sum the scores up by month.
 
 Advice is scored against the snapshot that it chose from, so it is not blamed for releases that came
-out later. Ages are those of the day of the advice. Everything else is known as of now.
+out later. Ages are those of the day of the advice. Of all else, what is known now counts.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def retry(settings: Settings, notice_ids: tuple[str, ...], as_json: bool) -> Non
             retried = retry_notices(connection, notice_id)
             if notice_id is not None and not retried:
                 raise InvalidArgument(
-                    f"ID: no notice {notice_id!r} was given up; see `thoth notices list`"
+                    f"ID: {notice_id!r} is not a notice whose delivery was given up;"
+                    " see `thoth notices list`"
                 )
             number += retried
     if as_json:

@@ -101,7 +101,9 @@ def resolve_listed(
         if unread.issuperset(it.purl for it in reads.versions) and (
             universe.unlisted.issuperset(reads.packages)
         ):
-            raise ValueError("nothing was read of what a round needs")
+            raise ValueError(
+                "the caller read none of the versions and packages that this round needs"
+            )
 
 
 class ReadingRounds:

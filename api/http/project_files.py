@@ -135,8 +135,8 @@ def check_name(name: Any) -> None:
             raise ValidationError(f"{name!r}: a file of {tool}, which is not read: {hint}")
         known = ", ".join(PROJECT_FILES[:7])
         raise ValidationError(
-            f"{name[:_SHOWN]!r}: not a file of a project, which is one of {known}, "
-            "pylock.NAME.toml, or a name that ends in .txt or .in"
+            f"{name[:_SHOWN]!r}: not a project file; these are {known}, "
+            "pylock.NAME.toml, and names that end in .txt or .in"
         )
 
 

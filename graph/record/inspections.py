@@ -94,8 +94,8 @@ def add_inspections(
 
     Several documents may contain the same observation; the observation is stored with the first of
     these documents. Earlier releases stored problems of the host as failures of the stack. If a
-    document reports such problems, the stored inspection is corrected. The number of statements
-    does not depend on the number of deliveries.
+    document reports such problems, the stored inspection is corrected. The number of SQL
+    statements does not depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """

@@ -103,7 +103,7 @@ class _Image:
     def of(cls, elf: ELFFile, stream: IO[bytes]) -> _Image:
         count, size = elf["e_phnum"], elf["e_phentsize"]
         if count > _MOST_SEGMENTS:
-            raise _Broken(f"{count} program headers")
+            raise _Broken(f"{count} program headers, more than {_MOST_SEGMENTS}")
         loads, dynamic = [], None
         for number in range(count):
             header = struct_parse(
@@ -135,7 +135,7 @@ def _tags(image: _Image) -> Iterator[tuple[Any, int]]:
     kind = image.structs.Elf_Dyn
     size = kind.sizeof()
     if length // size > _MOST_TAGS:
-        raise _Broken(f"a dynamic section of {length} bytes")
+        raise _Broken(f"a dynamic section of {length} bytes, more than {_MOST_TAGS} entries")
     for place in range(offset, offset + length - size + 1, size):
         tag = image.parsed(kind, place)
         if tag["d_tag"] == "DT_NULL":

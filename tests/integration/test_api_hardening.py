@@ -270,7 +270,7 @@ class TestWhatIsTold:
         assert str(port) not in told
         assert "127.0.0.1" not in told
 
-    def test_a_schema_of_another_release_is_no_fault_of_the_request(
+    def test_a_schema_mismatch_ends_a_job_without_showing_the_store(
         self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from api.jobs import advice

@@ -273,7 +273,7 @@ def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
         assert (returned["state"], returned["attempts"]) == ("pending", 0)
 
 
-def test_what_ended_while_the_queue_was_away_is_put_back_by_the_same_worker(
+def test_only_the_worker_that_took_a_job_returns_it_after_an_outage(
     client: FlaskClient, known: Stores
 ) -> None:
     """Another worker's job is left alone."""

@@ -430,7 +430,7 @@ def one(reports: list[CrawlReport]) -> CrawlReport:
     return report
 
 
-def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
+def test_a_refresh_reads_no_older_releases_and_follows_watched_extras(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", "1.2", metadata="Provides-Extra: net\n")
