@@ -98,7 +98,7 @@ def test_some_batch_always_suffices_and_the_best_one_has_the_ratio_one(
     assert report.best.sd == min(it.sd for it in batches)
     assert report.sufficient <= report.best.repetitions
     assert min(it.ratio for it in report.judgements) == 1
-    assert all(it.low <= it.ratio <= it.high for it in report.judgements)
+    assert all(it.ratio_low <= it.ratio <= it.ratio_high for it in report.judgements)
     assert report.within >= 0
     assert report.between >= 0
     assert sum(not it.departs for it in report.judgements) >= 2
