@@ -17,6 +17,7 @@ from typing import Any
 
 from adviser.bisect.search import LOOK_RATES
 from adviser.group_titles import indicator_title
+from adviser.scoring.claim_texts import difference_text
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import NIGHT_S, Need, unsettleable_text
 from adviser.scoring.samples import MIN_JOBS
@@ -201,13 +202,6 @@ def noise_pct(comparison: Comparison) -> float:
     return 100 * comparison.standard_error * math.sqrt(jobs / 2)
 
 
-def size_interval(comparison: Comparison) -> str:
-    """The 95 % interval of the size of a difference in per cent, such as ``69 to 86``."""
-    low, high = comparison.interval_low_pct, comparison.interval_high_pct
-    sizes = sorted((abs(low), abs(high))) if low * high > 0 else [0.0, bound_pct(comparison)]
-    return f"{percent(sizes[0])} to {percent(sizes[1])}"
-
-
 def bound_pct(comparison: Comparison) -> float:
     """The largest difference that the 95 % interval contains, in per cent."""
     return max(abs(comparison.interval_low_pct), abs(comparison.interval_high_pct))
@@ -258,10 +252,8 @@ def verdict_sentence(
     where = f"for {what} on this machine"
     verdict = comparison.verdict
     if verdict.different:
-        return (
-            f"{label} is {percent(abs(comparison.difference_pct))} % {verdict} than {baseline}"
-            f" ({size_interval(comparison)} %) {where}."
-        )
+        size, interval = difference_text(comparison, baseline)
+        return f"{label} is {size} ({interval.removeprefix('95 % interval ')}) {where}."
     if verdict is Verdict.EQUIVALENT:
         return (
             f"{label} is as fast as {baseline} {where}: a difference is smaller than"

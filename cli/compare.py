@@ -145,7 +145,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     again to continue.
 
     Exit code 0 if every difference is settled or ruled out, 4 if one is undetermined, 1 if a stack
-    cannot be built or run, 5 if the machine stayed busy.
+    cannot be built or run, 2 for wrong input, 3 if an index cannot be reached, 5 if the machine
+    stayed busy.
     """
     settings: Settings = context.obj
     program = program_of(context)

@@ -164,7 +164,7 @@ class StackMeasurer:
             return
         lines = [it for it in str(result.get("stderr", "")).splitlines() if it.strip()]
         message = readings.fault or f"exit code {result.get('exit_code')} ({result.get('ended')})"
-        text = f"{self._label(letter)}: the command failed: {message}"
+        text = f"{self._label(letter)}: no measurement: {message}"
         raise StackFailed("\n  ".join([text, *lines[-10:]]))
 
     def _read(self, key: str, blocks: int) -> None:

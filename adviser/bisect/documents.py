@@ -9,7 +9,7 @@ from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
-from adviser.planned_comparison import size_interval
+from adviser.scoring.claim_texts import difference_text
 from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
 from model.text import counted
@@ -99,9 +99,8 @@ def _dip_document(dip: DipGoal) -> dict[str, float]:
 
 
 def _difference(comparison: Comparison) -> str:
-    direction = "faster" if comparison.d > 0 else "slower"
-    size = f"{abs(comparison.difference_pct):.1f} % {direction}"
-    return f"{size} (95 % interval {size_interval(comparison)} %)"
+    size, interval = difference_text(comparison)
+    return f"{size} ({interval})"
 
 
 def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from adviser.scoring.assessment_types import (
     JustificationCode,
     NoteLevel,
 )
+from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import Need, settling_text
 from adviser.scoring.stack_pairs import version_of_purl
 from adviser.scoring.verdicts import Verdict
@@ -83,6 +84,12 @@ def effect_text(
         ends.reverse()
     interval = f"95 % interval {' to '.join(ends)}{unit}" if ends else "of unknown error"
     return text if observed else "no difference", interval
+
+
+def difference_text(comparison: Comparison, other: str = "") -> tuple[str, str]:
+    """:func:`effect_text` of a comparison."""
+    ends = comparison.interval_low_pct, comparison.interval_high_pct
+    return effect_text(comparison.difference_pct, *ends, other)
 
 
 def _factor(difference_pct: float, *, slower: bool) -> float:

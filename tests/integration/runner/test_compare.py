@@ -122,7 +122,7 @@ def test_a_command_that_fails_ends_the_comparison_with_its_error(
     (project / "bench.py").write_text("import pause\nassert pause.__name__ == 'other', 'wrong'\n")
     done = compare("pause==1.0", "pause==2.0")
     assert done.returncode == 1
-    assert "pause 1.0: the command failed: exit code 1" in done.stderr
+    assert "pause 1.0: no measurement: exit code 1" in done.stderr
     assert "AssertionError: wrong" in done.stderr
     done = compare("pause==1.0", "pause==9.0")
     assert done.returncode == 1
@@ -189,7 +189,7 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
     (project / "bench.py").write_text("import pause\n")
     done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 1
-    assert "error: the file {results}: No such file" in done.stderr
+    assert "not with {results} as it is read: No such file" in done.stderr
 
 
 def test_a_program_of_another_python_is_not_mistaken_for_one_of_the_stack(

@@ -98,8 +98,8 @@ def test_benchmarks_of_one_answer_are_one_family() -> None:
 @pytest.mark.parametrize(
     ("shift", "noise", "words"),
     [
-        (0.12, 0.01, "B is 13 % faster than A ("),
-        (-0.12, 0.01, "B is 11 % slower than A ("),
+        (0.12, 0.01, "B is 12.7 % faster than A ("),
+        (-0.12, 0.01, "B is 11.3 % slower than A ("),
         (0.0, 0.005, "B is as fast as A for `bench` on this machine: a difference is smaller"),
         (0.0, 0.3, "too noisy here: jobs of one stack vary by"),
         (0.02, 0.03, "are likely to settle it"),
