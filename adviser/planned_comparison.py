@@ -17,7 +17,7 @@ from typing import Any
 
 from adviser.bisect.search import LOOK_RATES
 from adviser.group_titles import indicator_title
-from adviser.scoring.claim_texts import difference_text
+from adviser.scoring.claim_texts import comparison_effect_text
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import NIGHT_S, Need, unsettleable_text
 from adviser.scoring.samples import MIN_JOBS
@@ -252,7 +252,7 @@ def verdict_sentence(
     where = f"for {what} on this machine"
     verdict = comparison.verdict
     if verdict.different:
-        size, interval = difference_text(comparison, baseline)
+        size, interval = comparison_effect_text(comparison, baseline)
         return f"{label} is {size} ({interval.removeprefix('95 % interval ')}) {where}."
     if verdict is Verdict.EQUIVALENT:
         return (

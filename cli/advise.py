@@ -187,7 +187,7 @@ def _apply(
     selection = lock_selection(options)
     locked = read_lock_file(lock, selection, where.markers).packages(where.markers)
     before = {name: it.version for name, it in locked.items()}
-    # What the advice does not have may belong to groups that nobody asked for.
+    # A package that the advice lacks may belong to a group that nobody asked for.
     changes = [it for it in changes_of(before, versions) if it.advised is not None]
     if not changes:
         click.echo(f"{lock} has the advised versions already", err=True)

@@ -222,14 +222,18 @@ class StackMeasurer:
 
     def usage(self, letter: str | None) -> dict[str, float]:
         """Medians of what the first command's jobs used on a stack, by name with the unit."""
-        printed = [it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if _rates(it)]
+        printed = [
+            it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if readings_of(it).rates
+        ]
         results = [it.get("process") or it.get("@result") or {} for it in printed]
         columns = {name: [it[name] for it in results if name in it] for name in _USAGE}
         return {name: median(them) for name, them in columns.items() if them}
 
     def excluded(self) -> list[str]:
         """Benchmarks that decide nothing, with the reason."""
-        results = (it for jobs in self.jobs.values() for it in jobs.values() if _rates(it))
+        results = (
+            it for jobs in self.jobs.values() for it in jobs.values() if readings_of(it).rates
+        )
         reasons = (it["stdout"].get("excluded", {}) for it in results)
         return list(dict.fromkeys(f"{name}: {it}" for them in reasons for name, it in them.items()))
 
@@ -245,10 +249,6 @@ def blocks_so_far(
     running = [it for key, it in jobs.items() if key[0] in letters]
     spans = (fmean(map(_span_s, it.values())) for it in running if it)
     return min(map(len, running), default=0), sum(spans)
-
-
-def _rates(result: Mapping[str, Any]) -> tuple[float, ...]:
-    return readings_of(result).rates
 
 
 def _span_s(result: Mapping[str, Any]) -> float:

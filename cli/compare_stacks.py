@@ -82,7 +82,7 @@ def subject_of(text: str, python_version: str | None, selection: LockSelection) 
     """A requirement, a lock or a specification.
 
     :param selection: what of a lock counts
-    :raises InvalidArgument: if the text is none of them
+    :raises InvalidArgument: if the text is no requirement, lock or specification
     :raises InvalidFile: for a lock that cannot be used
     :raises InvalidSpecification: for an invalid specification
     """

@@ -12,11 +12,10 @@ import click
 
 from cli.console import print_note
 from common.settings import Settings
-from loop.own_benchmarks import benchmarks_of
+from loop.own_benchmarks import benchmark_files, benchmarks_of
 from model.errors import InvalidArgument
 from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence
 from model.text import first_few, printable
-from pis.commands import command_of
 from pis.confirmed_commands import confirm_commands, unconfirmed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,30 +64,27 @@ def of_these_files(evidence: Evidence, folders: Sequence[Path]) -> Evidence:
 
     They are of other projects, or of earlier states of these files.
     """
-    others: dict[int, str] = {}
-    for number, series in enumerate(evidence.series):
-        command = series.parameters.get(COMMAND_TEXT)
-        if series.indicator == COMMAND and not any(
-            _files_here(command, folder) == series.parameters.get(COMMAND_FILES)
-            for folder in folders
-        ):
-            others[number] = str(command)
+    measured = {
+        number: str(series.parameters.get(COMMAND_TEXT))
+        for number, series in enumerate(evidence.series)
+        if series.indicator == COMMAND
+    }
+    commands = {it: it for it in measured.values()}
+    here = [benchmark_files(folder, commands) for folder in folders]
+    others = {
+        number: command
+        for number, command in measured.items()
+        if evidence.series[number].parameters.get(COMMAND_FILES)
+        not in {it.get(command) for it in here}
+    }
     if not others:
         return evidence
-    commands = first_few([f"`{it}`" for it in dict.fromkeys(others.values())], 5)
+    left_out = first_few([f"`{it}`" for it in dict.fromkeys(others.values())], 5)
     print_note(
-        f"not counted, because it was measured with files that are not those here: {commands}"
+        f"not counted, because it was measured with files that are not those here: {left_out}"
     )
     left = tuple(it for it in evidence.readings if it.series not in others)
     return replace(evidence, readings=left)
-
-
-def _files_here(command: object, folder: Path) -> object:
-    """The digest of the files that a command names in a folder."""
-    try:
-        return command_of([str(command)], folder).identity[COMMAND_FILES]
-    except InvalidArgument:
-        return None
 
 
 def program_of_benchmark(

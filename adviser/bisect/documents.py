@@ -9,7 +9,7 @@ from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
-from adviser.scoring.claim_texts import difference_text
+from adviser.scoring.claim_texts import comparison_effect_text
 from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
 from model.text import counted
@@ -99,7 +99,7 @@ def _dip_document(dip: DipGoal) -> dict[str, float]:
 
 
 def _difference(comparison: Comparison) -> str:
-    size, interval = difference_text(comparison)
+    size, interval = comparison_effect_text(comparison)
     return f"{size} ({interval})"
 
 

@@ -86,7 +86,7 @@ def effect_text(
     return text if observed else "no difference", interval
 
 
-def difference_text(comparison: Comparison, other: str = "") -> tuple[str, str]:
+def comparison_effect_text(comparison: Comparison, other: str = "") -> tuple[str, str]:
     """:func:`effect_text` of a comparison."""
     ends = comparison.interval_low_pct, comparison.interval_high_pct
     return effect_text(comparison.difference_pct, *ends, other)
