@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ from model.text import counted, duration_text, first_few, printable
 from pis.amun.free_machine import wait_until_quiet
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_job
-from pis.amun.job_output import readings_of
+from pis.amun.job_output import duration_s, error_lines, readings_of
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.processes import interrupted_by_signals
@@ -331,13 +330,10 @@ class _Measuring:
                 raise StackFailed(f"the environment cannot be built: {outcome.failure}")
             result = read_job(outcome.folder, 0)
             if not readings_of(result).rates:
-                lines = [it for it in str(result.get("stderr", "")).splitlines() if it.strip()]
                 fault = readings_of(result).fault or f"exit code {result.get('exit_code')}"
-                raise StackFailed("\n  ".join([f"{benchmark.name} failed: {fault}", *lines[-10:]]))
-            start, end = (
-                datetime.fromisoformat(result[it]) for it in ("start_datetime", "end_datetime")
-            )
-            job_s += max(0.01, (end - start).total_seconds())
+                text = f"{benchmark.name} failed: {fault}"
+                raise StackFailed("\n  ".join([text, *error_lines(result)]))
+            job_s += max(0.01, duration_s(result))
         self.state["job_s"] = job_s
         left_s = _USABLE * (self.deadline - time.monotonic())
         self._say(

@@ -25,7 +25,7 @@ from model.json_documents import digest
 from pis.amun.free_machine import MachineBusy, OnWait, wait_until_quiet
 from pis.amun.inspect import InspectOptions, Observer, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_job
-from pis.amun.job_output import readings_of
+from pis.amun.job_output import error_lines, readings_of
 from pis.amun.launchers import BuildFailed, Launcher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.pinning import pinned_specification
@@ -289,8 +289,7 @@ class ExecutorMeasurer:
         ):
             result = read_job(outcome.folder, 0)
             if not readings_of(result).rates:
-                lines = str(result.get("stderr", "")).split("\n")
-                reason = next((it for it in reversed(lines) if it.strip()), "no output")
+                reason = (error_lines(result) or ["no output"])[-1]
                 raise StackUnavailable(
                     stack, f"the command failed: exit code {result.get('exit_code')}: {reason}"
                 )

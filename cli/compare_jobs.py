@@ -31,7 +31,7 @@ from model.measurements.job_stability import instability
 from model.packages.identity import package_version
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_job
-from pis.amun.job_output import readings_of
+from pis.amun.job_output import duration_s, error_lines, readings_of
 from pis.amun.launchers import Inspection, Launcher
 from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
@@ -162,10 +162,9 @@ class StackMeasurer:
         readings = readings_of(result)
         if readings.rates:
             return
-        lines = [it for it in str(result.get("stderr", "")).splitlines() if it.strip()]
         message = readings.fault or f"exit code {result.get('exit_code')} ({result.get('ended')})"
         text = f"{self._label(letter)}: no measurement: {message}"
-        raise StackFailed("\n  ".join([text, *lines[-10:]]))
+        raise StackFailed("\n  ".join([text, *error_lines(result)]))
 
     def _read(self, key: str, blocks: int) -> None:
         """Read the jobs of the first blocks that are not known yet."""
@@ -247,17 +246,8 @@ def blocks_so_far(
     :param letters: of the stacks that still run
     """
     running = [it for key, it in jobs.items() if key[0] in letters]
-    spans = (fmean(map(_span_s, it.values())) for it in running if it)
+    spans = (fmean(map(duration_s, it.values())) for it in running if it)
     return min(map(len, running), default=0), sum(spans)
-
-
-def _span_s(result: Mapping[str, Any]) -> float:
-    try:
-        ends = (datetime.fromisoformat(result[it]) for it in ("start_datetime", "end_datetime"))
-        start, end = ends
-    except (KeyError, TypeError, ValueError):
-        return 0.0
-    return max(0.0, (end - start).total_seconds())
 
 
 @dataclass

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -22,6 +23,8 @@ from model.reasons import Instability
 
 #: Characters of an offending line in a message.
 _QUOTED = 60
+#: Lines of standard error in a message.
+_MOST_LINES = 10
 _NO_OUTPUT = "nothing, or an empty object"
 
 
@@ -154,3 +157,19 @@ def readings_of(result: Mapping[str, Any]) -> Readings:
         tuple(DISPLAY_UNITS[it.unit].name for it in measurements),
         tuple(instability(it.repetitions_s, conditions) for it in measurements),
     )
+
+
+def error_lines(result: Mapping[str, Any]) -> list[str]:
+    """The last lines that a job printed on standard error, without empty ones."""
+    return [it for it in str(result.get("stderr", "")).splitlines() if it.strip()][-_MOST_LINES:]
+
+
+def duration_s(result: Mapping[str, Any]) -> float:
+    """Seconds from the start of a job to its end; 0 if the result does not say."""
+    try:
+        start, end = (
+            datetime.fromisoformat(result[it]) for it in ("start_datetime", "end_datetime")
+        )
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    return max(0.0, (end - start).total_seconds())

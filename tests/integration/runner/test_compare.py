@@ -70,7 +70,7 @@ def test_a_slower_release_is_named_and_the_answer_is_kept(
     assert (done.returncode, document["settled"]) == (0, True)
     verdict, cause = document["sentences"]
     assert verdict.startswith("pause 2.0 is ")
-    assert "% slower than pause 1.0 (" in verdict
+    assert "times as slow as pause 1.0 (" in verdict
     assert "for `python bench.py` on this machine" in verdict
     assert cause == "Only pause 1.0 → 2.0 differs."
     # What the subjects leave open is held equal, also where it is not the newest that fits.
@@ -108,7 +108,7 @@ def test_the_benchmarks_of_the_project_run_without_a_command(compare: Any, proje
     assert "--yes" in refused.stderr
     done = compare("pause==1.0", "pause==2.0", "--yes", command=())
     assert done.returncode == 0, done.stderr
-    assert "% slower than pause 1.0" in done.stdout
+    assert "times as slow as pause 1.0" in done.stdout
     assert "for `python bench.py` on this machine" in done.stdout
     (project / "thoth.toml").unlink()
     none = compare("pause==1.0", "pause==2.0", command=())
@@ -183,7 +183,7 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
     done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pause 2.0 is as fast as pause 1.0 for `same` on this machine" in done.stdout
-    assert "% slower than pause 1.0" in done.stdout
+    assert "times as slow as pause 1.0" in done.stdout
     assert "not compared: none: " in done.stderr
     assert "among these 2 comparisons" in done.stderr
     (project / "bench.py").write_text("import pause\n")
