@@ -170,7 +170,7 @@ def test_without_reading_there_is_no_advice() -> None:
     assert caught.value.reads.packages == ("tool", "web")
     rounds = advise_listed(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
     next(rounds)
-    with pytest.raises(ValueError, match="nothing was read"):
+    with pytest.raises(ValueError, match="the caller read none"):
         rounds.send((Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING))
 
 
