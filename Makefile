@@ -92,7 +92,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.embedded: setup.cfg locks/embedded.txt | $(VENV)/bin/python
-	$(call install,embedded,240 MB,0.8 GB,--quiet)
+	$(call install,embedded,290 MB,1.0 GB,--quiet)
 
 $(VENV)/.dev: setup.cfg locks/dev.txt | $(VENV)/bin/python
 	$(call install,dev,535 MB,2.0 GB)

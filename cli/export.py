@@ -32,7 +32,7 @@ def parquet(
 
     DIR is a new or an empty folder. It appears when the export is complete, and its file
     croissant.json describes all tables, columns and units. Logs, messages, requests and identifiers
-    of advice are not exported. Needs the extra `export`.
+    of advice are not exported.
     """
     with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
         report = export_parquet(engine, folder, only=only, replace=replace, progress=bars.update)

@@ -24,7 +24,6 @@ from adviser.answering.lock_comparison import (
     side_document,
 )
 from adviser.answering.target_hardware import own_hardware, requested_hardware
-from adviser.exports.parquet import needs_pyarrow
 from adviser.guard import GuardOutcome, GuardResult, MissingKnowledge, changes_of, with_reasons
 from adviser.guard_findings import (
     Finding,
@@ -103,8 +102,8 @@ _RULES = {
               help="Ask a service for what is known, with the token in THOTH_TOKEN if that is set;"
                    " this machine needs no stores.")  # fmt: skip
 @click.option("--from-export", "export", type=NamedPath(path_type=Path), metavar="DIR",
-              help="Read what is known from a Parquet export; this machine needs no stores. Needs"
-                   " the extra `export`.")  # fmt: skip
+              help="Read what is known from a Parquet export; this machine needs no"
+                   " stores.")  # fmt: skip
 @click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
               help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
@@ -316,8 +315,7 @@ def _exported_knowledge(
     prefix: str | None,
 ) -> LockKnowledge:
     """What an export knows of two locks; its age is printed."""
-    with needs_pyarrow():
-        from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
+    from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
 
     knowledge, as_of = knowledge_of_exported_locks(
         folder, before, after, where, lambda classes: requested_hardware(classes, prefix).digest

@@ -1,4 +1,4 @@
-"""Writes tables, and rows of queries, as Parquet files; needs the extra ``export``."""
+"""Writes tables, and rows of queries, as Parquet files."""
 
 from __future__ import annotations
 

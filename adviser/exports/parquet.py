@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, text
 from adviser.exports.croissant import CROISSANT_FILE, croissant_document
 from adviser.exports.tables import TABLES, ExportTable
 from common.settings import Settings
-from model.errors import InvalidArgument, ProjectError
+from model.errors import InvalidArgument
 from model.json_documents import as_json_time
 
 
@@ -79,7 +79,6 @@ def export_parquet(
     :param replace: replace an earlier export in ``folder``
     :param progress: called with the name of a table and its number of rows so far
     :raises InvalidArgument: for an unknown table, or if ``folder`` must not be written
-    :raises ProjectError: if pyarrow is not installed
     """
     began = time.monotonic()
     tables = _chosen(only)
@@ -105,21 +104,6 @@ def export_nightly(settings: Settings, engine: Engine) -> dict[str, Any] | None:
     return export_parquet(engine, settings.export_folder, replace=True).as_json()
 
 
-@contextmanager
-def needs_pyarrow() -> Iterator[None]:
-    """Imports in this block need pyarrow.
-
-    :raises ProjectError: if it is not installed
-    """
-    try:
-        yield
-    except ImportError:
-        raise ProjectError(
-            "Parquet needs pyarrow, which is not installed",
-            hint="install Thoth with the extra export",
-        ) from None
-
-
 def _chosen(only: Collection[str]) -> list[ExportTable]:
     if unknown := sorted(set(only) - TABLES.keys()):
         known = ", ".join(TABLES)
@@ -130,8 +114,8 @@ def _chosen(only: Collection[str]) -> list[ExportTable]:
 def _written(
     connection: Connection, table: ExportTable, part: Path, progress: Callable[[str, int], None]
 ) -> ExportedTable:
-    with needs_pyarrow():
-        from adviser.exports.arrow_files import write_table
+    from adviser.exports.arrow_files import write_table  # slow
+
     folder = part / table.name
     rows = write_table(
         table, table.rows(connection), folder, lambda count: progress(table.name, count)

@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from adviser.answering import lock_comparison
+from adviser.answering import exported_lock_knowledge, lock_comparison
+from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
@@ -27,13 +29,6 @@ from model.packages.environments import environment
 from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.filled import every, got
-
-pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
-
-import pyarrow.dataset as ds
-
-from adviser.answering import exported_lock_knowledge
-from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
 
 Rows = list[dict[str, Any]]
 

@@ -294,7 +294,6 @@ def test_an_export_gives_the_same_result_as_its_stores(
     measured: Stores, tmp_path: Path, as_json: tuple[str, ...]
 ) -> None:
     """Versions that are read, yanked, unread, affected and damaged; without stores."""
-    pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
     nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
     old, new, export = (tmp_path / it for it in ("old.txt", "new.txt", "export"))
     old.write_text("numpy==2.0.0\nflask==2.0.0\nother==1\n", encoding="utf-8")
@@ -356,7 +355,6 @@ def add_flask(stores: Stores) -> None:
 def test_a_folder_that_is_no_complete_export_is_refused_with_a_remedy(
     measured: Stores, locks: tuple[str, str], tmp_path: Path
 ) -> None:
-    pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
     part = tmp_path / "part"
     done = thoth(measured.settings, "export", "parquet", str(part), "--only", "stacks")
     assert done.returncode == 0, done.stderr

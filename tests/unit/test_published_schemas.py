@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from adviser.exports.tables import TABLES
 from api.app import create_app
 from common.settings import Settings
@@ -66,7 +64,6 @@ def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
 
 
 def test_the_columns_of_exports_are_as_published() -> None:
-    pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
     from adviser.exports.arrow_files import schema_of_table
 
     def lines() -> Iterator[str]:

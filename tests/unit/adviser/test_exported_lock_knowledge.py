@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from adviser.answering.exported_lock_knowledge import _OBSERVATIONS, _Export
 from adviser.exports.croissant import CROISSANT_FILE

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import json
 
-import pytest
+import pyarrow.parquet as pq
 
-pq = pytest.importorskip("pyarrow.parquet")
+from adviser.exports.arrow_files import parquet_of
 
 
 def test_each_column_has_the_type_of_its_values() -> None:
-    from adviser.exports.arrow_files import parquet_of
-
     rows = [
         {"name": "numpy", "rate": 1, "flag": True, "node": {"a": [1]}, "mixed": 1},
         {"name": None, "rate": 2.5, "flag": None, "node": None, "mixed": "x"},
@@ -30,6 +28,4 @@ def test_each_column_has_the_type_of_its_values() -> None:
 
 
 def test_a_table_without_rows_is_written() -> None:
-    from adviser.exports.arrow_files import parquet_of
-
     assert pq.read_table(io.BytesIO(parquet_of(["a"], [], {}))).num_rows == 0

@@ -6,16 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
+from adviser.exports import arrow_files
 from adviser.exports.tables import ColumnType, ExportColumn, ExportTable
 from graph.record.exported_rows import RowSet
-
-pa = pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
-
-import pyarrow.dataset as ds  # noqa: E402
-
-from adviser.exports import arrow_files  # noqa: E402
 
 COLUMNS = (
     ExportColumn(ColumnType.INTEGER, "number", "A number.", "s"),
