@@ -6,8 +6,8 @@ evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any
@@ -49,6 +49,7 @@ class Series:
 
     :param comparison_key: digest of indicator, script, parameters, device and hardware class
     :param python_version: such as ``3.11``; ``None`` if the documents do not contain it
+    :param origin: digest of the pack that it is from; ``None`` for the own record
     """
 
     comparison_key: Annotated[str, COMPARISON_KEY]
@@ -59,6 +60,7 @@ class Series:
     unit: Annotated[Unit, RATE_UNIT]
     hardware_digest: str
     python_version: Annotated[str | None, PYTHON_VERSION]
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Reading:
     :param rate: rate of the median repetition in the unit of the series, positive
     :param seen_at: end of the job, otherwise the date of the document
     :param tick_share: smallest step of the clock as a share of the time of a repetition
+    :param session: the occasion of measuring: boot, build of the environment and day; ``None`` if
+        only its document is known
     """
 
     observation_id: str
@@ -83,6 +87,7 @@ class Reading:
     block: str | None = None
     seen_at: datetime | None = None
     tick_share: float | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,34 @@ class VulnerabilityDetails:
 
     aliases: tuple[str, ...]
     summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePack:
+    """A pack of others' measurements, and what the policy lets it decide.
+
+    :param digest: of its manifest; the ``origin`` of its series
+    :param name: for people
+    :param key: fingerprint of the verified key that signed it; ``None`` if nobody did
+    :param licence: SPDX expression
+    :param sessions: number of occasions of measuring
+    :param problem: why it never decides; ``None`` if it may
+    :param indicators: names of the indicators for which it may decide; ``None`` for all
+    :param hardware: digests of the hardware classes for which it may decide; ``None`` for all
+    :param min_jobs: number of jobs of each stack from which a comparison may decide
+    :param min_sessions: number of sessions from which a comparison may decide
+    """
+
+    digest: str
+    name: str
+    key: str | None = None
+    licence: str | None = None
+    sessions: int = 0
+    problem: str | None = None
+    indicators: tuple[str, ...] | None = None
+    hardware: tuple[str, ...] | None = None
+    min_jobs: int = 5
+    min_sessions: int = 2
 
 
 @dataclass(frozen=True)
@@ -110,6 +143,7 @@ class Evidence:
     :param sources: time of the last answer or document of each source, by name
     :param refused: number of observations of these stacks that are left out, because their
         documents were tampered with
+    :param packs: those that series are from, sorted by digest
     """
 
     as_of: datetime
@@ -120,6 +154,30 @@ class Evidence:
     vulnerabilities: Mapping[str, VulnerabilityDetails] = field(default_factory=dict)
     sources: Mapping[str, datetime | None] = field(default_factory=dict)
     refused: int = 0
+    packs: tuple[EvidencePack, ...] = ()
+
+    def with_packs(self, others: Iterable[Evidence]) -> Evidence:
+        """This evidence with that of packs, whose series stay apart.
+
+        An observation counts once: for the own record, else for a pack that may decide.
+
+        :param others: the evidence of one pack each
+        """
+        series, readings = list(self.series), list(self.readings)
+        known = {it.observation_id for it in readings}
+        stacks, hardware, packs = dict(self.stacks), dict(self.hardware), list(self.packs)
+        for other in sorted(others, key=_pack_order):
+            new = [it for it in other.readings if it.observation_id not in known]
+            known.update(it.observation_id for it in new)
+            readings += [replace(it, series=it.series + len(series)) for it in new]
+            series += other.series
+            packs += other.packs
+            stacks, hardware = {**other.stacks, **stacks}, {**other.hardware, **hardware}
+        packs.sort(key=lambda it: it.digest)
+        return replace(
+            self, series=tuple(series), readings=tuple(readings), hardware=hardware,
+            stacks=dict(sorted(stacks.items())), packs=tuple(packs),
+        )  # fmt: skip
 
     @cached_property
     def revision(self) -> str:
@@ -148,8 +206,9 @@ class Evidence:
                 "vulnerabilities": {key: _members(it) for key, it in self.vulnerabilities.items()},
                 "sources": {key: _plain(it) for key, it in self.sources.items()},
             }
-            # Absent if zero: evidence without refused observations keeps its digest.
+            # Absent if zero or empty: evidence without these keeps its digest.
             | ({"refused": self.refused} if self.refused else {})
+            | ({"packs": [_members(it) for it in self.packs]} if self.packs else {})
         )
 
     @classmethod
@@ -178,6 +237,7 @@ class Evidence:
                 },
                 sources={key: _moment(it) for key, it in raw["sources"].items()},
                 refused=raw.get("refused", 0),
+                packs=tuple(map(_pack, raw.get("packs", ()))),
             )
         except orjson.JSONDecodeError as error:
             raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error
@@ -192,8 +252,21 @@ _READING = tuple(field.name for field in fields(Reading))
 _SEEN_AT = _READING.index("seen_at")
 
 
-def _members(it: Series | VulnerabilityDetails) -> dict[str, Any]:
-    return {field.name: getattr(it, field.name) for field in fields(it)}
+def _members(row: Series | VulnerabilityDetails | EvidencePack) -> dict[str, Any]:
+    """All fields, without an ``origin`` that is the own record: old evidence keeps its digest."""
+    members = {field.name: getattr(row, field.name) for field in fields(row)}
+    if members.get("origin", "") is None:
+        del members["origin"]
+    return members
+
+
+def _pack_order(evidence: Evidence) -> list[tuple[bool, str]]:
+    return [(it.problem is not None, it.digest) for it in evidence.packs]
+
+
+def _pack(row: Mapping[str, Any]) -> EvidencePack:
+    lists = {key: row[key] and tuple(row[key]) for key in ("indicators", "hardware")}
+    return EvidencePack(**{**row, **lists})
 
 
 def _plain(value: Any) -> Any:
@@ -205,15 +278,16 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _row(reading: Reading) -> list[Any]:
-    """The values of a reading. An unknown tick is left out: old evidence keeps its digest."""
+    """The values of a reading, without the last ones if unknown: old evidence keeps its digest."""
     row = [_plain(getattr(reading, name)) for name in _READING]
-    return row if reading.tick_share is not None else row[:-1]
+    while len(row) > _SEEN_AT + 1 and row[-1] is None:
+        row.pop()
+    return row
 
 
 def _reading(row: list[Any]) -> Reading:
     row[_SEEN_AT] = _moment(row[_SEEN_AT])
-    if len(row) < len(_READING):
-        row.append(None)
+    row += [None] * (len(_READING) - len(row))
     return Reading(**dict(zip(_READING, row, strict=True)))
 
 

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from graph.record.evidence import series_and_readings
 from model.errors import InvalidDocument
-from model.measurements.evidence import Evidence, Reading
+from model.measurements.evidence import Evidence, EvidencePack, Reading
 from model.reasons import Reason
+from model.shared_fields import DIGEST
 from tests.factories.errors import raised
-from tests.factories.evidence import NOW, Bench, harms
+from tests.factories.evidence import NOW, Bench, harms, series
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "evidence.md"
 
@@ -44,12 +45,36 @@ def test_an_unknown_tick_is_left_out_so_that_old_evidence_keeps_its_digest() -> 
     evidence = full()
     names = [it.name for it in fields(Reading)]
     rows = json.loads(evidence.to_json())["readings"]
-    assert names[-1] == "tick_share"
-    assert {len(row) for row in rows} == {len(names) - 1}
+    assert names[-2:] == ["tick_share", "session"]
+    assert {len(row) for row in rows} == {len(names) - 2}
     first = replace(evidence.readings[0], tick_share=1e-6)
     ticking = replace(evidence, readings=(first, *evidence.readings[1:]))
-    assert len(json.loads(ticking.to_json())["readings"][0]) == len(names)
+    assert len(json.loads(ticking.to_json())["readings"][0]) == len(names) - 1
     assert Evidence.from_json(ticking.to_json()) == ticking
+
+
+def test_packs_stay_apart_and_an_observation_counts_once() -> None:
+    own, bench = full(), Bench()
+    assert not {b"origin", b"packs"} & set(own.to_json().split(b'"'))
+    theirs = [series(origin=DIGEST), series("other", origin=DIGEST)]
+    for how in theirs:
+        bench.measure(bench.stack("a==1", "c==3"), [0.0, 0.1], how)
+    pack = EvidencePack(DIGEST, "lab", indicators=("PiMatmul",), sessions=2)
+    other = bench.evidence(packs=(pack,), hardware={})
+    known = replace(other.readings[0], observation_id=own.readings[0].observation_id, session="s")
+    other = replace(other, readings=(known, *other.readings[1:]))
+    doubtful = replace(other, packs=(replace(pack, digest="sha256:0", problem="unknown key"),))
+    merged = own.with_packs([doubtful, other])
+    assert Evidence.from_json(merged.to_json()) == merged
+    assert merged.series[: len(own.series)] == own.series
+    assert merged.readings[: len(own.readings)] == own.readings
+    # What the own record has, and what a pack that may decide has, are left out of the others.
+    new = merged.readings[len(own.readings) :]
+    assert [it.observation_id for it in new] == [it.observation_id for it in other.readings[1:]]
+    assert [merged.series[it.series] for it in new] == [theirs[0], theirs[1], theirs[1]]
+    assert [it.digest for it in merged.packs] == ["sha256:0", DIGEST]
+    assert merged.stacks == {**own.stacks, **other.stacks}
+    assert merged.hardware == own.hardware
 
 
 def test_the_revision_is_that_of_the_content() -> None:
