@@ -337,6 +337,8 @@ class Settings:
     loop_busy_share: float = variable(_number, 0.2)
     nightly_verify_s: float = variable(_number, 600.0)
     export_folder: Path | None = variable(_folder)
+    packs_policy: Path | None = variable(_folder)
+    pack_addresses: tuple[str, ...] = variable(_parts)
     webhooks: Pairs = variable(_named, "url", repr=False)
     webhook_secrets: Pairs = variable(_named, "secret", repr=False)
     webhook_events: str = variable(_choice, ("settled", "all"), "settled")

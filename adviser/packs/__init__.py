@@ -1,0 +1,1 @@
+"""Evidence packs: measurements that others made, with their manifests and signatures."""
