@@ -485,6 +485,8 @@ class ObservationRow(Base):
     threads: ColumnElement[int | None]
     blas: ColumnElement[str | None]
     tick_share: ColumnElement[float | None]
+    boot: ColumnElement[str | None]
+    build: ColumnElement[str | None]
 
 
 #: Conditions of observations that may be compared.

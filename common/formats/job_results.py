@@ -236,6 +236,9 @@ class JobRun:
     :param host_problem: whether the host ended it, which says nothing about the stack
     :param bundled: name of the indicator, if its script is bundled with this project
     :param inspection: identifier of its inspection
+    :param boot: identifies the time since its machine started
+    :param build: identifies the installation of its environment; in documents of earlier releases,
+        the digest of the environment
     :param load: load average of the minute before the job
     """
 
@@ -243,6 +246,8 @@ class JobRun:
     inspection: str | None = None
     bundled: str | None = None
     host: str | None = None
+    boot: str | None = None
+    build: str | None = None
     block: str | None = None
     turn: int | None = None
     ended: str | None = None
@@ -275,6 +280,8 @@ def run_of(result: Fields) -> JobRun:
         inspection=result.text("inspection_id"),
         bundled=script.text("name") if script.flag("bundled") else None,
         host=result.text("host"),
+        boot=result.text("boot", 100),
+        build=result.text("environment_build", 100) or result.text("environment", 100),
         block=block,
         turn=turn,
         ended=None if ended == _EXITED else ended,

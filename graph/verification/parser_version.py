@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 
 #: Version of the readers of other benchmark systems. Increase it when files give other results than
 #: before: once they are ingested again, the new results replace those of earlier versions.
@@ -53,6 +53,7 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
             {"observations.outcome=host_problem", "observations.quarantine_reason=host-problem"}
         ),
         3: frozenset({"+observations.tick_share"}),
+        4: frozenset({"+observations.boot", "+observations.build"}),
     }
 )
 

@@ -324,6 +324,8 @@ def _observation(
         started_at=facts.started_at,
         ended_at=facts.ended_at,
         host=facts.run.host,
+        boot=facts.run.boot,
+        build=facts.run.build,
         block=facts.run.block,
         turn=facts.run.turn,
         steal_share=facts.run.steal_share,

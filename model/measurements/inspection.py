@@ -187,6 +187,13 @@ class ObservationValues:
     tick_share: Annotated[
         float | None, public("Smallest step of the clock over the time of a repetition.", 1e-6)
     ] = None
+    boot: Annotated[
+        str | None, public("Digest of the start of the machine: jobs since then share it.")
+    ] = None
+    build: Annotated[
+        str | None,
+        public("Installation of the environment; of older documents, digest of the environment."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

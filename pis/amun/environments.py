@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -144,6 +145,7 @@ class BuiltEnvironment:
     :param python: its interpreter
     :param base: installation folder of the interpreter that it was made from
     :param digest: digest of the lock, the interpreter and the platform
+    :param build: identifies this installation; ``None`` if an earlier release made it
     :param freeze: ``name==version`` of all installed packages, sorted
     :param log: log of the installation, which may have been long ago
     """
@@ -155,6 +157,7 @@ class BuiltEnvironment:
     python_version: str
     freeze: tuple[str, ...]
     log: str
+    build: str | None = None
 
 
 def build_environment(
@@ -226,6 +229,7 @@ def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
             python_version=description["python_version"],
             freeze=tuple(description["freeze"]),
             log=description["log"],
+            build=description.get("build"),
         )
     except (OSError, ValueError, KeyError):
         return None
@@ -246,6 +250,7 @@ def _build(
         freeze = _fill(temporary, lock, interpreter, settings, log)
         description = {
             "digest": name,
+            "build": uuid.uuid4().hex,
             "base": str(Path(interpreter.path).resolve().parent.parent),
             "python_version": interpreter.version,
             "freeze": freeze,

@@ -23,7 +23,9 @@ from pis.amun.system_files import text_of
 
 #: Prevents looking up a published host by machine identifiers known from elsewhere.
 _SALT = b"thoth host "
+_BOOT_SALT = b"thoth boot "
 _MACHINE_ID = Path("/etc/machine-id")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUS = Path("/sys/devices/system/cpu")
 _CACHES = {
@@ -114,6 +116,17 @@ def host(machine_id: str = "") -> str:
     """
     identity = machine_id or text_of(_MACHINE_ID).strip() or platform.node()
     return f"sha256:{hashlib.sha256(_SALT + identity.encode()).hexdigest()}"
+
+
+def boot(boot_id: str = "") -> str | None:
+    """Return an identifier of the time since the machine started, ``None`` if it is unknown.
+
+    :param boot_id: identifier to hash; by default that of the kernel
+    """
+    identity = boot_id or text_of(_BOOT_ID).strip()
+    return (
+        f"sha256:{hashlib.sha256(_BOOT_SALT + identity.encode()).hexdigest()}" if identity else None
+    )
 
 
 def os_release() -> dict[str, str] | None:

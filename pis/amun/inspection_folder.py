@@ -18,7 +18,7 @@ from typing import Any
 
 from common.formats.job_results import DOCUMENT_VERSION
 from model.measurements.host_problems import is_host_build, is_host_end
-from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
+from pis.amun.hardware import boot, host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import decode_output, parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
@@ -104,6 +104,7 @@ def job_result(inspection: Inspection, job: Job, finished: FinishedJob, ran: Job
         "runtime_environment": runtime_environment(ran.python_version),
         "hostname": os.uname().nodename,
         "host": host(),
+        "boot": boot(),
         "launcher": ran.launcher,
         "confined": ran.confined,
         "trusted_script": script.trusted,
@@ -130,6 +131,7 @@ def with_environment(result: JobResult, prepared: PreparedInspection) -> JobResu
     """Add the environment that the job ran in, unless the result names one."""
     environment = {
         "environment": prepared.environment,
+        "environment_build": prepared.build,
         "python_full_version": prepared.python_version or None,
     }
     return replace(result, result={**result.result, **environment, **result.result})

@@ -367,6 +367,8 @@ def _conditions(rng: random.Random | None) -> dict[str, Any]:
         "threads": rng and 2,
         "blas": rng and "OpenBLAS 0.3.31 SkylakeX",
         "tick_share": rng and rng.random() * 1e-6,
+        "boot": rng and digest_of("boot", rng.randrange(3)),
+        "build": rng and f"{rng.randrange(3):032x}",
     }
 
 

@@ -89,6 +89,7 @@ class PreparedInspection:
     """An inspection with its built environment.
 
     :param environment: digest of the environment or image, ``sha256:…``; ``None`` if nodes differ
+    :param build: identifies one installation of the environment; ``None`` if unknown
     :param python: path of the interpreter, on this machine or in the image
     :param log: log of the build
     :param python_version: version of the interpreter, such as ``3.11.7``; empty if unknown
@@ -103,6 +104,7 @@ class PreparedInspection:
     python_version: str = ""
     image: str | None = None
     dockerfile: str | None = None
+    build: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

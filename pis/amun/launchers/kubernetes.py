@@ -13,7 +13,7 @@ from typing import Any
 from common.settings import Settings
 from model.errors import ProjectError
 from model.measurements.host_problems import LAUNCHER_UNAVAILABLE
-from pis.amun.hardware import cpu_info, first_processor, host
+from pis.amun.hardware import boot, cpu_info, first_processor, host
 from pis.amun.inspection_folder import failed_to_launch, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure
 from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd
@@ -147,6 +147,7 @@ def with_node_facts(job: JobResult, pod: Pod) -> JobResult:
         "hwinfo": hwinfo,
         "hostname": pod.node_name,
         "host": host(str(node.get("machine_id") or pod.node_name)),
+        "boot": boot(str(node["boot_id"])) if node.get("boot_id") else None,
         "runtime_environment": environment,
     }
     return JobResult(job.result | facts, job.log)

@@ -118,6 +118,7 @@ def prepare_here(
         python=str(environment.python),
         python_version=environment.python_version,
         log=str(log) + environment.log,
+        build=environment.build,
     )
 
 

@@ -60,6 +60,13 @@ def test_rates_come_in_several_units(said: str, rate: float, unit: Unit) -> None
     assert (seen.rate, seen.reported_rate, seen.unit) == (rate, rate, unit)
 
 
+def test_a_job_says_on_which_occasion_it_ran() -> None:
+    new = observed(boot="sha256:1", environment_build="b1", environment="sha256:2")
+    old = observed(environment="sha256:2")
+    assert (new.boot, new.build) == ("sha256:1", "b1")
+    assert (old.boot, old.build) == (None, "sha256:2")
+
+
 @pytest.mark.parametrize(
     ("conditions", "reason"),
     [
@@ -107,6 +114,8 @@ def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
     ("changes", "field"),
     [
         ({"host": 1}, ".host"),
+        ({"boot": 1}, ".boot"),
+        ({"environment_build": 1}, ".environment_build"),
         ({"inspection_id": 1}, ".inspection_id"),
         ({"script": "x"}, ".script"),
         ({"script": {"name": 1, "bundled": True}}, ".script.name"),

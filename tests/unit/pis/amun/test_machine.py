@@ -15,7 +15,15 @@ from pis.amun.control_groups import (
     read_limits,
     throttled_periods,
 )
-from pis.amun.hardware import cpu_info, first_processor, host, hwinfo, os_release, separate_cores
+from pis.amun.hardware import (
+    boot,
+    cpu_info,
+    first_processor,
+    host,
+    hwinfo,
+    os_release,
+    separate_cores,
+)
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.specification import HardwareRequest, ResourceRequests
 
@@ -145,6 +153,11 @@ def test_a_host_keeps_its_name_and_does_not_tell_it(monkeypatch: pytest.MonkeyPa
     assert host().startswith("sha256:")
     monkeypatch.setattr(hardware, "text_of", lambda path: "another-machine\n")
     assert "another" not in host()
+
+
+def test_a_boot_has_a_name_that_does_not_tell_that_of_the_kernel() -> None:
+    assert boot("8c1f") == boot("8c1f") != boot("8c20")
+    assert "8c1f" not in str(boot("8c1f"))
 
 
 def test_the_release_has_lower_case_keys() -> None:
