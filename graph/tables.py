@@ -573,6 +573,54 @@ class AdvisorySource(Base):
     as_of: ColumnElement[datetime]
 
 
+# Evidence packs, which are apart from our own measurements
+
+
+class PackRow(Base):
+    """An evidence pack that was added; the door to knowledge reads its files."""
+
+    __tablename__ = "packs"
+
+    #: SHA-256 of ``manifest``, which has the SHA-256 of every other file.
+    digest: ColumnElement[str] = column(primary_key=True)
+    name: ColumnElement[str]
+    #: Canonical JSON.
+    manifest: ColumnElement[str]
+    #: DSSE envelope as JSON; ``None`` if the pack is not signed.
+    envelope: ColumnElement[str | None]
+    #: Fingerprint of the key that signed it.
+    key: ColumnElement[str | None]
+    #: Path or URL that it was added from, without secrets.
+    address: ColumnElement[str]
+    added_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
+class PackPartRow(Base):
+    """A part of a file of a pack: a document of limited size, which packs may share."""
+
+    __tablename__ = "pack_parts"
+
+    pack_digest: ColumnElement[str] = column(
+        ForeignKey("packs.digest", ondelete="CASCADE"), primary_key=True
+    )
+    #: Path of the file in the pack.
+    path: ColumnElement[str] = column(primary_key=True)
+    #: Position of the part in the file, from 0.
+    position: ColumnElement[int] = column(primary_key=True)
+    document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
+
+
+class FollowedAddressRow(Base):
+    """An address whose new packs the nightly run adds."""
+
+    __tablename__ = "followed_addresses"
+
+    address: ColumnElement[str] = column(primary_key=True)
+    followed_at: ColumnElement[datetime] = column(server_default=func.now())
+    #: When its index was last read completely.
+    read_at: ColumnElement[datetime | None]
+
+
 # Native interfaces of wheels and environments
 
 

@@ -109,6 +109,8 @@ class AdvisoryLock(IntEnum):
     PROJECTION = 0x70726F6A
     #: Held by a backup, and shared by transactions that delete bodies from the document store.
     BACKUP = 0x6261636B
+    #: Held by a transaction that adds or removes an evidence pack; spells "pack".
+    PACKS = 0x7061636B
     #: Held by a process that migrates; spells "thoth".
     MIGRATION = 0x74686F7468
 
