@@ -25,7 +25,7 @@ from model.errors import InvalidArgument, InvalidFile
 from model.packages.environments import environment
 from model.text import first_few, printable
 from pis.amun.locks import Lock, pipfile_lock_of
-from pis.amun.specification import FRAMEWORKS, load_specification
+from pis.amun.specification import load_specification, packages_of
 from pis.amun.specification_files import read_specification
 from pis.catalogue import indicator_of
 
@@ -220,8 +220,8 @@ def indicator_fields(settings: Settings, stacks: Sequence[ComparedStack]) -> lis
     fields = [
         {"script": it.name, "parameters": {**it.parameters, "framework": framework}}
         for it in map(indicator_named, settings.loop_indicators)
-        for framework, distributions in FRAMEWORKS.items()
-        if moved.intersection(distributions) and framework in indicator_of(it.name).frameworks
+        for framework in indicator_of(it.name).frameworks
+        if moved.intersection(packages_of(framework))
     ]
     if not fields:
         names = first_few(sorted(moved), 5) or "stacks that are equal"

@@ -95,7 +95,7 @@ def describe(name: str, as_json: bool) -> None:
 
 @pi.command(context_settings={"ignore_unknown_options": True})
 @click.argument("name")
-@click.option("--framework", help="Library to measure: numpy, torch or tensorflow.")
+@click.option("--framework", help="Library to measure, of those that the indicator can.")
 @click.option("--device", help="Where to compute: cpu or cuda.")
 @click.option("--python", metavar="PATH",
               help="Interpreter that has the library.  [default: this interpreter]")  # fmt: skip
@@ -357,11 +357,12 @@ def result_table(document: dict[str, Any]) -> Table:
     """One row for each result."""
     results = results_of(document)
     shared = _shared([result["@parameters"] for result in results])
-    differing = [name for name in results[0]["@parameters"] if name not in shared]
+    names = dict.fromkeys(name for result in results for name in result["@parameters"])
+    differing = [name for name in names if name not in shared]
     titles = (*differing, results[0]["@result"]["unit"], *_RESULT_COLUMNS)
     table = Table([Column(title, right=True) for title in titles])
     for result in results:
-        parameters = [str(result["@parameters"][name]) for name in differing]
+        parameters = [str(result["@parameters"].get(name, "")) for name in differing]
         table.add(*parameters, *_numbers(result["@result"]))
     return table
 

@@ -14,6 +14,11 @@ from model.errors import InvalidArgument
 from pis.indicators.harness import Indicator
 from pis.indicators.parameters import Parameter
 
+#: Those that measure operations of one library of any kind, with their modules.
+LIBRARY_INDICATORS: dict[str, str] = {
+    "pandas": "pis.indicators.pandas_tables",
+}
+
 #: Indicators by their name in commands and specifications, with their modules.
 INDICATORS: dict[str, str] = {
     "matmul": "pis.indicators.matmul",
@@ -39,6 +44,7 @@ INDICATORS: dict[str, str] = {
     "time-to-accuracy": "pis.indicators.time_to_accuracy",
     "automl": "pis.indicators.automl",
     "loadgen": "pis.indicators.loadgen",
+    **LIBRARY_INDICATORS,
 }
 
 #: Upper bounds below those of the scripts, as each thread is started and measured.

@@ -23,7 +23,7 @@ from model.measurements.benchmark_results import (
     SharedMetric,
 )
 from model.measurements.units import DISPLAY_UNITS, Unit
-from pis.catalogue import INDICATORS, indicator_of
+from pis.catalogue import INDICATORS, LIBRARY_INDICATORS, indicator_of
 from pis.indicators.tails import percentile
 
 #: The value of a metric from the amount of work in a call and the seconds per call of each
@@ -178,6 +178,7 @@ _DEFAULT_UNITS = {
         ("train", "infer", "compile", "cnn-throughput", "batch-latency", "batch-sweep"),
         Unit.IMAGES_PER_SECOND,
     ),
+    **dict.fromkeys(LIBRARY_INDICATORS, Unit.RUNS_PER_SECOND),
 }
 
 #: Rules whose samples are values of the same metric.

@@ -19,9 +19,9 @@ PARAMETERS = (
     "epochs", "filter_height", "filter_input_channels", "filter_width", "form", "frames", "heads",
     "hidden_size", "image_size", "images", "input_channels", "input_height", "input_size",
     "input_width", "k", "latency_bound_ms", "layers", "m", "matrix_size", "mini_batch", "mode",
-    "model", "module", "most", "n", "output_channels", "padding", "pass", "phase", "queries",
-    "reps", "scenario", "score", "seed", "sequence_length", "strides", "target", "threads",
-    "transposes", "vocabulary", "width",
+    "model", "module", "most", "n", "operation", "output_channels", "padding", "pass", "phase",
+    "queries", "reps", "scenario", "score", "seed", "sequence_length", "strides", "target",
+    "threads", "transposes", "vocabulary", "width",
 )  # fmt: skip
 
 #: Decimal prefixes of units, largest first.

@@ -208,7 +208,13 @@ _MODULES = {
     "yaml": ("pyyaml",),
 }  # fmt: skip
 #: Packages that provide a library measured by an indicator.
-MEASURED_PACKAGES = frozenset({"numpy", "jax", *(p for ps in _DISTRIBUTIONS.values() for p in ps)})
+MEASURED_PACKAGES = frozenset(
+    {
+        "jax", "lightgbm", "lxml", "msgspec", "numba", "numpy", "onnxruntime", "orjson", "pandas",
+        "pillow", "polars", "pyarrow", "pydantic", "scikit-learn", "scipy", "sqlalchemy",
+        "tokenizers", "xgboost", *(it for names in _DISTRIBUTIONS.values() for it in names),
+    }
+)  # fmt: skip
 
 
 def distributions_of(component: str | None) -> tuple[str, ...]:

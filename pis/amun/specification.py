@@ -28,7 +28,7 @@ from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator
 from pis.indicators.harness import Indicator
 from pis.indicators.parameters import Parameter
 
-#: Distributions of the frameworks that indicators measure.
+#: Distributions of the frameworks that indicators measure, where they have other names.
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "torch": distributions_of("pytorch"),
     "tensorflow": distributions_of("tensorflow"),
@@ -37,10 +37,11 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
 _UNSUPPORTED_BY_NUMPY = (("device", "cuda"), ("dtype", "bfloat16"))
 
 
-def framework_of(lock: Lock) -> str:
-    """Return the framework to measure: NumPy, unless the stack has exactly one other framework."""
-    present = [name for name in FRAMEWORKS if name != "numpy" and _has(lock, name)]
-    return present[0] if len(present) == 1 else "numpy"
+def framework_of(lock: Lock, indicator: Indicator) -> str:
+    """Return the framework to measure: the first one, unless the stack has exactly one other."""
+    first, *others = indicator.frameworks
+    present = [name for name in others if _has(lock, name)]
+    return present[0] if len(present) == 1 else first
 
 
 def combination_problems(
@@ -51,7 +52,7 @@ def combination_problems(
     :param record: a specification with parameters of ``indicator``
     :param lock: ``None`` if it could not be read
     """
-    chosen = {"framework": framework_of(lock)} if lock is not None else {}
+    chosen = {"framework": framework_of(lock, indicator)} if lock is not None else {}
     paths = dict.fromkeys(chosen, "python")
     for parameter in indicator.all_parameters():
         path, value = _parameter_value(record, parameter)
@@ -74,8 +75,12 @@ def combination_problems(
 
 
 def _has(lock: Lock, framework: str) -> bool:
-    names = {package.name for package in lock.packages}
-    return not names.isdisjoint(FRAMEWORKS.get(framework, (framework,)))
+    return not {it.name for it in lock.packages}.isdisjoint(packages_of(framework))
+
+
+def packages_of(framework: str) -> tuple[str, ...]:
+    """Return the packages that provide a framework."""
+    return FRAMEWORKS.get(framework, (framework,))
 
 
 def _parameter_value(record: Mapping[str, Any], parameter: Parameter) -> tuple[str | None, Any]:
@@ -197,8 +202,9 @@ def _parameters_of(
     if script not in INDICATORS:
         message = "only indicators take parameters; give a script `files` or `environment`"
         return {}, [SpecificationProblem("parameters", message)] if values else []
-    known = {parameter.name: parameter for parameter in indicator_of(script).all_parameters()}
-    parameters = {"framework": framework_of(lock)} | values
+    indicator = indicator_of(script)
+    known = {parameter.name: parameter for parameter in indicator.all_parameters()}
+    parameters = {"framework": framework_of(lock, indicator)} | values
     try:
         arguments_of(script, parameters)
     except InvalidParameters as error:
