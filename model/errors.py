@@ -19,6 +19,7 @@
     ├── IndexProblem         a request to a package index or another server failed
     ├── InvalidArgument      an argument of a command is invalid
     │   └── InvalidFile      an invalid file among the arguments; also an InvalidDocument
+    │       └── InvalidPack  an evidence pack that is refused whole
     └── InvalidSettings      the value of a setting is invalid
         └── AccessDenied     the user of a store may not do what a command needs
 
@@ -287,6 +288,16 @@ class InvalidFile(InvalidDocument, InvalidArgument):
         if self.field == "$" and self.place:
             return f"{self.place}: {self.message} [{self.reason}]"
         return super().__str__()
+
+
+class InvalidPack(InvalidFile):
+    """An evidence pack is refused whole.
+
+    :param place: where the pack is
+    :param field: name of the file in it, or a path in its manifest
+    """
+
+    hint = "get the pack from its source again; a changed pack is never used in part"
 
 
 class InvalidSettings(ProjectError):

@@ -1,0 +1,323 @@
+"""The files of an evidence pack: a folder, or one uncompressed tar archive of it.
+
+::
+
+    manifest.json            names every other file by size and SHA-256
+    envelope.json            the signature; optional
+    observations/…           and the other tables, as ``thoth export parquet`` writes them
+    indicators/SHA256.py     the scripts that measured
+
+Entry point :func:`opened`. Neither reading nor writing takes memory that grows with the pack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import stat
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from adviser.packs.envelope import Assurance, verified_key
+from adviser.packs.manifest import TABLES, PackManifest, parse_manifest
+from model.errors import InvalidDocument, InvalidPack
+from model.reasons import Reason
+
+MANIFEST = "manifest.json"
+ENVELOPE = "envelope.json"
+#: Folder of the scripts.
+INDICATORS = "indicators"
+#: A manifest and an envelope are read at once; a larger one is refused.
+LONGEST_DOCUMENT = 64 * 2**20
+_MOST_FILES = 10_000
+_READ_BYTES = 2**20
+
+_PART = r"[\w%~-][\w%.~-]{0,150}"
+_PATH = re.compile(
+    rf"(?:{'|'.join(TABLES)})/(?:{_PART}/)?part-\d+\.parquet|{INDICATORS}/[0-9a-f]{{64}}\.py",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the content of a file of a pack is."""
+
+    path: Path
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack whose files were compared with its manifest.
+
+    :param path: its folder or archive
+    :param key: fingerprint of the key that signed it; ``None`` if nobody did
+    :param assurance: who vouches for it according to the signature
+    """
+
+    path: Path
+    manifest: PackManifest
+    envelope: bytes | None
+    key: str | None
+    assurance: Assurance | None
+    _places: Mapping[str, _Place]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the manifest, which names the pack."""
+        return self.manifest.digest
+
+    def open(self, name: str) -> BinaryIO:
+        """A file of the pack, to be read and closed."""
+        return _opened(self._places[name])
+
+    def contents(self) -> Iterator[tuple[str, BinaryIO]]:
+        """Name and content of each file of the manifest, to be read before the next."""
+        for name in sorted(it.path for it in self.manifest.files):
+            with self.open(name) as file:
+                yield name, file
+
+    def rows(
+        self, table: str, columns: Sequence[str], **wanted: Collection[str]
+    ) -> list[dict[str, Any]]:
+        """Some columns of the rows of a table.
+
+        :param wanted: columns of text and their values; all rows without any
+        :raises InvalidPack: if the table cannot be read
+        """
+        batches = self.batches(table, columns, **wanted)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def batches(
+        self, table: str, columns: Sequence[str], **wanted: Collection[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Like :meth:`rows`, in parts of limited size."""
+        condition = None
+        for column, values in wanted.items():
+            alike = ds.field(column).isin(pa.array(sorted(values), pa.string()))
+            condition = alike if condition is None else condition & alike
+        for name in sorted(it.path for it in self.manifest.files if _table_of(it.path) == table):
+            with _refused_in(self.path, name), self.open(name) as file:
+                fragment = ds.ParquetFileFormat().make_fragment(file)
+                # One file at a time: reading ahead would hold whole files in memory.
+                yield from fragment.to_batches(
+                    columns=list(columns), filter=condition, batch_readahead=1, use_threads=False
+                )
+
+
+def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Pack:
+    """The pack at a path, whole: every file, size, digest, number of rows and the signature fit.
+
+    :param progress: called with the number of bytes that were compared, and of all
+    :raises InvalidPack: if anything is missing, added, changed or unknown
+    """
+    with _refused_in(path):
+        places = _members(path) if path.is_file() else _files(path)
+        if MANIFEST not in places:
+            raise _refused(Reason.MISSING_FIELD, MANIFEST, "is missing: this is not a pack")
+        with _refused_in(path, MANIFEST):
+            manifest = parse_manifest(_document(places, MANIFEST))
+        envelope = _document(places, ENVELOPE) if ENVELOPE in places else None
+        key = assurance = None
+        if envelope is not None:
+            with _refused_in(path, ENVELOPE):
+                key, assurance = verified_key(envelope, manifest)
+        _compare(manifest, places, progress)
+        _count(path, manifest, places)
+    return Pack(path, manifest, envelope, key, assurance, places)
+
+
+def _compare(
+    manifest: PackManifest, places: Mapping[str, _Place], progress: Callable[[int, int], None]
+) -> None:
+    """Compare the files with the manifest."""
+    names = [it.path for it in manifest.files]
+    for name in names:
+        if not _PATH.fullmatch(name):
+            raise _refused(
+                Reason.ARCHIVE_PATH, MANIFEST, f"names a path that no pack has: {name!r}"
+            )
+    if len(set(names)) < len(names):
+        raise _refused(Reason.DUPLICATE_KEY, MANIFEST, "names a file twice")
+    for name in sorted({MANIFEST, *names} ^ (places.keys() - {ENVELOPE})):
+        if name in places:
+            raise _refused(Reason.TAMPERED, name, "was added: the manifest does not name it")
+        raise _refused(Reason.MISSING_FIELD, name, "is missing")
+    done, total = 0, sum(it.size_bytes for it in manifest.files)
+    for file in manifest.files:
+        place = places[file.path]
+        if place.size_bytes != file.size_bytes:
+            sizes = f"has {place.size_bytes} bytes, and the manifest says {file.size_bytes}"
+            raise _refused(Reason.TAMPERED, file.path, sizes)
+        sha256 = hashlib.sha256()
+        with _opened(place) as content:
+            while data := content.read(_READ_BYTES):
+                sha256.update(data)
+                done += len(data)
+                progress(done, total)
+        if sha256.hexdigest() != file.sha256:
+            raise _refused(Reason.TAMPERED, file.path, "its SHA-256 differs from the manifest")
+        script = file.path.removeprefix(f"{INDICATORS}/").removesuffix(".py")
+        if _table_of(file.path) == INDICATORS and script != file.sha256:
+            raise _refused(Reason.TAMPERED, file.path, "is not the script that its name says")
+
+
+def _count(path: Path, manifest: PackManifest, places: Mapping[str, _Place]) -> None:
+    """Compare the numbers of rows with the manifest."""
+    counts: Counter[str] = Counter(dict.fromkeys(TABLES, 0))
+    for name in (it.path for it in manifest.files if _table_of(it.path) != INDICATORS):
+        with _refused_in(path, name), _opened(places[name]) as file:
+            counts[_table_of(name)] += pq.read_metadata(file).num_rows
+    if counts != manifest.counts:
+        stated = ", ".join(f"{it} {manifest.counts.get(it)}" for it in TABLES)
+        rows = ", ".join(f"{it} {counts[it]}" for it in TABLES)
+        message = f"says {stated}; the tables have {rows}"
+        raise _refused(Reason.CONFLICTING_FIELDS, f"{MANIFEST}:$.counts", message)
+
+
+def _files(folder: Path) -> dict[str, _Place]:
+    """The files of a folder by name."""
+    places = {}
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            mode = path.lstat()
+            if stat.S_ISREG(mode.st_mode):
+                places[path.relative_to(folder).as_posix()] = _Place(path, 0, mode.st_size)
+            elif not stat.S_ISDIR(mode.st_mode):
+                message = "is neither a file nor a folder"
+                raise _refused(Reason.ARCHIVE_PATH, path.relative_to(folder).as_posix(), message)
+        if len(places) > _MOST_FILES:
+            raise _refused(Reason.FILE_TOO_LARGE, "$", f"has more than {_MOST_FILES} files")
+    return places
+
+
+def _members(archive: Path) -> dict[str, _Place]:
+    """The files of an archive by name."""
+    places: dict[str, _Place] = {}
+    with tarfile.open(archive, "r:") as tar:
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]
+            if not member.isreg() or member.sparse is not None:
+                raise _refused(Reason.ARCHIVE_PATH, member.name, "is not a plain file")
+            if member.name not in (MANIFEST, ENVELOPE) and not _PATH.fullmatch(member.name):
+                raise _refused(Reason.ARCHIVE_PATH, member.name, "is a path that no pack has")
+            if member.name in places:
+                raise _refused(Reason.DUPLICATE_KEY, member.name, "occurs twice")
+            places[member.name] = _Place(archive, member.offset_data, member.size)
+            if len(places) > _MOST_FILES:
+                raise _refused(Reason.FILE_TOO_LARGE, "$", f"has more than {_MOST_FILES} files")
+        end = tar.offset
+    with archive.open("rb") as file:
+        file.seek(end)
+        while data := file.read(_READ_BYTES):
+            if data.strip(b"\0"):
+                raise _refused(Reason.TAMPERED, "$", "something follows the end of the archive")
+    return places
+
+
+def write_archive(target: Path, files: Iterable[tuple[str, int, BinaryIO]]) -> None:
+    """Write an archive atomically; equal files in equal order give equal bytes.
+
+    :param files: name, size in bytes and content of each, read in order
+    """
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with tarfile.open(part, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, size, content in files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = size, 0o644
+                tar.addfile(member, content)
+                tar.members.clear()  # type: ignore[attr-defined]
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Slice(io.RawIOBase):
+    """A part of a file, as a file."""
+
+    def __init__(self, place: _Place) -> None:
+        self._file = place.path.open("rb", buffering=0)
+        self._offset, self._size, self._at = place.offset, place.size_bytes, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)[: max(0, self._size - self._at)]
+        self._file.seek(self._offset + self._at)
+        count = self._file.readinto(view)
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _opened(place: _Place) -> BinaryIO:
+    return io.BufferedReader(_Slice(place), _READ_BYTES)
+
+
+def _document(places: Mapping[str, _Place], name: str) -> bytes:
+    if places[name].size_bytes > LONGEST_DOCUMENT:
+        raise _refused(Reason.FILE_TOO_LARGE, name, f"has more than {LONGEST_DOCUMENT} bytes")
+    with _opened(places[name]) as file:
+        return file.read()
+
+
+def _table_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _refused(reason: Reason, field: str, message: str) -> InvalidPack:
+    return InvalidPack(reason, message, field=field)
+
+
+@contextmanager
+def _refused_in(path: Path, name: str = "") -> Iterator[None]:
+    """Errors within the block say which pack is refused.
+
+    :param name: of the file that is read
+    """
+    try:
+        yield
+    except InvalidPack as error:
+        error.place = error.place or str(path)
+        raise
+    except InvalidDocument as error:
+        field = name if error.field == "$" else f"{name}:{error.field}"
+        raise InvalidPack(error.reason, error.message, field=field, place=str(path)) from error
+    except (tarfile.TarError, EOFError) as error:
+        message = f"is not a whole tar archive: {error}"
+        raise InvalidPack(Reason.ARCHIVE_BROKEN, message, place=str(path)) from error
+    except (OSError, ValueError, pa.ArrowException, LookupError, TypeError) as error:
+        message = f"cannot be read: {error}"
+        field = name or "$"
+        raise InvalidPack(Reason.UNREADABLE, message, field=field, place=str(path)) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
