@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,12 +14,14 @@ from sqlalchemy import Engine
 from adviser.exports.parquet import export_nightly
 from cli.console import Column, Table, print_field, print_graph_state, print_json, progress_bars
 from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import NamedPath, as_json_option, key_and_value
 from cli.packages_view import print_crawl
+from cli.project_files import read_lock_file
 from common.settings import Settings
 from graph.record.quarantine import QuarantineEntry
 from ingest.background_projection import RunOutcome
-from ingest.benchmarks.pipeline import BenchmarkReport, known_system
+from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, known_system
+from ingest.benchmarks.stated_facts import stated_facts
 from ingest.inspections.cluster_parsing import cluster_parser
 from ingest.inspections.pipeline import IngestReport, Parser, ignore_skipped, parse_here
 from ingest.runs import (
@@ -92,10 +95,27 @@ def inspections(
 @click.option(
     "--system", metavar="KEY", help="Read every file as a result of this benchmark system."
 )
+@click.option(
+    "--metadata",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What files of vLLM, SGLang and llm-d do not name: vllm=VERSION,"
+    " accelerator=NAME, accelerators=COUNT and others. Repeatable.",
+)
+@click.option(
+    "--lock",
+    type=NamedPath(path_type=Path),
+    help="The lock of the environment in which the engine ran.",
+)
 @as_json_option
 @click.pass_context
 def ingest_benchmark_results(
-    context: click.Context, sources: tuple[str, ...], system: str | None, as_json: bool
+    context: click.Context,
+    sources: tuple[str, ...],
+    system: str | None,
+    metadata: tuple[str, ...],
+    lock: Path | None,
+    as_json: bool,
 ) -> None:
     """Ingest result files of other benchmark systems, such as MLPerf or DeepBench.
 
@@ -106,8 +126,11 @@ def ingest_benchmark_results(
     """
     paths = [source_argument(source) for source in sources]
     chosen = None if system is None else known_system(system)
+    entries = () if lock is None else read_lock_file(lock).entries
+    pairs = [key_and_value(it, "--metadata") for it in metadata]
+    stated = stated_facts(pairs, [(it.name, it.version) for it in entries])
     with document_progress("files", [], hidden=as_json) as on_file:
-        outcome = run_benchmarks(context.obj, paths, chosen, on_file)
+        outcome = run_benchmarks(context.obj, paths, ReadOptions(chosen, stated), on_file)
     report = outcome.report
     if as_json:
         print_json(outcome.as_json(**report.as_json()))

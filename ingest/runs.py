@@ -26,8 +26,7 @@ from ingest.background_projection import (
     recording_on,
     start_both_stores,
 )
-from ingest.benchmarks.pipeline import BenchmarkReport, ingest_benchmarks
-from ingest.benchmarks.systems import BenchmarkSystem
+from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, ingest_benchmarks
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes
 from ingest.inspections.pipeline import (
@@ -139,14 +138,14 @@ def run(
 def run_benchmarks(
     settings: Settings,
     sources: Sequence[str],
-    system: BenchmarkSystem | None,
+    options: ReadOptions,
     on_file: Callable[[], None],
 ) -> RunOutcome[BenchmarkReport]:
-    """Store and project the results of other benchmark systems in ``sources``."""
+    """Store and project the results of other benchmark systems; see :func:`ingest_benchmarks`."""
     with recording(settings) as run:
         report = ingest_benchmarks(
             settings, run.engine, sources, _OPERATOR_LIMITS,
-            system=system, on_file=on_file, on_commit=run.on_commit,
+            options=options, on_file=on_file, on_commit=run.on_commit,
         )  # fmt: skip
     return run.outcome(report)
 

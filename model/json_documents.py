@@ -206,13 +206,15 @@ def json_value_of(data: bytes) -> Any:
 
     >>> json_value_of(b'{"NaN": [NaN, -Infinity, 1]}')
     {'NaN': [None, None, 1]}
+    >>> json_value_of(b"Infinity") is None
+    True
 
     :raises InvalidDocument: if it is not JSON
     """
     try:
         return load_json(data)[0]
     except InvalidDocument as error:
-        if error.reason is not Reason.NOT_A_NUMBER:
+        if error.reason not in (Reason.NOT_A_NUMBER, Reason.INFINITE):
             raise
     return load_json(_TEXT_OR_CONSTANT.sub(lambda match: match[1] or b"null", data))[0]
 

@@ -7,6 +7,7 @@ Nothing is calculated but the rates of our own indicators: values and units are 
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -71,6 +72,7 @@ def read_benchmark_file(content: bytes) -> tuple[ResultSeries, ...]:
 
 def benchmark_records(content: bytes) -> Iterator[Fields]:
     """The objects of a file: one, those of a list, or one in each line."""
+    content = content.removeprefix(BOM_UTF8)
     try:
         value = json_value_of(content)
     except InvalidDocument:

@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
@@ -48,6 +48,22 @@ _WEB = ("http", "https")
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.
 _STORED_AFTER_S = 5.0
 _INTEGER_LIMIT = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How files are read.
+
+    :param system: reads all files as results of this system, instead of recognising them
+    :param stated: versions and hardware that files do not name, see
+        :func:`ingest.benchmarks.stated_facts.stated_facts`
+    """
+
+    system: BenchmarkSystem | None = None
+    stated: Mapping[str, str] = field(default_factory=dict)
+
+
+DEFAULT_OPTIONS = ReadOptions()
 
 
 @dataclass(slots=True)
@@ -91,13 +107,12 @@ def ingest_benchmarks(
     sources: Sequence[str],
     limits: SourceLimits,
     *,
-    system: BenchmarkSystem | None = None,
+    options: ReadOptions = DEFAULT_OPTIONS,
     on_file: Callable[[], None] = lambda: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> BenchmarkReport:
     """Store every result in ``sources`` once, and quarantine what is refused.
 
-    :param system: reads all files as results of this system, instead of recognising them
     :param on_file: called for each file that was recognised or skipped
     :param on_commit: called after each transaction that stored an entry
     :raises StoreUnavailable: if the store is lost; stored entries are kept
@@ -105,7 +120,7 @@ def ingest_benchmarks(
     report = BenchmarkReport()
     for source in sources:
         refusals: list[QuarantineReason] = []
-        items = _read(source, limits, system, report, on_file)
+        items = _read(source, limits, options, report, on_file)
         for group in _groups(_entries(items, refusals, report)):
             with relational_errors(settings), engine.begin() as connection:
                 new = store_entries(connection, stored_source(source), group)
@@ -197,7 +212,7 @@ _Entry = tuple[str, Iterator[BenchmarkResult]]
 def _read(
     source: str,
     limits: SourceLimits,
-    system: BenchmarkSystem | None,
+    options: ReadOptions,
     report: BenchmarkReport,
     on_file: Callable[[], None],
 ) -> Iterator[tuple[str, _Entry | InvalidDocument]]:
@@ -208,6 +223,7 @@ def _read(
         skipped = Counter[str]()
         try:
             tree = _tree(source, origin, limits, stack, refused, skipped)
+            tree.stated = options.stated
         except InvalidDocument as error:
             yield origin, error
             return
@@ -219,7 +235,7 @@ def _read(
         for place in tree.places:
             report.files += 1
             try:
-                recognised = system or _recognised(tree, place)
+                recognised = options.system or _recognised(tree, place)
             except InvalidDocument as error:
                 yields = True
                 yield origin, error

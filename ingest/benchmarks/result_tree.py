@@ -20,12 +20,14 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from fsspec import AbstractFileSystem
 
+from common.formats.benchmark_files import benchmark_records
 from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.results import Run, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument
 from model.json_documents import json_value_of
+from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile
 from model.reasons import Reason
 
@@ -51,6 +53,8 @@ class ResultTree:
     :param root: path of the root in ``system``
     :param places: paths of the files below the root, in order
     :param unpacked: for files of unpacked archives, where they are on this machine
+    :ivar stated: what the person states beside the files, see
+        :func:`ingest.benchmarks.stated_facts.stated_facts`
     :ivar renames: whether some files have other paths than their stored ones
     """
 
@@ -60,6 +64,7 @@ class ResultTree:
     places: Sequence[str]
     limits: SourceLimits
     unpacked: Mapping[str, Path] = field(default_factory=dict)
+    stated: Mapping[str, str] = field(default_factory=dict)
     renames: bool = False
     _stored: dict[str, str] = field(default_factory=dict)
     _folders: dict[str, list[str]] = field(default_factory=dict)
@@ -201,8 +206,22 @@ class ResultFile:
 
         :raises InvalidDocument: if it is not JSON
         """
+        return json_value_of(self._json_text)
+
+    def json_records(self) -> list[Fields]:
+        """The objects of the file: one, those of a list, or one in each line.
+
+        :raises InvalidDocument: if there are none, or something else
+        """
+        records = list(benchmark_records(self._json_text))
+        if not records:
+            raise missing_value(self.place, "$", "the file has no object")
+        return records
+
+    @property
+    def _json_text(self) -> bytes:
         utf16 = self.content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        return json_value_of(self.text.encode() if utf16 else self.content)
+        return self.text.encode() if utf16 else self.content
 
     def json_object(self) -> dict[str, Any]:
         """The content as a JSON object.

@@ -125,6 +125,14 @@ _SYSTEMS = (
     ),
     _system("llama-bench", "llama-bench", rb'"samples_ns" *:', reader="benchmark_programs"),
     _system(
+        "vllm-bench", "vLLM serving benchmark", rb'"total_token_throughput" *:',
+        reader="llm_serving",
+    ),
+    _system(
+        "sglang-bench", "SGLang serving benchmark", rb'"total_output_tokens_retokenized" *:',
+        reader="llm_serving",
+    ),
+    _system(
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
         rb"fwd_time \(usec\)",

@@ -112,6 +112,17 @@ def stated_texts(most: int | None, **values: object) -> dict[str, str]:
     return {name: it[:most] for name, it in values.items() if isinstance(it, str) and it}
 
 
+def model_name(name: str) -> str:
+    """The last part of a path; names such as ``meta-llama/Llama-3`` stay whole.
+
+    >>> model_name("/models/Llama-3/"), model_name("meta-llama/Llama-3")
+    ('Llama-3', 'meta-llama/Llama-3')
+    """
+    if name.startswith(("/", "~", ".")) or "\\" in name:
+        return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or "unknown"
+    return name
+
+
 def mapping_of(record: object, key: str) -> Mapping[str, Any]:
     """The object at ``key``; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None

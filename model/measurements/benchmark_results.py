@@ -24,10 +24,11 @@ Parameter = str | int | float | bool
 #: may belong to unrelated packages.
 PYTHON_PACKAGES = frozenset(
     {
-        "accelerate", "bigdl", "executorch", "jax", "jaxlib", "keras", "mxnet", "numpy",
-        "onnxruntime", "onnxruntime-gpu", "openvino", "sacrebleu", "tensorflow",
-        "tensorflow-gpu", "tensorrt", "tf-nightly", "tf-nightly-gpu", "torch", "torchao",
-        "torchaudio", "torchvision", "transformers", "triton", "vllm",
+        "accelerate", "bigdl", "executorch", "flash-attn", "flashinfer-python", "jax", "jaxlib",
+        "keras", "lmdeploy", "mxnet", "numpy", "onnxruntime", "onnxruntime-gpu", "openvino",
+        "sacrebleu", "sglang", "tensorflow", "tensorflow-gpu", "tensorrt", "tensorrt-llm",
+        "tf-nightly", "tf-nightly-gpu", "torch", "torchao", "torchaudio", "torchvision",
+        "transformers", "triton", "vllm",
     }
 )  # fmt: skip
 

@@ -26,6 +26,9 @@ EXPECTED = "expected.jsonl"
 #: All samples by name, such as ``jetson/summary``, in order.
 SAMPLES = sorted(it.parent.relative_to(FOLDER).as_posix() for it in FOLDER.rglob(EXPECTED))
 
+#: What a person states beside the samples of a system.
+STATED = {"sglang-bench": {"accelerator": "NVIDIA H100 80GB HBM3", "accelerators": "4"}}
+
 
 def sample(name: str) -> dict[str, bytes]:
     """Contents of the files of a sample by their paths."""
@@ -87,6 +90,7 @@ def read_files(
     """Results and refusals of ``files``, read as those of one system."""
     write_files(folder, files)
     tree = ResultTree("source", LocalFileSystem(), str(folder), sorted(files), SourceLimits())
+    tree.stated = STATED.get(system, {})
     reader = known_system(system).reader
     results: list[BenchmarkResult] = []
     refusals: list[InvalidDocument] = []

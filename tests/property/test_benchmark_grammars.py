@@ -34,7 +34,8 @@ NAMES = (
     "jetson/plain", "jetson/summary", "jetson/engines", "ianvs/plain", "ianvs/markdown",
     "ianvs/box", "edge-aibench/plain", "edge-aibench/faces", "edge-aibench/kernels",
     "aibench/plain", "osu-micro-benchmarks/plain", "aibench/xml", "aibench/table",
-    "aibench/kernels", "aibench/rouge", "aiia-dnn/plain", "aiia-dnn/block",
+    "aibench/kernels", "aibench/rouge", "aiia-dnn/plain", "aiia-dnn/block", "vllm-bench/metadata",
+    "vllm-bench/appended", "sglang-bench/lines",
 )  # fmt: skip
 #: Texts by their paths, by name of the sample.
 SAMPLES = {name: {place: it.decode() for place, it in files.sample(name).items()} for name in NAMES}

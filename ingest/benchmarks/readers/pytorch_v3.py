@@ -21,6 +21,7 @@ from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     mapping_of,
+    model_name,
     numbers_of,
     parsed_value,
     parsed_values,
@@ -102,7 +103,7 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
     aggregate = Aggregate.MEAN if several else Aggregate.SINGLE
     return replace(
         run,
-        benchmark=_without_folders(_text(model, "name") or str(suite)),
+        benchmark=model_name(_text(model, "name") or str(suite)),
         parameters=_parameters(benchmark, model, extra),
         hardware=_hardware(record, benchmark),
         accelerators=_accelerators(record, benchmark),
@@ -237,13 +238,6 @@ def _software(record: Mapping[str, Any]) -> dict[str, str | None]:
             known = next(iter(software_versions([name])), name.lower()[:_LONGEST])
             versions[known] = version
     return versions
-
-
-def _without_folders(name: str) -> str:
-    """The last part of a path; names such as ``meta-llama/Llama-3`` stay whole."""
-    if name.startswith(("/", "~", ".")) or "\\" in name:
-        return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or "unknown"
-    return name
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:

@@ -24,8 +24,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def published(folder: str, key: str) -> list[BenchmarkResult]:
-    """Results of the files below ``folder`` that are recognised as those of one system."""
+def published(folder: str, key: str, **stated: str) -> list[BenchmarkResult]:
+    """Results of the files below ``folder`` that are recognised as those of one system.
+
+    :param stated: what a person states beside them
+    """
     root = DATA / folder
     files = sorted(it.relative_to(root).as_posix() for it in root.rglob("*") if it.is_file())
     places = []
@@ -34,7 +37,7 @@ def published(folder: str, key: str) -> list[BenchmarkResult]:
             system = system_of(stream.read(HEAD_BYTES))
         if system is not None and system.key == key:
             places.append(place)
-    tree = ResultTree("source", LocalFileSystem(), str(root), files, SourceLimits())
+    tree = ResultTree("source", LocalFileSystem(), str(root), files, SourceLimits(), stated=stated)
     reader = known_system(key).reader
     results = []
     for item in reader(tree, places):
@@ -159,3 +162,19 @@ def test_the_documented_execution_of_perfzero() -> None:
     assert wall_time.hardware["accelerator"] == "Tesla V100-SXM2-16GB"
     assert wall_time.accelerators == 2
     assert wall_time.software["tensorflow"] == "1.13.0-dev20190206"
+
+
+def test_a_published_run_of_the_vllm_benchmark() -> None:
+    results = published(
+        "sources/llm-serving", "vllm-bench", sglang="0.5.3", accelerator="NVIDIA H200"
+    )
+    assert {it.benchmark for it in results} == {"openai/gpt-oss-120b"}
+    rows = {it.metric.name: it.value for it in results}
+    assert rows["request_throughput"] == 7.676086369889036
+    assert rows["total_token_throughput"] == 21599.708731885275
+    assert rows["median_ttft_ms"] == 116.71616450007605
+    assert rows["p99_itl_ms"] == 14.940836879909503
+    assert results[0].parameters["max_concurrency"] == 64
+    assert (results[0].software, results[0].hardware) == (
+        {"sglang": "0.5.3"}, {"accelerator": "NVIDIA H200"},
+    )  # fmt: skip
