@@ -421,6 +421,8 @@ class InspectionRow(Base):
     stack_note: ColumnElement[str | None]
     job_count: ColumnElement[int]
     created_at: ColumnElement[datetime | None] = column(index=True)
+    #: Libraries of each distribution; see :mod:`model.packages.bundled_libraries`.
+    bundled: ColumnElement[dict[str, Any] | None] = column(JSONB(none_as_null=True))
 
 
 class ObservationRow(Base):
@@ -487,6 +489,8 @@ class ObservationRow(Base):
     tick_share: ColumnElement[float | None]
     boot: ColumnElement[str | None]
     build: ColumnElement[str | None]
+    energy_j: ColumnElement[float | None]
+    energy_note: ColumnElement[str | None]
 
 
 #: Conditions of observations that may be compared.

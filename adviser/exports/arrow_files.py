@@ -140,7 +140,8 @@ def _batches(
 
 def _converted(kind: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
     if kind is ColumnType.JSON:
-        return [_public(it if isinstance(it, str) else _json(it)) for it in values]
+        texts = (it if it is None or isinstance(it, str) else _json(it) for it in values)
+        return [it if it is None else _public(it) for it in texts]
     if kind in (ColumnType.TEXT, ColumnType.CATEGORY):
         return [it if it is None else _public(it) for it in values]
     if kind is ColumnType.TEXTS:

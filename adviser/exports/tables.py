@@ -215,7 +215,10 @@ _OF_ROW = "see column unit"
 _INSPECTIONS = ExportTable(
     "inspections",
     "One row for each inspection: a stack that was built and measured by a number of jobs.",
-    columns_of(InspectionHead),
+    (
+        *columns_of(InspectionHead),
+        _json("bundled", "Libraries that the wheels bundle, by release; null if unknown."),
+    ),
     exported_inspections,
 )
 _OBSERVATIONS = ExportTable(

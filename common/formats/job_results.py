@@ -240,6 +240,8 @@ class JobRun:
     :param build: identifies the installation of its environment; in documents of earlier releases,
         the digest of the environment
     :param load: load average of the minute before the job
+    :param energy_j: energy of the machine during the job
+    :param energy_note: counters that it is the sum of, or why it is unknown
     """
 
     ours: bool = False
@@ -256,6 +258,8 @@ class JobRun:
     throttled: bool | None = None
     swapped: bool | None = None
     load: float | None = None
+    energy_j: float | None = None
+    energy_note: str | None = None
     launcher: str | None = None
     conditions: JobConditions = field(default_factory=JobConditions)
     limits: Allowance | None = None
@@ -270,6 +274,7 @@ def run_of(result: Fields) -> JobRun:
     if not is_ours(result):
         return JobRun(conditions=JobConditions(swapped=swapped))
     conditions, script = result.nested("conditions"), result.nested("script")
+    energy = conditions.nested("energy")
     steal = conditions.number("steal_share", high=1.0)
     throttled = conditions.flag("throttled")
     swapped = swapped or conditions.flag("swapped")
@@ -290,6 +295,8 @@ def run_of(result: Fields) -> JobRun:
         throttled=throttled if conditions else None,
         swapped=swapped if conditions else None,
         load=_load(conditions),
+        energy_j=energy.number("joules", low=1e-6),
+        energy_note=energy.text("reason", 100) or ", ".join(energy.texts("counters", 100)) or None,
         launcher=result.text("launcher"),
         conditions=JobConditions(throttled=throttled, swapped=swapped, steal_share=steal or 0.0),
         limits=_limits(result.nested("limits")),

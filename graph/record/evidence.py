@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.measurements import (
@@ -35,16 +36,15 @@ from graph.tables import (
 )
 from model.errors import InvalidArgument
 from model.json_documents import canonical_json
+from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from model.measurements.hardware import distinct_labels
+from model.packages.bundled_libraries import Bundled, bundled_of, known_bundled
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
 
 #: Name of the source "measurements", beside indexes and advisories.
 INSPECTIONS = "inspections"
-#: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
-#: 170 MB.
-MAX_MEASUREMENTS = 250_000
 #: Measurements of one fetch.
 _ROWS_AT_A_TIME = 1_000
 
@@ -165,6 +165,7 @@ class EvidenceReader:
             vulnerabilities=last.vulnerabilities if last else {},
             sources=last.sources if last else {},
             refused=refused_observations(connection, list(stacks)) if stacks else 0,
+            bundled=_bundled(connection, {it: stacks[it] for it in measured}),
         )
 
     def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
@@ -180,6 +181,19 @@ class EvidenceReader:
             if self._most is not None and number > self._most:
                 raise too_many_measurements(self._most)
             yield from partition
+
+
+def _bundled(connection: Connection, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
+    """What inspections of these stacks recorded of the wheels; one inspection for each stack."""
+    row = InspectionRow
+    query = (
+        select(row.stack_digest, row.bundled)
+        .ext(distinct_on(row.stack_digest))
+        .where(row.stack_digest == any_(texts(stacks)), row.bundled.is_not(None))
+        .order_by(row.stack_digest, row.document_id)
+    )
+    rows = connection.execute(query) if stacks else ()
+    return known_bundled((stacks[stack], bundled_of(Fields(it))) for stack, it in rows)
 
 
 def too_many_measurements(most: int) -> InvalidArgument:

@@ -117,7 +117,9 @@ def _public(
 
 
 exported_inspections = _whole(
-    _public(select_inspections(), InspectionHead).order_by(InspectionRow.document_id)
+    _public(select_inspections(), InspectionHead)
+    .add_columns(InspectionRow.bundled.cast(Text).label("bundled"))
+    .order_by(InspectionRow.document_id)
 )
 exported_observations = _by_indicator(
     _public(select_observations(), RecordedObservation, hardware_label="hardware")

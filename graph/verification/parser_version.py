@@ -53,7 +53,15 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
             {"observations.outcome=host_problem", "observations.quarantine_reason=host-problem"}
         ),
         3: frozenset({"+observations.tick_share"}),
-        4: frozenset({"+observations.boot", "+observations.build"}),
+        4: frozenset(
+            {
+                "+observations.boot",
+                "+observations.build",
+                "+observations.energy_j",
+                "+observations.energy_note",
+                "+inspections.bundled",
+            }
+        ),
     }
 )
 

@@ -27,6 +27,7 @@ from model.errors import InvalidDocument
 from model.json_documents import canonical_json, load_json
 from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, inside, too_long
 from model.measurements.inspection import OWN_COLLECTOR, SchemaVersion
+from model.packages.bundled_libraries import Bundled, bundled_of
 from model.reasons import Reason
 from model.text import first_few
 
@@ -61,6 +62,7 @@ class DeliveredInspection:
     :param body: canonical JSON of the whole document
     :param location: path of the specification
     :param failed_build: status of the failed build of an inspection without jobs
+    :param bundled: libraries of its wheels, as its build recorded them
     """
 
     schema_version: SchemaVersion
@@ -73,6 +75,7 @@ class DeliveredInspection:
     pipfile: bytes = b"{}"
     created: Record = field(default_factory=dict)
     failed_build: JobDocument | None = None
+    bundled: Bundled | None = None
 
     @property
     def collector(self) -> str:
@@ -325,6 +328,9 @@ def _stored_directory(
     failed = status.get("state") == "failed"
     if not jobs and not failed:
         raise _unknown("the folder has a specification without results")
+    with inside("build/status:$"):
+        built = Fields(status)
+        bundled = bundled_of(built.nested("bundled")) if "bundled" in built else None
     has_specification = value.get("specification") is not None
     return DeliveredInspection(
         SchemaVersion.DIRECTORY,
@@ -337,6 +343,7 @@ def _stored_directory(
         failed_build=JobDocument(status, canonical_json(status), FieldPath("build/status:$"))
         if failed and not jobs
         else None,
+        bundled=bundled,
     )
 
 

@@ -39,6 +39,7 @@ from model.measurements.inspection import (
     PerformanceIndicator,
     SchemaVersion,
 )
+from model.packages.bundled_libraries import bundled_document
 from model.reasons import Exclusion, Reason
 
 #: Reason of a failed build whose status contains no reason.
@@ -164,6 +165,7 @@ def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) ->
         created_at=created_at or min((start for start in starts if start), default=None),
         observations=tuple(observations),
         body=delivery.body,
+        bundled=None if delivery.bundled is None else bundled_document(delivery.bundled),
     )
 
 

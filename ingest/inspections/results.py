@@ -332,6 +332,8 @@ def _observation(
         throttled=facts.run.throttled,
         swapped=facts.run.swapped,
         load=facts.run.load,
+        energy_j=facts.run.energy_j,
+        energy_note=facts.run.energy_note,
         launcher=facts.run.launcher,
         **facts.usage,
         **values,

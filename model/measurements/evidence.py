@@ -16,7 +16,9 @@ import orjson
 
 from model.errors import InvalidDocument
 from model.json_documents import as_json_time, canonical_json, digest_bytes, fault_in
+from model.json_fields import Fields
 from model.measurements.units import Unit
+from model.packages.bundled_libraries import Bundled, bundled_document, bundled_of
 from model.packages.identity import PackageVersion, Purl
 from model.reasons import Reason
 from model.shared_fields import (
@@ -144,6 +146,8 @@ class Evidence:
     :param refused: number of observations of these stacks that are left out, because their
         documents were tampered with
     :param packs: those that series are from, sorted by digest
+    :param bundled: libraries in the wheels of the stacks' releases; see
+        :func:`model.packages.bundled_libraries.known_bundled`
     """
 
     as_of: datetime
@@ -155,6 +159,7 @@ class Evidence:
     sources: Mapping[str, datetime | None] = field(default_factory=dict)
     refused: int = 0
     packs: tuple[EvidencePack, ...] = ()
+    bundled: Bundled = field(default_factory=dict)
 
     def with_packs(self, others: Iterable[Evidence]) -> Evidence:
         """This evidence with that of packs, whose series stay apart.
@@ -166,6 +171,7 @@ class Evidence:
         series, readings = list(self.series), list(self.readings)
         known = {it.observation_id for it in readings}
         stacks, hardware, packs = dict(self.stacks), dict(self.hardware), list(self.packs)
+        bundled = dict(self.bundled)
         for other in sorted(others, key=_pack_order):
             new = [it for it in other.readings if it.observation_id not in known]
             known.update(it.observation_id for it in new)
@@ -173,10 +179,12 @@ class Evidence:
             series += other.series
             packs += other.packs
             stacks, hardware = {**other.stacks, **stacks}, {**other.hardware, **hardware}
+            bundled = {**other.bundled, **bundled}
         packs.sort(key=lambda it: it.digest)
         return replace(
             self, series=tuple(series), readings=tuple(readings), hardware=hardware,
             stacks=dict(sorted(stacks.items())), packs=tuple(packs),
+            bundled=dict(sorted(bundled.items())),
         )  # fmt: skip
 
     @cached_property
@@ -209,6 +217,7 @@ class Evidence:
             # Absent if zero or empty: evidence without these keeps its digest.
             | ({"refused": self.refused} if self.refused else {})
             | ({"packs": [_members(it) for it in self.packs]} if self.packs else {})
+            | ({"bundled": bundled_document(self.bundled)} if self.bundled else {})
         )
 
     @classmethod
@@ -238,6 +247,7 @@ class Evidence:
                 sources={key: _moment(it) for key, it in raw["sources"].items()},
                 refused=raw.get("refused", 0),
                 packs=tuple(map(_pack, raw.get("packs", ()))),
+                bundled=bundled_of(Fields(raw.get("bundled", {}))),
             )
         except orjson.JSONDecodeError as error:
             raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error

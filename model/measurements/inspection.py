@@ -7,7 +7,7 @@ digits of the canonical JSON of the value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -194,6 +194,12 @@ class ObservationValues:
         str | None,
         public("Installation of the environment; of older documents, digest of the environment."),
     ] = None
+    energy_j: Annotated[
+        float | None, public("Energy of the whole machine during the job.", 41.5, unit="J")
+    ] = None
+    energy_note: Annotated[
+        str | None, public("Counters that the energy is the sum of, or why it is unknown.", "gpu-0")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +239,8 @@ class InspectionDocument:
     :param collector: program that wrote the document
     :param stack: ``None`` if the document has no lock; ``stack_note`` says so
     :param body: canonical JSON of the delivery, without private data
+    :param bundled: libraries that its wheels bundle, in the form of
+        :func:`model.packages.bundled_libraries.bundled_document`; ``None`` if unknown
     """
 
     document_id: DocumentId
@@ -244,6 +252,7 @@ class InspectionDocument:
     created_at: datetime | None
     observations: tuple[Observation, ...]
     body: bytes = field(repr=False)
+    bundled: Mapping[str, Any] | None = None
 
     @property
     def job_count(self) -> int:

@@ -7,6 +7,7 @@ machine gave to other machines (proc(5)). ``/proc/vmstat`` counts swapped pages.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import psutil
 
 from pis.amun import nvidia
 from pis.amun.control_groups import throttled_periods
+from pis.amun.energy import EnergyCounter, energy_between, read_counters
 from pis.amun.system_files import text_of
 
 #: One MiB; fewer swapped pages are background activity of other processes.
@@ -31,7 +33,7 @@ _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Counters at one moment; except for ``load`` and ``gpu_throttled``, they only grow.
+    """Counters at one moment; those that are numbers only grow.
 
     :param load: runnable processes, averaged over 1, 5 and 15 minutes
     :param steal_ticks, cpu_ticks: stolen and total time of all processors together
@@ -39,6 +41,7 @@ class Conditions:
     :param thermal_events: of all cores and packages
     :param throttled_periods: of this process's control groups
     :param gpu_thermal_ns: time for which heat has lowered the GPUs' clocks
+    :param energy: counters of energy by name
     """
 
     load: tuple[float, float, float]
@@ -49,6 +52,7 @@ class Conditions:
     throttled_periods: int
     gpu_thermal_ns: int
     gpu_throttled: tuple[str, ...]
+    energy: Mapping[str, EnergyCounter]
 
 
 def busy_share() -> float:
@@ -68,6 +72,7 @@ def read_conditions(proc: Path = _PROC) -> Conditions:
         throttled_periods=throttled_periods(),
         gpu_thermal_ns=nvidia.thermal_violations_ns(),
         gpu_throttled=tuple(nvidia.throttle_reasons()),
+        energy=read_counters(),
     )
 
 
@@ -85,14 +90,16 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
         "steal_share": round(max(0.0, stolen / ticks), 6) if ticks > 0 else None,
         "throttled": _throttled(before, after),
         "swapped": after.swapped_pages - before.swapped_pages >= SWAPPED_PAGES,
+        "energy": energy_between(before.energy, after.energy),
     }
 
 
 def _document(conditions: Conditions) -> dict[str, Any]:
-    """Return the counters as JSON values, with lists instead of tuples."""
+    """Return the counters as JSON values, without those of energy, whose zero means nothing."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(conditions).items()
+        if name != "energy"
     }
 
 

@@ -30,7 +30,9 @@ from common.private_folders import private_folder
 from common.settings import Settings
 from model.json_documents import digest
 from model.measurements.host_problems import reason_of
+from model.packages.bundled_libraries import Bundled
 from model.packages.identity import DEFAULT_INDEX
+from pis.amun.bundled import bundled_libraries
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer
 from pis.amun.launchers import BuildFailed
@@ -148,6 +150,7 @@ class BuiltEnvironment:
     :param build: identifies this installation; ``None`` if an earlier release made it
     :param freeze: ``name==version`` of all installed packages, sorted
     :param log: log of the installation, which may have been long ago
+    :param bundled: libraries that its wheels bundle
     """
 
     path: Path
@@ -157,6 +160,7 @@ class BuiltEnvironment:
     python_version: str
     freeze: tuple[str, ...]
     log: str
+    bundled: Bundled
     build: str | None = None
 
 
@@ -230,8 +234,9 @@ def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
             freeze=tuple(description["freeze"]),
             log=description["log"],
             build=description.get("build"),
+            bundled=bundled_libraries(_site_packages(path)),
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, StopIteration):
         return None
     if not environment.python.exists():
         return None
@@ -271,7 +276,7 @@ def _fill(
 ) -> list[str]:
     """Install the locked packages for this interpreter, and return the installed ones."""
     _make_empty(folder, interpreter, settings, log)
-    site_packages = next(folder.glob("lib/*/site-packages"))
+    site_packages = _site_packages(folder)
     installed = [it for it in lock.packages if it.holds(interpreter.facts["markers"])]
     for package in lock.packages:
         if package not in installed:
@@ -287,6 +292,10 @@ def _fill(
     _compare(installed, freeze, log)
     _compile(site_packages, interpreter, log)
     return freeze
+
+
+def _site_packages(folder: Path) -> Path:
+    return next(folder.glob("lib/*/site-packages"))
 
 
 def _make_empty(path: Path, interpreter: Interpreter, settings: Settings, log: BuildLog) -> None:

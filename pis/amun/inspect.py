@@ -290,8 +290,9 @@ def _built(
         extra={"inspection_id": inspection.inspection_id, "environment": prepared.environment},
     )
     status = BuildStatus(
-        None, "", 0, started_at, datetime.now(UTC), prepared.environment, launcher.name
-    )
+        None, "", 0, started_at, datetime.now(UTC), prepared.environment, launcher.name,
+        prepared.bundled,
+    )  # fmt: skip
     write_build(folder, inspection, status, prepared.log, prepared.dockerfile)
     return prepared
 

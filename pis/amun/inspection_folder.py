@@ -18,6 +18,7 @@ from typing import Any
 
 from common.formats.job_results import DOCUMENT_VERSION
 from model.measurements.host_problems import is_host_build, is_host_end
+from model.packages.bundled_libraries import Bundled, bundled_document
 from pis.amun.hardware import boot, host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import decode_output, parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd
@@ -49,7 +50,10 @@ class JobSetup:
 
 @dataclass(frozen=True, slots=True)
 class BuildStatus:
-    """How a build ended; ``reason`` is ``None`` if it succeeded."""
+    """How a build ended; ``reason`` is ``None`` if it succeeded.
+
+    :param bundled: libraries that the wheels bundle; ``None`` if unknown
+    """
 
     reason: str | None
     message: str
@@ -58,6 +62,7 @@ class BuildStatus:
     finished_at: datetime
     environment: str | None
     launcher: str
+    bundled: Bundled | None = None
 
     @property
     def host_problem(self) -> bool:
@@ -81,6 +86,7 @@ class BuildStatus:
             "finished_at": iso_time(self.finished_at),
             "environment": self.environment,
             "launcher": self.launcher,
+            **({} if self.bundled is None else {"bundled": bundled_document(self.bundled)}),
         }
 
 

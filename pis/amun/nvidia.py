@@ -42,6 +42,13 @@ def thermal_violations_ns() -> int:
     return sum(_thermal_ns(nvml, handle) for handle in _handles(nvml))
 
 
+def energy_mj() -> dict[int, int]:
+    """Return the energy that each GPU used since the driver was loaded, if the GPU counts it."""
+    nvml = _nvml()
+    counts = {} if nvml is None else {i: _energy(nvml, it) for i, it in enumerate(_handles(nvml))}
+    return {number: count for number, count in counts.items() if count is not None}
+
+
 @cache
 def _nvml() -> Any:
     """Return the initialised library; ``None`` if the library or its driver is missing."""
@@ -87,6 +94,13 @@ def _thermal_ns(nvml: Any, handle: Any) -> int:
         return int(nvml.nvmlDeviceGetViolationStatus(handle, policy).violationTime)
     except nvml.NVMLError:
         return 0
+
+
+def _energy(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+    except nvml.NVMLError:  # GPUs before Volta have no counter
+        return None
 
 
 def _cuda(nvml: Any) -> str | None:

@@ -369,6 +369,8 @@ def _conditions(rng: random.Random | None) -> dict[str, Any]:
         "tick_share": rng and rng.random() * 1e-6,
         "boot": rng and digest_of("boot", rng.randrange(3)),
         "build": rng and f"{rng.randrange(3):032x}",
+        "energy_j": rng and rng.uniform(1, 500),
+        "energy_note": rng and "package-0",
     }
 
 
@@ -411,6 +413,7 @@ def inspection_rows(
                 "stack_note": None if known else "no specification",
                 "job_count": (seen + 1) // 2,
                 "created_at": _EPOCH + timedelta(seconds=number) if known else None,
+                "bundled": {"numpy==2.3.0": []} if number % 3 else None,
             }
         )
         for position in range(seen):

@@ -202,7 +202,7 @@ def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:
     few = len(asked)
     assert few == 4
     read(filled, "numpy")
-    assert len(asked) - few == 9
+    assert len(asked) - few == 10
 
 
 def test_what_was_read_is_not_read_again(filled: Stores) -> None:

@@ -289,6 +289,85 @@ def test_a_database_user_who_can_only_read_gets_the_same_result(
             owner.execute(text(f"DROP ROLE {role}"))
 
 
+@pytest.mark.parametrize("as_json", [(), *slow([("--json",)])])
+def test_an_export_gives_the_same_result_as_its_stores(
+    measured: Stores, tmp_path: Path, as_json: tuple[str, ...]
+) -> None:
+    """Versions that are read, yanked, unread, affected and damaged; without stores."""
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
+    old, new, export = (tmp_path / it for it in ("old.txt", "new.txt", "export"))
+    old.write_text("numpy==2.0.0\nflask==2.0.0\nother==1\n", encoding="utf-8")
+    new.write_text("numpy==2.1.0\nflask==3.0.0\nother==2\n", encoding="utf-8")
+    seen = ""
+    for step in ("unread", "read", "changed"):
+        if step == "read":
+            worst = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"
+            read_metadata(
+                measured,
+                osv("GHSA-9", affected("numpy", versions=["2.0.0"]), vector=worst),
+                osv("PYSEC-9", affected("numpy", ("introduced", "2"), ("fixed", "2.1"))),
+                osv("GHSA-8", affected("other", ("introduced", "2"))),
+                osv("GHSA-7", affected("other", versions=["2"]), withdrawn="2025-01-01T00:00:00Z"),
+                archive=tmp_path / "all.zip",
+            )
+            add_flask(measured)
+        if step == "changed":
+            with measured.engine.begin() as connection:
+                connection.execute(
+                    text(
+                        "UPDATE observations SET quarantine_reason = 'tampered' WHERE"
+                        " observation_id = (SELECT min(observation_id) FROM observations)"
+                    )
+                )
+        done = thoth(measured.settings, "export", "parquet", str(export), "--replace")
+        assert done.returncode == 0, done.stderr
+        for pair in ((str(old), str(new)), (str(new), str(old))):
+            written: list[list[bytes]] = []
+            for source in (("--offline",), ("--from-export", str(export))):
+                files = tmp_path / "comment.md", tmp_path / "guard.sarif"
+                options = ("--comment", str(files[0]), "--sarif", str(files[1]), *as_json)
+                environment = nowhere if source[0] == "--from-export" else {}
+                done = guard(measured, *pair, *source, *options, **environment)
+                assert done.returncode in (0, 1, 4), done.stderr
+                code = str(done.returncode).encode()
+                written.append([done.stdout.encode(), code, *(it.read_bytes() for it in files)])
+            assert written[1] == written[0]
+            seen += written[0][0].decode()
+    for fact in ("GHSA-9", "critical", "PYSEC-9", "GHSA-8", "broken build", "faster"):
+        assert fact in seen, fact
+    assert "GHSA-7" not in seen
+
+
+def add_flask(stores: Stores) -> None:
+    """Flask 3 is yanked, requires a package that is read, and an extra in a strange marker."""
+    requires = ("markupsafe>=2", "broken>1; extra == 'x' and python_version > 'no'")
+    releases = [
+        release("flask", "2.0.0"),
+        release("flask", "3.0.0", requires, yanked=True, yanked_reason="broken build"),
+        release("markupsafe", "2.1"),
+    ]
+    with stores.engine.begin() as connection:
+        deliveries = [ReleaseDelivery(it, "test", NOW) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    sync(stores.engine, stores.driver, database=stores.database)
+
+
+def test_a_folder_that_is_no_complete_export_is_refused_with_a_remedy(
+    measured: Stores, locks: tuple[str, str], tmp_path: Path
+) -> None:
+    part = tmp_path / "part"
+    done = thoth(measured.settings, "export", "parquet", str(part), "--only", "stacks")
+    assert done.returncode == 0, done.stderr
+    for folder in (tmp_path / "none", tmp_path, part):
+        refused = guard(measured, *locks, "--from-export", str(folder))
+        assert refused.returncode == 2, refused.stderr
+        assert "not a complete export" in refused.stderr
+        assert "thoth export parquet" in refused.stderr
+    for other in (("--fetch",), ("--service", "https://thoth.example")):
+        refused = guard(measured, *locks, "--from-export", str(part), *other)
+        assert (refused.returncode, "--from-export cannot" in refused.stderr) == (2, True)
+
+
 def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
     measured: Stores, locks: tuple[str, str], service_url: str
 ) -> None:

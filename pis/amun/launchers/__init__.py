@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from model.errors import ProjectError
 from model.measurements.host_problems import is_host_build
+from model.packages.bundled_libraries import Bundled
 from pis.amun.specification import Specification
 
 
@@ -95,6 +96,7 @@ class PreparedInspection:
     :param python_version: version of the interpreter, such as ``3.11.7``; empty if unknown
     :param image: the built image, for launchers that build one
     :param dockerfile: the Containerfile of that image
+    :param bundled: libraries that the wheels bundle; ``None`` if nobody looked
     """
 
     inspection: Inspection
@@ -105,6 +107,7 @@ class PreparedInspection:
     image: str | None = None
     dockerfile: str | None = None
     build: str | None = None
+    bundled: Bundled | None = None
 
 
 @dataclass(frozen=True, slots=True)

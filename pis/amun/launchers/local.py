@@ -119,6 +119,7 @@ def prepare_here(
         python_version=environment.python_version,
         log=str(log) + environment.log,
         build=environment.build,
+        bundled=environment.bundled,
     )
 
 

@@ -76,6 +76,32 @@ def test_a_job_says_on_which_occasion_it_ran() -> None:
     assert session_of(None, None, noon) is None
 
 
+def test_a_job_says_what_energy_it_used_or_why_nobody_knows() -> None:
+    known = {"joules": 12.5, "counters": ["package-0", "gpu-0"], "reason": None}
+    unknown = {"joules": None, "counters": [], "reason": "no counter is readable here"}
+    for energy, expected in (
+        (known, (12.5, "package-0, gpu-0")),
+        (unknown, (None, "no counter is readable here")),
+        (None, (None, None)),
+    ):
+        seen = observed(conditions=energy and {"energy": energy})
+        assert (seen.energy_j, seen.energy_note) == expected
+    zero = inspection(job_document(0, conditions={"energy": {"joules": 0}}))
+    assert refused(zero) == (Reason.OUT_OF_RANGE, "results/0/result:$.conditions.energy.joules")
+
+
+def test_the_build_says_which_libraries_the_wheels_bundle() -> None:
+    blas = {"name": "OpenBLAS", "version": "0.3.29", "source": "numpy.libs/libopenblas.so"}
+    job = job_document(0)
+    known = inspection(job, status=status_document(bundled={"numpy==2.3.0": [blas]}))
+    assert parsed(known).bundled == {"numpy==2.3.0": [blas]}
+    assert parsed(inspection(job, status=status_document())).bundled is None
+    broken = inspection(job, status=status_document(bundled={"numpy==2.3.0": [{"name": 7}]}))
+    assert refused(broken) == (
+        Reason.WRONG_TYPE, "build/status:$.bundled['numpy==2.3.0'][0].name"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("conditions", "reason"),
     [

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun import hardware
+from pis.amun import hardware, nvidia
 from pis.amun.conditions import SWAPPED_PAGES, Conditions, conditions_between, read_conditions
 from pis.amun.control_groups import (
     CgroupLimits,
     read_limits,
     throttled_periods,
 )
+from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
     boot,
     cpu_info,
@@ -27,7 +28,7 @@ from pis.amun.hardware import (
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.specification import HardwareRequest, ResourceRequests
 
-CALM = Conditions((0.5, 0.4, 0.3), 10, 1000, 0, 0, 0, 0, ())
+CALM = Conditions((0.5, 0.4, 0.3), 10, 1000, 0, 0, 0, 0, (), {})
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -186,3 +187,56 @@ def test_what_was_asked_for_and_is_not_here_is_all_told() -> None:
     assert list(unmet_requests(fits, info)) == []
     other = ResourceRequests(1e6, 2**60, HardwareRequest(25, 1, "Abacus", 3))
     assert len(list(unmet_requests(other, info))) == 6
+
+
+class GpuWithCounter:
+    """NVML of two GPUs, of which one is too old to count energy."""
+
+    class NVMLError(Exception): ...
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:  # noqa: N802
+        return number
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:  # noqa: N802
+        if handle:
+            raise self.NVMLError
+        return 2_500
+
+
+def rapl(root: Path, **counts: int) -> Path:
+    """The zones of a machine with one package, which contains its cores."""
+    files = {}
+    for number, (name, count) in enumerate(counts.items()):
+        zone = f"intel-rapl:{number}"
+        files |= {
+            f"{zone}/name": f"{name.replace('_', '-')}\n",
+            f"{zone}/energy_uj": f"{count}\n",
+            f"{zone}/max_energy_range_uj": "262143328850\n",
+        }
+    return tree(root, files)
+
+
+def test_energy_is_what_independent_counters_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia, "_nvml", GpuWithCounter)
+    before = read_counters(rapl(tmp_path, package_0=262_143_000_000, core=1, dram=5, psys=7))
+    after = read_counters(rapl(tmp_path, package_0=2_000_000, core=9, dram=5, psys=9))
+    assert sorted(before) == ["dram", "gpu-0", "package-0"]
+    # The package's counter started again at zero; the others stood still.
+    energy = energy_between(before, after)
+    assert (energy["joules"], energy["counters"]) == (pytest.approx(2.32885), ["package-0"])
+
+
+def test_energy_that_nobody_counted_is_unknown_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia, "_nvml", lambda: None)
+    none = energy_between(read_counters(tmp_path), read_counters(tmp_path))
+    assert (none["joules"], none["reason"]) == (None, NO_COUNTER)
+    before = read_counters(rapl(tmp_path, package_0=10))
+    later = {name: replace(it, joules=9.0, at_s=it.at_s + 300) for name, it in before.items()}
+    assert energy_between(before, later)["joules"] is None  # it may have wrapped twice
