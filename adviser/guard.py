@@ -122,6 +122,8 @@ class GuardResult:
     :param undetermined: comparisons on this hardware that could change the verdict once settled
     :param proposals: what to take instead of harmful versions, by name
     :param untried: number of harmful packages for which no proposal was tried
+    :param speed_only: whether vulnerabilities, and versions that were yanked since, were not looked
+        at, so that an outcome without harm is about speed
     """
 
     changes: tuple[VersionChange, ...]
@@ -137,6 +139,13 @@ class GuardResult:
     undetermined: tuple[Claim, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     untried: int = 0
+    speed_only: bool = False
+
+    def without_unseen(self) -> GuardResult:
+        """The result if only speed was looked at: nothing else is missing."""
+        unseen = (MissingKind.METADATA, MissingKind.ADVISORIES)
+        missing = tuple(it for it in self.missing if it.kind not in unseen)
+        return replace(self, missing=missing, speed_only=True)
 
     @property
     def slower(self) -> tuple[Claim, ...]:

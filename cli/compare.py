@@ -35,6 +35,7 @@ from cli.compare_stacks import (
     Subject,
     changed_series,
     indicator_fields,
+    pinned_versions,
     project_requirements,
     resolved_stacks,
     subject_of,
@@ -51,6 +52,7 @@ from cli.machine import (
 )
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
 from cli.own_benchmarks import benchmark_option, chosen_benchmarks, confirmation_option
+from cli.packed_answers import answer_from_pack, pack_option
 from cli.request_options import lock_options, lock_selection
 from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings
@@ -103,6 +105,7 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
               help="Folder of the comparison.  [default: one in THOTH_HOME/compare]")  # fmt: skip
 @click.option("--ingest/--no-ingest", default=False, show_default=True,
               help="Ingest the inspections at the end.")  # fmt: skip
+@pack_option
 @machine_options
 @as_json_option
 @click.pass_context
@@ -126,6 +129,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     as_json: bool,
     benchmarks: tuple[str, ...],
     confirmed: bool,
+    pack: Path | None,
     **selection: Any,
 ) -> None:
     """Compare the speed of a command with other versions or settings.
@@ -138,6 +142,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
     Without a command, the benchmarks of the project run, else the indicators of the packages that
     differ.
+
+    With --pack, nothing is measured: the answer is what a pack knows of the versions of A and B.
 
     The command and the variables are stored, without what looks like a secret.
 
@@ -155,9 +161,15 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     variables, concealed = _variables(len(subjects), shared, own_a, own_b)
     if len(subjects) < 2 or len(subjects) > len(ascii_uppercase):
         raise click.UsageError("give two stacks or more, such as numpy==1.26.4 numpy==2.4.6")
-    chosen = lock_selection(selection)
     with explained_errors():
-        named = [subject_of(it, python_version, chosen) for it in subjects]
+        named = [subject_of(it, python_version, lock_selection(selection)) for it in subjects]
+    if pack is not None:
+        context.exit(
+            _answer_from_pack(
+                settings, pack, named, python_version, as_json,
+                measuring=[*program, *benchmarks, *others, *ChainMap(*variables)],
+            )
+        )  # fmt: skip
     folder = Path.cwd()
     commands = [command_of(program, folder, project=project)] if program else []
     if not program and not any(it.document for it in named):
@@ -176,8 +188,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         "python": python_version,
         "index": index,
     }
-    short = digest(question).removeprefix("sha256:")[:8]
-    kept = SearchFolder((out or settings.home / "compare" / short).absolute(), STATE_NAME)
+    place = out or settings.home / "compare" / digest(question).removeprefix("sha256:")[:8]
+    kept = SearchFolder(place.absolute(), STATE_NAME)
     state, index = kept.state(question), index or DEFAULT_INDEX
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
@@ -220,6 +232,26 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     folders = sorted(set(measurer.folders.values()))
     accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
     context.exit(answer.exit_code if accepted else 1)
+
+
+def _answer_from_pack(
+    settings: Settings,
+    pack: Path,
+    named: Sequence[Subject],
+    python_version: str | None,
+    as_json: bool,
+    *,
+    measuring: Sequence[str],
+) -> int:
+    """Answer from a pack, and return the exit code.
+
+    :param measuring: what was given for a measurement
+    """
+    if measuring or len(named) > 2:
+        raise click.UsageError("--pack measures nothing: give only two stacks")
+    sides = [pinned_versions(it) for it in named]
+    where, texts = environment(python_version), [it.text for it in named]
+    return answer_from_pack(settings, pack, texts, sides, where, as_json=as_json)
 
 
 def _variables(

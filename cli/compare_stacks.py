@@ -107,6 +107,25 @@ def _requirement(text: str) -> str:
     return text
 
 
+def pinned_versions(subject: Subject) -> dict[str, str]:
+    """The versions that a subject names, without resolving anything.
+
+    :raises InvalidArgument: for a specification, or a requirement that pins no version
+    """
+    if subject.lock:
+        return subject.pins
+    versions: dict[str, str] = {}
+    for parsed in map(Requirement, subject.requirements):
+        pins = [it.version for it in parsed.specifier if it.operator in {"==", "==="}]
+        if len(parsed.specifier) == len(pins) == 1 and "*" not in pins[0]:
+            versions[canonicalize_name(parsed.name)] = pins[0]
+    if not versions:
+        raise InvalidArgument(
+            f"{subject.text!r} names no version", hint="write numpy==2.1.0, or name a lock"
+        )
+    return versions
+
+
 def project_requirements(folder: Path) -> list[str]:
     """Requirements of the ``pyproject.toml`` in a folder, also those for development.
 

@@ -44,6 +44,7 @@ from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option
 from cli.own_benchmarks import of_these_files
+from cli.packed_answers import knowledge_of_pack, pack_option
 from cli.project_files import read_lock_file, read_project, write_file
 from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (
@@ -101,9 +102,7 @@ _RULES = {
 @click.option("--service", metavar="URL",
               help="Ask a service for what is known, with the token in THOTH_TOKEN if that is set;"
                    " this machine needs no stores.")  # fmt: skip
-@click.option("--from-export", "export", type=NamedPath(path_type=Path), metavar="DIR",
-              help="Read what is known from a Parquet export; this machine needs no"
-                   " stores.")  # fmt: skip
+@pack_option
 @click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
               help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
@@ -147,7 +146,8 @@ def guard(
     change the exit code.
 
     For each harm, the nearest version without it is proposed, if the whole lock with it is a valid
-    stack. Exit code 0 means that no harm was found and that no data is missing.
+    stack. Exit code 0 means that no harm was found and that no data is missing. With --pack, only
+    speed is looked at, and the exit code is about nothing else.
     """
     settings: Settings = context.obj
     propose: bool = options["propose"]
@@ -160,10 +160,10 @@ def guard(
         print_note(note)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
-    export: Path | None = options["export"]
+    pack: Path | None = options["pack"]
     conflicts = {
         "--service and --fetch: a service reads releases itself": service is not None and fetch,
-        "--from-export cannot be used with --fetch or --service": export is not None
+        "--pack cannot be used with --fetch or --service": pack is not None
         and (fetch or service is not None),
         "--output is the file of --propose": options["output"] is not None and not propose,
         "--propose needs NEW as a file on disk": propose and not new.is_file(),
@@ -174,8 +174,8 @@ def guard(
     if service is not None:
         named = options["hardware"] or own_hardware().digest
         knowledge = ServiceClient(service).knowledge_of_locks(before, after, where, named)
-    elif export is not None:
-        knowledge = _exported_knowledge(export, before, after, where, options["hardware"])
+    elif pack is not None:
+        knowledge = knowledge_of_pack(settings, pack, before, after, where)
     else:
         knowledge, unmet = _stored_knowledge(
             settings, locks, before, after, where, options["hardware"], fetch
@@ -194,7 +194,7 @@ def guard(
     else:
         print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
     if (versions := _proposed(upgrade, proposals) if propose else None) is not None:
-        stored = service is None and export is None
+        stored = service is None and pack is None
         sources = {**options, "fetch": fetch, "stored": stored}
         _write_proposal(settings, versions, new, locks[1], after, where, sources)
     if options["comment"]:
@@ -278,7 +278,7 @@ def _write_proposal(
     if not options["stored"]:
         raise UnwritableLock(
             "files and hashes of the proposed lock are not known without stores",
-            "run it without --service and --from-export",
+            "run it without --service and --pack",
         )
     form = LockFormat(format_of(new if _is_written(new.name) else output, Project()))
     manifest = read_project(new) if form is LockFormat.PIPFILE_LOCK else None
@@ -305,23 +305,6 @@ def _is_written(name: str) -> bool:
     if reader is None:
         return not is_environment(name)
     return reader.read in (read_pipfile_lock, read_pylock)
-
-
-def _exported_knowledge(
-    folder: Path,
-    before: Mapping[str, str],
-    after: Mapping[str, str],
-    where: Environment,
-    prefix: str | None,
-) -> LockKnowledge:
-    """What an export knows of two locks; its age is printed."""
-    from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
-
-    knowledge, as_of = knowledge_of_exported_locks(
-        folder, before, after, where, lambda classes: requested_hardware(classes, prefix).digest
-    )
-    print_note(f"{folder} shows the record at {as_of:%Y-%m-%d %H:%M} UTC")
-    return knowledge
 
 
 def _stored_knowledge(
@@ -361,7 +344,12 @@ def guard_lines(
     yield from _remaining_lines(upgrade, fetched=fetched)
     if not verbose and len(findings) < len(findings_of(upgrade, every=True)):
         yield "`--verbose` shows each series by itself"
-    yield _RESULTS[upgrade.outcome.value]
+    yield _result_text(upgrade)
+
+
+def _result_text(upgrade: GuardResult) -> str:
+    unseen = "; vulnerabilities and newly yanked versions were not looked at" * upgrade.speed_only
+    return f"{_RESULTS[upgrade.outcome.value]}{unseen}"
 
 
 def _change_lines(upgrade: GuardResult) -> Iterator[str]:
@@ -427,7 +415,7 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
     name = re.sub(r"[^ -_a-~]", "?", lock)
     summary = f"{counted(len(upgrade.changes), 'changed package')}, and what is missing"
     return "\n".join([
-        f"**{title}** in `{name}`, {_RESULTS[upgrade.outcome.value]}",
+        f"**{title}** in `{name}`, {_result_text(upgrade)}",
         "",
         *_code_block(settled, _LONGEST_COMMENT // 2),
         "",

@@ -17,6 +17,13 @@ from pis.indicators.parameters import Parameter
 #: Those that measure operations of one library of any kind, with their modules.
 LIBRARY_INDICATORS: dict[str, str] = {
     "pandas": "pis.indicators.pandas_tables",
+    "polars": "pis.indicators.polars_tables",
+    "pyarrow": "pis.indicators.arrow_tables",
+    "scipy": "pis.indicators.scipy_calls",
+    "scikit-learn": "pis.indicators.learn_models",
+    "numba": "pis.indicators.numba_calls",
+    "boosting": "pis.indicators.boosting",
+    "arrays": "pis.indicators.array_calls",
 }
 
 #: Indicators by their name in commands and specifications, with their modules.

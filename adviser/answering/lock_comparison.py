@@ -36,7 +36,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
-from graph.record.evidence import evidence_for
+from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
 from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot_reader import CheckTime, load_packages
@@ -50,11 +50,6 @@ from model.packages.identity import same_version
 from model.packages.snapshot import Snapshot, with_revision
 from model.reasons import Reason
 
-#: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
-#: 170 MB.
-MAX_MEASUREMENTS = 250_000
-
-
 #: Number of versions of a harmful package that are read, the nearest ones.
 _MOST_NEAR = 10
 
@@ -65,12 +60,14 @@ class LockKnowledge:
 
     :param snapshot: has the versions of the two locks, and all versions of packages that do harm
     :param vulnerabilities: of changed versions that are not candidates of the snapshot
+    :param speed_only: whether only speed is known, as from a pack
     """
 
     snapshot: Snapshot
     evidence: Evidence
     vulnerabilities: Mapping[tuple[str, str], tuple[KnownVulnerability, ...]]
     hardware: tuple[RecordedHardware, ...]
+    speed_only: bool = False
 
     def to_json(self) -> bytes:
         """The canonical JSON form, as the service sends it."""
@@ -293,6 +290,7 @@ def compare_lock_versions(
     """
     known, evidence = knowledge.snapshot, knowledge.evidence
     upgrade = guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
+    upgrade = upgrade.without_unseen() if knowledge.speed_only else upgrade
     return without_accepted(upgrade, AllowList(allowed, evidence.vulnerabilities))
 
 

@@ -141,6 +141,19 @@ def upgrade_claims(
             for number, it in histories.items()
             if target.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
         ]
+    return claims_about(pairs, histories, target, evidence)
+
+
+def claims_about(
+    pairs: Sequence[StackPair],
+    histories: Mapping[int, History],
+    target: Target,
+    evidence: Evidence,
+) -> tuple[Claim, ...]:
+    """Claims about all pairs, settled or not, as one family.
+
+    :param histories: of the series of the pairs, by number
+    """
     return _judged(_estimated(pairs, histories), target, evidence, every=True).claims
 
 

@@ -13,9 +13,11 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
+from adviser.packs.pack_report import PackReport, ReleaseStep
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from adviser.reports.serialization import bounded
 from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text
 from model.measurements.units import DISPLAY_UNITS, Multiple, Unit
@@ -311,10 +313,32 @@ def report_file(report: Mapping[str, Any], made_at: datetime) -> str:
 
     :param report: of :func:`adviser.quality.report_document.report_document`
     """
-    css = (_FOLDER / "static" / "pages.css").read_text(encoding="utf-8")
-    style = Markup(f"<style>{css}</style>")  # noqa: S704 - a file of this package
     template = _templates().get_template("report_file.html")
-    return template.render(style=style, view=report_view(report), made_at=made_at)
+    return template.render(style=_style(), view=report_view(report), made_at=made_at)
+
+
+def pack_report_file(report: PackReport) -> str:
+    """The HTML of a report on a pack."""
+    drawings = {
+        package: _svg(effects_plot([_drawn(it) for it in steps], f"Releases of {package}"))
+        for package, steps in report.steps.items()
+    }
+    template = _templates().get_template("pack_report.html")
+    return template.render(style=_style(), report=report, drawings=drawings)
+
+
+def _drawn(step: ReleaseStep) -> DrawnEffect:
+    claim, known = step.claim, bounded(step.claim)
+    low, high = claim.interval_low_pct, claim.interval_high_pct
+    return DrawnEffect(
+        f"{step.operation} {step.releases}", claim.observed_pct, low if known else None,
+        high if known else None, claim.verdict, claim.delta_pct,
+    )  # fmt: skip
+
+
+def _style() -> Markup:
+    css = (_FOLDER / "static" / "pages.css").read_text(encoding="utf-8")
+    return Markup(f"<style>{css}</style>")  # noqa: S704 - a file of this package
 
 
 @cache

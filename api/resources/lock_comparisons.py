@@ -233,6 +233,7 @@ class LockComparisonSchema(FreshnessSchema):
     yanked = fields.List(fields.Nested(YankedVersionSchema), required=True)
     missing = fields.List(fields.Nested(MissingKnowledgeSchema), required=True)
     unmeasured = texts("Other packages whose two versions were not compared.", ["flask"])
+    speed_only = flag("Whether nothing but speed was looked at; false here.")
     refused = count("Number of measurements that do not count: their documents changed.", 0)
     warnings = texts("What of the locks was left out, for people.", [])
 

@@ -15,8 +15,8 @@
 #   GUARD_MEASURE   true: measure the benchmarks of the project with both locks first; or a command
 #   GUARD_MINUTES   at most so long for each lock (10)
 #   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
-#   GUARD_EXPORT    folder of a Parquet export to read instead; without both, the stores of
-#                   DATABASE_URL and GRAPH_URL are used, or else embedded ones, which need nothing
+#   GUARD_PACK      pack of measurements to answer from, about speed only; without both, the stores
+#                   of DATABASE_URL and GRAPH_URL are used, or else embedded ones, which need nothing
 #   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
@@ -46,8 +46,8 @@ case ${GUARD_OFFLINE:=false} in
     true | false) ;;
     *) echo "GUARD_OFFLINE: write true or false" >&2; exit 2 ;;
 esac
-if [ "${GUARD_MEASURE:=false}" != false ] && [ -n "${GUARD_SERVICE:-}${GUARD_EXPORT:-}" ]; then
-    echo "GUARD_MEASURE: measurements need stores; leave out GUARD_SERVICE and GUARD_EXPORT" >&2
+if [ "${GUARD_MEASURE:=false}" != false ] && [ -n "${GUARD_SERVICE:-}${GUARD_PACK:-}" ]; then
+    echo "GUARD_MEASURE: measurements need stores; leave out GUARD_SERVICE and GUARD_PACK" >&2
     exit 2
 fi
 
@@ -58,7 +58,7 @@ install_thoth() {
     [ ! -x "$environment/bin/thoth" ] || return 0
     echo "installing Thoth in $environment, once" >&2
     locked=$root/locks/embedded.txt
-    [ -z "${GUARD_SERVICE:-}${GUARD_EXPORT:-}${DATABASE_URL:-}" ] || locked=$root/locks/service.txt
+    [ -z "${GUARD_SERVICE:-}${GUARD_PACK:-}${DATABASE_URL:-}" ] || locked=$root/locks/service.txt
     python3 -m venv "$environment"
     # Most modules are never imported here, so that compiling all of them would take longer.
     pip="python3 -m pip --quiet --disable-pip-version-check install --no-compile --no-deps"
@@ -130,7 +130,7 @@ for lock in "$@"; do
         for name in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$name"; done
         for name in ${GUARD_GROUPS:-}; do set -- "$@" --group "$name"; done
         [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
-        [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
+        [ -z "${GUARD_PACK:-}" ] || set -- "$@" "--pack=$GUARD_PACK"
         [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
         [ -z "$sarif" ] || set -- "$@" --sarif "$sarif"
         code=0

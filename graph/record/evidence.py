@@ -45,6 +45,9 @@ from model.packages.snapshot import Snapshot
 
 #: Name of the source "measurements", beside indexes and advisories.
 INSPECTIONS = "inspections"
+#: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
+#: 170 MB.
+MAX_MEASUREMENTS = 250_000
 #: Measurements of one fetch.
 _ROWS_AT_A_TIME = 1_000
 

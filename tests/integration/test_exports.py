@@ -16,14 +16,12 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from adviser.answering import exported_lock_knowledge, lock_comparison
-from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
+from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
 from common.settings import Settings
 from graph.engine import open_stores, relational_engine
-from graph.record.hardware import recorded_hardware
 from model.errors import InvalidArgument
 from model.packages.environments import environment
 from tests.requirements import needs
@@ -169,43 +167,13 @@ def test_affected_ranges_are_those_of_the_advisories(exported: Path) -> None:
     assert archive["advisories"] == len(rows_of(exported, "advisories"))
 
 
-def test_a_comparison_of_locks_reads_the_same_from_an_export_as_from_the_stores(
-    exported: Path, filled: Settings
-) -> None:
-    where = environment("3.12", "manylinux_2_28_x86_64", None)
-    old = {"flask": "2.2.4", "click": "8.4.2", "numpy": "2.5.4", "tensorflow": "2.9.1"}
-    new = {"flask": "3.1.3", "click": "8.5.1", "numpy": "2.5.5", "tensorflow": "2.11.0"}
-    rebuilt = thoth(filled, "graph", "rebuild")  # another test may have emptied the graph
-    assert rebuilt.returncode == 0, rebuilt.stderr
-    with open_stores(filled) as stores:
-        with stores.engine.connect() as connection:
-            recorded = recorded_hardware(connection)
-        stored = knowledge_of_locks(stores, old, new, where, recorded)
-    read, _ = knowledge_of_exported_locks(exported, old, new, where)
-    assert read.snapshot.packages == stored.snapshot.packages
-    assert read.snapshot.excluded == stored.snapshot.excluded
-    assert any(it for it in read.snapshot.packages.values())
-    assert read.evidence.readings
-    for part in ("series", "readings", "stacks", "hardware", "refused", "knows_advisories"):
-        assert getattr(read.evidence, part) == getattr(stored.evidence, part), part
-    assert read.hardware == stored.hardware
-    assert {key: set(it) for key, it in read.vulnerabilities.items()} == {
-        key: set(it) for key, it in stored.vulnerabilities.items()
-    }
-
-
 def test_a_comparison_of_locks_reads_a_limited_number_of_measurements(
-    exported: Path, filled: Settings, monkeypatch: pytest.MonkeyPatch
+    filled: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lock_comparison, "MAX_MEASUREMENTS", 1)
     locks = {"numpy": "2.0.2"}, {"numpy": "2.4.6"}
     where = environment("3.12", "manylinux_2_28_x86_64", None)
-    read, _ = knowledge_of_exported_locks(exported, *locks, where)
-    most = len(read.evidence.readings) - 1
-    for module in (lock_comparison, exported_lock_knowledge):
-        monkeypatch.setattr(module, "MAX_MEASUREMENTS", most)
-    message = f"the packages have more than {most} measurements on the requested hardware"
-    with pytest.raises(InvalidArgument, match=message):
-        knowledge_of_exported_locks(exported, *locks, where)
+    message = "the packages have more than 1 measurements on the requested hardware"
     with open_stores(filled) as stores, pytest.raises(InvalidArgument, match=message):
         knowledge_of_locks(stores, *locks, where, [])
 

@@ -175,8 +175,8 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
     asked = pipeline(stores, repository, "none", GUARD_SERVICE="http://127.0.0.1:1")
     assert asked.returncode == 3
     assert "check --service http://127.0.0.1:1" in asked.stderr
-    read = pipeline(stores, repository, "none", GUARD_EXPORT="no-export")
-    assert (read.returncode, "no-export: not a complete export" in read.stderr) == (2, True)
+    read = pipeline(stores, repository, "none", GUARD_PACK="no-pack")
+    assert (read.returncode, "no-pack" in read.stderr) == (2, True)
     wrong = pipeline(stores, repository, "none", GUARD_OFFLINE="yes")
     assert (wrong.returncode, wrong.stderr) == (2, "GUARD_OFFLINE: write true or false\n")
 
@@ -352,7 +352,7 @@ def test_a_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
     done = guard_script(repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE="true")
     assert (done.returncode, done.stderr) == (1, "app.lock.txt: it was not measured\n")
     refused = guard_script(
-        repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE="true", GUARD_EXPORT="x"
+        repository, CI / "guard.sh", tmp_path / "bin", GUARD_MEASURE="true", GUARD_PACK="x"
     )
     assert refused.returncode == 2
     assert refused.stderr.startswith("GUARD_MEASURE: ")

@@ -1,0 +1,165 @@
+"""What changed between the measured releases of each package of a pack, judged from its samples."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from adviser.changes.release_steps import compared_releases
+from adviser.packs.pack_evidence import packed_evidence
+from adviser.packs.pack_files import Pack
+from adviser.reports.serialization import bounded
+from adviser.scoring.assessment_types import Claim
+from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.histories import histories_of
+from adviser.scoring.performance import claims_about
+from adviser.scoring.stack_pairs import MeasuredStackIndex, release_order, version_of_purl
+from adviser.scoring.target import MeasuredOn, Target
+from adviser.scoring.verdicts import Verdict, family_text
+from model.measurements.evidence import Evidence, EvidencePack
+from model.packages.identity import Purl
+from model.text import counted, printable
+
+
+class _WhereMeasured(Target):
+    """Each series is judged for the hardware and the Python that it was measured on."""
+
+    def same_hardware(self, series: MeasuredOn) -> bool:
+        return True
+
+    def same_python(self, series: MeasuredOn) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseStep:
+    """A release compared with the measured release before it, in one operation.
+
+    :param operation: what was measured
+    :param sessions: occasions of measuring behind the claim
+    """
+
+    claim: Claim
+    operation: str
+    sessions: int
+
+    @property
+    def releases(self) -> str:
+        """Both releases, such as ``2.2.3 → 2.3.3``."""
+        purls = self.claim.baseline_purl, self.claim.purl
+        return " → ".join(version_of_purl(it or Purl("")) for it in purls)
+
+    @property
+    def effect(self) -> str:
+        """The observed difference in speed with its 95 % interval, in per cent."""
+        claim = self.claim
+        if not bounded(claim):
+            return f"{claim.observed_pct:+.1f} (error unknown)"
+        low, high = claim.interval_low_pct, claim.interval_high_pct
+        return f"{claim.observed_pct:+.1f} ({low:+.1f} to {high:+.1f})"
+
+    @property
+    def jobs(self) -> str:
+        """Number of jobs of both releases that count, and of those left out."""
+        left_out = sum(self.claim.left_out.values())
+        both = f"{self.claim.baseline_jobs} and {self.claim.jobs}"
+        return f"{both}, without {left_out}" if left_out else both
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """All release steps of a pack, which are one family of claims.
+
+    :param steps: by package
+    :param hardware: names of the hardware classes
+    """
+
+    pack: Pack
+    steps: Mapping[str, Sequence[ReleaseStep]]
+    hardware: Sequence[str]
+
+    @property
+    def summary(self) -> list[str]:
+        """What the pack is and how much of it is settled, in sentences."""
+        claims = [it.claim for steps in self.steps.values() for it in steps]
+        verdicts = [it.verdict for it in claims]
+        different = sum(it.different for it in verdicts)
+        equivalent = verdicts.count(Verdict.EQUIVALENT)
+        left_out = sum(sum(it.left_out.values()) for it in claims)
+        about = self.pack.manifest
+        tested = sum(it.tested for it in claims)
+        return [
+            f"Pack {about.name} ({about.digest}), licence {about.licence or 'unknown'}, measured in"
+            f" {counted(about.session_count, 'session')} until {about.measured_until:%Y-%m-%d} on"
+            f" {', '.join(self.hardware) or 'unknown hardware'}.",
+            f"Of {counted(len(claims), 'comparison')} of a release with the measured release before"
+            f" it, {different} show a difference and {equivalent} none that matters;"
+            f" {verdicts.count(Verdict.UNDETERMINED)} are undetermined. They leave out"
+            f" {counted(left_out, 'job')}.",
+            *([family_text(tested)] if tested else []),
+        ]
+
+
+def pack_report(pack: Pack) -> PackReport:
+    """Compare each measured release with the measured release before it, by our rules."""
+    purls = [Purl(it["purl"]) for it in pack.rows("stacks", ("purl",))]
+    # Whether the receiver trusts the pack does not matter here.
+    about = EvidencePack(pack.digest, pack.manifest.name, sessions=pack.manifest.session_count)
+    evidence = packed_evidence(pack, about, set(purls), pack.manifest.measured_until)
+    stacks = MeasuredStackIndex(evidence)
+    histories = histories_of(evidence, range(len(evidence.series)))
+    pairs = [
+        pair
+        for number, history in histories.items()
+        for pair in compared_releases(stacks, number, history, ())
+    ]
+    claims = claims_about(pairs, histories, _WhereMeasured(None, ""), evidence)
+    steps: dict[str, list[ReleaseStep]] = defaultdict(list)
+    for step in _steps(claims, evidence):
+        steps[step.claim.package or ""].append(step)
+    for several in steps.values():
+        several.sort(key=lambda it: (it.operation, release_order(it.claim.purl or Purl(""))))
+    return PackReport(pack, dict(sorted(steps.items())), sorted(evidence.hardware.values()))
+
+
+def _steps(claims: Sequence[Claim], evidence: Evidence) -> Iterator[ReleaseStep]:
+    texts = ClaimTexts(claims)
+    # Of jobs without a recorded session, only the day is known.
+    sessions = {
+        it.observation_id: it.session or str(it.seen_at and it.seen_at.date())
+        for it in evidence.readings
+    }
+    several = len({it.python_version for it in claims}) > 1
+    for claim in claims:
+        name = claim.parameters.get("operation")
+        operation = name if isinstance(name, str) else texts.series(claim)
+        python = f", Python {claim.python_version}" if several else ""
+        known = {sessions[it] for it in claim.evidence}
+        yield ReleaseStep(claim, f"{operation}{python}", len(known))
+
+
+def report_markdown(report: PackReport) -> str:
+    """The report as a page of the documentation."""
+    lines = ["# What changed between releases of these libraries", ""]
+    lines += [f"{_cell(it)}\n" for it in report.summary]
+    lines.append(
+        "Made by `thoth pack report --markdown` from the samples. Effects are differences in speed"
+        " with their 95 % intervals; jobs are those of both releases, without those left out.\n"
+    )
+    for package, steps in report.steps.items():
+        lines += [f"## {_cell(package)}", "", "|operation|releases|speed, %|verdict|jobs|sessions|"]
+        lines.append("|---|---|---|---|---|---|")
+        lines += [
+            f"|{_cell(it.operation)}|{_cell(it.releases)}|{it.effect}|{it.claim.verdict}|{it.jobs}"
+            f"|{it.sessions}|"
+            for it in steps
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Text of a pack as plain text in a table."""
+    return re.sub(r"[\\`*\[\]<>|#&]", r"\\\g<0>", printable(" ".join(text.split())))

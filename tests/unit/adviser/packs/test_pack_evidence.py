@@ -1,0 +1,83 @@
+"""The evidence of a pack is what was measured, and nothing in its tables can crash a reader."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adviser.packs.pack_evidence import packed_evidence
+from adviser.packs.pack_files import opened
+from adviser.packs.pack_report import pack_report, report_markdown
+from api.pages.report_view import pack_report_file
+from model.errors import InvalidPack
+from model.measurements.evidence import EvidencePack
+from model.reasons import Reason
+from tests.factories.evidence import ELSEWHERE, GAIN, HERE, NOW, Bench, jobs, purl, series
+from tests.factories.packs import pack_of
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Two releases on two hardware classes, and a stack of another package."""
+    bench = Bench()
+    for hardware in (HERE, ELSEWHERE):
+        how = series(hardware=hardware, parameters={"operation": "sort"})
+        for version, gain in (("1", 0.0), ("2", GAIN)):
+            bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain), how)
+    bench.measure(bench.stack("other==1"), jobs(), series())
+    return bench
+
+
+def test_what_a_pack_has_of_a_package_is_what_was_measured(bench: Bench, tmp_path: Path) -> None:
+    pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
+    about = EvidencePack(pack.digest, "test pack")
+    every = packed_evidence(pack, about, [purl("fast==1"), purl("fast==2")], NOW)
+    here = packed_evidence(pack, about, [purl("fast==2")], NOW, [HERE])
+    expected = bench.evidence()
+    rates = {it.observation_id: it.rate for it in expected.readings[:32]}
+    assert {it.observation_id: it.rate for it in every.readings} == rates
+    assert {it.comparison_key for it in every.series} == {
+        it.comparison_key for it in expected.series[:2]
+    }
+    assert {it.origin for it in every.series} == {pack.digest}
+    assert every.packs == (about,)
+    assert {it.hardware_digest for it in here.series} == {HERE}
+    assert [*here.stacks.values()] == [tuple(sorted(map(purl, ("fast==2", "rest==1"))))]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rate": -1.0}, {"rate": None}, {"parameters": "[}"}, {"unit": "furlong"}],
+)
+def test_a_value_that_cannot_be_refuses_the_pack(
+    bench: Bench, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    pack = opened(pack_of(bench.evidence(), tmp_path / "pack", **changes))
+    with pytest.raises(InvalidPack) as refused:
+        packed_evidence(pack, EvidencePack(pack.digest, "test pack"), [purl("fast==1")], NOW)
+    assert refused.value.reason == Reason.OUT_OF_RANGE
+
+
+def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_path: Path) -> None:
+    pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
+    report = pack_report(pack)
+    assert {name: [it.releases for it in steps] for name, steps in report.steps.items()} == {
+        "fast": ["1 → 2", "1 → 2"]
+    }
+    assert {it.claim.verdict.value for it in report.steps["fast"]} == {"faster"}
+    page = report_markdown(report)
+    assert pack.digest in page
+    assert "|sort|1 → 2|+30.0 (" in page
+    assert '<td class="number">+30.0 (' in pack_report_file(report)
+
+
+def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_path: Path) -> None:
+    lone = replace(bench.evidence(), readings=bench.evidence().readings[7:9])
+    hostile = json.dumps({"operation": "<b>a|b</b>\n# c"})
+    report = pack_report(opened(pack_of(lone, tmp_path / "pack", parameters=hostile)))
+    assert "<b>" not in pack_report_file(report)
+    assert "error unknown" in (page := report_markdown(report))
+    assert r"|\<b\>a\|b\</b\> \# c|" in page

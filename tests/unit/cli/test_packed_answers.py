@@ -1,0 +1,84 @@
+"""``guard --pack`` and ``compare --pack``: answers from a pack, in a process without stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from adviser.answering.target_hardware import own_hardware
+from adviser.packs.pack_files import opened
+from cli.compare import compare
+from cli.guard import guard
+from common.settings import Settings
+from tests.factories.evidence import GAIN, Bench, jobs, series
+from tests.factories.packs import pack_of
+
+LOCKS = {"one.txt": "fast==1\nother==1\nrest==1\n", "two.txt": "fast==2\nother==2\nrest==1\n"}
+
+
+def pack_on(hardware: str, folder: Path) -> Path:
+    bench = Bench()
+    how = series(hardware=hardware, parameters={"operation": "sort"})
+    for version, gain in (("1", 0.0), ("2", GAIN)):
+        bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain), how)
+    return pack_of(bench.evidence(hardware={hardware: "a class"}), folder, key=folder / "../key")
+
+
+@pytest.fixture
+def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pack that was measured on this machine; its locks lie beside it."""
+    for name, text in LOCKS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return pack_on(own_hardware().digest, tmp_path / "pack")
+
+
+def run(command: Any, *arguments: str, trusted: Path | None = None) -> Result:
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
+    if trusted is not None:
+        policy = Path("packs.toml")
+        policy.write_text(f'[[rules]]\nkey = "{opened(trusted).key}"\n', encoding="utf-8")
+        nowhere["PACKS_POLICY"] = str(policy.absolute())
+    settings = Settings.from_env({**nowhere, "THOTH_HOME": str(Path.cwd() / "home")})
+    return CliRunner().invoke(command, list(arguments), obj=settings)
+
+
+def test_a_trusted_pack_settles_speed_here_and_the_rest_was_not_looked_at(pack: Path) -> None:
+    gain = run(guard, "one.txt", "two.txt", "--offline", f"--pack={pack}", trusted=pack)
+    assert gain.exit_code == 0, gain.output
+    assert "decides" in gain.stderr
+    lines = gain.stdout.splitlines()
+    assert any(it.startswith("  fast 2 is 30 % faster than 1") for it in lines)
+    assert "  no indicator measures other" in lines
+    assert lines[-1].startswith("result: no harm; vulnerabilities")
+    loss = run(guard, "two.txt", "one.txt", "--json", "--pack", str(pack), trusted=pack)
+    document = json.loads(loss.stdout)
+    assert (loss.exit_code, document["outcome"], document["speed_only"]) == (1, "harm", True)
+    (claim,) = document["claims"]
+    assert len(claim["evidence"]) == 16
+
+
+def test_two_releases_are_compared_without_measuring_or_it_is_unknown(pack: Path) -> None:
+    known = run(compare, "fast==1", "fast==2", "--pack", str(pack), trusted=pack)
+    assert (known.exit_code, known.stdout[:25]) == (0, "fast 2 is 30 % faster tha"), known.output
+    unknown = run(compare, "fast==1", "fast==3", "--pack", str(pack), "--json", trusted=pack)
+    document = json.loads(unknown.stdout)
+    assert (unknown.exit_code, document["settled"]) == (4, False)
+    assert "thoth compare fast==1 fast==3" in document["sentences"][-1]
+
+
+def test_what_a_pack_cannot_answer_is_wrong_input(pack: Path, tmp_path: Path) -> None:
+    for arguments in (
+        (guard, "one.txt", "two.txt", "--fetch", f"--pack={pack}"),
+        (guard, "one.txt", "two.txt", f"--pack={tmp_path / 'none'}"),
+        (compare, "fast==1", "fast", f"--pack={pack}"),
+        (compare, "fast==1", "fast==2", "fast==3", f"--pack={pack}"),
+        (compare, "fast==1", "fast==2", "--env-a", "A=1", f"--pack={pack}"),
+    ):
+        refused = run(*arguments)
+        assert refused.exit_code != 0, arguments
+        assert refused.stdout == ""
