@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, text
 from adviser.exports.croissant import CROISSANT_FILE, croissant_document
 from adviser.exports.tables import TABLES, ExportTable
 from common.settings import Settings
+from graph.record.exported_rows import ExportSelection
 from model.errors import InvalidArgument
 from model.json_documents import as_json_time
 
@@ -84,12 +85,10 @@ def export_parquet(
     tables = _chosen(only)
     with (
         target_folder(folder, replace=replace, marker=CROISSANT_FILE) as part,
-        engine.connect().execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        ) as connection,
+        at_one_moment(engine) as connection,
     ):
         as_of = connection.execute(text("SELECT now()")).scalar_one()
-        written = tuple(_written(connection, table, part, progress) for table in tables)
+        written = tuple(write_rows(connection, table, part, progress) for table in tables)
         document = croissant_document(part, tables, as_of)
         (part / CROISSANT_FILE).write_text(
             json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -111,14 +110,26 @@ def _chosen(only: Collection[str]) -> list[ExportTable]:
     return [table for name, table in TABLES.items() if not only or name in only]
 
 
-def _written(
-    connection: Connection, table: ExportTable, part: Path, progress: Callable[[str, int], None]
+def at_one_moment(engine: Engine) -> Connection:
+    """A connection whose transaction shows the record at one moment."""
+    return engine.connect().execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True
+    )
+
+
+def write_rows(
+    connection: Connection,
+    table: ExportTable,
+    part: Path,
+    progress: Callable[[str, int], None] = _ignore,
+    selection: ExportSelection | None = None,
 ) -> ExportedTable:
+    """Write a table, or the part of it that belongs to a selection, below the folder ``part``."""
     from adviser.exports.arrow_files import write_table  # slow
 
     folder = part / table.name
     rows = write_table(
-        table, table.rows(connection), folder, lambda count: progress(table.name, count)
+        table, table.rows(connection, selection), folder, lambda count: progress(table.name, count)
     )
     sizes = [path.stat().st_size for path in folder.rglob("*.parquet")]
     return ExportedTable(table.name, rows, len(sizes), sum(sizes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,8 @@ from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import DifferingPackage, compare_stacks
 from adviser.stacks_document import stacks_document
 from graph.record.exported_rows import (
+    ExportSelection,
+    Rows,
     RowSet,
     exported_advice,
     exported_advisories,
@@ -59,7 +61,9 @@ _COLUMNS = (
 _Documents = dict[tuple[str, str | None, str], set[str]]
 
 
-def exported_verdicts(connection: Connection) -> Iterator[RowSet]:
+def exported_verdicts(
+    connection: Connection, _selection: ExportSelection | None = None
+) -> Iterator[RowSet]:
     """Every measured stack with its comparison, as ``thoth stacks --all`` shows it.
 
     All comparisons are one family, so all measurements are in memory at once.
@@ -133,13 +137,13 @@ class ExportColumn:
 class ExportTable:
     """A table of an export.
 
-    :param rows: reads the rows; the connection must stay open while they are read
+    :param rows: reads the rows, also of a selection; the connection must stay open meanwhile
     """
 
     name: str
     description: str
     columns: tuple[ExportColumn, ...]
-    rows: Callable[[Connection], Iterator[RowSet]]
+    rows: Rows
 
 
 _text = partial(ExportColumn, ColumnType.TEXT)

@@ -38,7 +38,6 @@ class PackedIndicator:
     component: Annotated[str | None, COMPONENT]
     script_sha256: Annotated[str | None, Field("SHA-256 of the script; null if unknown.")]
     measurements: Annotated[int, Field("Number of its measurements.", 70)]
-    samples: Annotated[int, Field("Number of repetitions in them.", 1400)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class PackedHardware:
 
 @dataclass(frozen=True, slots=True)
 class PackedSession:
-    """An occasion on which a stack was measured; see :func:`session_of`."""
+    """An occasion on which a stack was measured: the start of a machine, a build and a day."""
 
     stack_digest: Annotated[str, STACK_DIGEST]
     boot: Annotated[str | None, Field("Digest of the start of the machine; null if unknown.")]

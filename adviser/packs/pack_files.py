@@ -19,7 +19,7 @@ import re
 import stat
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +51,8 @@ _PATH = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the content of a file of a pack is."""
+class FilePlace:
+    """Where the content of a file of a pack is: a whole file, or a part of an archive."""
 
     path: Path
     offset: int
@@ -66,6 +66,7 @@ class Pack:
     :param path: its folder or archive
     :param key: fingerprint of the key that signed it; ``None`` if nobody did
     :param assurance: who vouches for it according to the signature
+    :param places: of its files by name
     """
 
     path: Path
@@ -73,7 +74,7 @@ class Pack:
     envelope: bytes | None
     key: str | None
     assurance: Assurance | None
-    _places: Mapping[str, _Place]
+    places: Mapping[str, FilePlace]
 
     @property
     def digest(self) -> str:
@@ -82,7 +83,7 @@ class Pack:
 
     def open(self, name: str) -> BinaryIO:
         """A file of the pack, to be read and closed."""
-        return _opened(self._places[name])
+        return _opened(self.places[name])
 
     def contents(self) -> Iterator[tuple[str, BinaryIO]]:
         """Name and content of each file of the manifest, to be read before the next."""
@@ -110,7 +111,7 @@ class Pack:
             alike = ds.field(column).isin(pa.array(sorted(values), pa.string()))
             condition = alike if condition is None else condition & alike
         for name in sorted(it.path for it in self.manifest.files if _table_of(it.path) == table):
-            with _refused_in(self.path, name), self.open(name) as file:
+            with refused_in(self.path, name), self.open(name) as file:
                 fragment = ds.ParquetFileFormat().make_fragment(file)
                 # One file at a time: reading ahead would hold whole files in memory.
                 yield from fragment.to_batches(
@@ -124,16 +125,16 @@ def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total
     :param progress: called with the number of bytes that were compared, and of all
     :raises InvalidPack: if anything is missing, added, changed or unknown
     """
-    with _refused_in(path):
-        places = _members(path) if path.is_file() else _files(path)
+    with refused_in(path):
+        places = _members(path) if path.is_file() else files_in(path)
         if MANIFEST not in places:
             raise _refused(Reason.MISSING_FIELD, MANIFEST, "is missing: this is not a pack")
-        with _refused_in(path, MANIFEST):
+        with refused_in(path, MANIFEST):
             manifest = parse_manifest(_document(places, MANIFEST))
         envelope = _document(places, ENVELOPE) if ENVELOPE in places else None
         key = assurance = None
         if envelope is not None:
-            with _refused_in(path, ENVELOPE):
+            with refused_in(path, ENVELOPE):
                 key, assurance = verified_key(envelope, manifest)
         _compare(manifest, places, progress)
         _count(path, manifest, places)
@@ -141,7 +142,7 @@ def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total
 
 
 def _compare(
-    manifest: PackManifest, places: Mapping[str, _Place], progress: Callable[[int, int], None]
+    manifest: PackManifest, places: Mapping[str, FilePlace], progress: Callable[[int, int], None]
 ) -> None:
     """Compare the files with the manifest."""
     names = [it.path for it in manifest.files]
@@ -175,11 +176,11 @@ def _compare(
             raise _refused(Reason.TAMPERED, file.path, "is not the script that its name says")
 
 
-def _count(path: Path, manifest: PackManifest, places: Mapping[str, _Place]) -> None:
+def _count(path: Path, manifest: PackManifest, places: Mapping[str, FilePlace]) -> None:
     """Compare the numbers of rows with the manifest."""
     counts: Counter[str] = Counter(dict.fromkeys(TABLES, 0))
     for name in (it.path for it in manifest.files if _table_of(it.path) != INDICATORS):
-        with _refused_in(path, name), _opened(places[name]) as file:
+        with refused_in(path, name), _opened(places[name]) as file:
             counts[_table_of(name)] += pq.read_metadata(file).num_rows
     if counts != manifest.counts:
         stated = ", ".join(f"{it} {manifest.counts.get(it)}" for it in TABLES)
@@ -188,15 +189,18 @@ def _count(path: Path, manifest: PackManifest, places: Mapping[str, _Place]) -> 
         raise _refused(Reason.CONFLICTING_FIELDS, f"{MANIFEST}:$.counts", message)
 
 
-def _files(folder: Path) -> dict[str, _Place]:
-    """The files of a folder by name."""
+def files_in(folder: Path) -> dict[str, FilePlace]:
+    """The files in a folder by name.
+
+    :raises InvalidPack: if there is anything but files and folders, or too many
+    """
     places = {}
     for parent, folders, names in os.walk(folder, onerror=_raise):
         for name in (*folders, *names):
             path = Path(parent, name)
             mode = path.lstat()
             if stat.S_ISREG(mode.st_mode):
-                places[path.relative_to(folder).as_posix()] = _Place(path, 0, mode.st_size)
+                places[path.relative_to(folder).as_posix()] = FilePlace(path, 0, mode.st_size)
             elif not stat.S_ISDIR(mode.st_mode):
                 message = "is neither a file nor a folder"
                 raise _refused(Reason.ARCHIVE_PATH, path.relative_to(folder).as_posix(), message)
@@ -205,9 +209,9 @@ def _files(folder: Path) -> dict[str, _Place]:
     return places
 
 
-def _members(archive: Path) -> dict[str, _Place]:
+def _members(archive: Path) -> dict[str, FilePlace]:
     """The files of an archive by name."""
-    places: dict[str, _Place] = {}
+    places: dict[str, FilePlace] = {}
     with tarfile.open(archive, "r:") as tar:
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]
@@ -217,7 +221,7 @@ def _members(archive: Path) -> dict[str, _Place]:
                 raise _refused(Reason.ARCHIVE_PATH, member.name, "is a path that no pack has")
             if member.name in places:
                 raise _refused(Reason.DUPLICATE_KEY, member.name, "occurs twice")
-            places[member.name] = _Place(archive, member.offset_data, member.size)
+            places[member.name] = FilePlace(archive, member.offset_data, member.size)
             if len(places) > _MOST_FILES:
                 raise _refused(Reason.FILE_TOO_LARGE, "$", f"has more than {_MOST_FILES} files")
         end = tar.offset
@@ -229,19 +233,19 @@ def _members(archive: Path) -> dict[str, _Place]:
     return places
 
 
-def write_archive(target: Path, files: Iterable[tuple[str, int, BinaryIO]]) -> None:
-    """Write an archive atomically; equal files in equal order give equal bytes.
+def write_archive(target: Path, places: Mapping[str, FilePlace], **new: bytes) -> None:
+    """Write an archive atomically; equal files give equal bytes.
 
-    :param files: name, size in bytes and content of each, read in order
+    :param new: content of files that replace others or are added, by name
     """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with tarfile.open(part, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for name, size, content in files:
+            for name in sorted({*places, *new}):
                 member = tarfile.TarInfo(name)
-                member.size, member.mode = size, 0o644
-                tar.addfile(member, content)
-                tar.members.clear()  # type: ignore[attr-defined]
+                member.size = len(new[name]) if name in new else places[name].size_bytes
+                with io.BytesIO(new[name]) if name in new else _opened(places[name]) as content:
+                    tar.addfile(member, content)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -250,7 +254,7 @@ def write_archive(target: Path, files: Iterable[tuple[str, int, BinaryIO]]) -> N
 class _Slice(io.RawIOBase):
     """A part of a file, as a file."""
 
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: FilePlace) -> None:
         self._file = place.path.open("rb", buffering=0)
         self._offset, self._size, self._at = place.offset, place.size_bytes, 0
 
@@ -277,11 +281,11 @@ class _Slice(io.RawIOBase):
         super().close()
 
 
-def _opened(place: _Place) -> BinaryIO:
+def _opened(place: FilePlace) -> BinaryIO:
     return io.BufferedReader(_Slice(place), _READ_BYTES)
 
 
-def _document(places: Mapping[str, _Place], name: str) -> bytes:
+def _document(places: Mapping[str, FilePlace], name: str) -> bytes:
     if places[name].size_bytes > LONGEST_DOCUMENT:
         raise _refused(Reason.FILE_TOO_LARGE, name, f"has more than {LONGEST_DOCUMENT} bytes")
     with _opened(places[name]) as file:
@@ -297,7 +301,7 @@ def _refused(reason: Reason, field: str, message: str) -> InvalidPack:
 
 
 @contextmanager
-def _refused_in(path: Path, name: str = "") -> Iterator[None]:
+def refused_in(path: Path, name: str = "") -> Iterator[None]:
     """Errors within the block say which pack is refused.
 
     :param name: of the file that is read

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
+    Integer,
     Select,
     Text,
     bindparam,
+    func,
     literal_column,
+    or_,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -35,13 +40,17 @@ from graph.record.release_queries import VersionDetail, select_versions
 from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
 from graph.tables import (
     HardwareRow,
+    IndicatorRow,
     InspectionRow,
     ObservationRow,
     PackageVersionRow,
+    StackPackage,
+    StackRow,
     VulnerabilityRow,
 )
 from model.declared_fields import declared_fields
 from model.measurements.benchmark_results import BenchmarkResult, Metric
+from model.reasons import Reason
 
 #: Rows that a cursor fetches at once.
 _FETCHED = 2_000
@@ -61,8 +70,65 @@ class RowSet:
     rows: Iterable[Sequence[Any]]
 
 
-#: Reads the rows of a table while the connection is open.
-Rows = Callable[[Connection], Iterator[RowSet]]
+#: Names of indexes may contain a host, see :func:`model.packages.identity.name_of_index`.
+_IS_PRIVATE = PackageVersionRow.index_name.regexp_match("-[0-9a-f]{8}$")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSelection:
+    """Measurements to export, with what they refer to; an empty field is no limit.
+
+    Left out are measurements whose stack is unknown or has packages of an index that only its URL
+    names, and what is quarantined because its document was tampered with.
+
+    :param indicators: names
+    :param packages: names of packages, of which a stack has one at least
+    :param hardware: beginnings of the digests of hardware classes
+    :param since: jobs that ended before are left out
+    """
+
+    indicators: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
+    since: datetime | None = None
+
+    def of(self, column: Any) -> Select[Any]:
+        """A column of the selected observations."""
+        return select(column).where(*self.conditions())
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """Conditions of observations."""
+        row, job = ObservationRow, InspectionRow
+        of_stack = select(StackPackage.stack_digest).join(
+            PackageVersionRow, PackageVersionRow.purl == StackPackage.purl
+        )
+        known = select(job.document_id).where(
+            job.stack_digest.is_not(None), job.stack_digest.not_in(of_stack.where(_IS_PRIVATE))
+        )
+        if self.packages:
+            named = PackageVersionRow.name.in_(self.packages)
+            known = known.where(job.stack_digest.in_(of_stack.where(named)))
+        yield row.document_id.in_(known)
+        yield row.quarantine_reason.is_distinct_from(Reason.TAMPERED.value)
+        if self.indicators:
+            named = IndicatorRow.name.in_(self.indicators)
+            yield row.indicator_id.in_(select(IndicatorRow.indicator_id).where(named))
+        if self.hardware:
+            yield or_(
+                *(row.hardware_digest.startswith(it, autoescape=True) for it in self.hardware)
+            )
+        if self.since is not None:
+            yield row.ended_at >= self.since
+
+    def stacks(self) -> Select[Any]:
+        """Digests of the stacks."""
+        documents = InspectionRow.document_id.in_(self.of(ObservationRow.document_id))
+        return select(InspectionRow.stack_digest).where(documents)
+
+
+#: Reads the rows of a table while the connection is open; those of a selection, if it is given and
+#: the table has measurements or what they refer to.
+Rows = Callable[[Connection, ExportSelection | None], Iterator[RowSet]]
 
 
 def _row_set(
@@ -75,25 +141,31 @@ def _row_set(
     return RowSet(partition, tuple(result.keys()), result)
 
 
-def _whole(query: Executable) -> Rows:
+def _whole(
+    query: Any, selected: Callable[[ExportSelection], ColumnElement[bool]] | None = None
+) -> Rows:
     """The rows of a query in one set."""
 
-    def read(connection: Connection) -> Iterator[RowSet]:
-        yield _row_set(connection, query)
+    def read(connection: Connection, selection: ExportSelection | None = None) -> Iterator[RowSet]:
+        if selection is not None and selected is not None:
+            yield _row_set(connection, query.where(selected(selection)))
+        else:
+            yield _row_set(connection, query)
 
     return read
 
 
-def _by_indicator(query: Executable) -> Rows:
+def _by_indicator(query: Select[*tuple[Any, ...]]) -> Rows:
     """The rows of each indicator; scripts with the same name follow each other.
 
     Reading one script at a time lets an index give the order, so that nothing is sorted.
     """
     named = text("SELECT name, indicator_id FROM indicators ORDER BY name, indicator_id")
 
-    def read(connection: Connection) -> Iterator[RowSet]:
+    def read(connection: Connection, selection: ExportSelection | None = None) -> Iterator[RowSet]:
+        limited = query if selection is None else query.where(*selection.conditions())
         for name, indicator in connection.execute(named).all():
-            yield _row_set(connection, query, {"indicator": indicator}, name)
+            yield _row_set(connection, limited, {"indicator": indicator}, name)
 
     return read
 
@@ -119,7 +191,8 @@ def _public(
 exported_inspections = _whole(
     _public(select_inspections(), InspectionHead)
     .add_columns(InspectionRow.bundled.cast(Text).label("bundled"))
-    .order_by(InspectionRow.document_id)
+    .order_by(InspectionRow.document_id),
+    lambda it: InspectionRow.document_id.in_(it.of(ObservationRow.document_id)),
 )
 exported_observations = _by_indicator(
     _public(select_observations(), RecordedObservation, hardware_label="hardware")
@@ -128,7 +201,8 @@ exported_observations = _by_indicator(
 )
 _HARDWARE = select(*columns_for(HardwareHead, HardwareRow)).order_by(HardwareRow.digest)
 exported_hardware = _whole(
-    _public(_HARDWARE, HardwareHead, digest="hardware_digest", label="hardware")
+    _public(_HARDWARE, HardwareHead, digest="hardware_digest", label="hardware"),
+    lambda it: HardwareRow.digest.in_(it.of(ObservationRow.hardware_digest)),
 )
 _RELEASES = (
     _public(select_versions(), VersionDetail)
@@ -148,32 +222,41 @@ _RELEASES = (
 exported_vulnerabilities = _whole(
     _public(select_vulnerabilities(), VulnerabilityHead).order_by(VulnerabilityRow.vulnerability_id)
 )
+_SAMPLE = (
+    func.unnest(ObservationRow.repetitions_s)
+    .table_valued("duration_s", with_ordinality="number", name="sample")
+    .render_derived()
+)
 exported_samples = _by_indicator(
-    text(
-        """
-SELECT job.observation_id, job.document_id, indicator.name AS indicator, job.comparison_key,
-       (sample.number - 1)::int AS repetition, sample.duration_s
-FROM observations AS job
-JOIN indicators AS indicator USING (indicator_id)
-CROSS JOIN LATERAL unnest(job.repetitions_s) WITH ORDINALITY AS sample (duration_s, number)
-WHERE job.indicator_id = :indicator
-ORDER BY job.observation_id, sample.number
-        """
+    select(
+        ObservationRow.observation_id,
+        ObservationRow.document_id,
+        IndicatorRow.name.label("indicator"),
+        ObservationRow.comparison_key,
+        (_SAMPLE.c.number - 1).cast(Integer).label("repetition"),
+        _SAMPLE.c.duration_s,
     )
+    .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+    .join(_SAMPLE, true())
+    .where(ObservationRow.indicator_id == bindparam("indicator", type_=Text))
+    .order_by(ObservationRow.observation_id, _SAMPLE.c.number)
 )
 #: Only measured stacks: the packages of others would reveal the projects of clients.
 exported_stacks = _whole(
-    text(
-        """
-SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
-       release.name, release.version, release.index_name AS index
-FROM stacks AS stack
-LEFT JOIN stack_packages AS package ON package.stack_digest = stack.digest
-LEFT JOIN package_versions AS release USING (purl)
-WHERE EXISTS (SELECT FROM inspections WHERE inspections.stack_digest = stack.digest)
-ORDER BY stack.digest, release.purl
-        """
+    select(
+        StackRow.digest.label("stack_digest"),
+        StackRow.document_id,
+        StackRow.package_count,
+        PackageVersionRow.purl,
+        PackageVersionRow.name,
+        PackageVersionRow.version,
+        PackageVersionRow.index_name.label("index"),
     )
+    .outerjoin(StackPackage, StackPackage.stack_digest == StackRow.digest)
+    .outerjoin(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
+    .where(select(InspectionRow).where(InspectionRow.stack_digest == StackRow.digest).exists())
+    .order_by(StackRow.digest, PackageVersionRow.purl),
+    lambda it: StackRow.digest.in_(it.stacks()),
 )
 exported_advisories = _whole(
     text(
@@ -230,14 +313,23 @@ _OF_RESULT, _OF_METRIC = (
 _BENCHMARK_COLUMNS = ("document_id", "position", "metric", *_OF_RESULT, *_OF_METRIC, "file_sha256")
 
 
-def exported_releases(connection: Connection) -> Iterator[RowSet]:
-    """Releases, by index."""
-    query = text("SELECT DISTINCT index_name FROM package_versions ORDER BY index_name")
-    for index in connection.scalars(query).all():
-        yield _row_set(connection, _RELEASES, {"index": index}, index)
+def exported_releases(
+    connection: Connection, selection: ExportSelection | None = None
+) -> Iterator[RowSet]:
+    """Releases, by index; of a selection, all releases of the packages in its stacks."""
+    query, row = _RELEASES, PackageVersionRow
+    if selection is not None:
+        used = select(row.name).join(StackPackage, StackPackage.purl == row.purl)
+        names = connection.scalars(used.where(StackPackage.stack_digest.in_(selection.stacks())))
+        query = query.where(row.name.in_(sorted(set(names))), ~_IS_PRIVATE)
+    indexes = text("SELECT DISTINCT index_name FROM package_versions ORDER BY index_name")
+    for index in connection.scalars(indexes).all():
+        yield _row_set(connection, query, {"index": index}, index)
 
 
-def exported_benchmarks(connection: Connection) -> Iterator[RowSet]:
+def exported_benchmarks(
+    connection: Connection, _selection: ExportSelection | None = None
+) -> Iterator[RowSet]:
     """Results of other benchmark systems and of our own inspections, by system."""
     query = text("SELECT DISTINCT system FROM benchmark_entries ORDER BY system")
     for system in (*connection.scalars(query).all(), OWN_SYSTEM):

@@ -73,7 +73,7 @@ def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **chan
         checker_version="0", counts={name: len(it) for name, it in rows.items()},
         files=tuple(_written(folder, name, it) for name, it in rows.items()),
         scripts=tuple(
-            parts.PackedIndicator(it.indicator, None, it.script_sha256, len(jobs), 0)
+            parts.PackedIndicator(it.indicator, None, it.script_sha256, len(jobs))
             for it in evidence.series
         ),
         hardware=tuple(parts.PackedHardware(*it) for it in evidence.hardware.items()),

@@ -1,0 +1,172 @@
+"""What the tables of a pack say: the summary in its manifest, and whether they fit together.
+
+Digests of files do not show that somebody changed a table and made the manifest anew. These rules
+do, as far as content can: classes, stacks and series are named by the digest of what they are, and
+rates follow from their samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from adviser.packs.manifest import (
+    MeasuredWheel,
+    PackedHardware,
+    PackedIndicator,
+    PackedSession,
+)
+from adviser.packs.pack_files import MANIFEST, Pack, refused_in
+from model.errors import InvalidPack
+from model.json_documents import digest
+from model.measurements.inspection import Outcome
+from model.measurements.job_stability import within_job_spread
+from model.measurements.units import Unit
+from model.reasons import Reason
+
+#: Relative tolerance of numbers that are computed again.
+_TOLERANCE = 1e-3
+NEVER = datetime.fromtimestamp(0, UTC)
+_INSPECTION = ("document_id", "created_at", "ingested_at")
+_SAMPLE = ("observation_id", "duration_s")
+_OBSERVATION = (
+    "observation_id", "document_id", "job_id", "comparison_key", "outcome", "indicator",
+    "component", "script_sha256", "parameters", "device", "unit", "rate", "elapsed_s", "spread",
+    "hardware_digest", "stack_digest", "started_at", "ended_at", "boot", "build",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """What a manifest says of the tables; wheels are without hashes."""
+
+    scripts: tuple[PackedIndicator, ...]
+    hardware: tuple[PackedHardware, ...]
+    sessions: tuple[PackedSession, ...]
+    wheels: tuple[MeasuredWheel, ...]
+    made_at: datetime
+    measured_until: datetime
+
+
+def check_contents(pack: Pack) -> None:
+    """Compare the manifest with the tables, and the tables with each other.
+
+    :raises InvalidPack: with the first difference
+    """
+    with refused_in(pack.path):
+        summary = summary_of(pack)
+        for name in (it.name for it in fields(summary)):
+            stated = getattr(pack.manifest, name)
+            if name == "wheels":
+                stated = tuple(replace(it, sha256=()) for it in stated)
+            if getattr(summary, name) != stated:
+                raise _refused(f"{MANIFEST}:$.{name}", "differs from the tables")
+
+
+def summary_of(pack: Pack) -> TableSummary:
+    """Read all tables, and compare them with each other.
+
+    :raises InvalidPack: if they do not fit together
+    """
+    documents = {it["document_id"]: it for it in _rows(pack, "inspections", _INSPECTION)}
+    hardware, stacks = _hardware(pack), _stacks(pack)
+    measured: Counter[tuple[str, str | None, str | None]] = Counter()
+    sessions: dict[tuple[str, str | None, str | None, str | None], set[str]] = defaultdict(set)
+    work: dict[str, float] = {}
+    ends = []
+    samples = groupby(_rows(pack, "samples", _SAMPLE), itemgetter("observation_id"))
+    sampled = next(samples, None)
+    for row in _rows(pack, "observations", _OBSERVATION):
+        name, document = row["observation_id"], documents.get(row["document_id"])
+        if document is None or row["stack_digest"] not in stacks:
+            raise _refused("observations", f"{name}: its inspection or its stack is missing")
+        _check_series(row, hardware)
+        repetitions: list[float] = []
+        if sampled is not None and sampled[0] == name:
+            repetitions = [it["duration_s"] for it in sampled[1]]
+            sampled = next(samples, None)
+        if row["outcome"] != Outcome.MEASURED:
+            continue
+        _check_rate(row, repetitions, work)
+        ended = row["ended_at"] or row["started_at"] or document["created_at"]
+        day = None if ended is None else ended.astimezone(UTC).date().isoformat()
+        sessions[row["stack_digest"], row["boot"], row["build"], day].add(row["job_id"])
+        measured[row["indicator"], row["component"], row["script_sha256"]] += 1
+        ends += [] if ended is None else [ended]
+    if sampled is not None:
+        raise _refused("samples", f"{sampled[0]}: of no observation, or in another order")
+    return TableSummary(
+        scripts=tuple(PackedIndicator(*it, measured[it]) for it in sorted(measured, key=str)),
+        hardware=tuple(PackedHardware(it, hardware[it]) for it in sorted(hardware)),
+        sessions=tuple(PackedSession(*it, len(sessions[it])) for it in sorted(sessions, key=str)),
+        wheels=tuple(MeasuredWheel(it, ()) for it in sorted(set().union(*stacks.values()))),
+        made_at=max((it["ingested_at"] for it in documents.values()), default=NEVER),
+        measured_until=max(ends, default=NEVER),
+    )
+
+
+def _rows(pack: Pack, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    return (row for batch in pack.batches(table, columns) for row in batch.to_pylist())
+
+
+def _hardware(pack: Pack) -> dict[str, str]:
+    """Label of each hardware class by digest."""
+    labels = {}
+    for row in _rows(pack, "hardware", ("hardware_digest", "hardware", "identity")):
+        if digest(json.loads(row["identity"])) != row["hardware_digest"]:
+            raise _refused("hardware", f"{row['hardware_digest']} is not the digest of its class")
+        labels[row["hardware_digest"]] = row["hardware"]
+    return labels
+
+
+def _stacks(pack: Pack) -> dict[str, set[str]]:
+    """Package URLs of each stack by digest."""
+    stacks: dict[str, set[str]] = defaultdict(set)
+    for row in _rows(pack, "stacks", ("stack_digest", "purl")):
+        stacks[row["stack_digest"]].add(row["purl"])
+    for key, purls in stacks.items():
+        if digest(sorted(purls)) != key:
+            raise _refused("stacks", f"{key} is not the digest of its packages")
+    return stacks
+
+
+def _check_series(row: Mapping[str, Any], hardware: Mapping[str, str]) -> None:
+    """Check that an observation belongs to the series of its script, class and parameters."""
+    indicator = digest([row["indicator"], row["component"], row["script_sha256"]])
+    parameters, unit = json.loads(row["parameters"]), row["unit"]
+    key = [indicator, parameters, row["device"], row["hardware_digest"]]
+    key += [] if unit in (None, Unit.FLOP_PER_SECOND) else [unit]
+    if row["hardware_digest"] not in hardware or digest(key) != row["comparison_key"]:
+        message = "is not of the series that its indicator, hardware and parameters make"
+        raise _refused("observations", f"{row['observation_id']} {message}")
+
+
+def _check_rate(row: Mapping[str, Any], samples: Sequence[float], work: dict[str, float]) -> None:
+    """Check that a rate and its spread follow from the samples.
+
+    :param work: how much one call does by series; changed
+    """
+    rate, elapsed = row["rate"], row["elapsed_s"]
+    wrong = rate is None
+    if rate is not None and elapsed is not None:
+        once = work.setdefault(row["comparison_key"], rate * elapsed)
+        wrong |= not math.isclose(rate * elapsed, once, rel_tol=_TOLERANCE)
+    if samples and elapsed is not None:
+        wrong |= not min(samples) * (1 - _TOLERANCE) <= elapsed <= max(samples) * (1 + _TOLERANCE)
+    if len(samples) > 1:
+        spread = within_job_spread(samples)
+        wrong |= not math.isclose(row["spread"], spread, rel_tol=_TOLERANCE, abs_tol=1e-9)
+    if wrong:
+        raise _refused("observations", f"{row['observation_id']}: its rate does not follow"
+                       " from its samples, or from the work of its series")  # fmt: skip
+
+
+def _refused(field: str, message: str) -> InvalidPack:
+    return InvalidPack(Reason.CONFLICTING_FIELDS, message, field=field)

@@ -1,0 +1,188 @@
+"""``thoth pack``: evidence packs, which carry measurements to others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from packaging.utils import canonicalize_name
+
+from adviser.packs.envelope import Assurance, new_key, public_fingerprint, read_private_key
+from adviser.packs.pack_files import Pack, opened
+from cli.console import Column, Table, print_field, print_json, progress_bars
+from cli.help_pages import CommandGroup
+from cli.options import NamedPath, as_json_option
+from cli.request_options import moment
+from common.settings import Settings
+from model.declared_documents import document_of
+from model.errors import InvalidPack
+from model.reasons import Reason
+from model.text import counted
+
+_PACK = NamedPath(exists=True, path_type=Path)
+
+
+@click.group(cls=CommandGroup)
+def pack() -> None:
+    """Build, sign and verify evidence packs, which carry measurements to others."""
+
+
+@pack.command()
+@click.argument("target", type=NamedPath(path_type=Path), metavar="DIR")
+@click.option(
+    "--indicator",
+    "indicators",
+    multiple=True,
+    metavar="NAME",
+    help="Only measurements of this indicator, such as PiMatmul; repeatable.",
+)
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="Only stacks with this package; repeatable.",
+)
+@click.option(
+    "--hardware",
+    multiple=True,
+    metavar="DIGEST",
+    help="Only this hardware class, or those whose digest begins so; repeatable.",
+)
+@click.option("--since", metavar="WHEN", help="Only jobs since this date, time or number of days.")
+@click.option("--name", help="Name for people; by default that of DIR.")
+@click.option("--replace", is_flag=True, help="Replace an earlier pack.")
+@as_json_option
+@click.pass_obj
+def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any) -> None:
+    """Write measurements of the record as an evidence pack.
+
+    DIR is a new folder, or a new archive if its name ends with .tar. Commands and scripts of your
+    own are left out unless --indicator names them, as are stacks with packages of an index without
+    a name. Nothing in a pack names a machine.
+    """
+    from adviser.packs.pack_building import build_pack
+    from graph.record.exported_rows import ExportSelection
+    from ingest.record import open_record
+
+    selection = ExportSelection(
+        options["indicators"],
+        tuple(map(canonicalize_name, options["packages"])),
+        tuple(it if ":" in it else f"sha256:{it}" for it in options["hardware"]),
+        moment(options["since"], datetime.now(UTC), "--since"),
+    )
+    with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
+        built = build_pack(
+            engine, settings, target, selection,
+            name=options["name"], replacing=options["replace"], progress=bars.update,
+        )  # fmt: skip
+    _print_pack(built, as_json)
+
+
+@pack.command()
+@click.argument("file", type=NamedPath(path_type=Path))
+@as_json_option
+def keygen(file: Path, as_json: bool) -> None:
+    """Make an Ed25519 key: the private key in FILE, the public key in FILE.pub.
+
+    Whoever has FILE can sign as you: keep it, and give away FILE.pub only.
+    """
+    fingerprint, public = new_key(file), f"{file}.pub"
+    if as_json:
+        print_json({"key": fingerprint, "private": str(file), "public": public})
+    else:
+        click.echo(f"Private key: {file}, public key: {public}")
+        print_field("key", fingerprint)
+
+
+@pack.command()
+@click.argument("path", type=_PACK, metavar="PACK")
+@click.option(
+    "--key",
+    type=NamedPath(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Private Ed25519 key in PEM.",
+)
+@click.option(
+    "--assurance",
+    type=click.Choice([it.value for it in Assurance]),
+    default=Assurance.SELF_ATTESTED.value,
+    show_default=True,
+    help="Who vouches for the measurements.",
+)
+@as_json_option
+def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
+    """Sign a pack, and replace an earlier signature."""
+    from adviser.packs.pack_building import sign_pack
+
+    signed = sign_pack(path, read_private_key(key), Assurance(assurance))
+    _print_pack(signed, as_json)
+
+
+@pack.command()
+@click.argument("path", type=_PACK, metavar="PACK")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="PUB",
+    type=NamedPath(exists=True, dir_okay=False, path_type=Path),
+    help="Public key in PEM that must have signed it; with several, one of them.",
+)
+@as_json_option
+def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
+    """Verify a pack: its files, its signature, and that its tables fit together.
+
+    Exit code 2 if the pack is refused. A valid signature shows who made the pack; whether its
+    measurements decide is up to the trust policy.
+    """
+    from adviser.packs.pack_contents import check_contents
+
+    expected = {public_fingerprint(it) for it in keys}
+    with progress_bars(hidden=as_json) as bars:
+        verified = opened(path, lambda done, total: bars.update("Bytes compared", done, total))
+        check_contents(verified)
+    if expected and verified.key not in expected:
+        by = "is not signed" if verified.key is None else f"is signed with the key {verified.key}"
+        raise InvalidPack(
+            Reason.TAMPERED, by, place=str(path), hint="give the public key of its source"
+        )
+    _print_pack(verified, as_json)
+
+
+@pack.command()
+@click.argument("path", type=_PACK, metavar="PACK")
+@as_json_option
+def show(path: Path, as_json: bool) -> None:
+    """Show what is in a pack, and who signed it."""
+    _print_pack(opened(path), as_json)
+
+
+def _print_pack(pack: Pack, as_json: bool) -> None:
+    manifest = pack.manifest
+    if as_json:
+        print_json({
+            "digest": pack.digest, "key": pack.key, "assurance": pack.assurance,
+            "manifest": document_of(manifest),
+        })  # fmt: skip
+        return
+    signed = f"{pack.key} ({pack.assurance})" if pack.key else "nobody signed it"
+    measured = sum(it.measurements for it in manifest.scripts)
+    versions, classes = counted(len(manifest.wheels), "package version"), manifest.hardware
+    for label, text in (
+        ("pack", f"{manifest.name}, {manifest.licence}"),
+        ("digest", pack.digest),
+        ("signed", signed),
+        ("measured", f"until {manifest.measured_until:%Y-%m-%d}, "
+         f"{counted(manifest.session_count, 'session')}"),
+        ("content", f"{counted(measured, 'measurement')}, {versions}"),
+        *(("hardware", f"{it.label} ({it.digest[7:15]})") for it in classes),
+    ):  # fmt: skip
+        print_field(label, text)
+    table = Table([Column("indicator"), Column("library"), Column("measurements", right=True)])
+    for it in manifest.scripts:
+        table.add(it.name, it.component or "–", f"{it.measurements:,}")
+    table.print()
