@@ -10,7 +10,7 @@ from pis.indicators.errors import WrongResult
 
 _FEATURES = 16
 #: Share of new points on which a model has to agree with the best rule.
-_AGREEMENT = 0.9
+_AGREEMENT = 0.85
 #: Number of new points.
 _NEW = 1_000
 
@@ -26,7 +26,7 @@ def clustered_points(seed: int, count: int, kinds: int) -> tuple[Any, Any, Calla
     """
     numpy = importlib.import_module("numpy")
     random = numpy.random.RandomState(seed)
-    centres = random.uniform(-1.5, 1.5, (kinds, _FEATURES))
+    centres = random.uniform(-2.0, 2.0, (kinds, _FEATURES))
     classes = random.randint(0, kinds, count + _NEW)
     points = centres[classes] + random.standard_normal((count + _NEW, _FEATURES))
     distances = ((points[-_NEW:, None, :] - centres) ** 2).sum(axis=2)
