@@ -5,6 +5,7 @@ This is the part of ``thoth guard`` that does no I/O.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,7 +15,7 @@ from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.performance import upgrade_claims
-from adviser.scoring.stack_pairs import MeasuredStackIndex
+from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
@@ -196,7 +197,7 @@ def guard(
         *(it for it in claims if not _is_settled(it) and it.comparison_key not in settled),
     ]
     texts = lock_texts(measured)
-    compared = {it.package for it in claims} | (set(both) if stacks else set())
+    compared = {name for it in claims for name in it.differs} | (set(both) if stacks else set())
     return GuardResult(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
@@ -310,7 +311,24 @@ def _claims(
     whole = None
     if len(changes) > 1 and measured[0] is not None and measured[1] is not None:
         whole = measured[0], measured[1]
-    return upgrade_claims(evidence, stacks, old, versions, circumstances, whole)
+    forced = _forced(stacks, before, after, changes)
+    return upgrade_claims(evidence, stacks, old, versions, circumstances, forced, whole)
+
+
+def _forced(
+    stacks: MeasuredStackIndex, before: _Side, after: _Side, changes: Sequence[VersionChange]
+) -> ForcedChanges:
+    """What each change forces; of packages that force each other, what others require is last."""
+    known = [it for side in (before, after) for it in side.known.values()]
+    candidates = {it.purl: it for it in known if isinstance(it, Candidate) and it.read}
+    names = {it.name for it in changes}
+    required = Counter(
+        it.name
+        for name, candidate in after.known.items()
+        if name in names and isinstance(candidate, Candidate)
+        for it in candidate.requires
+    )
+    return ForcedChanges(stacks, candidates, sorted(names, key=lambda it: (required[it], it)))
 
 
 def _measured_stack(stacks: MeasuredStackIndex, side: _Side) -> str | None:

@@ -381,6 +381,8 @@ def _details(claims: Sequence[Claim], parameters: str = "") -> str:
         _hosts_text(claims),
         f"left out: {left_out_text(left_out)}" if left_out else "",
     ]
+    if len(first.differs) > 1 and not first.confounded:
+        parts.append(f"with it change {first_few(first.differs[1:], _MOST)}")
     if first.confounded:
         parts.append(f"{len(first.differs)} packages differ: {first_few(first.differs, _MOST)}")
     return "".join(f"; {it}" for it in parts if it)

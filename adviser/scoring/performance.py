@@ -116,6 +116,7 @@ def upgrade_claims(
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
     target: Target,
+    forced: ForcedChanges,
     whole: tuple[str, str] | None = None,
 ) -> tuple[Claim, ...]:
     """Claims about an upgrade, settled or not: about each changed version and the whole stack.
@@ -125,13 +126,14 @@ def upgrade_claims(
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
+    :param forced: what the change of a package changes with it
     :param whole: digests of the old and the new stack if both were measured; they are compared on
         the target only, and never scored
     """
     known = _series_of_interest(evidence, stacks, baseline, versions)
     here = {it for it in known if target.same_hardware(evidence.series[it])}
     histories = histories_of(evidence, here)
-    pairs = package_pairs(stacks, histories, ForcedChanges(stacks, {}), baseline, versions)
+    pairs = package_pairs(stacks, histories, forced, baseline, versions)
     pairs = _nearest(pairs, evidence.series, target)
     if whole is not None:
         old, new = whole
