@@ -50,9 +50,16 @@ from cli.machine import (
     print_wait,
     warn_if_busy,
 )
-from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
+from cli.options import (
+    NamedPath,
+    ProgramCommand,
+    as_json_option,
+    key_and_value,
+    pack_option,
+    program_of,
+)
 from cli.own_benchmarks import benchmark_option, chosen_benchmarks, confirmation_option
-from cli.packed_answers import answer_from_pack, pack_option
+from cli.packed_answers import answer_from_pack
 from cli.request_options import lock_options, lock_selection
 from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings

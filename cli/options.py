@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -86,6 +87,17 @@ class NamedPath(click.Path):
         if value == "":
             self.fail("the path is empty; `.` names the current folder", param, ctx)
         return super().convert(value, param, ctx)
+
+
+#: The pack that ships.
+SHIPPED_PACK = Path(__file__).parents[1] / "evidence"
+
+pack_option: Callable[[Any], Any] = click.option(
+    "--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED_PACK),
+    metavar="[PATH]",
+    help="Answer from a pack of measurements alone, without stores and network; by default from the"
+         " one that ships. Only speed is looked at. Give it last, or as --pack=PATH.",
+)  # fmt: skip
 
 
 def key_and_value(text: str, option: str) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from adviser.packs.envelope import Assurance, new_key, public_fingerprint, read_
 from adviser.packs.pack_files import Pack, opened
 from cli.console import Column, Table, print_field, print_json, progress_bars
 from cli.help_pages import CommandGroup
-from cli.options import NamedPath, as_json_option
+from cli.options import SHIPPED_PACK, NamedPath, as_json_option
+from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
 from model.declared_documents import document_of
@@ -159,6 +160,33 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 def show(path: Path, as_json: bool) -> None:
     """Show what is in a pack, and who signed it."""
     _print_pack(opened(path), as_json)
+
+
+@pack.command()
+@click.argument("path", type=NamedPath(path_type=Path), metavar="[PACK]", default=SHIPPED_PACK)
+@click.option("--html", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write the report to this HTML file, with plots.")  # fmt: skip
+@click.option("--markdown", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write the report to this Markdown file.")  # fmt: skip
+@as_json_option
+def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) -> None:
+    """Show what changed between the measured releases of each library of a pack.
+
+    All comparisons are judged here, from the samples, as one family; by default those of the pack
+    that ships. Without --html, --markdown and --json, the report is printed as Markdown.
+    """
+    from adviser.packs.pack_report import pack_report, report_document, report_markdown
+    from api.pages.report_view import pack_report_file
+
+    made = pack_report(opened(path))
+    if html is not None:
+        write_file(html, pack_report_file(made).encode())
+    if markdown is not None:
+        write_file(markdown, report_markdown(made).encode())
+    if as_json:
+        print_json(report_document(made))
+    elif html is None and markdown is None:
+        click.echo(report_markdown(made), nl=False)
 
 
 def _print_pack(pack: Pack, as_json: bool) -> None:

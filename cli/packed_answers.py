@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import click
 
 from adviser.answering.lock_comparison import LockKnowledge, compare_lock_versions, guard_document
 from adviser.answering.target_hardware import requested_hardware
@@ -17,21 +14,10 @@ from adviser.guard_findings import findings_of
 from adviser.packs.trust import evidence_pack, read_policy, trust_of
 from adviser.scoring.verdicts import family_text
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.options import NamedPath
 from common.settings import Settings
 from graph.record.evidence import purls_in
 from model.packages.environments import Environment
 from model.text import first_few
-
-#: The pack that ships.
-SHIPPED = Path(__file__).parents[1] / "evidence"
-
-pack_option: Callable[[Any], Any] = click.option(
-    "--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED),
-    metavar="[PATH]",
-    help="Answer from a pack of measurements alone, without stores and network; by default from the"
-         " one that ships. Only speed is looked at. Give it last, or as --pack=PATH.",
-)  # fmt: skip
 
 
 def knowledge_of_pack(

@@ -122,9 +122,14 @@ class Pack:
 def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Pack:
     """The pack at a path, whole: every file, size, digest, number of rows and the signature fit.
 
+    A folder without a manifest that has one archive stands for it, as ``evidence`` does.
+
     :param progress: called with the number of bytes that were compared, and of all
     :raises InvalidPack: if anything is missing, added, changed or unknown
     """
+    if path.is_dir() and not (path / MANIFEST).exists():
+        archives = list(path.glob("*.tar"))
+        path = archives[0] if len(archives) == 1 else path
     with refused_in(path):
         places = _members(path) if path.is_file() else files_in(path)
         if MANIFEST not in places:

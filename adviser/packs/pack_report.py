@@ -6,21 +6,28 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
 
-from adviser.changes.release_steps import compared_releases
 from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import Pack
-from adviser.reports.serialization import bounded
+from adviser.reports.serialization import bounded, claim_document
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
-from adviser.scoring.histories import histories_of
+from adviser.scoring.histories import History, histories_of
 from adviser.scoring.performance import claims_about
-from adviser.scoring.stack_pairs import MeasuredStackIndex, release_order, version_of_purl
+from adviser.scoring.stack_pairs import (
+    MeasuredStackIndex,
+    StackPair,
+    name_of,
+    release_order,
+    version_of_purl,
+)
 from adviser.scoring.target import MeasuredOn, Target
 from adviser.scoring.verdicts import Verdict, family_text
 from model.measurements.evidence import Evidence, EvidencePack
-from model.packages.identity import Purl
-from model.text import counted, printable
+from model.packages.identity import Purl, distributions_of
+from model.text import counted, first_few, printable
 
 
 class _WhereMeasured(Target):
@@ -47,9 +54,11 @@ class ReleaseStep:
 
     @property
     def releases(self) -> str:
-        """Both releases, such as ``2.2.3 → 2.3.3``."""
+        """Both releases, such as ``2.2.3 → 2.3.3``, and what else changed between the stacks."""
         purls = self.claim.baseline_purl, self.claim.purl
-        return " → ".join(version_of_purl(it or Purl("")) for it in purls)
+        others = first_few(self.claim.differs[1:], 3)
+        releases = " → ".join(version_of_purl(it or Purl("")) for it in purls)
+        return f"{releases} with {others}" if others else releases
 
     @property
     def effect(self) -> str:
@@ -110,21 +119,41 @@ def pack_report(pack: Pack) -> PackReport:
     evidence = packed_evidence(pack, about, set(purls), pack.manifest.measured_until)
     stacks = MeasuredStackIndex(evidence)
     histories = histories_of(evidence, range(len(evidence.series)))
+    rows = pack.rows("observations", ("comparison_key", "component"))
+    components = {it["comparison_key"]: it["component"] for it in rows}
     pairs = [
         pair
         for number, history in histories.items()
-        for pair in compared_releases(stacks, number, history, ())
+        for pair in _pairs(stacks, number, history, components[history.series.comparison_key])
     ]
     claims = claims_about(pairs, histories, _WhereMeasured(None, ""), evidence)
-    steps: dict[str, list[ReleaseStep]] = defaultdict(list)
-    for step in _steps(claims, evidence):
-        steps[step.claim.package or ""].append(step)
-    for several in steps.values():
-        several.sort(key=lambda it: (it.operation, release_order(it.claim.purl or Purl(""))))
-    return PackReport(pack, dict(sorted(steps.items())), sorted(evidence.hardware.values()))
+    by_package: dict[str, list[Claim]] = defaultdict(list)
+    for it in claims:
+        by_package[it.package or ""].append(it)
+    steps = {name: _steps(several, evidence) for name, several in sorted(by_package.items())}
+    return PackReport(pack, steps, sorted(evidence.hardware.values()))
 
 
-def _steps(claims: Sequence[Claim], evidence: Evidence) -> Iterator[ReleaseStep]:
+def _pairs(
+    stacks: MeasuredStackIndex, series: int, history: History, component: str | None
+) -> Iterator[StackPair]:
+    """Stacks with neighbouring releases of the measured library, those that differ least."""
+    measured: dict[Purl, list[str]] = defaultdict(list)
+    for digest in sorted(history.jobs):
+        versions = stacks.versions(digest)
+        if name := next(filter(versions.__contains__, distributions_of(component)), None):
+            measured[versions[name]].append(digest)
+    for theirs, ours in pairwise(sorted(measured, key=release_order)):
+        base, other = min(
+            product(measured[theirs], measured[ours]), key=lambda it: len(stacks.differing(*it))
+        )
+        name = name_of(ours)
+        others = (it for it in stacks.differing(base, other) if it != name)
+        yield StackPair(series, base, other, (name, *others), ours, theirs)
+
+
+def _steps(claims: Sequence[Claim], evidence: Evidence) -> list[ReleaseStep]:
+    """The steps of one package, by operation and release."""
     texts = ClaimTexts(claims)
     # Of jobs without a recorded session, only the day is known.
     sessions = {
@@ -132,12 +161,27 @@ def _steps(claims: Sequence[Claim], evidence: Evidence) -> Iterator[ReleaseStep]
         for it in evidence.readings
     }
     several = len({it.python_version for it in claims}) > 1
+    steps = []
     for claim in claims:
         name = claim.parameters.get("operation")
         operation = name if isinstance(name, str) else texts.series(claim)
         python = f", Python {claim.python_version}" if several else ""
         known = {sessions[it] for it in claim.evidence}
-        yield ReleaseStep(claim, f"{operation}{python}", len(known))
+        steps.append(ReleaseStep(claim, f"{operation}{python}", len(known)))
+    return sorted(steps, key=lambda it: (it.operation, release_order(it.claim.purl or Purl(""))))
+
+
+def report_document(report: PackReport) -> dict[str, Any]:
+    """The report as JSON values."""
+    return {
+        "pack": report.pack.digest,
+        "summary": report.summary,
+        "steps": [
+            {"operation": it.operation, "sessions": it.sessions, **claim_document(it.claim)}
+            for steps in report.steps.values()
+            for it in steps
+        ],
+    }
 
 
 def report_markdown(report: PackReport) -> str:

@@ -42,7 +42,7 @@ def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **chan
                 "hardware": evidence.hardware[series.hardware_digest],
                 "stack_digest": it.stack, "indicator": series.indicator,
                 "script_sha256": series.script_sha256, "python_version": series.python_version,
-                "outcome": "measured", "ended_at": it.seen_at or MEASURED_AT,
+                "component": "fast", "outcome": "measured", "ended_at": it.seen_at or MEASURED_AT,
                 "boot": f"boot {number % 2}", "build": "one", **changes,
             }
         )  # fmt: skip

@@ -50,6 +50,21 @@ def test_a_settled_gain_is_no_harm() -> None:
     assert (upgrade.missing, upgrade.unmeasured) == ((), ())
 
 
+def test_what_a_change_forces_belongs_to_it() -> None:
+    index: Index = {
+        "fast": {it: {"requires": [f"core=={it}"]} for it in "21"},
+        "core": {"2": {}, "1": {}},
+        "rest": {"1": {}},
+    }
+    old, new = ({"fast": it, "core": it, "rest": "1"} for it in "12")
+    bench = measured(changed={"core==1 fast==1": jobs(), "core==2 fast==2": jobs(GAIN)})
+    snapshot = snapshot_of(index, ["fast", "core", "rest"])
+    upgrade = guard(old, new, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    (claim,) = upgrade.claims
+    assert (claim.package, claim.differs) == ("fast", ("fast", "core"))
+    assert (upgrade.unmeasured, upgrade.missing) == ((), ())
+
+
 def test_speed_needs_no_metadata() -> None:
     index: Index = {"fast": {it: {"unread": True} for it in "21"}, "rest": {"1": {"unread": True}}}
     snapshot = snapshot_of(index, ["fast", "rest"])

@@ -12,6 +12,7 @@ from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import opened
 from adviser.packs.pack_report import pack_report, report_markdown
 from api.pages.report_view import pack_report_file
+from cli.options import SHIPPED_PACK
 from model.errors import InvalidPack
 from model.measurements.evidence import EvidencePack
 from model.reasons import Reason
@@ -81,3 +82,10 @@ def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_pa
     assert "<b>" not in pack_report_file(report)
     assert "error unknown" in (page := report_markdown(report))
     assert r"|\<b\>a\|b\</b\> \# c|" in page
+
+
+def test_the_page_about_releases_is_the_report_of_the_pack_that_ships() -> None:
+    if not any(SHIPPED_PACK.glob("*.tar")):
+        pytest.skip("no pack ships with this version")
+    page = (SHIPPED_PACK.parent / "docs" / "evidence.md").read_text(encoding="utf-8")
+    assert page == report_markdown(pack_report(opened(SHIPPED_PACK)))

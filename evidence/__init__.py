@@ -1,0 +1,1 @@
+"""The pack of measurements that ships: ``thoth pack show evidence``."""
