@@ -24,6 +24,14 @@ LIBRARY_INDICATORS: dict[str, str] = {
     "numba": "pis.indicators.numba_calls",
     "boosting": "pis.indicators.boosting",
     "arrays": "pis.indicators.array_calls",
+    "orjson": "pis.indicators.orjson_documents",
+    "msgspec": "pis.indicators.msgspec_documents",
+    "pydantic": "pis.indicators.pydantic_models",
+    "sqlalchemy": "pis.indicators.sqlalchemy_core",
+    "lxml": "pis.indicators.lxml_trees",
+    "pillow": "pis.indicators.pillow_images",
+    "tokenizers": "pis.indicators.tokenizers_bpe",
+    "onnxruntime": "pis.indicators.onnxruntime_networks",
 }
 
 #: Indicators by their name in commands and specifications, with their modules.
