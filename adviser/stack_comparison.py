@@ -375,7 +375,10 @@ class SeriesEstimates:
 
 
 def compare_stacks(
-    observations: Iterable[MeasuredObservation], baseline: str | None = None
+    observations: Iterable[MeasuredObservation],
+    baseline: str | None = None,
+    *,
+    required: bool = True,
 ) -> list[StackGroup]:
     """Compare the stacks of each series, by the same rules as advice.
 
@@ -386,11 +389,12 @@ def compare_stacks(
 
     :param baseline: prefix of a stack digest, with or without ``sha256:``, or
         :data:`NEWEST_BASELINE`; groups without this stack use the default baseline and say so
+    :param required: whether a group must have the baseline
     :returns: groups by indicator, hardware and parameters; their comparisons are one family
     :raises UnknownBaseline: if no group has such a stack, or a group has several
     """
     series = [estimated_series(it, baseline) for it in all_series(observations)]
-    digest_named = baseline not in {None, NEWEST_BASELINE}
+    digest_named = required and baseline not in {None, NEWEST_BASELINE}
     if digest_named and not any(it.has(baseline or "") for it in series):
         raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
     return judged_groups(sorted(series, key=lambda it: it.order))
@@ -463,10 +467,11 @@ def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
 
 
 def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:
-    """The observations by series: one comparison key and one version of Python each."""
+    """The observations by series: one origin, comparison key and version of Python each."""
     by_series = defaultdict(list)
     for row in observations:
-        by_series[row.series.comparison_key, row.series.python_version].append(row)
+        series = row.series
+        by_series[series.origin, series.comparison_key, series.python_version].append(row)
     return [measured_series(alike) for alike in by_series.values()]
 
 

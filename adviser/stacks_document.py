@@ -40,6 +40,8 @@ def group_document(group: StackGroup) -> dict[str, Any]:
     document: dict[str, Any] = document_of(replace(group, stacks=(), unknown_stacks=()))
     return {
         **document,
+        # Absent for our own measurements.
+        **({} if group.origin is None else {"origin": group.origin}),
         "hardware": document_of(group.hardware),
         "baseline": base and {"stack_digest": base.stack_digest, "reason": group.baseline_reason},
         "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],

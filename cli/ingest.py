@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,15 @@ import click
 from sqlalchemy import Engine
 
 from adviser.exports.parquet import export_nightly
-from cli.console import Column, Table, print_field, print_graph_state, print_json, progress_bars
+from cli.console import (
+    Column,
+    Table,
+    print_field,
+    print_graph_state,
+    print_json,
+    progress_bars,
+    shown,
+)
 from cli.help_pages import CommandGroup
 from cli.options import NamedPath, as_json_option, key_and_value
 from cli.packages_view import print_crawl
@@ -38,6 +46,7 @@ from ingest.sources.reader import count_hint
 from ingest.sources.source_items import SkippedFile
 from ingest.sources.urls import source_argument
 from loop.notices import deliver_notices
+from loop.pack_exchange import read_followed
 from model.errors import GraphMismatch, ProjectError
 from model.redaction import absolute_source
 from model.text import counted, counts_text, printable
@@ -162,10 +171,11 @@ def _print_benchmarks(report: BenchmarkReport) -> None:
 @as_json_option
 @click.pass_context
 def nightly(context: click.Context, as_json: bool) -> None:
-    """Ingest all sources, new releases and advisories.
+    """Ingest all sources, new releases, advisories and evidence packs.
 
     Run this command once a night. The nightly run reads the sources in INGEST_SOURCES, new releases
-    of all known packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds,
+    of all known packages, if ADVISORIES is set, new advisories, and the addresses of `thoth pack
+    follow`. For NIGHTLY_VERIFY_S seconds,
     the run compares stored rows with their documents; the next run continues with the next
     documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files.
 
@@ -176,7 +186,9 @@ def nightly(context: click.Context, as_json: bool) -> None:
     # A missing source is quarantined, so that the other sources are still read.
     paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
-        outcome = run_nightly(settings, paths, on_document, export_nightly, _send_notices)
+        outcome = run_nightly(
+            settings, paths, on_document, export_nightly, _send_notices, read_followed
+        )
     report = outcome.report
     if as_json:
         print_json({"dry_run": False, **outcome.as_json(**report.as_json())})
@@ -331,6 +343,8 @@ def _print_nightly_parts(report: NightlyReport) -> None:
             f"{advisories.read} read: {advisories.new} new, {advisories.updated} updated, "
             f"{advisories.quarantined} quarantined; {len(advisories.versions)} releases affected",
         )
+    if report.packs is not None:
+        print_followed(report.packs)
     if report.record is not None:
         record = report.record
         differ = "all equal"
@@ -342,6 +356,17 @@ def _print_nightly_parts(report: NightlyReport) -> None:
         print_field("export", f"{counted(rows, 'row')} written to {report.export['folder']}")
     for name, error in report.skipped:
         print_field(name, f"not done: {error}", err=True)
+
+
+def print_followed(report: Mapping[str, Any]) -> None:
+    """Print what was read from followed addresses: a report as JSON values."""
+    addresses = counted(report["addresses"], "address", "addresses")
+    print_field("packs", f"{counted(len(report['added']), 'pack')} added from {addresses}")
+    for name in report["added"]:
+        print_field("", shown(name))
+    for kind in ("refused", "unread"):
+        for name, reason in report[kind].items():
+            print_field(kind, shown(f"{name}: {reason}"))
 
 
 def _print_quarantine(entries: Sequence[QuarantineEntry]) -> None:

@@ -96,7 +96,7 @@ COMMANDS = {
         "notices",
         "Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets.",
     ),
-    "pack": ("pack", "Build, sign and verify evidence packs, which carry measurements to others."),
+    "pack": ("pack", "Build, verify, add and follow packs, which carry measurements to others."),
     "packages": ("packages", "Read, refresh and show releases of packages."),
     "pi": ("pi", "List, run and pin performance indicators."),
     "provenance": ("provenance", "Check where every file of a lock comes from."),

@@ -11,9 +11,11 @@ from packaging.utils import canonicalize_name
 
 from adviser.packs.envelope import Assurance, new_key, public_fingerprint, read_private_key
 from adviser.packs.pack_files import Pack, opened
+from adviser.packs.trust import PackTrust, read_policy, trust_of
 from cli.console import Column, Table, print_field, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import SHIPPED_PACK, NamedPath, as_json_option
+from cli.pack_store import add, follow, index, list_packs, remove, unfollow
 from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
@@ -27,7 +29,11 @@ _PACK = NamedPath(exists=True, path_type=Path)
 
 @click.group(cls=CommandGroup)
 def pack() -> None:
-    """Build, sign and verify evidence packs, which carry measurements to others."""
+    """Build, verify, add and follow packs, which carry measurements to others."""
+
+
+for command in (add, list_packs, remove, follow, unfollow, index):
+    pack.add_command(command)
 
 
 @pack.command()
@@ -157,9 +163,12 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 @pack.command()
 @click.argument("path", type=_PACK, metavar="PACK")
 @as_json_option
-def show(path: Path, as_json: bool) -> None:
-    """Show what is in a pack, and who signed it."""
-    _print_pack(opened(path), as_json)
+@click.pass_obj
+def show(settings: Settings, path: Path, as_json: bool) -> None:
+    """Show what is in a pack, who signed it, and whether the trust policy lets it decide."""
+    shown, policy = opened(path), read_policy(settings)
+    trust = trust_of(shown.manifest, shown.key, None, policy, datetime.now(UTC).date())
+    _print_pack(shown, as_json, trust)
 
 
 @pack.command()
@@ -189,12 +198,12 @@ def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) 
         click.echo(report_markdown(made), nl=False)
 
 
-def _print_pack(pack: Pack, as_json: bool) -> None:
+def _print_pack(pack: Pack, as_json: bool, trust: PackTrust | None = None) -> None:
     manifest = pack.manifest
     if as_json:
         print_json({
             "digest": pack.digest, "key": pack.key, "assurance": pack.assurance,
-            "manifest": document_of(manifest),
+            "manifest": document_of(manifest), **(trust._asdict() if trust else {}),
         })  # fmt: skip
         return
     signed = f"{pack.key} ({pack.assurance})" if pack.key else "nobody signed it"
@@ -204,6 +213,7 @@ def _print_pack(pack: Pack, as_json: bool) -> None:
         ("pack", f"{manifest.name}, {manifest.licence}"),
         ("digest", pack.digest),
         ("signed", signed),
+        *([("trust", trust.reason)] if trust else []),
         ("measured", f"until {manifest.measured_until:%Y-%m-%d}, "
          f"{counted(manifest.session_count, 'session')}"),
         ("content", f"{counted(measured, 'measurement')}, {versions}"),

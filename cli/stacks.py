@@ -6,10 +6,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
 
 import click
 
 from adviser.group_titles import TitledSeries, short_titles
+from adviser.packs.stored_packs import PackReader
 from adviser.reports.notes import refused_text
 from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
@@ -30,6 +33,7 @@ from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.measurements import measured_observations, refused_observations
 from model.errors import InvalidArgument, ProjectError
+from model.measurements.evidence import EvidencePack
 from model.measurements.job_stability import disturbed_jobs, left_out_text
 from model.measurements.units import DISPLAY_UNITS, Multiple
 from model.text import counted, first_few
@@ -91,6 +95,9 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
             measured_observations(connection, indicator=indicator, hardware=hardware)
         )
         refused = refused_observations(connection)
+        own = {it.reading.observation_id for it in observations}
+        reader = PackReader(connection, settings, datetime.now(UTC))
+        packed = dict(reader.observations(own, indicator, hardware))
     if checking:
         checked = identical_pairs(observations)
         if as_json:
@@ -98,13 +105,15 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
         else:
             click.echo("\n".join(self_check_lines(checked)))
         context.exit(1 if checked.problems else 0)
-    groups = compare_stacks(observations, baseline)
+    # Each a family of its own: what a pack has changes no verdict on other measurements.
+    by_pack = (compare_stacks(them, baseline, required=False) for them in packed.values())
+    groups = [*compare_stacks(observations, baseline), *chain.from_iterable(by_pack)]
     listed = [group for group in groups if everything or len(group.stacks) > 1]
     hidden = len(groups) - len(listed)
     if as_json:
         print_json(stacks_document(listed, hidden) | {"refused": refused})
         return
-    _print_groups(listed, verbose=verbose)
+    _print_groups(listed, [*packed], verbose=verbose)
     if count := comparison_count(listed):
         click.echo(family_text(count))
     if refused:
@@ -120,9 +129,16 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
         click.echo(f"{word} with fewer than two known stacks: --all shows them.")
 
 
-def _print_groups(groups: Sequence[StackGroup], *, verbose: bool) -> None:
+def _print_groups(
+    groups: Sequence[StackGroup], packs: Sequence[EvidencePack], *, verbose: bool
+) -> None:
+    names = {it.digest: it for it in packs}
     for group, title in zip(groups, short_group_titles(groups), strict=True):
         group_table(group, title, verbose=verbose).print()
+        if group.origin is not None:
+            pack = names[group.origin]
+            trust = "" if pack.problem is None else f"; never decides: {pack.problem}"
+            print_text(f"measured by others: pack {pack.name}{trust}")
         for note in group_notes(group, verbose=verbose):
             print_text(note)
         click.echo()

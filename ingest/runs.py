@@ -14,6 +14,7 @@ from graph.engine import relational_errors
 from graph.record.crawls import is_following, unfollowed_packages
 from graph.record.documents import delete_unreferenced_bodies, find_unreferenced_bodies
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
+from graph.record.packs import followed_addresses
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import QuarantineEntry, forget, open_refusals
 from graph.record.source_successes import INSPECTIONS, RECORD, add_successes, set_sources
@@ -57,6 +58,7 @@ class NightlyReport:
 
     :param packages: one report for each index
     :param record: comparison of a part of the record with its documents
+    :param packs: report of the followed addresses of evidence packs
     :param export: report of the export
     :param unfollowed_packages: packages whose new releases no run reads
     :param skipped: names of failed parts with their errors
@@ -66,6 +68,7 @@ class NightlyReport:
     packages: tuple[CrawlReport, ...] | None = None
     advisories: AdvisoryReport | None = None
     record: RecordReport | None = None
+    packs: Mapping[str, Any] | None = None
     export: Mapping[str, Any] | None = None
     unfollowed_packages: int = 0
     skipped: tuple[tuple[str, ProjectError], ...] = ()
@@ -77,6 +80,7 @@ class NightlyReport:
             **{stored_source(it): "could not be read" for it in self.inspections.incomplete},
             **{f"index {it.index}": it.lost for it in self.packages or () if it.lost is not None},
             **({} if self.record is None or self.record.equal else {"record": "rows differ"}),
+            **(self.packs or {}).get("unread", {}),
             **dict(self.skipped),
         }
 
@@ -90,6 +94,7 @@ class NightlyReport:
         """Whether nothing needs attention."""
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
+        refused = refused or (self.packs or {}).get("refused")
         return crawled and not refused and not self.failed
 
     def as_json(self) -> dict[str, Any]:
@@ -100,6 +105,7 @@ class NightlyReport:
             "packages": packages,
             "advisory": self.advisories.as_json() if self.advisories else None,
             "record": self.record.as_json() if self.record else None,
+            "packs": self.packs,
             "export": self.export,
             "unfollowed_packages": self.unfollowed_packages,
             "skipped": {name: str(error) for name, error in self.skipped},
@@ -150,6 +156,10 @@ def run_benchmarks(
     return run.outcome(report)
 
 
+#: A step of the nightly run that a higher room adds: its report, or ``None`` without work.
+Step = Callable[[Settings, Engine], Mapping[str, Any] | None]
+
+
 def do_nothing(settings: Settings, engine: Engine) -> None:
     """The default of steps that a caller may add."""
 
@@ -158,17 +168,19 @@ def run_nightly(
     settings: Settings,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    export: Callable[[Settings, Engine], Mapping[str, Any] | None] = do_nothing,
+    export: Step = do_nothing,
     on_end: Callable[[Settings, Engine], None] = do_nothing,
+    read_packs: Step = do_nothing,
 ) -> RunOutcome[NightlyReport]:
-    """Store the documents in ``sources``, then new releases, then advisories; one run at a time.
+    """Store the documents in ``sources``, then new releases, advisories and evidence packs.
 
-    Afterwards the next part of the record is compared with its documents, bodies without a document
-    are deleted from the document store, and the record is exported. If one part fails, the other
-    parts still run.
+    Only one such run works at a time. Afterwards, the next part of the record is compared with its
+    documents, bodies without a document are deleted from the document store, and the record is
+    exported. If one part fails, the other parts still run.
 
     :param export: exports the record if the settings ask for it, and returns a report
     :param on_end: called once it is recorded whether the run failed
+    :param read_packs: adds the new packs of followed addresses
     :raises AlreadyRunning: if a nightly run is in progress, on this or another machine
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
@@ -177,15 +189,17 @@ def run_nightly(
         open_record(settings) as engine,
         exclusive_run(engine, _NIGHTLY_LOCK, "another nightly run is in progress") as connection,
     ):
-        follows = is_following(connection)
+        follows, addresses = is_following(connection), followed_addresses(connection)
         connection.commit()
-        if not (sources or settings.advisories or follows):
+        if not (sources or settings.advisories or follows or addresses):
             raise InvalidArgument("INGEST_SOURCES is not set: name sources, separated by spaces")
 
         try:
             # People may be waiting for advice, and nobody for this run.
             with recording_on(settings, engine, in_turn=True) as run:
-                report = _nightly(settings, run, sources, on_document, export, follows=follows)
+                report = _nightly(
+                    settings, run, sources, on_document, export, read_packs, follows=follows
+                )
         except Exception as error:
             with suppress(ProjectError):  # the record may be the cause
                 _note_end(settings, engine, {"run": error})
@@ -201,7 +215,8 @@ def _nightly(
     run: RecordRun,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    export: Callable[[Settings, Engine], Mapping[str, Any] | None],
+    export: Step,
+    read_packs: Step,
     *,
     follows: bool,
 ) -> NightlyReport:
@@ -211,11 +226,13 @@ def _nightly(
         on_commit=on_commit, parser=reporting(parse_here, on_document),
     )  # fmt: skip
     skipped: list[tuple[str, ProjectError]] = []
-    packages = advisories = record = exported = None
+    packages = advisories = record = packs = exported = None
     with _skipping("packages", skipped):
         packages = _refresh(settings, engine, on_commit) if follows else None
     with _skipping("advisories", skipped):
         advisories = _advisories(settings, engine, on_commit)
+    with _skipping("packs", skipped):
+        packs = read_packs(settings, engine)
     with _skipping("record", skipped):
         record = _verify(settings, engine, on_commit)
     with _skipping("documents", skipped):
@@ -226,7 +243,7 @@ def _nightly(
     with engine.connect() as reading:
         unfollowed = unfollowed_packages(reading)
     report = NightlyReport(
-        inspections, packages, advisories, record, exported, unfollowed, tuple(skipped)
+        inspections, packages, advisories, record, packs, exported, unfollowed, tuple(skipped)
     )
     _note_successes(settings, engine, sources, report)
     return report

@@ -19,10 +19,11 @@ from adviser.ledger import (
     score_advice,
     snapshot_since,
 )
+from adviser.packs.stored_packs import PackReader
 from common.settings import Settings
 from graph.record.advice import advice_of
 from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import evidence_for
+from graph.record.evidence import evidence_for, purls_in
 from graph.record.ledger import (
     add_score,
     advice_to_score,
@@ -96,7 +97,9 @@ def _score(
             return None
         past = _past_advice(stored)
         snapshot = _snapshot_now(connection, past.inputs.snapshot)
-        evidence = evidence_for(connection, snapshot, now)
+        own = evidence_for(connection, snapshot, now)
+        packs = PackReader(connection, settings, now)
+        evidence = packs.with_packs(own, purls_in(snapshot, with_excluded=False))
         known = evidence_since(past.inputs.evidence, evidence)
         knowledge = knowledge_digest(known, snapshot)
         if is_scored(connection, advice_id, knowledge):

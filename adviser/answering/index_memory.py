@@ -23,12 +23,13 @@ from sqlalchemy import Connection
 
 from adviser.advise import AdviceReuse, SnapshotAndEvidence
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
+from adviser.packs.stored_packs import PackReader
 from adviser.stack_request import StackRequest
 from common.index.cache import read_packed, write_packed
 from common.versioned_cache import VersionedCache
 from graph.engine import Stores
 from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import EvidenceReader
+from graph.record.evidence import EvidenceReader, purls_in
 from graph.record.freshness import evidence_position
 from graph.record.indexes import answers_of
 from model.measurements.evidence import Evidence
@@ -60,7 +61,9 @@ class RecordKnowledge:
     def __init__(self, stores: Stores, position: Hashable) -> None:
         self._engine = stores.engine
         self._position = position
-        self._reader = EvidenceReader(datetime.now(UTC))
+        self._settings, self._now = stores.settings, datetime.now(UTC)
+        self._reader = EvidenceReader(self._now)
+        self._packs: PackReader | None = None
         self._last: tuple[Evidence, Evidence] | None = None
 
     def __call__(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
@@ -71,7 +74,10 @@ class RecordKnowledge:
             # Packages that were kept take part once something requires them.
             if self._look_up(connection, listed):
                 snapshot = listed.freeze()
-            recorded = self._reader.evidence(connection, snapshot)
+            own = self._reader.evidence(connection, snapshot)
+            packs = self._packs or PackReader(connection, self._settings, self._now)
+        self._packs = packs
+        recorded = packs.with_packs(own, purls_in(snapshot, with_excluded=False))
         sources = {**recorded.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
         sources = dict(sorted(sources.items()))
         # The same object as before if nothing changed, so that nothing is computed again.

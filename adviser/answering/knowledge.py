@@ -17,12 +17,13 @@ from adviser.answering.answers import Answer, make_answer, text_of, timed
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution, OnBuild, OnProgress, over_indexes
 from adviser.answering.index_selection import with_silent_indexes
+from adviser.packs.stored_packs import PackReader
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
-from graph.record.evidence import evidence_for
+from graph.record.evidence import evidence_for, purls_in
 from graph.record.freshness import evidence_position
 from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
 from graph.snapshot_reader import is_current, load_snapshot
@@ -98,7 +99,10 @@ class GraphSource:
 
         def with_evidence() -> SnapshotAndEvidence:
             with stores.engine.connect() as connection:
-                return snapshot, evidence_for(connection, snapshot, datetime.now(UTC))
+                now = datetime.now(UTC)
+                own = evidence_for(connection, snapshot, now)
+                packs = PackReader(connection, stores.settings, now)
+            return snapshot, packs.with_packs(own, purls_in(snapshot, with_excluded=False))
 
         with timed(times, "evidence_s"):
             return self._kept.get((names, environment), (snapshot, position), with_evidence)

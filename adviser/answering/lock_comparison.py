@@ -27,6 +27,7 @@ from adviser.guard import (
 from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
 from adviser.harm import pins_of
+from adviser.packs.stored_packs import PackReader
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, plain
@@ -36,7 +37,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
-from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
+from graph.record.evidence import MAX_MEASUREMENTS, evidence_for, purls_in
 from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot_reader import CheckTime, load_packages
@@ -157,10 +158,13 @@ def knowledge_of_locks(
         )
     with stores.engine.connect() as connection:
         check_time()
-        evidence = evidence_for(
-            connection, snapshot, datetime.now(UTC), with_excluded=True, hardware=hardware,
+        now = datetime.now(UTC)
+        own = evidence_for(
+            connection, snapshot, now, with_excluded=True, hardware=hardware,
             most=MAX_MEASUREMENTS, check_time=check_time,
         )  # fmt: skip
+        packs = PackReader(connection, stores.settings, now)
+        evidence = packs.with_packs(own, purls_in(snapshot, with_excluded=True))
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = {
             release: tuple(

@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from datetime import date, datetime
+from datetime import date
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from adviser.packs.manifest import PackManifest
 from adviser.projects.documents import table_of
 from common.formats.file_fields import FileTable, value_text
 from common.settings import Settings
@@ -32,25 +33,6 @@ from model.text import counted
 POLICY_FILE = "packs.toml"
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 _CLASS = re.compile(r"sha256:[0-9a-f]{8,64}")
-
-
-class PackSummary(Protocol):
-    """What a policy reads of a manifest."""
-
-    @property
-    def digest(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def licence(self) -> str | None: ...
-    @property
-    def indicators(self) -> Collection[str]: ...
-    @property
-    def classes(self) -> Collection[str]: ...
-    @property
-    def session_count(self) -> int: ...
-    @property
-    def measured_until(self) -> datetime: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +141,7 @@ def _check_keys(table: FileTable, known: Collection[str]) -> None:
 
 
 def evidence_pack(
-    manifest: PackSummary, key: str | None, policy: TrustPolicy, today: date
+    manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date
 ) -> EvidencePack:
     """What is known of a pack, with what the policy lets it decide.
 
@@ -180,7 +162,7 @@ def evidence_pack(
 
 
 def _problems(
-    manifest: PackSummary, key: str | None, policy: TrustPolicy, today: date,
+    manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date,
     indicators: Collection[str], classes: Collection[str],
 ) -> Iterator[str]:  # fmt: skip
     """Why no measurement of the pack decides."""
@@ -205,7 +187,7 @@ def _problems(
 
 
 def trust_of(
-    manifest: PackSummary, key: str | None, hardware: str | None, policy: TrustPolicy, today: date
+    manifest: PackManifest, key: str | None, hardware: str | None, policy: TrustPolicy, today: date
 ) -> PackTrust:
     """Whether measurements of a pack may decide on a hardware class, and why.
 

@@ -37,6 +37,7 @@ from ingest.crawl.runs import packages_document, refresh
 from ingest.runs import run_nightly as ingest_nightly
 from loop.night import run_night
 from loop.notices import deliver_notices
+from loop.pack_exchange import read_followed
 from model.errors import InvalidSettings, StoreUnavailable
 from model.redaction import absolute_source
 
@@ -158,7 +159,9 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
     """Ingest all sources, as ``thoth ingest nightly`` does."""
     settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
-    outcome = ingest_nightly(settings, places, lambda: None, export_nightly)
+    outcome = ingest_nightly(
+        settings, places, lambda: None, export_nightly, read_packs=read_followed
+    )
     _log_report("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 
 

@@ -19,8 +19,9 @@ from graph.record.documents import DeliveredDocument, add_documents, body_of, de
 from graph.record.freshness import count_change
 from graph.record.postgresql_helpers import AdvisoryLock, columns_for, lock_transaction, storable
 from graph.tables import Document, FollowedAddressRow, PackPartRow, PackRow
-from model.errors import DamagedDocument
+from model.errors import DamagedDocument, InvalidPack
 from model.json_documents import digest_bytes
+from model.reasons import Reason
 
 #: Kind of the documents that are parts of packs.
 PACK_PART = "pack_part"
@@ -60,17 +61,25 @@ def add_pack(
     """Store a pack whose files were compared with its manifest; the caller owns the transaction.
 
     :param files: path and content of each, read in order
-    :returns: ``False`` if the record has it already; a new signature replaces the former one
+    :returns: ``False`` if the record has it already; a new signature by the same key replaces the
+        former one
+    :raises InvalidPack: if the record has it, signed by another key
     :raises StoreUnavailable: if a part cannot be written to the document store
     """
     lock_transaction(connection, AdvisoryLock.PACKS)
     values = {it: getattr(head, it) for it in ("digest", "name", "manifest", "envelope", "key")}
     known = connection.execute(
-        select(PackRow.envelope).where(PackRow.digest == head.digest)
+        select(PackRow.envelope, PackRow.key).where(PackRow.digest == head.digest)
     ).one_or_none()
     if known is not None:
-        if head.envelope is None or known.envelope == head.envelope:
+        if head.envelope in {None, known.envelope}:
             return False
+        if known.key not in {None, head.key}:
+            raise InvalidPack(
+                Reason.CONFLICTING_FIELDS, "the store has this pack, signed by another key",
+                field="envelope.json", place=head.address,
+                hint="`thoth pack remove` removes the other one",
+            )  # fmt: skip
         row = {it: values[it] for it in ("envelope", "key")}
         connection.execute(update(PackRow).where(PackRow.digest == head.digest).values(row))
     else:

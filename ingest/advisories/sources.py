@@ -26,6 +26,8 @@ from model.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavail
 LIMITS = SourceLimits(document_bytes=16 * MEBIBYTE)
 #: Size limit of a download: twice the size of the archive of all ecosystems.
 MOST_BYTES = 2048 * MEBIBYTE
+#: Name of the server in messages.
+_WHAT = "the source of advisories"
 #: Time limit for all attempts together, so that a slow server does not hold up the nightly run.
 _DEADLINE_S = 900.0
 _PAUSE_S = 0.5
@@ -60,32 +62,33 @@ class Fetched:
 
 
 def fetch_archive(
-    url: str, known: Validators, folder: Path, *, most_bytes: int = MOST_BYTES
+    url: str, known: Validators, folder: Path, *, most_bytes: int = MOST_BYTES, what: str = _WHAT
 ) -> Fetched:
     """Download ``url`` into ``folder``, unless the version ``known`` is still current.
 
     Temporary failures are retried. The host of ``url`` may have a private address. Redirects may
     only lead back to that host, or to public addresses.
 
+    :param what: names the server in messages
     :raises StoreUnavailable: if the server does not answer with an archive
     """
     try:
         return asyncio.run(_fetch(url, known, folder, most_bytes))
     except TimeoutError as error:
-        raise _unavailable(url, f"takes longer than {_DEADLINE_S:g} s") from error
+        raise _unavailable(what, url, f"takes longer than {_DEADLINE_S:g} s") from error
     except IndexProblem as error:
         message = error.message
         if error.code is IndexFault.ADDRESS_REFUSED:
             message = "redirected to a private address; name that address if this is intended"
-        raise _unavailable(url, message) from error
+        raise _unavailable(what, url, message) from error
     except ValueError as error:
-        raise _unavailable(url, str(error) or type(error).__name__) from error
+        raise _unavailable(what, url, str(error) or type(error).__name__) from error
 
 
-def _unavailable(url: str, cause: str) -> StoreUnavailable:
+def _unavailable(what: str, url: str, cause: str) -> StoreUnavailable:
     source = stored_source(url)
     return StoreUnavailable(
-        "the source of advisories",
+        what,
         cause if cause.startswith(source) else f"{source}: {cause}",
         "try again later, or use a file instead",
     )

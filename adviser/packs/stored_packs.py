@@ -1,0 +1,224 @@
+"""The packs of a store: added whole or not at all, and read from a local cache."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine
+
+from adviser.packs.trust import evidence_pack, read_policy
+from common.private_folders import private_folder
+from common.settings import Settings
+from graph.record.documents import delete_unreferenced_bodies
+from graph.record.measurements import installed_component
+from graph.record.packs import PackHead, StoredPack, add_pack, pack_files, remove_pack, stored_packs
+from model.errors import DamagedDocument, InvalidArgument, InvalidPack
+from model.json_documents import digest_bytes
+from model.measurements.evidence import Evidence, EvidencePack, MeasuredObservation
+from model.packages.identity import Purl, package_version_of
+
+if TYPE_CHECKING:  # files of packs need pyarrow, which takes 0.3 s to load
+    from adviser.packs.pack_files import Pack
+
+_LOG = logging.getLogger(__name__)
+
+
+def add_packed(engine: Engine, settings: Settings, pack: Pack, address: str) -> bool:
+    """Store an opened pack in one transaction.
+
+    :param address: path or URL that it came from, without secrets
+    :returns: ``False`` if the record has it already
+    :raises InvalidPack: if it is signed by another key than the pack that the record has
+    """
+    with engine.begin() as connection:
+        envelope = None if pack.envelope is None else pack.envelope.decode()
+        manifest = pack.manifest.canonical.decode()
+        head = PackHead(pack.digest, pack.manifest.name, manifest, envelope, pack.key, address)
+        return add_pack(connection, settings, head, pack.contents())
+
+
+def remove_packed(engine: Engine, settings: Settings, digest: str) -> None:
+    """Remove a pack from the record, and its files from the document store and the cache."""
+    with engine.begin() as connection:
+        remove_pack(connection, digest)
+    delete_unreferenced_bodies(settings, engine)
+    for folder in _cache(settings).glob(f"{_hex(digest)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pack_named(packs: Collection[StoredPack], name: str) -> StoredPack:
+    """The pack with a name, or with a digest that begins so.
+
+    :raises InvalidArgument: if there is none, or there are several
+    """
+    digest = name if ":" in name else f"sha256:{name}"
+    named = [it for it in packs if it.name == name or it.digest.startswith(digest)]
+    if len(named) != 1:
+        raise InvalidArgument(
+            f"{len(named)} packs have this name or a digest that begins so: {name}",
+            hint="`thoth pack list` shows all packs",
+        )
+    return named[0]
+
+
+def pack_folder(connection: Connection, settings: Settings, stored: StoredPack) -> Path:
+    """The files of a pack in the local cache, where every later process finds them.
+
+    :raises DamagedDocument: if a part in the document store is damaged
+    """
+    from adviser.packs.pack_files import ENVELOPE, MANIFEST
+
+    # A pack that was signed anew has other files.
+    signed = digest_bytes((stored.envelope or "").encode())
+    folder = _cache(settings) / f"{_hex(stored.digest)}-{_hex(signed)[:8]}"
+    if folder.is_dir():
+        return folder
+    part = Path(tempfile.mkdtemp(prefix="part-", dir=private_folder(folder.parent)))
+    try:
+        (part / MANIFEST).write_text(stored.manifest, "utf-8")
+        if stored.envelope is not None:
+            (part / ENVELOPE).write_text(stored.envelope, "utf-8")
+        for path, body in pack_files(connection, settings, stored.digest):
+            (part / path).parent.mkdir(parents=True, exist_ok=True)
+            with (part / path).open("ab") as file:
+                file.write(body)
+        with suppress(OSError):  # another process has been faster
+            part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _cache(settings: Settings) -> Path:
+    return settings.index_cache / "packs"
+
+
+def _hex(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
+@lru_cache(maxsize=64)
+def _opened(folder: Path) -> Pack:
+    """A pack of the cache, compared with its manifest once in a process."""
+    from adviser.packs.pack_files import opened
+
+    return opened(folder)
+
+
+def opened_pack(connection: Connection, settings: Settings, stored: StoredPack) -> Pack:
+    """A pack of the record; if the cache was changed, its files are written again.
+
+    :raises InvalidPack: if the record has another pack than its digest names
+    :raises DamagedDocument: if a part in the document store is damaged
+    """
+    folder = pack_folder(connection, settings, stored)
+    try:
+        return _opened(folder)
+    except InvalidPack:  # the cache was changed
+        shutil.rmtree(folder, ignore_errors=True)
+        return _opened(pack_folder(connection, settings, stored))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadablePack:
+    """An opened pack with what it may decide, and all versions in its stacks."""
+
+    pack: Pack
+    about: EvidencePack
+    purls: frozenset[Purl]
+
+
+class PackReader:
+    """Adds the evidence of packs to our own, and reads nothing twice.
+
+    :param now: ages are measured from the beginning of its day (UTC)
+    """
+
+    def __init__(self, connection: Connection, settings: Settings, now: datetime) -> None:
+        self._now = now
+        self._packs = [*_readable(connection, settings, now)]
+        #: Evidence of a pack for some versions, and the last result with what it was made of.
+        self._packed: dict[str, tuple[frozenset[Purl], Evidence]] = {}
+        self._last: tuple[Evidence, list[Evidence], Evidence] | None = None
+
+    def with_packs(self, own: Evidence, purls: Collection[Purl]) -> Evidence:
+        """Our own evidence with that of all packs about stacks with one of ``purls``.
+
+        :returns: the same object as before if nothing changed; ``own`` without packs
+        """
+        several = (self._evidence(each, purls) for each in self._packs)
+        packed = [it for it in several if it.series]
+        if not packed:
+            return own
+        last = self._last
+        if last is None or last[0] is not own or last[1] != packed:
+            last = self._last = own, packed, own.with_packs(packed)
+        return last[2]
+
+    def observations(
+        self, own: Collection[str], indicator: str | None = None, hardware: str | None = None
+    ) -> Iterator[tuple[EvidencePack, list[MeasuredObservation]]]:
+        """The measurements of each pack, as :func:`measured_observations` reads our own.
+
+        :param own: identifiers of observations that count as our own
+        :param indicator: name of an indicator
+        :param hardware: prefix of digests of hardware classes
+        """
+        for each in self._packs:
+            evidence = self._evidence(each, each.purls)
+            libraries = {it.name: it.component for it in each.pack.manifest.scripts}
+            packages = {
+                stack: tuple(map(package_version_of, purls))
+                for stack, purls in evidence.stacks.items()
+            }
+            yield each.about, [
+                MeasuredObservation(
+                    series, reading, evidence.hardware[series.hardware_digest],
+                    *installed_component(
+                        libraries.get(series.indicator),
+                        {it.name: it.version for it in packages[reading.stack]},
+                    ),
+                    packages[reading.stack],
+                )
+                for reading in evidence.readings
+                if reading.observation_id not in own
+                and (series := evidence.series[reading.series])
+                and indicator in {None, series.indicator}
+                and series.hardware_digest.startswith(hardware or "")
+            ]  # fmt: skip
+
+    def _evidence(self, readable: _ReadablePack, purls: Collection[Purl]) -> Evidence:
+        from adviser.packs.pack_evidence import packed_evidence
+
+        wanted = readable.purls.intersection(purls)
+        known = self._packed.get(readable.pack.digest)
+        if known is None or known[0] != wanted:
+            evidence = packed_evidence(readable.pack, readable.about, wanted, self._now)
+            known = self._packed[readable.pack.digest] = wanted, evidence
+        return known[1]
+
+
+def _readable(connection: Connection, settings: Settings, now: datetime) -> Iterator[_ReadablePack]:
+    packs = stored_packs(connection)
+    if not packs:  # an invalid policy matters only then
+        return
+    policy = read_policy(settings)
+    for stored in packs:
+        try:
+            pack = opened_pack(connection, settings, stored)
+        except (InvalidPack, DamagedDocument) as error:
+            extra = {"pack": stored.digest, "error": str(error)}
+            _LOG.warning("pack_left_out", extra=extra)
+            continue
+        about = evidence_pack(pack.manifest, pack.key, policy, now.date())
+        purls = frozenset(Purl(it["purl"]) for it in pack.rows("stacks", ("purl",)))
+        yield _ReadablePack(pack, about, purls)

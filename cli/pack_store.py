@@ -1,0 +1,178 @@
+"""``thoth pack add``, ``list``, ``remove``, ``follow``, ``unfollow`` and ``index``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from adviser.packs.manifest import PackManifest, parse_manifest
+from adviser.packs.stored_packs import pack_named, remove_packed
+from adviser.packs.trust import PackTrust, TrustPolicy, read_policy, trust_of
+from cli.console import Column, Table, moment_text, print_json, print_lines, shown
+from cli.ingest import REFUSED, print_followed
+from cli.options import NamedPath, as_json_option
+from common.settings import Settings
+from graph.record.packs import StoredPack, followed_addresses, stored_packs, unfollow_address
+from ingest.record import open_record
+from loop.pack_exchange import add_from, follow_packs, pack_address, write_index
+from model.errors import InvalidArgument
+from model.json_documents import as_json_time
+from model.text import counted
+
+
+@click.command()
+@click.argument("address", metavar="FILE|FOLDER|URL")
+@as_json_option
+@click.pass_obj
+def add(settings: Settings, address: str, as_json: bool) -> None:
+    """Add an evidence pack to this store.
+
+    The pack is checked and stored whole, apart from the measurements of this store. From then on,
+    answers use its measurements as far as the trust policy allows. A pack that was added before
+    changes nothing. URL begins with https:// or s3://.
+    """
+    policy, place = read_policy(settings), pack_address(settings, address)
+    with open_record(settings) as engine:
+        pack, new = add_from(settings, engine, place)
+    trust = trust_of(pack.manifest, pack.key, None, policy, datetime.now(UTC).date())
+    if as_json:
+        print_json({"digest": pack.digest, "name": pack.manifest.name, "new": new,
+                    "decides": trust.decides, "reason": trust.reason})  # fmt: skip
+        return
+    state = "added" if new else "added before"
+    print_lines([shown(f"{pack.manifest.name}: {state} ({pack.digest[:15]})")])
+    print_lines([shown(trust.reason)])
+
+
+@click.command("list")
+@as_json_option
+@click.pass_obj
+def list_packs(settings: Settings, as_json: bool) -> None:
+    """List the packs of this store, and what the trust policy says about each.
+
+    The addresses that the nightly run reads are listed, too.
+    """
+    policy = read_policy(settings)
+    with open_record(settings) as engine, engine.connect() as connection:
+        packs, addresses = stored_packs(connection), followed_addresses(connection)
+    if as_json:
+        print_json({
+            "policy": policy.source,
+            "packs": [_pack_document(it, policy) for it in packs],
+            "followed": [
+                {"address": it.address, "followed_at": as_json_time(it.followed_at),
+                 "read_at": as_json_time(it.read_at)}
+                for it in addresses
+            ],
+        })  # fmt: skip
+        return
+    if packs:
+        table = Table([
+            Column("pack", wraps=True), Column("measured"), Column("jobs", right=True),
+            Column("key"), Column("verdict", wraps=True), Column("added"),
+        ])  # fmt: skip
+        for stored in packs:
+            manifest, trust = _judged(stored, policy)
+            jobs = f"{sum(it.jobs for it in manifest.sessions):,}"
+            table.add(
+                f"{shown(stored.name)}\n{stored.digest[:15]}", str(manifest.measured_until.date()),
+                jobs, (stored.key or "none")[:15], trust.reason, moment_text(stored.added_at),
+            )  # fmt: skip
+        table.print()
+    else:
+        click.echo("No packs: `thoth pack add` adds one.")
+    for followed in addresses:
+        read = "never read" if followed.read_at is None else f"read {moment_text(followed.read_at)}"
+        print_lines([shown(f"follows {followed.address}, {read}")])
+
+
+def _judged(stored: StoredPack, policy: TrustPolicy) -> tuple[PackManifest, PackTrust]:
+    manifest = parse_manifest(stored.manifest.encode())
+    return manifest, trust_of(manifest, stored.key, None, policy, datetime.now(UTC).date())
+
+
+def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
+    manifest, trust = _judged(stored, policy)
+    return {
+        "digest": stored.digest,
+        "name": stored.name,
+        "key": stored.key,
+        "licence": manifest.licence,
+        "measured_until": as_json_time(manifest.measured_until),
+        "jobs": sum(it.jobs for it in manifest.sessions),
+        "sessions": manifest.session_count,
+        "indicators": manifest.indicators,
+        "hardware": [asdict(it) for it in manifest.hardware],
+        "address": stored.address,
+        "added_at": as_json_time(stored.added_at),
+        "decides": trust.decides,
+        "reason": trust.reason,
+    }
+
+
+@click.command()
+@click.argument("name", metavar="DIGEST_PREFIX|NAME")
+@click.pass_obj
+def remove(settings: Settings, name: str) -> None:
+    """Remove a pack from this store; nothing else changes."""
+    with open_record(settings) as engine:
+        with engine.connect() as connection:
+            pack = pack_named(stored_packs(connection), name)
+            addresses = followed_addresses(connection)
+        remove_packed(engine, settings, pack.digest)
+    print_lines([shown(f"{pack.name}: removed ({pack.digest[:15]})")])
+    if any(pack.address.startswith(f"{it.address}/") for it in addresses):
+        click.echo("hint: the next night adds it again; `thoth pack unfollow` ends that", err=True)
+
+
+@click.command()
+@click.argument("address", metavar="FOLDER|URL")
+@as_json_option
+@click.pass_context
+def follow(context: click.Context, address: str, as_json: bool) -> None:
+    """Add the packs of an address now, and new ones every night.
+
+    The address is a folder, such as one of a Git work tree, or begins with https:// or s3://. Its
+    file packs.json, which `thoth pack index` writes, names the packs. Refused packs go to the
+    quarantine, and the exit code is 6.
+    """
+    settings: Settings = context.obj
+    place = pack_address(settings, address).rstrip("/")
+    with open_record(settings) as engine:
+        report = follow_packs(settings, engine, place)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        print_followed(asdict(report))
+    if report.refused:
+        context.exit(REFUSED)
+
+
+@click.command()
+@click.argument("address", metavar="FOLDER|URL")
+@click.pass_obj
+def unfollow(settings: Settings, address: str) -> None:
+    """No longer read an address; the packs from there stay."""
+    place = pack_address(settings, address).rstrip("/")
+    with open_record(settings) as engine, engine.begin() as connection:
+        if not unfollow_address(connection, place):
+            raise InvalidArgument(
+                "this address is not followed", hint="`thoth pack list` shows those that are"
+            )
+
+
+@click.command()
+@click.argument(
+    "folder", metavar="DIR", type=NamedPath(exists=True, file_okay=False, path_type=Path)
+)
+def index(folder: Path) -> None:
+    """Write packs.json, which names the packs in a folder, for others to follow.
+
+    Packs are .tar files and folders in DIR. Whoever follows a URL can read only .tar files.
+    """
+    listed = write_index(folder)
+    click.echo(f"{folder / 'packs.json'}: {counted(len(listed), 'pack')}")

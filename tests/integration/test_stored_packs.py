@@ -1,0 +1,276 @@
+"""Packs in a store: added whole or not at all, exchanged in any order, followed at night."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from click.testing import CliRunner
+
+from adviser.packs.envelope import Assurance, new_key, read_private_key
+from adviser.packs.pack_building import build_pack, sign_pack
+from adviser.packs.pack_files import opened
+from adviser.packs.stored_packs import PackReader, _opened, remove_packed
+from cli.ingest import ingest
+from cli.pack_store import list_packs, remove
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.record.exported_rows import ExportSelection
+from ingest.runs import list_quarantine
+from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
+from model.errors import InvalidArgument, InvalidDocument, InvalidPack
+from model.measurements.evidence import Evidence
+from model.packages.identity import package_version
+from model.reasons import Reason
+from tests.factories.inspections import measured, printed, write_stack
+from tests.services.commands import ROOT, row_counts, run_here, thoth_json, variables
+from tests.services.databases import new_database
+from tests.services.web import site
+
+NOTHING = Evidence(datetime(2026, 1, 1, tzinfo=UTC))
+VERSIONS = ("1.26.4", "2.1.0")
+RATES = [100.0, 101.0, 99.5, 100.5, 100.2, 99.8, 100.1]
+
+
+def output(rate: float) -> dict[str, Any]:
+    """A job whose duration fits its rate."""
+    job = measured(rate)
+    result = job["@result"]
+    result["elapsed"] /= rate
+    result["repetitions"] = [it / rate for it in result["repetitions"]]
+    return printed(job)
+
+
+@pytest.fixture(scope="module")
+def published(
+    postgresql: sqlalchemy.Engine,
+    embedded_settings: Settings,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A folder with two packs of the same stacks, each signed with a key of its own."""
+    folder = tmp_path_factory.mktemp("published")
+    for name, gain in (("one", 1.3), ("two", 0.7)):
+        with new_database(postgresql, embedded_settings) as settings:
+            place = folder / "inspections" / name
+            for turn, version in enumerate(VERSIONS):
+                outputs = [output(rate * (gain if turn else 1)) for rate in RATES]
+                identifier = f"inspection-matmul-{name}{turn:05}"
+                write_stack(place, identifier, outputs, {"numpy": version}, turn)
+            engine = relational_engine(settings)
+            done = CliRunner().invoke(ingest, ["inspections", str(place)], obj=settings)
+            assert done.exit_code == 0, done.output
+            for target in (name, f"{name}-again"):  # equal but for their names
+                build_pack(engine, settings, folder / f"{target}.tar", ExportSelection())
+            engine.dispose()
+        new_key(folder / f"{name}.key")
+        sign_pack(folder / f"{name}.tar", read_private_key(folder / f"{name}.key"),
+                  Assurance.SELF_ATTESTED)  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def packs(published: Path, tmp_path: Path) -> dict[str, Path]:
+    """Both packs, for a test to change."""
+    return {it.stem: Path(shutil.copy(it, tmp_path)) for it in published.glob("*.tar")}
+
+
+@pytest.fixture
+def own(settings: Settings, tmp_path: Path) -> Settings:
+    """Settings with a document store and a cache of their own."""
+    return of_store(settings, tmp_path / "store")
+
+
+def of_store(settings: Settings, folder: Path) -> Settings:
+    url = (folder / "documents").as_uri()
+    return replace(settings, document_store_url=url, index_cache=folder / "cache")
+
+
+def evidence(settings: Settings, engine: sqlalchemy.Engine) -> Evidence:
+    purls = [package_version("numpy", it).purl for it in VERSIONS]
+    with engine.connect() as connection:
+        return PackReader(connection, settings, NOTHING.as_of).with_packs(NOTHING, purls)
+
+
+def bodies(settings: Settings) -> set[str]:
+    folder = Path(settings.document_store_url.removeprefix("file://"))
+    return {str(it) for it in folder.rglob("*") if it.is_file() and it.parent.name != "records"}
+
+
+def test_two_stores_that_exchange_packs_in_both_orders_are_equal(
+    settings: Settings, postgresql: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
+) -> None:
+    seen = []
+    for order in (("one", "two"), ("two", "one")):
+        with new_database(postgresql, settings) as fresh:
+            mine = of_store(fresh, tmp_path / f"store of {order[0]}")
+            engine = relational_engine(mine)
+            for name in order:
+                assert add_from(mine, engine, str(packs[name]))[1]
+            verdicts = thoth_json(mine, "stacks", INDEX_CACHE=str(mine.index_cache))
+            seen.append((evidence(mine, engine).to_json(), json.dumps(verdicts)))
+            engine.dispose()
+    assert seen[0] == seen[1]
+    assert {it["origin"] for it in json.loads(seen[0][1])["groups"]} == {
+        opened(packs[it]).digest for it in ("one", "two")
+    }
+
+
+def test_a_pack_is_added_once_and_removed_without_a_trace(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    add_from(own, relational, str(packs["one"]))
+    before, stored = row_counts(relational), bodies(own)
+    (listed,) = json.loads(run_here(list_packs, own, "--json").stdout)["packs"]
+    assert (listed["name"], listed["decides"]) == ("one", False)
+    pack, new = add_from(own, relational, str(packs["two"]))
+    assert new
+    assert not add_from(own, relational, str(packs["two"]))[1]
+    assert len(evidence(own, relational).packs) == 2
+    removed = run_here(remove, own, pack.digest[:15])
+    assert removed.exit_code == 0, removed.stderr
+    assert row_counts(relational) == before
+    assert bodies(own) == stored
+    assert [it.name for it in evidence(own, relational).packs] == ["one"]
+    assert not list(own.index_cache.glob(f"packs/{pack.digest[7:]}*"))
+
+
+def test_a_wrong_pack_is_refused_whole(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    before = row_counts(relational)
+    packs["one"].write_bytes(packs["one"].read_bytes().replace(b"1.26.4", b"1.26.5"))
+    with pytest.raises(InvalidPack) as refused:
+        add_from(own, relational, str(packs["one"]))
+    assert refused.value.reason == Reason.TAMPERED
+    assert row_counts(relational) == before
+
+
+def test_a_pack_that_another_key_signs_again_is_refused(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], published: Path
+) -> None:
+    pack, _ = add_from(own, relational, str(packs["one"]))
+    sign_pack(packs["one"], read_private_key(published / "two.key"), Assurance.SELF_ATTESTED)
+    with pytest.raises(InvalidPack) as refused:
+        add_from(own, relational, str(packs["one"]))
+    assert refused.value.reason == Reason.CONFLICTING_FIELDS
+    assert [it.key for it in evidence(own, relational).packs] == [pack.key]
+
+
+def test_parts_that_two_packs_share_stay_with_the_other_pack(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    first, second = (add_from(own, relational, str(packs[it]))[0] for it in ("one", "one-again"))
+    assert row_counts(relational)["pack_parts"] > row_counts(relational)["documents"]
+    remove_packed(relational, own, first.digest)
+    (kept,) = evidence(own, relational).packs
+    assert kept.digest == second.digest
+
+
+_KILLED = """
+import os, signal, sys
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.record import packs
+from loop.pack_exchange import add_from
+
+add, parts = packs.add_documents, []
+def add_some(*arguments):
+    parts.append(arguments)
+    if len(parts) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return add(*arguments)
+packs.add_documents = add_some
+settings = Settings.from_env()
+add_from(settings, relational_engine(settings), sys.argv[1])
+"""
+
+
+def test_a_killed_add_leaves_nothing_visible(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    before = row_counts(relational)
+    command = [sys.executable, "-c", _KILLED, str(packs["one"])]
+    done = subprocess.run(
+        command, env=os.environ | variables(own), cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert row_counts(relational) == before
+    assert add_from(own, relational, str(packs["one"]))[1]
+
+
+def test_a_changed_cache_is_written_again(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    add_from(own, relational, str(packs["one"]))
+    known = evidence(own, relational).to_json()
+    (table,) = own.index_cache.glob("packs/*/observations/**/*.parquet")
+    table.write_bytes(b"changed")
+    _opened.cache_clear()
+    assert evidence(own, relational).to_json() == known
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_followed_addresses_give_new_packs_every_night(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path,
+    remote: bool,
+) -> None:  # fmt: skip
+    folder = tmp_path / "published"
+    folder.mkdir()
+    with site() as served:
+        address = served.url if remote else str(folder)
+
+        def publish(name: str, damaged: bool = False) -> None:
+            archive = Path(shutil.copy(packs[name], folder))
+            write_index(folder)
+            if damaged:
+                archive.write_bytes(archive.read_bytes().replace(b"1.26.4", b"1.26.5"))
+            served.bodies.update({f"/{it.name}": it.read_bytes() for it in folder.iterdir()})
+
+        publish("one")
+        assert follow_packs(own, relational, address).added == ["one"]
+        publish("two", damaged=True)
+        night = read_followed(own, relational)
+        assert night["refused"].keys() == {"two.tar"}
+        (refused,) = list_quarantine(own)
+        assert (refused.source, refused.place) == (address, "two.tar")
+        publish("two")
+        assert read_followed(own, relational)["added"] == ["two"]
+        assert read_followed(own, relational)["added"] == list_quarantine(own) == []
+        assert len(evidence(own, relational).packs) == 2
+
+
+def test_an_index_names_only_what_is_below_it(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "published"
+    folder.mkdir()
+    for address in ("../one", "/etc/passwd", "https://index.example/pack.tar", ".git/x"):
+        entry = {"name": "p", "digest": "sha256:" + "a" * 64, "size_bytes": 1, "address": address}
+        index = {"schema_version": "packs-1", "packs": [entry]}
+        (folder / "packs.json").write_text(json.dumps(index))
+        with pytest.raises(InvalidDocument) as refused:
+            follow_packs(own, relational, str(folder))
+        assert refused.value.field == "$.packs[0].address"
+    assert row_counts(relational)["followed_addresses"] == 0
+
+
+def test_packs_come_from_allowed_addresses_only(own: Settings, tmp_path: Path) -> None:
+    limited = replace(own, pack_addresses=("https://packs.example/ours", str(tmp_path)))
+    assert pack_address(limited, "https://packs.example/ours/one.tar")
+    assert pack_address(limited, str(tmp_path / "one"))
+    for address in (
+        "https://packs.example/ours-too/one.tar", "https://jo:secret@packs.example/ours/one.tar",
+        "ftp://packs.example/one.tar", str(tmp_path / ".." / "one"), "/etc",
+    ):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            pack_address(limited, address)
