@@ -42,6 +42,13 @@ INDICATORS = "indicators"
 LONGEST_DOCUMENT = 64 * 2**20
 _MOST_FILES = 10_000
 _READ_BYTES = 2**20
+_BATCH_ROWS = 10_000
+#: Without reading ahead, which would hold whole files in memory.
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+        pre_buffer=False, use_buffered_stream=True
+    )
+)
 
 _PART = r"[\w%~-][\w%.~-]{0,150}"
 _PATH = re.compile(
@@ -112,11 +119,10 @@ class Pack:
             condition = alike if condition is None else condition & alike
         for name in sorted(it.path for it in self.manifest.files if _table_of(it.path) == table):
             with refused_in(self.path, name), self.open(name) as file:
-                fragment = ds.ParquetFileFormat().make_fragment(file)
-                # One file at a time: reading ahead would hold whole files in memory.
-                yield from fragment.to_batches(
-                    columns=list(columns), filter=condition, batch_readahead=1, use_threads=False
-                )
+                yield from _FORMAT.make_fragment(file).to_batches(
+                    columns=list(columns), filter=condition, batch_size=_BATCH_ROWS,
+                    batch_readahead=1, use_threads=False,
+                )  # fmt: skip
 
 
 def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Pack:
