@@ -29,6 +29,7 @@ from adviser.scoring.version_choice import ELSEWHERE_SD
 from model.declared_fields import Field, unbounded
 from model.measurements.evidence import Evidence
 from model.measurements.job_stability import left_out_text
+from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
 from model.shared_fields import DIGEST, HOST, STACK_DIGEST
 from model.text import counted
 
@@ -151,6 +152,14 @@ class ClaimDetails:
         Mapping[str, Mapping[str, int]],
         Field("For each stack, the number of jobs left out by reason."),
     ]
+    bundled: Annotated[
+        Steps,
+        Field(
+            "By package, what the candidate's wheel bundles otherwise: context, not shown to be a"
+            " cause.",
+            {"numpy": "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"},
+        ),
+    ]
 
     @property
     def documents(self) -> tuple[str, ...]:
@@ -175,11 +184,12 @@ def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: flo
     turns.sort(key=lambda it: _by_time(it[0][-1]))
     used = zip(pair, (estimate.baseline_used, estimate.used), strict=True)
     away = (not claim.same_hardware) + (not claim.same_python)
+    differences = _differences(stacks, claim)
     return ClaimDetails(
         claim=claim,
         comparisons=comparisons,
         share=share,
-        differences=_differences(stacks, claim),
+        differences=differences,
         effect=_effect_details(estimate.effect),
         elsewhere_sd=ELSEWHERE_SD * math.sqrt(away),
         hosts=tuple(
@@ -200,6 +210,9 @@ def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: flo
             for job in jobs
         ),
         left_out={stack: dict(history.excluded(stack, places)) for stack, places in used},
+        bundled=bundled_steps(
+            evidence.bundled, ((it.name, it.ours, it.theirs) for it in differences)
+        ),
     )  # fmt: skip
 
 
@@ -329,6 +342,8 @@ def sentences(details: ClaimDetails) -> Iterator[str]:
     """What the claim says, and how it was computed."""
     claim = details.claim
     yield f"{ClaimTexts([claim]).note(claim).message}."
+    if claim.verdict.different:
+        yield from (f"{it}." for it in context_lines(details.bundled, details.bundled))
     yield from _effect_texts(details)
     if details.elsewhere_sd:
         hardware = [] if claim.same_hardware else ["another hardware class"]

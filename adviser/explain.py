@@ -36,6 +36,7 @@ from adviser.resolver.results import Conflict, Resolution, ResolvedStack, Versio
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest
+from model.packages.bundled_libraries import bundled_steps, context_lines
 from model.packages.candidates import Candidate, Dependency
 
 
@@ -254,10 +255,17 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
 
 def _measured(advice: Advice, forced: ResolvedStack, advised: ResolvedStack) -> Iterator[str]:
     versions = {it.name: it.purl for it in advised.choices}
+    ours, others = forced.versions(), advised.versions()
+    steps = bundled_steps(
+        advice.evidence.bundled, ((name, ours[name], others.get(name)) for name in ours)
+    )
     for choice in forced.choices:
         theirs = versions.get(choice.name)
         if theirs is not None and theirs != choice.purl:
             yield from measured_differences(advice.assessment, choice.purl, theirs)
+            settled = advice.assessment.settled_between(choice.purl, theirs)
+            names = {name for it in settled for name in it.differs}
+            yield from context_lines(steps, names)
 
 
 def _total(stack: ResolvedStack, place: int) -> int:

@@ -21,6 +21,7 @@ from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
 from model.declared_fields import Field
 from model.measurements.evidence import Evidence
+from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
 from model.packages.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from model.packages.environments import Environment
 from model.packages.identity import MEASURED_PACKAGES, Purl, same_version
@@ -123,6 +124,8 @@ class GuardResult:
     :param undetermined: comparisons on this hardware that could change the verdict once settled
     :param proposals: what to take instead of harmful versions, by name
     :param untried: number of harmful packages for which no proposal was tried
+    :param bundled: by name of a changed package, what its new wheel bundles otherwise: context that
+        decides nothing
     :param speed_only: whether vulnerabilities, and versions that were yanked since, were not looked
         at, so that an outcome without harm is about speed
     """
@@ -141,12 +144,19 @@ class GuardResult:
     proposals: tuple[Proposal, ...] = ()
     untried: int = 0
     speed_only: bool = False
+    bundled: Steps = field(default_factory=dict)
 
     def without_unseen(self) -> GuardResult:
         """The result if only speed was looked at: nothing else is missing."""
         unseen = (MissingKind.METADATA, MissingKind.ADVISORIES)
         missing = tuple(it for it in self.missing if it.kind not in unseen)
         return replace(self, missing=missing, speed_only=True)
+
+    @property
+    def context(self) -> list[str]:
+        """Lines about the wheels of packages with a settled difference."""
+        settled = (it for it in (*self.stacks, *self.claims) if it.verdict.different)
+        return context_lines(self.bundled, {name for it in settled for name in it.differs})
 
     @property
     def slower(self) -> tuple[Claim, ...]:
@@ -219,6 +229,9 @@ def guard(
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
         undetermined=tuple(unsettled),
+        bundled=bundled_steps(
+            evidence.bundled, ((it.name, it.advised, it.forced) for it in changes)
+        ),
     )
 
 

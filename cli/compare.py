@@ -230,7 +230,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             partial(_print_progress, quiet=as_json), partial(_say, as_json=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()
-    answer = ComparisonAnswer(look, stopped, stacks, labels)
+    answer = ComparisonAnswer(look, stopped, stacks, labels, measurer.context(look))
     if as_json:
         print_json({**answer.document(measurer), "out": str(kept.path)})
     else:
@@ -348,6 +348,7 @@ class ComparisonAnswer:
     stopped: SearchStopped | None
     stacks: Sequence[ComparedStack]
     labels: Sequence[str]
+    context: Sequence[str]
 
     @property
     def exit_code(self) -> int:
@@ -365,7 +366,7 @@ class ComparisonAnswer:
         causes = [attribution_sentence(it, self.stacks[0]) for it in self.stacks[1:]]
         if len(causes) > 1:
             causes = [f"{self.labels[n]}: {it}" for n, it in enumerate(causes, start=1)]
-        return [*verdicts, *causes]
+        return [*verdicts, *causes, *self.context]
 
     def _label(self, stack: StackResult) -> str:
         return printable(self.labels[ascii_uppercase.index(stack.stack_digest or "A")])
@@ -394,7 +395,9 @@ class ComparisonAnswer:
     def _stacks_table(self, group: StackGroup, measurer: StackMeasurer) -> Table:
         """A row for each stack."""
         scale = interval_scale(group)
-        numbers = ("jobs", "time" if _is_time(group) else "value", "CPU time", "memory", "speed")
+        counted_energy = any("energy_j" in measurer.usage(it.stack_digest) for it in group.stacks)
+        used = ("CPU time", "memory", *["energy"] * counted_energy)
+        numbers = ("jobs", "time" if _is_time(group) else "value", *used, "speed")
         table = Table(
             [
                 Column("stack", wraps=True), *(Column(it, right=True) for it in numbers),
@@ -409,8 +412,9 @@ class ComparisonAnswer:
                 self._label(stack),
                 str(stack.jobs) if counts == stack.jobs else f"{counts} of {stack.jobs}",
                 _value(group, stack),
-                _time(usage["user_s"] + usage["system_s"]) if usage else "–",
-                byte_size(usage["memory_bytes"]) if usage else "–",
+                _time(usage["user_s"] + usage["system_s"]) if "user_s" in usage else "–",
+                byte_size(usage["memory_bytes"]) if "memory_bytes" in usage else "–",
+                *[f"{usage['energy_j']:.3g} J" if "energy_j" in usage else "–"] * counted_energy,
                 *_difference(stack, scale),
             )  # fmt: skip
         return table

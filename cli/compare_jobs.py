@@ -16,21 +16,30 @@ from adviser.answering.target_hardware import own_hardware
 from adviser.bisect.search import SearchStopped, StopReason
 from adviser.planned_comparison import (
     LOOK_BLOCKS,
+    Attribution,
     ComparedStack,
     PlannedLook,
     judge_look,
 )
 from cli.bisect_measurer import MachineGuard
 from common.formats.job_results import Measurement, measurements_of, run_of
+from ingest.inspections.results import library_of
 from model.errors import ProjectError
 from model.json_documents import digest
 from model.json_fields import ROOT, Fields
 from model.measurements.evidence import MeasuredObservation, Reading, Series
 from model.measurements.inspection import Hardware
 from model.measurements.job_stability import instability
-from model.packages.identity import package_version
+from model.packages.bundled_libraries import (
+    Bundled,
+    bundled_of,
+    bundled_steps,
+    context_lines,
+    known_bundled,
+)
+from model.packages.identity import Purl, package_version
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
-from pis.amun.inspection_folder import measured_jobs, read_job
+from pis.amun.inspection_folder import measured_jobs, read_build, read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of
 from pis.amun.launchers import Inspection, Launcher
 from pis.amun.outcomes import InspectionOutcome
@@ -38,7 +47,7 @@ from pis.amun.specification import Specification, load_specification
 from pis.commands import VARIABLES
 
 #: What a command used beside the time.
-_USAGE = ("user_s", "system_s", "memory_bytes")
+_USAGE = ("user_s", "system_s", "memory_bytes", "energy_j")
 #: Failed jobs of one stack from which the comparison ends.
 _MOST_FAILED = 3
 
@@ -221,12 +230,56 @@ class StackMeasurer:
 
     def usage(self, letter: str | None) -> dict[str, float]:
         """Medians of what the first command's jobs used on a stack, by name with the unit."""
-        printed = [
-            it["stdout"] for it in self.jobs.get(f"{letter}0", {}).values() if readings_of(it).rates
-        ]
-        results = [it.get("process") or it.get("@result") or {} for it in printed]
+        ended = [it for it in self.jobs.get(f"{letter}0", {}).values() if readings_of(it).rates]
+        outputs = (it["stdout"] for it in ended)
+        results = [dict(it.get("process") or it.get("@result") or {}) for it in outputs]
+        for result, job in zip(results, ended, strict=True):
+            if (energy := run_of(Fields(job)).energy_j) is not None:
+                result["energy_j"] = energy
         columns = {name: [it[name] for it in results if name in it] for name in _USAGE}
         return {name: median(them) for name, them in columns.items() if them}
+
+    def context(self, look: PlannedLook) -> list[str]:
+        """What the wheels of a stack that differs settled bundle otherwise than those of A."""
+        different = {
+            it.stack_digest for _, it, judged in look.comparisons if judged.verdict.different
+        }
+        baseline, *others = self.stacks
+        bundled = known_bundled(map(self._bundled, (baseline, *others)))
+        lines = []
+        for stack in others if different else ():
+            if stack.letter in different:
+                pins = ((it, stack.pins.get(it), baseline.pins.get(it)) for it in stack.pins)
+                steps = bundled_steps(bundled, pins)
+                lines += [f"{line}." for line in context_lines(steps, stack.pins)]
+                lines += self._kernels(stack, baseline)
+        return list(dict.fromkeys(lines))
+
+    def _bundled(self, stack: ComparedStack) -> tuple[list[Purl], Bundled]:
+        folder = self.folders.get(f"{stack.letter}0")
+        recorded = read_build(folder).get("bundled") if folder else None
+        if recorded is None:
+            return [], {}
+        purls = [package_version(*it).purl for it in stack.pins.items()]
+        return purls, bundled_of(Fields(recorded))
+
+    def _kernels(self, stack: ComparedStack, baseline: ComparedStack) -> list[str]:
+        """Which linear algebra kernels ran, if only a setting differs and the kernels do, too."""
+        if stack.attribution(baseline) is not Attribution.SETTING:
+            return []
+        ours, theirs = map(self._blas, (stack.letter, baseline.letter))
+        if not ours or not theirs or ours == theirs:
+            return []
+        with_it, without = (" and ".join(sorted(it)) for it in (ours, theirs))
+        return [f"Observed: {with_it} ran with the setting, {without} without."]
+
+    def _blas(self, letter: str) -> set[str]:
+        """Linear algebra libraries with their kernels, as the jobs of a stack observed them."""
+        results = [
+            it for key, jobs in self.jobs.items() if key[0] == letter for it in jobs.values()
+        ]
+        used = (library_of(it["stdout"]).blas for it in results if readings_of(it).rates)
+        return set(filter(None, used))
 
     def excluded(self) -> list[str]:
         """Benchmarks that decide nothing, with the reason."""

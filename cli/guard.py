@@ -341,6 +341,7 @@ def guard_lines(
     yield from _change_lines(upgrade)
     findings = findings_of(upgrade, every=verbose)
     yield from group_lines(upgrade, findings)
+    yield from upgrade.context if verbose else ()
     yield from _remaining_lines(upgrade, fetched=fetched)
     if not verbose and len(findings) < len(findings_of(upgrade, every=True)):
         yield "`--verbose` shows each series by itself"

@@ -63,7 +63,7 @@ def answer_from_pack(
     knowledge = knowledge_of_pack(settings, path, old, new, environment)
     hardware = requested_hardware(knowledge.hardware, None)
     answer = compare_lock_versions(knowledge, old, new, environment, hardware.digest)
-    known = [it.line for it in findings_of(answer) if it.known_by is not None]
+    known = [it.line for it in findings_of(answer) if it.known_by is not None] + answer.context
     lacking = [it.package for it in answer.missing if it.kind is MissingKind.MEASUREMENT]
     lines = known if answer.changes else ["both have the same versions"]
     if unknown := sorted([*filter(None, lacking), *answer.unmeasured]):

@@ -101,6 +101,14 @@ class RecordedChange(PerformanceChange):
 
     number: int
     recorded_at: Annotated[datetime, Field("When the entry was recorded.")]
+    bundled: Annotated[
+        str | None,
+        Field(
+            "What the wheel of the version after bundles otherwise: context, not shown to be the"
+            " cause; null if unknown or nothing.",
+            "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

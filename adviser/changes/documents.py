@@ -9,6 +9,7 @@ from adviser.scoring.claim_texts import effect_text
 from adviser.stack_comparison import short_digest
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
 from model.json_documents import as_json_time
+from model.packages.bundled_libraries import CONTEXT
 
 
 def change_title(change: PerformanceChange) -> str:
@@ -35,10 +36,12 @@ def change_text(change: PerformanceChange) -> str:
         basis = f"{counts} jobs of stacks {stacks}, which differ in {change.package} only"
     else:
         basis = f"{counts} runs of stack {short_digest(change.from_stack)}"
+    bundled = change.bundled if isinstance(change, RecordedChange) else None
+    context = f" {bundled} ({CONTEXT})." if bundled else ""
     refers = f" This entry refers to {change.refers_to}." if change.refers_to else ""
     return (
         f"{change_title(change)} ({interval}), from {basis}. Measured with {measured} on"
-        f" {change.hardware_label}.{refers}"
+        f" {change.hardware_label}.{context}{refers}"
     )
 
 

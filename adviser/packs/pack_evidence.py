@@ -24,8 +24,10 @@ from graph.record.evidence import (
     too_many_measurements,
 )
 from graph.snapshot_reader import PackageRecord, RequestedPackage, unnamed_snapshot, walk
-from model.errors import InvalidPack
+from model.errors import InvalidDocument, InvalidPack
+from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, EvidencePack, RecordedHardware
+from model.packages.bundled_libraries import Bundled, bundled_of, known_bundled
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import Environment
 from model.packages.identity import Purl
@@ -76,7 +78,20 @@ def _evidence(
         hardware={key: label for key, label in labels.items() if key in classes},
         sources={ADVISORIES: None},
         packs=(about,),
+        bundled=_bundled(pack, {it: stacks[it] for it in measured}),
     )
+
+
+def _bundled(pack: Pack, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
+    """What the pack knows of the wheels, of one inspection for each stack, as of the own record."""
+    columns = ("stack_digest", "document_id", "bundled")
+    rows = pack.rows("inspections", columns, stack_digest=stacks)
+    known = {
+        it["stack_digest"]: json.loads(it["bundled"])
+        for it in sorted(rows, key=lambda it: str(it["document_id"]), reverse=True)
+        if it["bundled"] is not None
+    }
+    return known_bundled((stacks[it], bundled_of(Fields(known[it]))) for it in sorted(known))
 
 
 def packed_snapshot(pack: Pack, names: Sequence[str], environment: Environment) -> Snapshot:
@@ -115,7 +130,9 @@ def _usable(pack: Pack) -> Iterator[None]:
     """Values that the columns allow, and the rules do not, are an error of the pack."""
     try:
         yield
-    except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (
+        AttributeError, ArithmeticError, InvalidDocument, LookupError, TypeError, ValueError,
+    ) as error:  # fmt: skip
         message = f"a value of its tables cannot be: {error}"
         raise InvalidPack(Reason.OUT_OF_RANGE, message, place=str(pack.path)) from error
 

@@ -26,6 +26,7 @@ from adviser.scoring.stack_pairs import (
 from adviser.scoring.target import MeasuredOn, Target
 from adviser.scoring.verdicts import Verdict, family_text
 from model.measurements.evidence import Evidence, EvidencePack
+from model.packages.bundled_libraries import bundled_steps, context_lines
 from model.packages.identity import Purl, distributions_of
 from model.text import counted, first_few, printable
 
@@ -83,11 +84,14 @@ class PackReport:
 
     :param steps: by package
     :param hardware: names of the hardware classes
+    :param context: by package, what the wheels of releases with a settled difference bundle
+        otherwise
     """
 
     pack: Pack
     steps: Mapping[str, Sequence[ReleaseStep]]
     hardware: Sequence[str]
+    context: Mapping[str, Sequence[str]]
 
     @property
     def summary(self) -> list[str]:
@@ -131,7 +135,21 @@ def pack_report(pack: Pack) -> PackReport:
     for it in claims:
         by_package[it.package or ""].append(it)
     steps = {name: _steps(several, evidence) for name, several in sorted(by_package.items())}
-    return PackReport(pack, steps, sorted(evidence.hardware.values()))
+    context = {name: _context(evidence, several) for name, several in by_package.items()}
+    return PackReport(pack, steps, sorted(evidence.hardware.values()), context)
+
+
+def _context(evidence: Evidence, claims: Sequence[Claim]) -> list[str]:
+    """One line for each package and pair of releases that differ in a settled claim."""
+    lines: list[str] = []
+    for claim in (it for it in claims if it.verdict.different):
+        ours, theirs = (
+            {name_of(it): version_of_purl(it) for it in evidence.stacks[stack]}
+            for stack in (claim.stack, claim.baseline_stack)
+        )
+        versions = ((it, ours.get(it), theirs.get(it)) for it in claim.differs)
+        lines += context_lines(bundled_steps(evidence.bundled, versions), claim.differs)
+    return list(dict.fromkeys(lines))
 
 
 def _pairs(
@@ -176,6 +194,7 @@ def report_document(report: PackReport) -> dict[str, Any]:
     return {
         "pack": report.pack.digest,
         "summary": report.summary,
+        "context": report.context,
         "steps": [
             {"operation": it.operation, "sessions": it.sessions, **claim_document(it.claim)}
             for steps in report.steps.values()
@@ -200,6 +219,8 @@ def report_markdown(report: PackReport) -> str:
             f"|{it.sessions}|"
             for it in steps
         ]
+        if context := report.context[package]:
+            lines += ["", *(f"- {_cell(it)}" for it in context)]
         lines.append("")
     return "\n".join(lines)
 

@@ -234,6 +234,13 @@ class LockComparisonSchema(FreshnessSchema):
     missing = fields.List(fields.Nested(MissingKnowledgeSchema), required=True)
     unmeasured = texts("Other packages whose two versions were not compared.", ["flask"])
     speed_only = flag("Whether nothing but speed was looked at; false here.")
+    bundled = fields.Dict(
+        keys=fields.String(), values=fields.String(), required=True,
+        metadata=described(
+            "By package, what its new wheel bundles otherwise: context, not shown to be a cause.",
+            {"numpy": "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"},
+        ),
+    )  # fmt: skip
     refused = count("Number of measurements that do not count: their documents changed.", 0)
     warnings = texts("What of the locks was left out, for people.", [])
 

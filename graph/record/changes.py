@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -11,16 +11,19 @@ from sqlalchemy import Connection, Row, Select, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from graph.record.events import EventKind, record_event
+from graph.record.evidence import recorded_bundled
 from graph.record.postgresql_helpers import AdvisoryLock, lock_transaction, matching
 from graph.tables import ChangeLookRow, ChangeRow
 from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
 from model.declared_fields import Field
+from model.packages.bundled_libraries import bundled_changes
+from model.packages.identity import package_version
 from model.shared_fields import DIGEST
 
 #: Changes in older measurements get no event: ingesting years of them must send no notices.
 _NEWS = timedelta(days=14)
 _NAMES = tuple(field.name for field in fields(PerformanceChange))
-_RECORDED = tuple(field.name for field in fields(RecordedChange))
+_RECORDED = (*_NAMES, "number", "recorded_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +144,35 @@ def browse_changes(
         query = query.where(func.coalesce(row.refers_to, row.change_id) == wanted.refers_to)
     if after is not None:
         query = query.where(row.number < after)
-    return [
-        _change(it) for it in connection.execute(query.order_by(row.number.desc()).limit(limit))
-    ]
+    rows = connection.execute(query.order_by(row.number.desc()).limit(limit))
+    return _with_bundled(connection, [_change(it) for it in rows])
 
 
 def change_named(connection: Connection, change_id: str) -> RecordedChange | None:
     """An entry by its identifier, or ``None``."""
     row = connection.execute(_changes().where(ChangeRow.change_id == change_id)).one_or_none()
-    return None if row is None else _change(row)
+    return None if row is None else _with_bundled(connection, [_change(row)])[0]
+
+
+def _with_bundled(
+    connection: Connection, changes: Sequence[RecordedChange]
+) -> list[RecordedChange]:
+    """Add to changes by release what is known of the wheels of both versions."""
+    stacks = {
+        stack: [package_version(it.package, version).purl]
+        for it in changes
+        if it.package is not None
+        for stack, version in ((it.from_stack, it.from_version), (it.to_stack, it.to_version))
+    }
+    bundled = recorded_bundled(connection, stacks)
+
+    def with_step(change: RecordedChange) -> RecordedChange:
+        if change.package is None:
+            return change
+        versions = change.to_version, change.from_version
+        return replace(change, bundled=bundled_changes(bundled, change.package, *versions))
+
+    return list(map(with_step, changes))
 
 
 def _changes() -> Select[Any]:

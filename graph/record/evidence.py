@@ -168,7 +168,7 @@ class EvidenceReader:
             vulnerabilities=last.vulnerabilities if last else {},
             sources=last.sources if last else {},
             refused=refused_observations(connection, list(stacks)) if stacks else 0,
-            bundled=_bundled(connection, {it: stacks[it] for it in measured}),
+            bundled=recorded_bundled(connection, {it: stacks[it] for it in measured}),
         )
 
     def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
@@ -186,8 +186,11 @@ class EvidenceReader:
             yield from partition
 
 
-def _bundled(connection: Connection, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
-    """What inspections of these stacks recorded of the wheels; one inspection for each stack."""
+def recorded_bundled(connection: Connection, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
+    """What inspections of these stacks recorded of the wheels; one inspection for each stack.
+
+    :param stacks: packages of interest in each stack, by its digest
+    """
     row = InspectionRow
     query = (
         select(row.stack_digest, row.bundled)

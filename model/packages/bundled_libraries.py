@@ -19,6 +19,8 @@ _FIRST = re.compile(
     r"(lib|one)?(openblas|mkl|blis|lapack|dnn|gomp|i?omp5?$|tbb|llvm|cu(da|blas|dnn))"
 )
 _MOST_NAMED = 5
+#: What a change of bundled libraries says about a change of speed.
+CONTEXT = "context, not shown to be the cause"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,6 +37,8 @@ class BundledLibrary:
 #: The libraries of distributions, each given as ``NAME==VERSION``; a distribution without any has
 #: no entry.
 Bundled = Mapping[str, Sequence[BundledLibrary]]
+#: What a version of a package bundles otherwise than another one, by name of the package.
+Steps = Mapping[str, str]
 
 
 def bundled_of(document: Fields) -> Bundled:
@@ -94,6 +98,27 @@ def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> s
         return None
     parts = list(_differences(_versions(here), _versions(there)))
     return f"{package} {ours} bundles {first_few(parts, _MOST_NAMED)}" if parts else None
+
+
+def bundled_steps(
+    bundled: Bundled, versions: Iterable[tuple[str, str | None, str | None]]
+) -> Steps:
+    """:func:`bundled_changes` by package, of those that differ between two stacks.
+
+    :param versions: name of each package, and its versions in the stack that is spoken of and in
+        the other one; ``None`` where it lacks the package
+    """
+    texts = (
+        (name, bundled_changes(bundled, name, ours, theirs))
+        for name, ours, theirs in versions
+        if ours and theirs
+    )
+    return {name: text for name, text in texts if text is not None}
+
+
+def context_lines(steps: Steps, names: Iterable[str]) -> list[str]:
+    """The steps of some packages as lines for people."""
+    return [f"{steps[it]} ({CONTEXT})" for it in sorted(steps.keys() & set(names))]
 
 
 def _versions(libraries: Sequence[BundledLibrary]) -> dict[str, list[str]]:

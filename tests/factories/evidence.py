@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from model.json_documents import digest
 from model.measurements.evidence import Evidence, Reading, Series, VulnerabilityDetails
 from model.measurements.units import Unit
+from model.packages.bundled_libraries import BundledLibrary
 from model.packages.identity import Purl, package_version
 from tests.factories.universes import snapshot_of
 
@@ -135,6 +136,19 @@ def measured(
     for releases, rates in arms.items():
         bench.measure(bench.stack(*releases.split()), rates, how)
     return bench
+
+
+def bundling(evidence: Evidence) -> Evidence:
+    """The same, with what is known of the wheels of :func:`measured`."""
+    versions = {"fast==1": "0.3.28", "fast==2": "0.3.29"}
+    return replace(
+        evidence,
+        bundled={it: (BundledLibrary("OpenBLAS", at, "libs"),) for it, at in versions.items()},
+    )
+
+
+#: What a claim about these versions is told with.
+STEP = "fast 2 bundles OpenBLAS 0.3.29 instead of 0.3.28"
 
 
 def versions_by_name(releases: Iterable[str]) -> dict[str, list[Purl]]:

@@ -216,8 +216,14 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_stack(
-    folder: Path, name: str, outputs: Sequence[Any], packages: Mapping[str, str], turn: int = 0
+    folder: Path,
+    name: str,
+    outputs: Sequence[Any],
+    packages: Mapping[str, str],
+    turn: int = 0,
+    **status: Any,
 ) -> None:
     """Write an inspection of a stack below ``folder``, with a job for each rate or output."""
-    files = inspection_files(stack_jobs(outputs, name, turn), specification_document(packages))
+    jobs, build = stack_jobs(outputs, name, turn), status_document(**status)
+    files = inspection_files(jobs, specification_document(packages), build)
     write(folder / name, files)

@@ -17,6 +17,7 @@ from adviser.exports.tables import TABLES
 from adviser.packs import manifest as parts
 from adviser.packs.envelope import Assurance, new_key, read_private_key, signed
 from model.measurements.evidence import Evidence
+from model.packages.bundled_libraries import bundled_document
 from model.packages.identity import package_version_of
 
 MEASURED_AT = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -31,7 +32,10 @@ def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **chan
     jobs, documents = [], {}
     for number, it in enumerate(evidence.readings):
         series = evidence.series[it.series]
-        documents[it.document_id] = {"document_id": it.document_id, "created_at": MEASURED_AT}
+        documents[it.document_id] = {
+            "document_id": it.document_id, "created_at": MEASURED_AT, "stack_digest": it.stack,
+            "bundled": json.dumps(bundled_document(evidence.bundled)),
+        }  # fmt: skip
         jobs.append(
             {
                 "observation_id": it.observation_id, "document_id": it.document_id,

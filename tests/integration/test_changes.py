@@ -22,6 +22,7 @@ from cli.ingest import ingest
 from graph.engine import Stores
 from graph.record.changes import ChangeFilter, all_changes, browse_changes
 from graph.tables import ChangeLookRow, ChangeRow
+from model.packages.bundled_libraries import CONTEXT
 from tests.factories.inspections import (
     write_stack,
 )
@@ -39,7 +40,11 @@ def measured(stores: Stores, tmp_path: Path) -> Stores:
             factor * rate * (1 + 0.001 * (turn - 1) * (-1) ** n) for n, rate in enumerate(RATES)
         ]
         name = f"inspection-matmul-0000000{'abc'[turn]}"
-        write_stack(tmp_path / "inspections", name, rates, {"numpy": version}, turn)
+        blas = [{"name": "OpenBLAS", "version": f"0.3.2{turn}", "source": "libopenblas.so"}]
+        write_stack(
+            tmp_path / "inspections", name, rates, {"numpy": version}, turn,
+            bundled={f"numpy=={version}": blas},
+        )  # fmt: skip
     done = CliRunner().invoke(
         ingest, ["inspections", str(tmp_path / "inspections")], obj=stores.settings
     )
@@ -95,10 +100,12 @@ def test_the_command_records_and_lists(measured: Stores) -> None:
     assert done.exit_code == 0, done.output
     (listed,) = json.loads(done.stdout)["changes"]
     assert listed["title"].startswith("numpy 2.0.0 → 2.1.0: 2")
+    assert listed["bundled"] == "numpy 2.1.0 bundles OpenBLAS 0.3.21 instead of 0.3.20"
     text = CliRunner().invoke(
         changes, ["--since", "7d", "--package", "NumPy"], obj=measured.settings
     )
-    assert "announced: numpy 2.0.0 → 2.1.0" in " ".join(text.stdout.split())
+    assert "announced: numpy 2.0.0 → 2.1.0" in (line := " ".join(text.stdout.split()))
+    assert f"{listed['bundled']} ({CONTEXT})" in line
     bad = CliRunner().invoke(changes, ["--since", "yesterday"], obj=measured.settings)
     assert bad.exit_code != 0
     assert "--since" in str(bad.exception)

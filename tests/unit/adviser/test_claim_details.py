@@ -14,11 +14,14 @@ import pytest
 from adviser.claim_details import ClaimDetails, claim_details, details_document, sentences
 from adviser.scoring.estimates import Method
 from adviser.scoring.verdicts import ALPHA
+from model.packages.bundled_libraries import CONTEXT
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,
     NOW,
+    STEP,
     Bench,
+    bundling,
     jobs,
     performance_about,
     series,
@@ -66,6 +69,11 @@ def test_pairs_add_up_to_the_claim() -> None:
     assert (details.share, details.comparisons) == (pytest.approx(ALPHA), 1)
     assert [(it.name, it.ours, it.theirs) for it in details.differences] == [("fast", "2", "1")]
     assert "All pairs are of one run of each stack" in " ".join(sentences(details))
+    assert not details.bundled
+    (claim,) = performance_about(bench, ("fast==1", "rest==1"), ["fast==2"]).claims
+    told = claim_details(bundling(bench.evidence()), claim, 1, ALPHA)
+    assert details_document(told)["bundled"] == {"fast": STEP}
+    assert f"{STEP} ({CONTEXT})." in sentences(told)
 
 
 def test_runs_and_hosts_have_effects_of_their_own() -> None:

@@ -11,9 +11,20 @@ from adviser.guard_proposals import harmful_packages
 from adviser.resolver.results import VersionChange
 from adviser.scoring.verdicts import Verdict
 from model.measurements.evidence import ADVISORIES, Evidence
+from model.packages.bundled_libraries import CONTEXT
 from model.packages.candidates import KnownVulnerability
 from model.packages.environments import Environment
-from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured, series
+from tests.factories.evidence import (
+    ELSEWHERE,
+    GAIN,
+    HERE,
+    STEP,
+    Bench,
+    bundling,
+    jobs,
+    measured,
+    series,
+)
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
@@ -63,6 +74,16 @@ def test_what_a_change_forces_belongs_to_it() -> None:
     (claim,) = upgrade.claims
     assert (claim.package, claim.differs) == ("fast", ("fast", "core"))
     assert (upgrade.unmeasured, upgrade.missing) == ((), ())
+
+
+def test_a_settled_step_is_told_with_what_the_wheel_bundles_and_an_open_one_is_not() -> None:
+    evidence = bundling(measured().evidence())
+    upgrade = guarded(ONE, TWO, evidence)
+    assert (dict(upgrade.bundled), upgrade.context) == ({"fast": STEP}, [f"{STEP} ({CONTEXT})"])
+    assert guarded(ONE, TWO, measured().evidence()).context == []
+    few = replace(evidence, readings=evidence.readings[:1])
+    assert guarded(ONE, TWO, few).context == []
+    assert Evidence.from_json(evidence.to_json()) == evidence
 
 
 def test_speed_needs_no_metadata() -> None:

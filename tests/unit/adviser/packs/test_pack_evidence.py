@@ -15,8 +15,20 @@ from api.pages.report_view import pack_report_file
 from cli.options import SHIPPED_PACK
 from model.errors import InvalidPack
 from model.measurements.evidence import EvidencePack
+from model.packages.bundled_libraries import CONTEXT
 from model.reasons import Reason
-from tests.factories.evidence import ELSEWHERE, GAIN, HERE, NOW, Bench, jobs, purl, series
+from tests.factories.evidence import (
+    ELSEWHERE,
+    GAIN,
+    HERE,
+    NOW,
+    STEP,
+    Bench,
+    bundling,
+    jobs,
+    purl,
+    series,
+)
 from tests.factories.packs import pack_of
 
 
@@ -63,14 +75,17 @@ def test_a_value_that_cannot_be_refuses_the_pack(
 
 
 def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_path: Path) -> None:
-    pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
+    pack = opened(pack_of(bundling(bench.evidence()), tmp_path / "pack"))
     report = pack_report(pack)
+    assert report.context == {"fast": [f"{STEP} ({CONTEXT})"]}
     assert {name: [it.releases for it in steps] for name, steps in report.steps.items()} == {
         "fast": ["1 → 2", "1 → 2"]
     }
     assert {it.claim.verdict.value for it in report.steps["fast"]} == {"faster"}
     page = report_markdown(report)
     assert pack.digest in page
+    assert f"- {STEP} (" in page
+    assert STEP in pack_report_file(report)
     assert "|sort|1 → 2|+30.0 (" in page
     assert '<td class="number">+30.0 (' in pack_report_file(report)
 
