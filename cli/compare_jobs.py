@@ -30,14 +30,8 @@ from model.json_fields import ROOT, Fields
 from model.measurements.evidence import MeasuredObservation, Reading, Series
 from model.measurements.inspection import Hardware
 from model.measurements.job_stability import instability
-from model.packages.bundled_libraries import (
-    Bundled,
-    bundled_of,
-    bundled_steps,
-    context_lines,
-    known_bundled,
-)
-from model.packages.identity import Purl, package_version
+from model.packages.bundled_libraries import bundled_of, bundled_steps, context_lines
+from model.packages.identity import package_version
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_build, read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of
@@ -240,46 +234,28 @@ class StackMeasurer:
         return {name: median(them) for name, them in columns.items() if them}
 
     def context(self, look: PlannedLook) -> list[str]:
-        """What the wheels of a stack that differs settled bundle otherwise than those of A."""
+        """What was observed beside settled differences: bundled libraries, and kernels that ran."""
+        recorded: dict[str, Any] = {}
+        for folder in self.folders.values():
+            recorded |= read_build(folder).get("bundled") or {}
+        bundled, baseline = bundled_of(Fields(recorded)), self.stacks[0]
         different = {
             it.stack_digest for _, it, judged in look.comparisons if judged.verdict.different
         }
-        baseline, *others = self.stacks
-        bundled = known_bundled(map(self._bundled, (baseline, *others)))
         lines = []
-        for stack in others if different else ():
-            if stack.letter in different:
-                pins = ((it, stack.pins.get(it), baseline.pins.get(it)) for it in stack.pins)
-                steps = bundled_steps(bundled, pins)
-                lines += [f"{line}." for line in context_lines(steps, stack.pins)]
-                lines += self._kernels(stack, baseline)
-        return list(dict.fromkeys(lines))
+        for stack in (it for it in self.stacks if it.letter in different):
+            pins = ((it, stack.pins[it], baseline.pins.get(it)) for it in stack.pins)
+            lines += context_lines(bundled_steps(bundled, pins), stack.pins)
+            ours, theirs = map(self._kernels, (stack.letter, baseline.letter))
+            if stack.attribution(baseline) is Attribution.SETTING and ours and theirs != ours:
+                lines.append(f"{ours} ran with the setting, {theirs or 'unknown kernels'} without")
+        return [f"{it}." for it in dict.fromkeys(lines)]
 
-    def _bundled(self, stack: ComparedStack) -> tuple[list[Purl], Bundled]:
-        folder = self.folders.get(f"{stack.letter}0")
-        recorded = read_build(folder).get("bundled") if folder else None
-        if recorded is None:
-            return [], {}
-        purls = [package_version(*it).purl for it in stack.pins.items()]
-        return purls, bundled_of(Fields(recorded))
-
-    def _kernels(self, stack: ComparedStack, baseline: ComparedStack) -> list[str]:
-        """Which linear algebra kernels ran, if only a setting differs and the kernels do, too."""
-        if stack.attribution(baseline) is not Attribution.SETTING:
-            return []
-        ours, theirs = map(self._blas, (stack.letter, baseline.letter))
-        if not ours or not theirs or ours == theirs:
-            return []
-        with_it, without = (" and ".join(sorted(it)) for it in (ours, theirs))
-        return [f"Observed: {with_it} ran with the setting, {without} without."]
-
-    def _blas(self, letter: str) -> set[str]:
-        """Linear algebra libraries with their kernels, as the jobs of a stack observed them."""
-        results = [
-            it for key, jobs in self.jobs.items() if key[0] == letter for it in jobs.values()
-        ]
-        used = (library_of(it["stdout"]).blas for it in results if readings_of(it).rates)
-        return set(filter(None, used))
+    def _kernels(self, letter: str) -> str:
+        """The linear algebra libraries with their kernels that the jobs of a stack observed."""
+        jobs = [it for key, them in self.jobs.items() if key[0] == letter for it in them.values()]
+        observed = {library_of(it["stdout"]).blas for it in jobs if readings_of(it).rates}
+        return " and ".join(sorted(filter(None, observed)))
 
     def excluded(self) -> list[str]:
         """Benchmarks that decide nothing, with the reason."""

@@ -27,7 +27,7 @@ from graph.snapshot_reader import PackageRecord, RequestedPackage, unnamed_snaps
 from model.errors import InvalidDocument, InvalidPack
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, EvidencePack, RecordedHardware
-from model.packages.bundled_libraries import Bundled, bundled_of, known_bundled
+from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import Environment
 from model.packages.identity import Purl
@@ -78,20 +78,17 @@ def _evidence(
         hardware={key: label for key, label in labels.items() if key in classes},
         sources={ADVISORIES: None},
         packs=(about,),
-        bundled=_bundled(pack, {it: stacks[it] for it in measured}),
+        bundled=_bundled(pack, measured),
     )
 
 
-def _bundled(pack: Pack, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
-    """What the pack knows of the wheels, of one inspection for each stack, as of the own record."""
-    columns = ("stack_digest", "document_id", "bundled")
-    rows = pack.rows("inspections", columns, stack_digest=stacks)
-    known = {
-        it["stack_digest"]: json.loads(it["bundled"])
-        for it in sorted(rows, key=lambda it: str(it["document_id"]), reverse=True)
-        if it["bundled"] is not None
-    }
-    return known_bundled((stacks[it], bundled_of(Fields(known[it]))) for it in sorted(known))
+def _bundled(pack: Pack, stacks: Collection[str]) -> Bundled:
+    """What inspections of these stacks recorded of the wheels, as of the own record."""
+    rows = pack.rows("inspections", ("document_id", "bundled"), stack_digest=stacks)
+    known: dict[str, Any] = {}
+    for row in sorted(rows, key=lambda row: str(row["document_id"]), reverse=True):
+        known |= json.loads(row["bundled"] or "{}")
+    return with_libraries(bundled_of(Fields(known)))
 
 
 def packed_snapshot(pack: Pack, names: Sequence[str], environment: Environment) -> Snapshot:

@@ -17,7 +17,6 @@ from graph.tables import ChangeLookRow, ChangeRow
 from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
 from model.declared_fields import Field
 from model.packages.bundled_libraries import bundled_changes
-from model.packages.identity import package_version
 from model.shared_fields import DIGEST
 
 #: Changes in older measurements get no event: ingesting years of them must send no notices.
@@ -158,21 +157,14 @@ def _with_bundled(
     connection: Connection, changes: Sequence[RecordedChange]
 ) -> list[RecordedChange]:
     """Add to changes by release what is known of the wheels of both versions."""
-    stacks = {
-        stack: [package_version(it.package, version).purl]
-        for it in changes
-        if it.package is not None
-        for stack, version in ((it.from_stack, it.from_version), (it.to_stack, it.to_version))
-    }
+    stacks = {stack for it in changes if it.package for stack in (it.from_stack, it.to_stack)}
     bundled = recorded_bundled(connection, stacks)
 
-    def with_step(change: RecordedChange) -> RecordedChange:
-        if change.package is None:
-            return change
+    def step(change: RecordedChange) -> str | None:
         versions = change.to_version, change.from_version
-        return replace(change, bundled=bundled_changes(bundled, change.package, *versions))
+        return bundled_changes(bundled, change.package, *versions) if change.package else None
 
-    return list(map(with_step, changes))
+    return [replace(it, bundled=step(it)) for it in changes]
 
 
 def _changes() -> Select[Any]:

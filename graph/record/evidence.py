@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, any_, func, select
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import ARRAY, Connection, Row, Text, any_, bindparam, func, select, text
 
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.measurements import (
@@ -39,7 +38,7 @@ from model.json_documents import canonical_json
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from model.measurements.hardware import distinct_labels
-from model.packages.bundled_libraries import Bundled, bundled_of, known_bundled
+from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
 
@@ -50,6 +49,12 @@ INSPECTIONS = "inspections"
 MAX_MEASUREMENTS = 250_000
 #: Measurements of one fetch.
 _ROWS_AT_A_TIME = 1_000
+
+#: The libraries of each release; a stack has thousands of inspections, and a release many stacks.
+_BUNDLED = text(
+    "SELECT DISTINCT ON (key) key, value FROM inspections, LATERAL jsonb_each(bundled)"
+    " WHERE stack_digest = ANY(:stacks) ORDER BY key, document_id"
+).bindparams(bindparam("stacks", type_=ARRAY(Text)))
 
 
 def evidence_for(
@@ -168,7 +173,7 @@ class EvidenceReader:
             vulnerabilities=last.vulnerabilities if last else {},
             sources=last.sources if last else {},
             refused=refused_observations(connection, list(stacks)) if stacks else 0,
-            bundled=recorded_bundled(connection, {it: stacks[it] for it in measured}),
+            bundled=recorded_bundled(connection, measured),
         )
 
     def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
@@ -186,20 +191,13 @@ class EvidenceReader:
             yield from partition
 
 
-def recorded_bundled(connection: Connection, stacks: Mapping[str, Sequence[Purl]]) -> Bundled:
-    """What inspections of these stacks recorded of the wheels; one inspection for each stack.
+def recorded_bundled(connection: Connection, stacks: Collection[str]) -> Bundled:
+    """What inspections of these stacks recorded of the wheels; the first one of a release counts.
 
-    :param stacks: packages of interest in each stack, by its digest
+    :param stacks: digests
     """
-    row = InspectionRow
-    query = (
-        select(row.stack_digest, row.bundled)
-        .ext(distinct_on(row.stack_digest))
-        .where(row.stack_digest == any_(texts(stacks)), row.bundled.is_not(None))
-        .order_by(row.stack_digest, row.document_id)
-    )
-    rows = connection.execute(query) if stacks else ()
-    return known_bundled((stacks[stack], bundled_of(Fields(it))) for stack, it in rows)
+    rows = connection.execute(_BUNDLED, {"stacks": sorted(stacks)}).all() if stacks else ()
+    return with_libraries(bundled_of(Fields(dict(map(tuple, rows)))))
 
 
 def too_many_measurements(most: int) -> InvalidArgument:

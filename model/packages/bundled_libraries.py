@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
 
-from model.declared_fields import Field
 from model.json_fields import Fields
-from model.packages.identity import Purl, package_version_of
 from model.text import first_few
 
 #: Limits of a document; the longest lists are those of crates in wheels with Rust code.
@@ -23,19 +20,25 @@ _MOST_NAMED = 5
 CONTEXT = "context, not shown to be the cause"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class BundledLibrary:
-    """A library inside a wheel."""
+    """A library inside a wheel.
 
-    name: Annotated[str, Field("Name of the library.", "OpenBLAS")]
-    version: Annotated[str | None, Field("Its version; null if unknown.", "0.3.29")]
-    source: Annotated[
-        str, Field("File of the wheel that says so.", "numpy.libs/libscipy_openblas64_-56d6.so")
-    ]
+    :param version: ``None`` if unknown
+    :param source: file of the wheel that says so, an SBOM or the library itself
+    """
+
+    name: str
+    version: str | None
+    source: str
+
+    @property
+    def in_sbom(self) -> bool:
+        """Whether an SBOM names it (PEP 770)."""
+        return ".dist-info/" in self.source
 
 
-#: The libraries of distributions, each given as ``NAME==VERSION``; a distribution without any has
-#: no entry.
+#: The libraries of releases, each given as ``NAME==VERSION``; empty if a wheel bundles none.
 Bundled = Mapping[str, Sequence[BundledLibrary]]
 #: What a version of a package bundles otherwise than another one, by name of the package.
 Steps = Mapping[str, str]
@@ -64,21 +67,10 @@ def bundled_document(bundled: Bundled) -> dict[str, list[dict[str, str | None]]]
     return {release: [asdict(it) for it in them] for release, them in sorted(bundled.items())}
 
 
-def known_bundled(inspections: Iterable[tuple[Iterable[Purl], Bundled]]) -> Bundled:
-    """What is known of the releases in the stacks of inspections, sorted.
-
-    A release of which an inspection recorded no library has an empty entry, if other releases of
-    its package have some. The first inspection of a release counts.
-
-    :param inspections: packages of the stack, and what its build recorded
-    """
-    known: dict[str, Sequence[BundledLibrary]] = {}
-    for purls, bundled in inspections:
-        for package in map(package_version_of, purls):
-            release = f"{package.name}=={package.version}"
-            known.setdefault(release, tuple(bundled.get(release, ())))
-    names = {release.partition("==")[0] for release, libraries in known.items() if libraries}
-    return {it: known[it] for it in sorted(known) if it.partition("==")[0] in names}
+def with_libraries(bundled: Bundled) -> Bundled:
+    """The releases of packages of which some release bundles a library, sorted."""
+    names = {release.partition("==")[0] for release, libraries in bundled.items() if libraries}
+    return {it: bundled[it] for it in sorted(bundled) if it.partition("==")[0] in names}
 
 
 def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> str | None:
@@ -96,7 +88,7 @@ def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> s
     here, there = (bundled.get(f"{package}=={version}") for version in (ours, theirs))
     if here is None or there is None:
         return None
-    parts = list(_differences(_versions(here), _versions(there)))
+    parts = list(_differences(here, there))
     return f"{package} {ours} bundles {first_few(parts, _MOST_NAMED)}" if parts else None
 
 
@@ -121,21 +113,28 @@ def context_lines(steps: Steps, names: Iterable[str]) -> list[str]:
     return [f"{steps[it]} ({CONTEXT})" for it in sorted(steps.keys() & set(names))]
 
 
-def _versions(libraries: Sequence[BundledLibrary]) -> dict[str, list[str]]:
-    versions: dict[str, list[str]] = {}
-    for it in sorted(libraries, key=lambda it: (it.name, it.version or "")):
-        versions.setdefault(it.name, []).extend(filter(None, [it.version]))
-    return versions
+def _differences(ours: Sequence[BundledLibrary], theirs: Sequence[BundledLibrary]) -> Iterator[str]:
+    """One text for each library that differs, the important ones first.
 
-
-def _differences(ours: Mapping[str, list[str]], theirs: Mapping[str, list[str]]) -> Iterator[str]:
-    """One text for each library that differs, the important ones first."""
-    names = sorted(ours.keys() | theirs.keys(), key=lambda it: (not _FIRST.match(it.lower()), it))
-    for name in names:
-        here, there = ours.get(name), theirs.get(name)
-        if here is None:
+    SBOMs are compared with SBOMs only: a wheel that has none yet may bundle the same.
+    """
+    here, there = map(_versions, (ours, theirs))
+    with_sbom = all(any(it.in_sbom for it in libraries) for libraries in (ours, theirs))
+    names = [{name.lower() for name, _ in versions} for versions in (here, there)]
+    keys = (it for it in here.keys() | there.keys() if with_sbom or not it[1])
+    for key in sorted(keys, key=lambda it: (not _FIRST.match(it[0].lower()), it)):
+        name, mine, other = key[0], here.get(key), there.get(key)
+        if mine is None and name.lower() not in names[0]:
             yield f"no {name}"
-        elif there is None:
-            yield f"also {' '.join([name, *here])}"
-        elif here != there and here and there:
-            yield f"{name} {' and '.join(here)} instead of {' and '.join(there)}"
+        elif other is None and mine is not None and name.lower() not in names[1]:
+            yield f"also {' '.join([name, *mine])}"
+        elif mine and other and mine != other:
+            yield f"{name} {' and '.join(mine)} instead of {' and '.join(other)}"
+
+
+def _versions(libraries: Sequence[BundledLibrary]) -> dict[tuple[str, bool], list[str]]:
+    """The known versions of each library, by its name and whether an SBOM names it."""
+    versions: dict[tuple[str, bool], list[str]] = {}
+    for it in sorted(libraries, key=lambda it: it.version or ""):
+        versions.setdefault((it.name, it.in_sbom), []).extend(filter(None, [it.version]))
+    return versions

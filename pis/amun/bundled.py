@@ -1,8 +1,8 @@
 """Reads which libraries the wheels of an environment bundle, without running any of their code.
 
-Sources, in the order of trust: SBOMs (PEP 770, CycloneDX or SPDX) and the wheel's native libraries,
-whose names have versions, or whose content has one (OpenBLAS). What is linked statically and is in
-no SBOM is not seen.
+Sources are SBOMs (PEP 770, CycloneDX or SPDX) and the wheel's native libraries, whose names have
+versions, or whose content has one (OpenBLAS). What is linked statically and is in no SBOM is not
+seen.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from model.packages.bundled_libraries import MAX_LENGTH, MAX_LIBRARIES, BundledLibrary
+from model.packages.identity import version_of
 
 _SUFFIX = ".dist-info"
 #: Lines of RECORD that are of interest: SBOMs, and shared libraries.
@@ -48,11 +48,11 @@ def bundled_libraries(site_packages: Path) -> dict[str, list[BundledLibrary]]:
     """
     bundled = {}
     for folder in sorted(site_packages.glob(f"*{_SUFFIX}")):
-        unique = {(it.name, it.version): it for it in _libraries(folder)}
+        name, _, version = folder.name.removesuffix(_SUFFIX).partition("-")
+        unique = {(it.name, it.version, it.in_sbom): it for it in _libraries(folder)}
         libraries = sorted(unique.values(), key=lambda it: (it.name, it.version or ""))
-        if libraries:
-            name, _, version = folder.name.removesuffix(_SUFFIX).partition("-")
-            bundled[f"{canonicalize_name(name)}=={_release(version)}"] = libraries[:MAX_LIBRARIES]
+        release = f"{canonicalize_name(name)}=={version_of(version) or version}"
+        bundled[release] = libraries[:MAX_LIBRARIES]
     return bundled
 
 
@@ -61,17 +61,13 @@ def _libraries(folder: Path) -> Iterator[BundledLibrary]:
         record = (folder / "RECORD").read_text("utf-8", errors="replace")
     except OSError:
         return
-    names = set()
-    files = _FILE.findall(record)
-    for file in sorted(files, key=lambda it: (_SUFFIX not in it, it)):
+    for file in _FILE.findall(record):
         path = folder.parent / file
         if len(file) > MAX_LENGTH or ".." in path.parts or file.startswith("/"):
             continue
         if path.suffix == ".json":
-            components = list(_components(path, file))
-            names |= {it.name.lower() for it in components}
-            yield from components
-        elif (library := _library(path, file)) and library.name.lower() not in names:
+            yield from _components(path, file)
+        elif (library := _library(path, file)) is not None:
             yield library
 
 
@@ -113,22 +109,11 @@ def _library(path: Path, source: str) -> BundledLibrary | None:
 def _version_in(path: Path, before: bytes) -> str | None:
     """The version behind a text in a file."""
     try:
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             place = -1
-            while (place := content.find(before, place + 1)) >= 0:
-                start = place + len(before)
-                if match := _VERSION.match(content[start : start + 40]):
+            while (place := text.find(before, place + 1)) >= 0:
+                if match := _VERSION.match(text[place + len(before) : place + len(before) + 40]):
                     return match[0].decode().rstrip(".")
     except (OSError, ValueError):
         pass
     return None
-
-
-def _release(version: str) -> str:
-    try:
-        return str(Version(version))
-    except InvalidVersion:
-        return version

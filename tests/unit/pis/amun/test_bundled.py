@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from model.packages.bundled_libraries import (
-    BundledLibrary,
-    bundled_changes,
-    known_bundled,
-)
-from model.packages.identity import package_version
+from model.packages.bundled_libraries import BundledLibrary, bundled_changes
 from pis.amun.bundled import bundled_libraries
+
+SBOM = "numpy.dist-info/sboms/numpy.cdx.json"
 
 
 def installed(root: Path, name: str, files: dict[str, bytes]) -> None:
@@ -45,10 +43,11 @@ def test_libraries_have_the_version_of_their_name_or_their_content(tmp_path: Pat
     assert versions(tmp_path) == {
         "numpy==2.3.0": [("OpenBLAS", "0.3.29"), ("libgfortran", "5.0.0")],
         "torch==2.9.0+cpu": [("libgomp", "1")],
+        "flask==3.0": [],
     }
 
 
-def test_an_sbom_is_trusted_more_than_the_name_of_a_file(tmp_path: Path) -> None:
+def test_an_sbom_names_what_is_inside_of_libraries(tmp_path: Path) -> None:
     components = [
         {"name": "libjpeg", "version": "3.1.0"}, {"name": "ryu", "version": "1.0.5"},
         {"name": "no version"}, 7,
@@ -60,16 +59,32 @@ def test_an_sbom_is_trusted_more_than_the_name_of_a_file(tmp_path: Path) -> None
         "a-1.dist-info/sboms/broken.json": b"{",
         "../../outside/libz-0a1b2c3d.so.1": b"",
     })  # fmt: skip
-    assert versions(tmp_path) == {"a==1": [("libjpeg", "3.1.0"), ("ryu", "1.0.5"), ("z", "2")]}
+    assert versions(tmp_path) == {
+        "a==1": [("libjpeg", "3.1.0"), ("libjpeg", "62.4.0"), ("ryu", "1.0.5"), ("z", "2")]
+    }
 
 
 def test_a_step_is_told_with_what_changed_in_the_wheel() -> None:
-    old, new, other = (package_version("numpy", it).purl for it in ("2.2.0", "2.3.0", "1.0"))
-    blas = [BundledLibrary("OpenBLAS", version, "file") for version in ("0.3.28", "0.3.29")]
-    known = known_bundled([([old], {"numpy==2.2.0": blas[:1]}), ([new], {"numpy==2.3.0": blas[1:]}),
-                           ([other], {})])  # fmt: skip
-    changed = "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"
-    assert bundled_changes(known, "numpy", "2.3.0", "2.2.0") == changed
-    assert bundled_changes(known, "numpy", "1.0", "2.3.0") == "numpy 1.0 bundles no OpenBLAS"
-    assert bundled_changes(known, "numpy", "2.3.0", "2.3.0") is None
-    assert bundled_changes(known, "numpy", "2.3.0", "2.1.0") is None  # nothing is known of it
+    def libraries(**versions: str) -> list[BundledLibrary]:
+        return [BundledLibrary(name, version, "x.libs/x.so") for name, version in versions.items()]
+
+    sbom = BundledLibrary("libz", "1.3.1-2", SBOM), BundledLibrary("ryu", "1", SBOM)
+    known = {
+        "numpy==2.2.0": libraries(OpenBLAS="0.3.28", libz="1.3"),
+        "numpy==2.3.0": libraries(OpenBLAS="0.3.29", libz="1.3"),
+        "numpy==2.4.0": [],
+        "numpy==2.5.0": [*libraries(OpenBLAS="0.3.29"), *sbom],
+        "numpy==2.6.0": [*libraries(OpenBLAS="0.3.29"), sbom[0], replace(sbom[1], version="2")],
+    }
+    assert {pair: bundled_changes(known, "numpy", *pair) for pair in (
+        ("2.3.0", "2.2.0"), ("2.4.0", "2.3.0"), ("2.3.0", "2.4.0"), ("2.3.0", "2.3.0"),
+        ("2.3.0", "2.1.0"), ("2.5.0", "2.3.0"), ("2.6.0", "2.5.0"),
+    )} == {
+        ("2.3.0", "2.2.0"): "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28",
+        ("2.4.0", "2.3.0"): "numpy 2.4.0 bundles no OpenBLAS, no libz",
+        ("2.3.0", "2.4.0"): "numpy 2.3.0 bundles also OpenBLAS 0.3.29, also libz 1.3",
+        ("2.3.0", "2.3.0"): None,
+        ("2.3.0", "2.1.0"): None,  # nothing is known of one
+        ("2.5.0", "2.3.0"): None,  # the first SBOM adds no library
+        ("2.6.0", "2.5.0"): "numpy 2.6.0 bundles ryu 2 instead of 1",
+    }  # fmt: skip
