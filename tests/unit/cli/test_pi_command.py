@@ -82,6 +82,14 @@ def test_several_results_are_rows() -> None:
     assert "\n3  5  7          tn" in ran.stdout
 
 
+def test_operations_with_sizes_of_their_own_share_a_table() -> None:
+    ran = pi("run", "arrays", "--reps=2", "--mini-batch=1", "--threads=1")
+    assert ran.returncode == 0, ran.stderr
+    title = next(it for it in ran.stdout.splitlines() if it.startswith("operation "))
+    assert title.split()[:5] == ["operation", "items", "points", "batch", "order"]
+    assert "small" in ran.stdout
+
+
 def test_a_run_gives_one_document() -> None:
     ran = pi("run", "matmul", "--json", *QUICK, MATMUL_DTYPE="float64")
     assert ran.returncode == 0, ran.stderr

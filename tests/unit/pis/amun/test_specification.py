@@ -159,6 +159,13 @@ def test_the_framework_is_the_one_that_the_stack_is_about(
     assert load_specification(specification(python=python)).parameters["framework"] == framework
 
 
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_an_indicator_of_two_libraries_measures_the_one_that_is_locked(package: str) -> None:
+    python = {"requirements_locked": pipfile_lock({package: locked(), "numpy": locked()})}
+    loaded = load_specification({"script": "boosting", "python": python})
+    assert loaded.parameters["framework"] == package
+
+
 def test_parameters_come_in_their_own_types() -> None:
     loaded = load_specification(specification(parameters={"matrix_size": "64"}))
     assert loaded.parameters == {"framework": "numpy", "matrix_size": 64}
