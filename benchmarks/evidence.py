@@ -33,8 +33,7 @@ from pis.amun.processes import interrupted_by_signals
 from pis.amun.specification import Specification, load_specification
 from pis.amun.specification_files import read_specification
 
-#: What a job takes, before one was measured.
-_JOB_S = 4.0
+_JOB_S = 4.0  # before one was measured
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -84,16 +83,15 @@ def _specifications(
 ) -> Iterator[Specification]:
     """Yield a specification for each release with each Python; lock the ones that are new."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = library["name"]
+    name, common = library["name"], plan["parameters"]
     for python in library.get("python", ("3.11",)):
         for release in library["releases"]:
             path = folder / f"{name}-{release}-python{python}.json"
-            parameters = {**plan.get("parameters", {}), **library.get("parameters", {})}
             indicator = library.get("indicator", name)
             try:
                 if not path.exists():
                     requirements = [f"{name}=={release}", *library.get("pins", ())]
-                    document = pinned_specification(indicator, requirements, python, parameters)
+                    document = pinned_specification(indicator, requirements, python, common)
                     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
                 yield load_specification(read_specification(str(path)))
             except ProjectError as error:
