@@ -22,9 +22,10 @@ from common.settings import Settings
 from model.declared_documents import document_of
 from model.errors import InvalidPack
 from model.reasons import Reason
-from model.text import counted
+from model.text import counted, printable
 
 _PACK = NamedPath(exists=True, path_type=Path)
+_KEY = NamedPath(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(cls=CommandGroup)
@@ -38,26 +39,12 @@ for command in (add, list_packs, remove, follow, unfollow, index):
 
 @pack.command()
 @click.argument("target", type=NamedPath(path_type=Path), metavar="DIR")
-@click.option(
-    "--indicator",
-    "indicators",
-    multiple=True,
-    metavar="NAME",
-    help="Only measurements of this indicator, such as PiMatmul; repeatable.",
-)
-@click.option(
-    "--package",
-    "packages",
-    multiple=True,
-    metavar="NAME",
-    help="Only stacks with this package; repeatable.",
-)
-@click.option(
-    "--hardware",
-    multiple=True,
-    metavar="DIGEST",
-    help="Only this hardware class, or those whose digest begins so; repeatable.",
-)
+@click.option("--indicator", "indicators", multiple=True, metavar="NAME",
+              help="Only this indicator, such as PiMatmul; repeatable.")  # fmt: skip
+@click.option("--package", "packages", multiple=True, metavar="NAME",
+              help="Only stacks with this package; repeatable.")  # fmt: skip
+@click.option("--hardware", multiple=True, metavar="DIGEST",
+              help="Only classes whose digest begins so; repeatable.")  # fmt: skip
 @click.option("--since", metavar="WHEN", help="Only jobs since this date, time or number of days.")
 @click.option("--name", help="Name for people; by default that of DIR.")
 @click.option("--replace", is_flag=True, help="Replace an earlier pack.")
@@ -106,20 +93,11 @@ def keygen(file: Path, as_json: bool) -> None:
 
 @pack.command()
 @click.argument("path", type=_PACK, metavar="PACK")
-@click.option(
-    "--key",
-    type=NamedPath(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Private Ed25519 key in PEM.",
-)
-@click.option(
-    "--assurance",
-    type=click.Choice([it.value for it in Assurance]),
-    default=Assurance.SELF_ATTESTED.value,
-    show_default=True,
-    help="Who vouches for the measurements.",
-)
+@click.option("--key", type=_KEY, required=True, metavar="FILE",
+              help="Private Ed25519 key in PEM.")  # fmt: skip
+@click.option("--assurance", type=click.Choice([it.value for it in Assurance]), show_default=True,
+              default=Assurance.SELF_ATTESTED.value,
+              help="Who vouches for the measurements.")  # fmt: skip
 @as_json_option
 def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
     """Sign a pack, and replace an earlier signature."""
@@ -131,14 +109,8 @@ def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
 
 @pack.command()
 @click.argument("path", type=_PACK, metavar="PACK")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="PUB",
-    type=NamedPath(exists=True, dir_okay=False, path_type=Path),
-    help="Public key in PEM that must have signed it; with several, one of them.",
-)
+@click.option("--key", "keys", multiple=True, metavar="PUB", type=_KEY,
+              help="Public key in PEM that must have signed it, or one of several.")  # fmt: skip
 @as_json_option
 def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
     """Verify a pack: its files, its signature, and that its tables fit together.
@@ -219,7 +191,7 @@ def _print_pack(pack: Pack, as_json: bool, trust: PackTrust | None = None) -> No
         ("content", f"{counted(measured, 'measurement')}, {versions}"),
         *(("hardware", f"{it.label} ({it.digest[7:15]})") for it in classes),
     ):  # fmt: skip
-        print_field(label, text)
+        print_field(label, printable(text))
     table = Table([Column("indicator"), Column("library"), Column("measurements", right=True)])
     for it in manifest.scripts:
         table.add(it.name, it.component or "–", f"{it.measurements:,}")

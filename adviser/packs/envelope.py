@@ -129,16 +129,17 @@ def new_key(path: Path) -> str:
     :raises InvalidArgument: if a file exists or cannot be written
     """
     key, public_path = Ed25519PrivateKey.generate(), path.with_name(f"{path.name}.pub")
+    if taken := next((it for it in (path, public_path) if it.exists()), None):
+        raise InvalidArgument(f"{taken}: exists already", hint="give the name of a new file")
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        for file, content, mode in ((path, private, 0o600), (public_path, public, 0o644)):
+        for file, content, mode in ((public_path, public, 0o644), (path, private, 0o600)):
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as opened:
                 opened.write(content)
     except OSError as error:
-        hint = "give the name of a new file" if isinstance(error, FileExistsError) else None
-        raise InvalidArgument(f"{error.filename}: {error.strerror}", hint=hint) from None
+        raise InvalidArgument(f"{error.filename}: {error.strerror}") from None
     return fingerprint(key.public_key())
 
 

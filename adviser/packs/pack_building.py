@@ -71,6 +71,7 @@ def build_pack(
         return opened(target)
     if target.exists() and not replacing:
         raise InvalidArgument(f"{target}: exists already", hint="replace it with --replace")
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         part = Path(folder)
         _fill(engine, settings, part, selection, name or target.stem, progress)
@@ -87,7 +88,7 @@ def sign_pack(path: Path, key: Any, assurance: Assurance) -> Pack:
     pack = opened(path)
     envelope = signed(pack.manifest, key, assurance)
     if path.is_dir():
-        part = path / f".{ENVELOPE}.{os.getpid()}.part"
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.write_bytes(envelope)
         part.replace(path / ENVELOPE)
     else:

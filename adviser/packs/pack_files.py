@@ -33,6 +33,7 @@ from adviser.packs.envelope import Assurance, verified_key
 from adviser.packs.manifest import TABLES, PackManifest, parse_manifest
 from model.errors import InvalidDocument, InvalidPack
 from model.reasons import Reason
+from model.text import printable
 
 MANIFEST = "manifest.json"
 ENVELOPE = "envelope.json"
@@ -88,14 +89,10 @@ class Pack:
         """Digest of the manifest, which names the pack."""
         return self.manifest.digest
 
-    def open(self, name: str) -> BinaryIO:
-        """A file of the pack, to be read and closed."""
-        return _opened(self.places[name])
-
     def contents(self) -> Iterator[tuple[str, BinaryIO]]:
         """Name and content of each file of the manifest, to be read before the next."""
         for name in sorted(it.path for it in self.manifest.files):
-            with self.open(name) as file:
+            with _opened(self.places[name]) as file:
                 yield name, file
 
     def rows(
@@ -118,7 +115,7 @@ class Pack:
             alike = ds.field(column).isin(pa.array(sorted(values), pa.string()))
             condition = alike if condition is None else condition & alike
         for name in sorted(it.path for it in self.manifest.files if _table_of(it.path) == table):
-            with refused_in(self.path, name), self.open(name) as file:
+            with refused_in(self.path, name), _opened(self.places[name]) as file:
                 yield from _FORMAT.make_fragment(file).to_batches(
                     columns=list(columns), filter=condition, batch_size=_BATCH_ROWS,
                     batch_readahead=1, use_threads=False,
@@ -262,45 +259,18 @@ def write_archive(target: Path, places: Mapping[str, FilePlace], **new: bytes) -
         part.unlink(missing_ok=True)
 
 
-class _Slice(io.RawIOBase):
-    """A part of a file, as a file."""
-
-    def __init__(self, place: FilePlace) -> None:
-        self._file = place.path.open("rb", buffering=0)
-        self._offset, self._size, self._at = place.offset, place.size_bytes, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)[: max(0, self._size - self._at)]
-        self._file.seek(self._offset + self._at)
-        count = self._file.readinto(view)
-        self._at += count
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _opened(place: FilePlace) -> BinaryIO:
-    return io.BufferedReader(_Slice(place), _READ_BYTES)
+def _opened(place: FilePlace) -> Any:
+    """The content as a file; it is mapped, not copied."""
+    with pa.memory_map(str(place.path)) as file:
+        file.seek(place.offset)
+        return pa.BufferReader(file.read_buffer(place.size_bytes))
 
 
 def _document(places: Mapping[str, FilePlace], name: str) -> bytes:
     if places[name].size_bytes > LONGEST_DOCUMENT:
         raise _refused(Reason.FILE_TOO_LARGE, name, f"has more than {LONGEST_DOCUMENT} bytes")
     with _opened(places[name]) as file:
-        return file.read()
+        return bytes(file.read())
 
 
 def _table_of(name: str) -> str:
@@ -308,7 +278,7 @@ def _table_of(name: str) -> str:
 
 
 def _refused(reason: Reason, field: str, message: str) -> InvalidPack:
-    return InvalidPack(reason, message, field=field)
+    return InvalidPack(reason, printable(message), field=printable(field))
 
 
 @contextmanager
