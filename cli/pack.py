@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,8 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 
     expected = {public_fingerprint(it) for it in keys}
     with progress_bars(hidden=as_json) as bars:
-        verified = opened(path, lambda done, total: bars.update("Bytes compared", done, total))
-        check_contents(verified)
+        verified = opened(path, partial(bars.update, "Bytes compared"))
+        check_contents(verified, partial(bars.update, "Measurements compared"))
     if expected and verified.key not in expected:
         by = "is not signed" if verified.key is None else f"is signed with the key {verified.key}"
         raise InvalidPack(

@@ -87,13 +87,13 @@ def sign_pack(path: Path, key: Any, assurance: Assurance) -> Pack:
     """
     pack = opened(path)
     envelope = signed(pack.manifest, key, assurance)
-    if path.is_dir():
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if pack.path.is_dir():
+        part = pack.path.with_name(f".{pack.path.name}.{os.getpid()}.part")
         part.write_bytes(envelope)
-        part.replace(path / ENVELOPE)
+        part.replace(pack.path / ENVELOPE)
     else:
-        write_archive(path, pack.places, **{ENVELOPE: envelope})
-    return opened(path)
+        write_archive(pack.path, pack.places, **{ENVELOPE: envelope})
+    return opened(pack.path)
 
 
 def _fill(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -43,6 +43,10 @@ _OBSERVATION = (
 )  # fmt: skip
 
 
+def _ignore(done: int, total: int) -> None:
+    """Show no progress."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSummary:
     """What a manifest says of the tables; wheels are without hashes."""
@@ -55,13 +59,14 @@ class TableSummary:
     measured_until: datetime
 
 
-def check_contents(pack: Pack) -> None:
+def check_contents(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> None:
     """Compare the manifest with the tables, and the tables with each other.
 
+    :param progress: called with the number of observations so far, and of all
     :raises InvalidPack: with the first difference
     """
     with refused_in(pack.path):
-        summary = summary_of(pack)
+        summary = summary_of(pack, progress)
         for name in (it.name for it in fields(summary)):
             stated = getattr(pack.manifest, name)
             if name == "wheels":
@@ -70,9 +75,10 @@ def check_contents(pack: Pack) -> None:
                 raise _refused(f"{MANIFEST}:$.{name}", "differs from the tables")
 
 
-def summary_of(pack: Pack) -> TableSummary:
+def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> TableSummary:
     """Read all tables, and compare them with each other.
 
+    :param progress: as for :func:`check_contents`
     :raises InvalidPack: if they do not fit together
     """
     documents = {it["document_id"]: it for it in _rows(pack, "inspections", _INSPECTION)}
@@ -83,7 +89,8 @@ def summary_of(pack: Pack) -> TableSummary:
     ends = []
     samples = groupby(_rows(pack, "samples", _SAMPLE), itemgetter("observation_id"))
     sampled = next(samples, None)
-    for row in _rows(pack, "observations", _OBSERVATION):
+    for number, row in enumerate(_rows(pack, "observations", _OBSERVATION), 1):
+        progress(number, pack.manifest.counts["observations"])
         name, document = row["observation_id"], documents.get(row["document_id"])
         if document is None or row["stack_digest"] not in stacks:
             raise _refused("observations", f"{name}: its inspection or its stack is missing")

@@ -28,6 +28,7 @@ from adviser.packs.pack_files import opened, write_archive
 from common.settings import Settings
 from model.errors import InvalidPack
 from model.reasons import Reason
+from model.text import printable
 from tests.factories.errors import raised
 from tests.services import second_verifier
 from tests.services.commands import thoth, thoth_json
@@ -41,6 +42,9 @@ def key(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "PRIVATE" not in done.stdout + done.stderr
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    content = path.read_bytes()
+    assert thoth(filled, "pack", "keygen", str(path)).returncode == 2
+    assert path.read_bytes() == content
     return path
 
 
@@ -341,6 +345,9 @@ MEMBERS: Mapping[str, tuple[tuple[tarfile.TarInfo, bytes], Reason, str]] = {
     "a hard link": (
         _member("stacks/part-00001.parquet", type=tarfile.LNKTYPE, linkname=STACKS),
         Reason.ARCHIVE_PATH, "stacks/part-00001.parquet",
+    ),
+    "a name that colours the terminal": (
+        _member("\x1b[31m", b"x"), Reason.ARCHIVE_PATH, printable("\x1b[31m"),
     ),
     "a device": (_member("stacks/x", type=tarfile.CHRTYPE), Reason.ARCHIVE_PATH, "stacks/x"),
     "a name twice": (_member(STACKS, b"x"), Reason.DUPLICATE_KEY, STACKS),
