@@ -30,7 +30,7 @@ from model.declared_fields import Field, unbounded
 from model.measurements.evidence import Evidence
 from model.measurements.job_stability import left_out_text
 from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
-from model.shared_fields import DIGEST, HOST, STACK_DIGEST
+from model.shared_fields import BUNDLED_STEPS, DIGEST, HOST, STACK_DIGEST
 from model.text import counted
 
 #: Jobs of the baseline and of the candidate.
@@ -152,14 +152,7 @@ class ClaimDetails:
         Mapping[str, Mapping[str, int]],
         Field("For each stack, the number of jobs left out by reason."),
     ]
-    bundled: Annotated[
-        Steps,
-        Field(
-            "By package, what the candidate's wheel bundles otherwise: context, not shown to be a"
-            " cause.",
-            {"numpy": "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"},
-        ),
-    ]
+    bundled: Annotated[Steps, BUNDLED_STEPS]
 
     @property
     def documents(self) -> tuple[str, ...]:

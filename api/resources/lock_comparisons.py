@@ -63,6 +63,7 @@ from model.measurements.evidence import RecordedHardware
 from model.measurements.inspection import Stack
 from model.packages.environments import Environment, environment
 from model.packages.identity import package_version
+from model.shared_fields import BUNDLED_STEPS
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Platform of locks if the request names none; never that of the server.
@@ -236,10 +237,7 @@ class LockComparisonSchema(FreshnessSchema):
     speed_only = flag("Whether nothing but speed was looked at; false here.")
     bundled = fields.Dict(
         keys=fields.String(), values=fields.String(), required=True,
-        metadata=described(
-            "By package, what its new wheel bundles otherwise: context, not shown to be a cause.",
-            {"numpy": "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"},
-        ),
+        metadata=described(BUNDLED_STEPS.description, BUNDLED_STEPS.example),
     )  # fmt: skip
     refused = count("Number of measurements that do not count: their documents changed.", 0)
     warnings = texts("What of the locks was left out, for people.", [])

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from packaging.utils import canonicalize_name
+
 from model.json_fields import Fields
 from model.text import first_few
 
@@ -85,9 +87,14 @@ def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> s
     ... }, "numpy", "2.3.0", "2.2.0")
     'numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28'
     """
-    here, there = (bundled.get(f"{package}=={version}") for version in (ours, theirs))
-    if here is None or there is None:
+    releases = [f"{package}=={version}" for version in (ours, theirs)]
+    if not all(it in bundled for it in releases):
         return None
+    # An SBOM may name the package itself.
+    here, there = (
+        [it for it in bundled[release] if canonicalize_name(it.name) != package]
+        for release in releases
+    )
     parts = list(_differences(here, there))
     return f"{package} {ours} bundles {first_few(parts, _MOST_NAMED)}" if parts else None
 

@@ -74,7 +74,12 @@ def test_a_step_is_told_with_what_changed_in_the_wheel() -> None:
         "numpy==2.3.0": libraries(OpenBLAS="0.3.29", libz="1.3"),
         "numpy==2.4.0": [],
         "numpy==2.5.0": [*libraries(OpenBLAS="0.3.29"), *sbom],
-        "numpy==2.6.0": [*libraries(OpenBLAS="0.3.29"), sbom[0], replace(sbom[1], version="2")],
+        "numpy==2.6.0": [
+            *libraries(OpenBLAS="0.3.29"),
+            sbom[0],
+            replace(sbom[1], version="2"),
+            BundledLibrary("NumPy", "2.6.0", SBOM),
+        ],
     }
     assert {pair: bundled_changes(known, "numpy", *pair) for pair in (
         ("2.3.0", "2.2.0"), ("2.4.0", "2.3.0"), ("2.3.0", "2.4.0"), ("2.3.0", "2.3.0"),
