@@ -35,9 +35,10 @@ class BundledLibrary:
     source: str
 
     @property
-    def in_sbom(self) -> bool:
-        """Whether an SBOM names it (PEP 770)."""
-        return ".dist-info/" in self.source
+    def sbom(self) -> str:
+        """Name of the SBOM that names it (PEP 770), without a version; empty without an SBOM."""
+        file = self.source.rpartition("/")[2] if ".dist-info/" in self.source else ""
+        return re.sub(r"-\d.*", "", file)
 
 
 #: The libraries of releases, each given as ``NAME==VERSION``; empty if a wheel bundles none.
@@ -121,27 +122,26 @@ def context_lines(steps: Steps, names: Iterable[str]) -> list[str]:
 
 
 def _differences(ours: Sequence[BundledLibrary], theirs: Sequence[BundledLibrary]) -> Iterator[str]:
-    """One text for each library that differs, the important ones first.
+    """One text for each library that differs: important ones first, then changed versions.
 
-    SBOMs are compared with SBOMs only: a wheel that has none yet may bundle the same.
+    If only one release has an SBOM, the other one may bundle what it names: nothing is new or gone.
     """
     here, there = map(_versions, (ours, theirs))
-    with_sbom = all(any(it.in_sbom for it in libraries) for libraries in (ours, theirs))
-    names = [{name.lower() for name, _ in versions} for versions in (here, there)]
-    keys = (it for it in here.keys() | there.keys() if with_sbom or not it[1])
-    for key in sorted(keys, key=lambda it: (not _FIRST.match(it[0].lower()), it)):
+    both, sboms = here.keys() & there.keys(), [{it.sbom for it in them} for them in (ours, theirs)]
+    keys = here.keys() | there.keys() if sboms[0] | {""} == sboms[1] | {""} else both
+    for key in sorted(keys, key=lambda it: (not _FIRST.match(it[0].lower()), it not in both, it)):
         name, mine, other = key[0], here.get(key), there.get(key)
-        if mine is None and name.lower() not in names[0]:
+        if mine is None:
             yield f"no {name}"
-        elif other is None and mine is not None and name.lower() not in names[1]:
+        elif other is None:
             yield f"also {' '.join([name, *mine])}"
         elif mine and other and mine != other:
             yield f"{name} {' and '.join(mine)} instead of {' and '.join(other)}"
 
 
-def _versions(libraries: Sequence[BundledLibrary]) -> dict[tuple[str, bool], list[str]]:
-    """The known versions of each library, by its name and whether an SBOM names it."""
-    versions: dict[tuple[str, bool], list[str]] = {}
+def _versions(libraries: Sequence[BundledLibrary]) -> dict[tuple[str, str], list[str]]:
+    """The known versions of each library, by its name and its SBOM."""
+    versions: dict[tuple[str, str], list[str]] = {}
     for it in sorted(libraries, key=lambda it: it.version or ""):
-        versions.setdefault((it.name, it.in_sbom), []).extend(filter(None, [it.version]))
+        versions.setdefault((it.name, it.sbom), []).extend(filter(None, [it.version]))
     return versions

@@ -49,7 +49,7 @@ def bundled_libraries(site_packages: Path) -> dict[str, list[BundledLibrary]]:
     bundled = {}
     for folder in sorted(site_packages.glob(f"*{_SUFFIX}")):
         name, _, version = folder.name.removesuffix(_SUFFIX).partition("-")
-        unique = {(it.name, it.version, it.in_sbom): it for it in _libraries(folder)}
+        unique = {(it.name, it.version, it.sbom): it for it in _libraries(folder)}
         libraries = sorted(unique.values(), key=lambda it: (it.name, it.version or ""))
         release = f"{canonicalize_name(name)}=={version_of(version) or version}"
         bundled[release] = libraries[:MAX_LIBRARIES]
