@@ -191,7 +191,7 @@ def _print_failure(finished: ScriptRun) -> None:
     if "cannot be imported" in message:
         library = message.partition(" ")[0]
         click.echo(
-            f"hint: install the extra `{library}` into that Python, name another one with "
+            f"hint: install `{library}` into that Python, name another one with "
             "--python, or let `thoth inspect` build an environment",
             err=True,
         )

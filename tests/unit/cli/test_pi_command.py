@@ -115,7 +115,7 @@ def test_a_missing_library_is_reported_with_its_remedy(bare_python: str) -> None
     refused = pi("run", "matmul", "--framework", "torch", "--python", bare_python)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: torch cannot be imported here")
-    assert "hint: install the extra `torch`" in refused.stderr
+    assert "hint: install `torch`" in refused.stderr
     assert "thoth inspect" in refused.stderr
 
 
