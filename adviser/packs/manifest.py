@@ -13,7 +13,14 @@ from model.declared_fields import Field
 from model.errors import InvalidDocument
 from model.json_documents import digest_bytes, load_json
 from model.reasons import Reason
-from model.shared_fields import COMPONENT, HARDWARE_DIGEST, HARDWARE_LABEL, INDICATOR, STACK_DIGEST
+from model.shared_fields import (
+    COMPONENT,
+    HARDWARE_DIGEST,
+    HARDWARE_LABEL,
+    INDICATOR,
+    PYTHON_VERSION,
+    STACK_DIGEST,
+)
 
 SCHEMA_VERSION = "evidence-pack-1"
 LICENCE = "CC-BY-4.0"
@@ -53,6 +60,7 @@ class PackedSession:
     """An occasion on which a stack was measured: the start of a machine, a build and a day."""
 
     stack_digest: Annotated[str, STACK_DIGEST]
+    python_version: Annotated[str | None, PYTHON_VERSION]
     boot: Annotated[str | None, Field("Digest of the start of the machine; null if unknown.")]
     build: Annotated[str | None, Field("Installation of the environment; null if unknown.")]
     day: Annotated[str | None, Field("Day of the jobs, UTC.", "2026-11-29")]
@@ -109,8 +117,9 @@ class PackManifest:
 
     @property
     def session_count(self) -> int:
-        """The number of sessions in which the stack with the most sessions was measured."""
-        return max(Counter(it.stack_digest for it in self.sessions).values(), default=0)
+        """The number of sessions of the stack, with its Python, that was measured in the most."""
+        stacks = Counter((it.stack_digest, it.python_version) for it in self.sessions)
+        return max(stacks.values(), default=0)
 
 
 def parse_manifest(data: bytes) -> PackManifest:

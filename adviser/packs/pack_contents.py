@@ -34,12 +34,15 @@ from model.reasons import Reason
 #: Relative tolerance of numbers that are computed again.
 _TOLERANCE = 1e-3
 NEVER = datetime.fromtimestamp(0, UTC)
+#: Stack, version of Python, start of the machine, installation and day.
+_Session = tuple[str, str | None, str | None, str | None, str | None]
 _INSPECTION = ("document_id", "created_at", "ingested_at")
 _SAMPLE = ("observation_id", "duration_s")
 _OBSERVATION = (
     "observation_id", "document_id", "job_id", "comparison_key", "outcome", "indicator",
     "component", "script_sha256", "parameters", "device", "unit", "rate", "elapsed_s", "spread",
-    "hardware_digest", "stack_digest", "started_at", "ended_at", "boot", "build",
+    "hardware_digest", "stack_digest", "python_version", "started_at", "ended_at",
+    "boot", "build",
 )  # fmt: skip
 
 
@@ -84,7 +87,7 @@ def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> Ta
     documents = {it["document_id"]: it for it in _rows(pack, "inspections", _INSPECTION)}
     hardware, stacks = _hardware(pack), _stacks(pack)
     measured: Counter[tuple[str, str | None, str | None]] = Counter()
-    sessions: dict[tuple[str, str | None, str | None, str | None], set[str]] = defaultdict(set)
+    sessions: dict[_Session, set[str]] = defaultdict(set)
     work: dict[str, float] = {}
     ends = []
     samples = groupby(_rows(pack, "samples", _SAMPLE), itemgetter("observation_id"))
@@ -104,7 +107,8 @@ def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> Ta
         _check_rate(row, repetitions, work)
         ended = row["ended_at"] or row["started_at"] or document["created_at"]
         day = None if ended is None else ended.astimezone(UTC).date().isoformat()
-        sessions[row["stack_digest"], row["boot"], row["build"], day].add(row["job_id"])
+        stack = row["stack_digest"], row["python_version"]
+        sessions[*stack, row["boot"], row["build"], day].add(row["job_id"])
         measured[row["indicator"], row["component"], row["script_sha256"]] += 1
         ends += [] if ended is None else [ended]
     if sampled is not None:

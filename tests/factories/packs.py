@@ -82,7 +82,7 @@ def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **chan
         ),
         hardware=tuple(parts.PackedHardware(*it) for it in evidence.hardware.items()),
         sessions=tuple(
-            parts.PackedSession(stack, boot, "one", "2026-11-29", 1)
+            parts.PackedSession(stack, None, boot, "one", "2026-11-29", 1)
             for stack in evidence.stacks
             for boot in ("boot 0", "boot 1")
         ),

@@ -94,6 +94,16 @@ def test_a_selection_has_only_what_its_measurements_refer_to(
     assert (done.returncode, (tmp_path / "none").exists()) == (2, False)
 
 
+def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
+    manifest = opened(made).manifest
+    assert manifest.session_count == 1
+    one = manifest.sessions[0]
+    pythons = replace(manifest, sessions=(one, replace(one, python_version="3.13", build="b")))
+    assert pythons.session_count == 1
+    again = replace(manifest, sessions=(one, replace(one, build="b")))
+    assert again.session_count == 2
+
+
 def test_another_key_than_the_expected_one_is_refused(
     filled: Settings, made: Path, tmp_path: Path
 ) -> None:
