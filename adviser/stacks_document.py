@@ -29,7 +29,8 @@ def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dic
     return {
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
-        "family": family_document(comparison_count(groups)),
+        # Those of each pack are a family of their own.
+        "family": family_document(comparison_count([it for it in groups if it.origin is None])),
         "groups": [group_document(group) for group in groups],
     }
 

@@ -16,7 +16,7 @@ from adviser.packs.trust import PackTrust, read_policy, trust_of
 from cli.console import Column, Table, print_field, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import SHIPPED_PACK, NamedPath, as_json_option
-from cli.pack_store import add, follow, index, list_packs, remove, unfollow
+from cli.pack_store import add, again, follow, index, list_packs, remove, unfollow
 from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
@@ -34,7 +34,7 @@ def pack() -> None:
     """Build, verify, add and follow packs, which carry measurements to others."""
 
 
-for command in (add, list_packs, remove, follow, unfollow, index):
+for command in (add, list_packs, remove, follow, unfollow, index, again):
     pack.add_command(command)
 
 

@@ -13,7 +13,7 @@ from adviser.packs.manifest import PackManifest, parse_manifest
 from adviser.packs.stored_packs import pack_named, remove_packed
 from adviser.packs.trust import PackTrust, TrustPolicy, read_policy, trust_of
 from cli.console import Column, Table, moment_text, print_json, print_lines, shown
-from cli.ingest import REFUSED, print_followed
+from cli.machine import machine_options
 from cli.options import NamedPath, as_json_option
 from common.settings import Settings
 from graph.record.packs import StoredPack, followed_addresses, stored_packs, unfollow_address
@@ -140,6 +140,8 @@ def follow(context: click.Context, address: str, as_json: bool) -> None:
     file packs.json, which `thoth pack index` writes, names the packs. Refused packs go to the
     quarantine, and the exit code is 6.
     """
+    from cli.ingest import REFUSED, print_followed
+
     settings: Settings = context.obj
     place = pack_address(settings, address).rstrip("/")
     with open_record(settings) as engine:
@@ -176,3 +178,28 @@ def index(folder: Path) -> None:
     """
     listed = write_index(folder)
     click.echo(f"{folder / 'packs.json'}: {counted(len(listed), 'pack')}")
+
+
+@click.command()
+@click.argument("path", type=NamedPath(exists=True, path_type=Path), metavar="PACK")
+@click.option("-k", "--cells", type=click.IntRange(1, 1000), default=5, show_default=True,
+              help="Number of comparisons, chosen by chance.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(5, 1000), default=10, show_default=True,
+              help="Number of jobs of each stack.")  # fmt: skip
+@click.option("--max-minutes", type=click.FloatRange(0, min_open=True),
+              help="Begin no further comparison after this time.")  # fmt: skip
+@machine_options
+@as_json_option
+@click.pass_context
+def again(context: click.Context, /, **options: Any) -> None:
+    """Measure some comparisons of a pack on this machine, and say whether they agree.
+
+    Only series of this machine's hardware class are measured, with the versions and hashes of the
+    pack, in turns with the baseline. Two effects agree if they differ by no more than both 95 %
+    intervals allow. The jobs are ingested and count as your own. A script that is none of this
+    version's indicators runs in the sandbox. Exit code 1 if a comparison disagrees or could not be
+    measured.
+    """
+    from cli.pack_again import measure_again  # loads the executor
+
+    context.exit(0 if measure_again(context.obj, **options) else 1)

@@ -114,8 +114,7 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
         print_json(stacks_document(listed, hidden) | {"refused": refused})
         return
     _print_groups(listed, [*packed], verbose=verbose)
-    if count := comparison_count(listed):
-        click.echo(family_text(count))
+    _print_families(listed, [*packed])
     if refused:
         click.echo(refused_text(refused))
     if not groups and (indicator or hardware):
@@ -142,6 +141,13 @@ def _print_groups(
         for note in group_notes(group, verbose=verbose):
             print_text(note)
         click.echo()
+
+
+def _print_families(groups: Sequence[StackGroup], packs: Sequence[EvidencePack]) -> None:
+    """Print how far the comparisons of the record and those of each pack hold."""
+    for origin, name in ((None, ""), *((it.digest, f"pack {it.name}: ") for it in packs)):
+        if count := comparison_count([it for it in groups if it.origin == origin]):
+            click.echo(shown(name + family_text(count)))
 
 
 def self_check_lines(check: SelfCheck) -> list[str]:

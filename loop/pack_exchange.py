@@ -46,8 +46,12 @@ _WHAT = "the address of packs"
 _INDEX_BYTES = 4 * MEBIBYTE
 _PACK_BYTES = 2048 * MEBIBYTE
 _MOST_PACKS = 1000
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_RELATIVE = re.compile(r"(?!\.)[\w.+-]+(?:/(?!\.)[\w.+-]+)*", re.ASCII)
+_PARENT = re.compile(r"/(?:\.|%2e){2}(?:/|\Z)", re.IGNORECASE)
+#: Forms of the fields of an index, with what they are.
+_FORMS = {
+    "digest": (r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits"),
+    "address": (r"(?!\.)[A-Za-z0-9_.+-]+(/(?!\.)[A-Za-z0-9_.+-]+)*", "a path below the index"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ def _require_allowed(settings: Settings, place: str) -> None:
     path = local_path(place)
     resolved = place if path is None else str(Path(path).resolve())
     allowed = [absolute_source(it).rstrip("/") for it in settings.pack_addresses]
-    if allowed and not any(resolved == it or resolved.startswith(f"{it}/") for it in allowed):
+    inside = any(resolved == it or resolved.startswith(f"{it}/") for it in allowed)
+    if allowed and (not inside or _PARENT.search(resolved)):
         raise InvalidArgument(f"{stored_source(place)}: PACK_ADDRESSES does not allow this address")
 
 
@@ -130,11 +135,13 @@ def _checked(path: Path) -> Pack:
 def follow_packs(settings: Settings, engine: Engine, address: str) -> FollowReport:
     """Remember an address, and add the packs of its index that the record lacks.
 
+    :raises InvalidArgument: if the address has a query, which may be a secret
     :raises InvalidDocument: if the index is refused; then the address is not remembered
     :raises StoreUnavailable: if it cannot be read
     """
-    report = FollowReport()
-    listed = _index(address)
+    if stored_source(address) != address:
+        raise InvalidArgument("an address to follow has no query")
+    report, listed = FollowReport(), _index(address)
     with engine.begin() as connection:
         follow_address(connection, address)
     _add_listed(settings, engine, address, listed, report)
@@ -177,13 +184,17 @@ def _add_listed(
                     raise InvalidDocument(Reason.TAMPERED, message)
                 if add_packed(engine, settings, pack, f"{address}/{entry.address}"):
                     report.added.append(pack.manifest.name)
+        except StoreUnavailable as error:
+            if error.store != _WHAT:
+                raise
+            problem = InvalidDocument(Reason.UNREADABLE, str(error))
         except InvalidDocument as error:
-            report.refused[entry.address] = str(error)
-            refusals.append(
-                QuarantineReason(
-                    KIND, address, entry.address, error.reason, error.field, error.message
-                )
-            )
+            problem = error
+        else:
+            continue
+        report.refused[entry.address] = str(problem)
+        what = problem.reason, problem.field, problem.message
+        refusals.append(QuarantineReason(KIND, address, entry.address, *what))
     with engine.begin() as connection:
         add_refusals(connection, refusals)
         resolve_source(connection, address, began, KIND)
@@ -209,17 +220,14 @@ def _index(address: str) -> list[ListedPack]:
 
 
 def _listed(entry: Fields) -> ListedPack:
-    for key, form in (("digest", _DIGEST), ("address", _RELATIVE)):
-        if not form.fullmatch(entry.required_text(key)):
-            message = f"{entry[key][:80]!r} is not {_FORMS[key]}"
+    for key, (form, meaning) in _FORMS.items():
+        if not re.fullmatch(form, entry.required_text(key)):
+            message = f"{entry[key][:80]!r} is not {meaning}"
             raise entry.invalid(Reason.OUT_OF_RANGE, message, key)
     return ListedPack(
         entry.required_text("name"), entry["digest"],
         entry.required_integer("size_bytes", 1, _PACK_BYTES), entry["address"],
     )  # fmt: skip
-
-
-_FORMS = {"digest": "sha256: and 64 hexadecimal digits", "address": "a path below the index"}
 
 
 def write_index(folder: Path) -> list[ListedPack]:

@@ -23,7 +23,7 @@ from adviser.packs.stored_packs import PackReader
 from common.settings import Settings
 from graph.record.advice import advice_of
 from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import evidence_for, purls_in
+from graph.record.evidence import evidence_for
 from graph.record.ledger import (
     add_score,
     advice_to_score,
@@ -99,7 +99,7 @@ def _score(
         snapshot = _snapshot_now(connection, past.inputs.snapshot)
         own = evidence_for(connection, snapshot, now)
         packs = PackReader(connection, settings, now)
-        evidence = packs.with_packs(own, purls_in(snapshot, with_excluded=False))
+        evidence = packs.with_packs(own, snapshot)
         known = evidence_since(past.inputs.evidence, evidence)
         knowledge = knowledge_digest(known, snapshot)
         if is_scored(connection, advice_id, knowledge):

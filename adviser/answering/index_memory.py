@@ -29,7 +29,7 @@ from common.index.cache import read_packed, write_packed
 from common.versioned_cache import VersionedCache
 from graph.engine import Stores
 from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import EvidenceReader, purls_in
+from graph.record.evidence import EvidenceReader
 from graph.record.freshness import evidence_position
 from graph.record.indexes import answers_of
 from model.measurements.evidence import Evidence
@@ -77,7 +77,7 @@ class RecordKnowledge:
             own = self._reader.evidence(connection, snapshot)
             packs = self._packs or PackReader(connection, self._settings, self._now)
         self._packs = packs
-        recorded = packs.with_packs(own, purls_in(snapshot, with_excluded=False))
+        recorded = packs.with_packs(own, snapshot)
         sources = {**recorded.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
         sources = dict(sorted(sources.items()))
         # The same object as before if nothing changed, so that nothing is computed again.

@@ -23,7 +23,7 @@ from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
-from graph.record.evidence import evidence_for, purls_in
+from graph.record.evidence import evidence_for
 from graph.record.freshness import evidence_position
 from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
 from graph.snapshot_reader import is_current, load_snapshot
@@ -102,7 +102,7 @@ class GraphSource:
                 now = datetime.now(UTC)
                 own = evidence_for(connection, snapshot, now)
                 packs = PackReader(connection, stores.settings, now)
-            return snapshot, packs.with_packs(own, purls_in(snapshot, with_excluded=False))
+            return snapshot, packs.with_packs(own, snapshot)
 
         with timed(times, "evidence_s"):
             return self._kept.get((names, environment), (snapshot, position), with_evidence)

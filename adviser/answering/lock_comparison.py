@@ -37,7 +37,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
-from graph.record.evidence import MAX_MEASUREMENTS, evidence_for, purls_in
+from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
 from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot_reader import CheckTime, load_packages
@@ -164,7 +164,7 @@ def knowledge_of_locks(
             most=MAX_MEASUREMENTS, check_time=check_time,
         )  # fmt: skip
         packs = PackReader(connection, stores.settings, now)
-        evidence = packs.with_packs(own, purls_in(snapshot, with_excluded=True))
+        evidence = packs.with_packs(own, snapshot, with_excluded=True)
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = {
             release: tuple(

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
+from adviser.packs.manifest import PackManifest
 from adviser.packs.trust import evidence_pack, read_policy
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.documents import delete_unreferenced_bodies
+from graph.record.evidence import purls_in
 from graph.record.measurements import installed_component
 from graph.record.packs import PackHead, StoredPack, add_pack, pack_files, remove_pack, stored_packs
 from model.errors import DamagedDocument, InvalidArgument, InvalidPack
 from model.json_documents import digest_bytes
 from model.measurements.evidence import Evidence, EvidencePack, MeasuredObservation
 from model.packages.identity import Purl, package_version_of
+from model.packages.snapshot import Snapshot
 
 if TYPE_CHECKING:  # files of packs need pyarrow, which takes 0.3 s to load
     from adviser.packs.pack_files import Pack
@@ -137,6 +140,21 @@ class _ReadablePack:
     purls: frozenset[Purl]
 
 
+def observations_of(manifest: PackManifest, evidence: Evidence) -> Iterator[MeasuredObservation]:
+    """The evidence of one pack as measurements with their stacks, as comparisons take them."""
+    libraries = {it.name: it.component for it in manifest.scripts}
+    packages = {
+        stack: tuple(map(package_version_of, purls)) for stack, purls in evidence.stacks.items()
+    }
+    for reading in evidence.readings:
+        series, installed = evidence.series[reading.series], packages[reading.stack]
+        component, version = installed_component(
+            libraries.get(series.indicator), {it.name: it.version for it in installed}
+        )
+        label = evidence.hardware[series.hardware_digest]
+        yield MeasuredObservation(series, reading, label, component, version, installed)
+
+
 class PackReader:
     """Adds the evidence of packs to our own, and reads nothing twice.
 
@@ -150,11 +168,15 @@ class PackReader:
         self._packed: dict[str, tuple[frozenset[Purl], Evidence]] = {}
         self._last: tuple[Evidence, list[Evidence], Evidence] | None = None
 
-    def with_packs(self, own: Evidence, purls: Collection[Purl]) -> Evidence:
-        """Our own evidence with that of all packs about stacks with one of ``purls``.
+    def with_packs(
+        self, own: Evidence, snapshot: Snapshot, *, with_excluded: bool = False
+    ) -> Evidence:
+        """Our own evidence with that of all packs for a snapshot.
 
+        :param with_excluded: include stacks that contain an excluded version
         :returns: the same object as before if nothing changed; ``own`` without packs
         """
+        purls = purls_in(snapshot, with_excluded=with_excluded) if self._packs else ()
         several = (self._evidence(each, purls) for each in self._packs)
         packed = [it for it in several if it.series]
         if not packed:
@@ -173,28 +195,18 @@ class PackReader:
         :param indicator: name of an indicator
         :param hardware: prefix of digests of hardware classes
         """
+
+        def counts(row: MeasuredObservation) -> bool:
+            return (
+                row.reading.observation_id not in own
+                and indicator in {None, row.series.indicator}
+                and row.series.hardware_digest.startswith(hardware or "")
+            )
+
         for each in self._packs:
             evidence = self._evidence(each, each.purls)
-            libraries = {it.name: it.component for it in each.pack.manifest.scripts}
-            packages = {
-                stack: tuple(map(package_version_of, purls))
-                for stack, purls in evidence.stacks.items()
-            }
-            yield each.about, [
-                MeasuredObservation(
-                    series, reading, evidence.hardware[series.hardware_digest],
-                    *installed_component(
-                        libraries.get(series.indicator),
-                        {it.name: it.version for it in packages[reading.stack]},
-                    ),
-                    packages[reading.stack],
-                )
-                for reading in evidence.readings
-                if reading.observation_id not in own
-                and (series := evidence.series[reading.series])
-                and indicator in {None, series.indicator}
-                and series.hardware_digest.startswith(hardware or "")
-            ]  # fmt: skip
+            observed = observations_of(each.pack.manifest, evidence)
+            yield each.about, [row for row in observed if counts(row)]
 
     def _evidence(self, readable: _ReadablePack, purls: Collection[Purl]) -> Evidence:
         from adviser.packs.pack_evidence import packed_evidence

@@ -1,14 +1,6 @@
 """The trust policy: which packs may decide a verdict, and why not.
 
-The file of ``PACKS_POLICY``, or the bundled :file:`packs.toml`, has a rule for each trusted key::
-
-    [[rules]]
-    key = "sha256:…"              # fingerprint, as `thoth pack verify` prints it
-    indicators = ["PiPandas*"]    # patterns; without it, all
-    classes = ["sha256:1f2e3d4c"] # hardware classes: digests or their beginnings; without it, all
-    max_age_days = 365            # of the last measurement; without it, no limit
-    min_jobs = 5                  # of each stack of a comparison
-    min_sessions = 2              # of the pack, and of each comparison
+``docs/guides/packs.md`` describes the file of ``PACKS_POLICY``; :file:`packs.toml` is the default.
 """
 
 from __future__ import annotations

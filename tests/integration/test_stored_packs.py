@@ -24,21 +24,22 @@ from adviser.packs.stored_packs import PackReader, _opened, remove_packed
 from cli.ingest import ingest
 from cli.pack_store import list_packs, remove
 from common.settings import Settings
-from graph.engine import relational_engine
+from graph.engine import Stores, relational_engine
 from graph.record.exported_rows import ExportSelection
 from ingest.runs import list_quarantine
 from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
 from model.errors import InvalidArgument, InvalidDocument, InvalidPack
 from model.measurements.evidence import Evidence
-from model.packages.identity import package_version
 from model.reasons import Reason
 from tests.factories.inspections import measured, printed, write_stack
-from tests.services.commands import ROOT, row_counts, run_here, thoth_json, variables
+from tests.factories.universes import snapshot_of
+from tests.services.commands import ROOT, row_counts, run_here, thoth, thoth_json, variables
 from tests.services.databases import new_database
 from tests.services.web import site
 
 NOTHING = Evidence(datetime(2026, 1, 1, tzinfo=UTC))
 VERSIONS = ("1.26.4", "2.1.0")
+SNAPSHOT = snapshot_of({"numpy": {it: {} for it in VERSIONS}}, ["numpy"])
 RATES = [100.0, 101.0, 99.5, 100.5, 100.2, 99.8, 100.1]
 
 
@@ -96,9 +97,8 @@ def of_store(settings: Settings, folder: Path) -> Settings:
 
 
 def evidence(settings: Settings, engine: sqlalchemy.Engine) -> Evidence:
-    purls = [package_version("numpy", it).purl for it in VERSIONS]
     with engine.connect() as connection:
-        return PackReader(connection, settings, NOTHING.as_of).with_packs(NOTHING, purls)
+        return PackReader(connection, settings, NOTHING.as_of).with_packs(NOTHING, SNAPSHOT)
 
 
 def bodies(settings: Settings) -> set[str]:
@@ -179,7 +179,7 @@ def test_parts_that_two_packs_share_stay_with_the_other_pack(
 _KILLED = """
 import os, signal, sys
 from common.settings import Settings
-from graph.engine import relational_engine
+from graph.engine import Stores, relational_engine
 from graph.record import packs
 from loop.pack_exchange import add_from
 
@@ -249,6 +249,22 @@ def test_followed_addresses_give_new_packs_every_night(
         assert len(evidence(own, relational).packs) == 2
 
 
+def test_the_nightly_run_reads_followed_addresses(
+    stores: Stores, packs: dict[str, Path], tmp_path: Path
+) -> None:
+    mine, folder = of_store(stores.settings, tmp_path / "store"), tmp_path / "published"
+    folder.mkdir()
+    write_index(folder)
+    follow_packs(mine, stores.engine, str(folder))
+    shutil.copy(packs["one"], folder)
+    write_index(folder)
+    night = thoth_json(mine, "ingest", "nightly", INDEX_CACHE=str(mine.index_cache))
+    assert night["packs"] == {"addresses": 1, "added": ["one"], "refused": {}, "unread": {}}
+    (folder / "packs.json").unlink()
+    done = thoth(mine, "ingest", "nightly", "--json")
+    assert (done.returncode, *json.loads(done.stdout)["packs"]["unread"]) == (1, str(folder))
+
+
 def test_an_index_names_only_what_is_below_it(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -269,7 +285,7 @@ def test_packs_come_from_allowed_addresses_only(own: Settings, tmp_path: Path) -
     assert pack_address(limited, "https://packs.example/ours/one.tar")
     assert pack_address(limited, str(tmp_path / "one"))
     for address in (
-        "https://packs.example/ours-too/one.tar", "https://jo:secret@packs.example/ours/one.tar",
+        "https://packs.example/ours-too/one.tar", "https://packs.example/ours/%2E%2e/one.tar", "https://jo:secret@packs.example/ours/one.tar",
         "ftp://packs.example/one.tar", str(tmp_path / ".." / "one"), "/etc",
     ):  # fmt: skip
         with pytest.raises(InvalidArgument):

@@ -1,0 +1,86 @@
+"""Chooses comparisons of a pack to measure again, and compares both effects; does no I/O."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from random import Random
+from typing import Any
+
+from adviser.monkey.specifications import NotInstallable, python_part
+from adviser.packs.manifest import PackManifest
+from adviser.scoring.comparisons import Comparison
+from adviser.stack_comparison import StackGroup, StackResult
+from common.formats.locks.entries import LockEntry
+from model.packages.identity import PackageVersion
+from pis.amun.locks import Lock
+
+
+@dataclass(frozen=True, slots=True)
+class PackCell:
+    """A stack of a pack, compared with the baseline of its series."""
+
+    group: StackGroup
+    stack: StackResult
+    comparison: Comparison
+
+
+def chosen_cells(
+    groups: Iterable[StackGroup], hardware: str, number: int, seed: str
+) -> list[PackCell]:
+    """Some cells on a hardware class by chance, from as many indicators as possible.
+
+    :param seed: equal seeds give equal cells
+    """
+    by_indicator: dict[str, list[PackCell]] = defaultdict(list)
+    for group in groups:
+        by_indicator[group.indicator] += [
+            PackCell(group, stack, stack.comparison)
+            for stack in group.stacks
+            if group.hardware_digest == hardware
+            and stack.comparison is not None
+            and math.isfinite(stack.comparison.standard_error)
+        ]
+    chance = Random(seed)  # noqa: S311 - no secret
+    mixed = [chance.sample(cells, len(cells)) for _, cells in sorted(by_indicator.items())]
+    chance.shuffle(mixed)
+    in_turn = chain.from_iterable(zip_longest(*mixed))
+    return [it for it in in_turn if it is not None][:number]
+
+
+def specification_again(
+    manifest: PackManifest,
+    packages: Iterable[PackageVersion],
+    script: str,
+    parameters: Mapping[str, Any],
+    python: str | None,
+) -> dict[str, Any]:
+    """The specification that measures a stack of a pack, with the hashes of its wheels.
+
+    :param script: name of an indicator, or the text of a script
+    :raises NotInstallable: if the pack has no hash of a package
+    """
+    hashes = {it.purl: tuple(f"sha256:{sha256}" for sha256 in it.sha256) for it in manifest.wheels}
+    entries = []
+    for package in packages:
+        name, version, purl = package.name, package.version, package.purl
+        if not hashes.get(purl):
+            raise NotInstallable(f"the pack has no hash of {name} {version}")
+        entries.append(LockEntry(name, version, hashes[purl], None, package.index))
+    part = python_part(Lock(tuple(entries), python), ())
+    values = {"parameters": dict(parameters)} if parameters else {}
+    return {"script": script, **values, "python": part}
+
+
+def agrees(packed: Comparison, own: Comparison) -> bool:
+    """Whether two effects differ by no more than both 95 % intervals together allow."""
+    return abs(packed.d - own.d) <= math.hypot(_half_width(packed), _half_width(own))
+
+
+def _half_width(comparison: Comparison) -> float:
+    """Of the 95 % interval, natural logarithm."""
+    low, high = comparison.interval_low_pct, comparison.interval_high_pct
+    return (math.log1p(high / 100) - math.log1p(low / 100)) / 2
