@@ -27,6 +27,7 @@ from graph.snapshot_reader import PackageRecord, RequestedPackage, unnamed_snaps
 from model.errors import InvalidDocument, InvalidPack
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, EvidencePack, RecordedHardware
+from model.measurements.inspection import session_of
 from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import Environment
@@ -64,8 +65,15 @@ def _evidence(
 ) -> Evidence:
     stacks = _stacks_with(pack, purls)
     wanted = {"stack_digest": stacks} | ({} if hardware is None else {"hardware_digest": hardware})
-    series, readings = series_and_readings(
-        _measured(pack, pack.rows("observations", _OBSERVATIONS, **wanted))
+    rows = pack.rows("observations", _OBSERVATIONS, **wanted)
+    sessions = {
+        it["observation_id"]: session_of(it["boot"], it["build"], it["ended_at"]) for it in rows
+    }
+    series, readings = series_and_readings(_measured(pack, rows))
+    # Of jobs without a recorded session, only the day is known.
+    readings = tuple(
+        replace(it, session=sessions[it.observation_id] or str(it.seen_at and it.seen_at.date()))
+        for it in readings
     )
     measured = {it.stack for it in readings}
     classes = {it.hardware_digest for it in series}

@@ -134,7 +134,7 @@ def pack_report(pack: Pack) -> PackReport:
     by_package: dict[str, list[Claim]] = defaultdict(list)
     for it in claims:
         by_package[it.package or ""].append(it)
-    steps = {name: _steps(several, evidence) for name, several in sorted(by_package.items())}
+    steps = {name: _steps(several) for name, several in sorted(by_package.items())}
     context = {name: _context(evidence, several) for name, several in by_package.items()}
     return PackReport(pack, steps, sorted(evidence.hardware.values()), context)
 
@@ -170,22 +170,16 @@ def _pairs(
         yield StackPair(series, base, other, (name, *others), ours, theirs)
 
 
-def _steps(claims: Sequence[Claim], evidence: Evidence) -> list[ReleaseStep]:
+def _steps(claims: Sequence[Claim]) -> list[ReleaseStep]:
     """The steps of one package, by operation and release."""
     texts = ClaimTexts(claims)
-    # Of jobs without a recorded session, only the day is known.
-    sessions = {
-        it.observation_id: it.session or str(it.seen_at and it.seen_at.date())
-        for it in evidence.readings
-    }
     several = len({it.python_version for it in claims}) > 1
     steps = []
     for claim in claims:
         name = claim.parameters.get("operation")
         operation = name if isinstance(name, str) else texts.series(claim)
         python = f", Python {claim.python_version}" if several else ""
-        known = {sessions[it] for it in claim.evidence}
-        steps.append(ReleaseStep(claim, f"{operation}{python}", len(known)))
+        steps.append(ReleaseStep(claim, f"{operation}{python}", claim.batches))
     return sorted(steps, key=lambda it: (it.operation, release_order(it.claim.purl or Purl(""))))
 
 

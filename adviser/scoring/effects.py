@@ -203,7 +203,7 @@ class Variance:
     """
 
     value: float
-    freedom: int
+    freedom: float
 
 
 @dataclass(frozen=True, slots=True)

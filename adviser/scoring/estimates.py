@@ -43,12 +43,25 @@ class SeriesSpread:
     :param turns: by host, the variance shared by stacks that ran in turns
     :param noise: by host, what batches and neighbours add to the errors of stacks in turns
     :param hosts: differences of effects between hosts
+    :param min_jobs: jobs of each stack from which comparisons are tested
+    :param min_sessions: batches on one host, or runs, from which comparisons are tested
     """
 
     runs: RunSpread = UNKNOWN_SPREAD
     turns: Mapping[str, VariancePrior] = field(default_factory=dict)
     noise: Mapping[str, TurnNoise] = field(default_factory=dict)
     hosts: HostSpread = UNKNOWN_HOST_SPREAD
+    min_jobs: int = 0
+    min_sessions: int = 1
+
+    def allows(self, estimate: Estimate) -> bool:
+        """Whether an estimate has enough jobs and sessions.
+
+        Hosts that ran one session each say nothing about the differences between sessions.
+        """
+        sessions = estimate.batches - max(0, (estimate.hosts or 1) - 1)
+        jobs = min(estimate.jobs, estimate.baseline_jobs)
+        return jobs >= self.min_jobs and sessions >= self.min_sessions
 
 
 UNKNOWN_SERIES = SeriesSpread()
@@ -132,7 +145,13 @@ def pair_estimates(
 ) -> list[Estimate]:
     """Like :func:`estimates_of`, but for many pairs of a baseline and a candidate at once."""
     chosen = [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
-    return [_with_clock(it) for it in chosen]
+    return [_checked(it, spread) for it in chosen]
+
+
+def _checked(estimate: Estimate, spread: SeriesSpread) -> Estimate:
+    """The estimate with the error of the clock, tested only if the series allows it."""
+    estimate = _with_clock(estimate)
+    return estimate if spread.allows(estimate) else replace(estimate, tested=False)
 
 
 def _with_clock(estimate: Estimate) -> Estimate:
@@ -149,7 +168,7 @@ def estimate_with_parts(
     An estimate that is not pooled is its own only part.
     """
     ((whole, parts),) = _by_plan([(baseline, candidate)], spread)
-    chosen = _with_clock(_chosen(whole, parts, spread.hosts))
+    chosen = _checked(_chosen(whole, parts, spread.hosts), spread)
     pooled = chosen.method is Method.POOLED
     return chosen, tuple(_with_clock(it) for it in parts if it.tested) if pooled else (chosen,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -18,7 +18,7 @@ from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
 from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate, job_seconds
-from adviser.scoring.turn_noise import FEWEST_STACKS, TurnNoise, turn_noise, turn_variances
+from adviser.scoring.turn_noise import FEWEST_STACKS, TurnNoise, turn_noises, turn_variances
 from adviser.scoring.variances import (
     UNKNOWN_SPREAD,
     RunSpread,
@@ -27,7 +27,7 @@ from adviser.scoring.variances import (
     turn_residuals,
     variance_prior,
 )
-from model.measurements.evidence import Evidence, Reading, Series
+from model.measurements.evidence import Evidence, EvidencePack, Reading, Series
 
 #: Maximum number of runs of one stack that are compared with each other; the latest ones.
 MAX_RUNS = 12
@@ -61,12 +61,14 @@ class History:
     :param jobs: by stack digest, sorted; jobs in the order of their identifiers
     :param drifted: by host, the time of the last step; jobs from before it are left out
     :param left_out: by stack digest, the reason for each job left out, sorted
+    :param packed: the series of its pack; ``None`` for the own record
     """
 
     series: Series
     jobs: Mapping[str, tuple[MeasuredJob, ...]]
     drifted: Mapping[str | None, datetime]
     left_out: Mapping[str, tuple[str, ...]]
+    packed: PackedSeries | None = field(default=None, compare=False, repr=False)
 
     def sample(self, stack: str) -> Sample:
         """The jobs of a stack as a sample."""
@@ -99,11 +101,7 @@ class History:
     @cached_property
     def noise(self) -> dict[str, TurnNoise]:
         """By host, what batches and neighbours add to the errors of jobs that ran in turns."""
-        return {
-            host: turn_noise(them)
-            for host, them in self.residuals.items()
-            if len(them.stacks) > FEWEST_STACKS
-        }
+        return _noises([self])[0] if self.packed is None else self.packed.noises[id(self)]
 
     @cached_property
     def _samples(self) -> dict[str, Sample]:
@@ -143,6 +141,9 @@ class History:
         """The noise of the series, estimated from all its stacks."""
         turns = {host: variance_prior(list(it.values())) for host, it in self._turns.items()}
         alone = SeriesSpread(self._run_spread, turns, self.noise)
+        if self.packed is not None:
+            limits = self.packed.pack
+            alone = replace(alone, min_jobs=limits.min_jobs, min_sessions=limits.min_sessions)
         return replace(alone, hosts=self._host_spread(alone))
 
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
@@ -175,7 +176,7 @@ class History:
             known = len(stacks)
             for job in jobs:
                 place = job.place
-                run = runs.setdefault((place.host, place.run), known + len(runs))
+                run = runs.setdefault((place.host, place.occasion), known + len(runs))
                 if run == len(stacks):
                     stacks.append(hosts.setdefault(place.host, last + len(hosts)))
                 number.append(run)
@@ -244,6 +245,33 @@ class History:
         return pairs
 
 
+@dataclass(frozen=True)
+class PackedSeries:
+    """The series of a pack on one hardware class, which share how much sessions differ."""
+
+    pack: EvidencePack
+    histories: list[History] = field(default_factory=list)
+
+    @cached_property
+    def noises(self) -> dict[int, dict[str, TurnNoise]]:
+        """The noise of each history, by its ``id``."""
+        return dict(zip(map(id, self.histories), _noises(self.histories), strict=True))
+
+
+def _noises(histories: Sequence[History]) -> list[dict[str, TurnNoise]]:
+    """By host, the noise of each of these series."""
+    many = [
+        (number, host, it)
+        for number, history in enumerate(histories)
+        for host, it in history.residuals.items()
+        if len(it.stacks) > FEWEST_STACKS
+    ]
+    noises: list[dict[str, TurnNoise]] = [{} for _ in histories]
+    for (number, host, _), noise in zip(many, turn_noises([it for *_, it in many]), strict=True):
+        noises[number][host] = noise
+    return noises
+
+
 def jobs_left_out(history: History, used: Iterable[tuple[str, Collection[int]]]) -> dict[str, int]:
     """The number of jobs of several stacks that take no part in a comparison, by reason.
 
@@ -278,19 +306,34 @@ def _began(run: Iterable[MeasuredJob]) -> float:
 
 def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History]:
     """The histories of these series, by index; linear in the number of readings."""
-    kept = set(wanted)
+    kept, places = set(wanted), [(it.origin, it.hardware_digest) for it in evidence.series]
+    packs = {it.digest: it for it in evidence.packs}
+    packed = {
+        place: PackedSeries(packs.get(origin, EvidencePack(origin, origin)))
+        for place in {places[number] for number in kept}
+        if (origin := place[0]) is not None
+    }
+    read = kept | {number for number, place in enumerate(places) if place in packed}
     by_series: dict[int, list[Reading]] = defaultdict(list)
     for reading in evidence.readings:
-        if reading.series in kept:
+        if reading.series in read:
             by_series[reading.series].append(reading)
-    return {
-        number: history_of(evidence.series[number], readings)
+    histories = {
+        number: history_of(evidence.series[number], readings, packed.get(places[number]))
         for number, readings in sorted(by_series.items())
     }
+    return {number: it for number, it in histories.items() if number in kept}
 
 
-def history_of(series: Series, readings: Iterable[Reading]) -> History:
-    """The history of one series, from all its readings in any order."""
+def history_of(
+    series: Series, readings: Iterable[Reading], packed: PackedSeries | None = None
+) -> History:
+    """The history of one series, from all its readings in any order.
+
+    :param packed: the series of its pack, to which it is added
+    """
+    if packed is None and series.origin is not None:
+        packed = PackedSeries(EvidencePack(series.origin, series.origin))
     jobs, left_out = jobs_of(readings)
     drifted = _last_steps(jobs)
     kept = {}
@@ -304,7 +347,10 @@ def history_of(series: Series, readings: Iterable[Reading]) -> History:
         if late:
             kept[stack] = late
     reasons = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
-    return History(series, kept, drifted, reasons)
+    history = History(series, kept, drifted, reasons, packed)
+    if packed is not None:
+        packed.histories.append(history)
+    return history
 
 
 def jobs_of(
@@ -331,7 +377,9 @@ _identity = attrgetter("stack", "job_id")
 
 
 def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
-    place = JobPlace(reading.host, reading.block, reading.document_id, reading.seen_at)
+    place = JobPlace(
+        reading.host, reading.block, reading.document_id, reading.seen_at, reading.session
+    )
     if not others:  # the usual case
         rate = job_log_rate((reading.rate,))
         return MeasuredJob(

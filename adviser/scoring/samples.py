@@ -35,12 +35,20 @@ class JobPlace(NamedTuple):
     :param run: jobs of one run on one host share the state of the machine; a job of an unknown
         run is independent of all others
     :param seen_at: when it ended
+    :param session: of a pack, the occasion that several runs may share; see
+        :class:`model.measurements.evidence.Reading`
     """
 
     host: str | None = None
     block: str | None = None
     run: str | None = None
     seen_at: datetime | None = None
+    session: str | None = None
+
+    @property
+    def occasion(self) -> str | None:
+        """The session, otherwise the run: its jobs share the state of the machine."""
+        return self.session or self.run
 
 
 UNKNOWN_PLACE = JobPlace()
@@ -81,8 +89,8 @@ def in_batches(
 
     known = {}
     for block, places in blocks.items():
-        if all(it.run is not None for it in places):
-            roots = {first((block[0], it.run or "")) for it in places}
+        if all(it.occasion is not None for it in places):
+            roots = {first((block[0], it.occasion or "")) for it in places}
             known[block] = root = min(roots)
             for other in roots:
                 linked[other] = root
@@ -245,7 +253,8 @@ class PlacedJobs:
         runs: dict[object, list[float]] = defaultdict(list)
         for i in used:
             place = places[i] if places else UNKNOWN_PLACE
-            runs[i if place.run is None else (place.host, place.run)].append(rates[i])
+            run = place.occasion
+            runs[i if run is None else (place.host, run)].append(rates[i])
         values = tuple(rates[i] for i in used)
         return Arm(values, tuple(runs.values()), tuple(used), values, self.sample.tick)
 
@@ -351,7 +360,8 @@ def within_runs(sample: Sample, used: Iterable[int]) -> Variance:
     runs: dict[object, list[float]] = defaultdict(list)
     for i in used:
         place = sample.places[i] if sample.places else UNKNOWN_PLACE
-        runs[i if place.run is None else (place.host, place.run)].append(sample.log_rates[i])
+        run = place.occasion
+        runs[i if run is None else (place.host, run)].append(sample.log_rates[i])
     if all(len(run) == 1 for run in runs.values()):
         runs = {None: [rate for run in runs.values() for rate in run]}
     squares = math.fsum((rate - mean_of(run)) ** 2 for run in runs.values() for rate in run)

@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from adviser.scoring.effects import Effects, Variance
 from adviser.scoring.lazy_numpy import BoolArray, FloatArray, IntArray, np
 from adviser.scoring.samples import MIN_JOBS
-from adviser.scoring.variances import TurnResiduals, VariancePrior, moderate_variances
+from adviser.scoring.variances import (
+    TurnResiduals,
+    VariancePrior,
+    moderate_variances,
+    variance_prior,
+)
 
 #: The autocorrelation of a series counts from 1.5 of its errors on, and in full from 2.4 errors on.
 #: A threshold at 2 errors would miss more, and take more claims away from independent jobs.
@@ -39,6 +44,10 @@ _AGREEMENT_FREEDOM = 2.0
 
 #: Degrees of freedom of the expectation from the series, as a share of those of the series.
 _SHARE = 0.5
+
+#: A series whose variance between batches is above this quantile of its F distribution keeps it. A
+#: higher quantile makes false claims about the one series of a pack that differs between sessions.
+_UNLIKE_QUANTILE = 0.9
 
 #: The ratio of the variances between and within the batches of a stack counts up to this quantile
 #: of its F distribution, so that one stack that interacts with batches does not widen all errors.
@@ -278,37 +287,125 @@ def _by_stack(residuals: TurnResiduals) -> tuple[Batches, FloatArray]:
     return batches, np.bincount(stack, residuals.weights) / np.bincount(stack)
 
 
-def turn_noise(residuals: TurnResiduals) -> TurnNoise:
-    """The noise of a series on one host.
+@dataclass(frozen=True, slots=True)
+class _BatchVariances:
+    """Mean squares of the stacks of a series on one host that ran in several batches.
 
-    The variance between batches explains the ratios of variances between and within batches (Paule
-    & Mandel 1982, doi:10.6028/jres.087.022, winsorised).
+    :param between: mean square between batches, and its degrees of freedom
+    :param inside: what it is if batches agree
+    :param growth: by how much it grows with the variance between batches
+    :param most: the ratio of both counts up to this
+    :param known: degrees of freedom of all stacks together
     """
-    batches, weights = _by_stack(residuals)
+
+    between: FloatArray
+    freedom: FloatArray
+    inside: FloatArray
+    growth: FloatArray
+    most: FloatArray
+    known: float
+
+    def excess(self, variance: float) -> tuple[float, float]:
+        """Squares between batches in units of those that this variance explains, and as many as
+        chance gives.
+        """
+        ratios = np.minimum(self.between / (self.inside + variance * self.growth), self.most)
+        return float((self.freedom * ratios).sum()), float(self.freedom.sum())
+
+    @property
+    def variance(self) -> float:
+        """The variance between batches that explains the ratios (Paule & Mandel 1982,
+        doi:10.6028/jres.087.022, winsorised).
+        """
+
+        def explained(variance: float) -> bool:
+            squares, chance = self.excess(variance)
+            return squares <= chance
+
+        low, high = 0.0, 0.0 if explained(0.0) else float(self.between.max())
+        for _ in range(60 if high else 0):  # bisection, to the last significant bit
+            middle = (low + high) / 2
+            low, high = (low, middle) if explained(middle) else (middle, high)
+        return high
+
+    def scaled(self, shared: float, ratio: float) -> float:
+        """The variance between batches if mean squares are so many times what ``shared`` gives."""
+        left = (self.inside + shared * self.growth) * ratio - self.inside
+        return float(
+            (self.freedom * np.maximum(left, 0.0) / self.growth).sum() / self.freedom.sum()
+        )
+
+
+def turn_noise(residuals: TurnResiduals) -> TurnNoise:
+    """The noise of a series on one host."""
+    return turn_noises([residuals])[0]
+
+
+def turn_noises(several: Sequence[TurnResiduals]) -> list[TurnNoise]:
+    """The noise of series that ran in batches of the same kind, each on one host.
+
+    The variance between batches of each is pulled towards that of all together (empirical Bayes;
+    Smyth 2004, doi:10.2202/1544-6115.1027), unless it is larger beyond chance (F, 10 %).
+    """
+    correlations, variances = [], []
+    for residuals in several:
+        batches, weights = _by_stack(residuals)
+        correlations.append(batches.correlations().shared(weights))
+        variances.append(_batch_variances(batches, weights, correlations[-1]))
+    levels = iter(_shared_levels([it for it in variances if it is not None]))
+    return [
+        TurnNoise(*((0.0, 0.0) if it is None else next(levels)), correlation)
+        for it, correlation in zip(variances, correlations, strict=True)
+    ]
+
+
+def _shared_levels(known: Sequence[_BatchVariances]) -> list[tuple[float, float]]:
+    """For each series, the variance between batches and its degrees of freedom."""
+    if len(known) < 2:
+        return [(it.variance, it.known) for it in known]
+    freedom = [it.known for it in known]
+    shared = _BatchVariances(
+        np.concatenate([it.between for it in known]),
+        np.concatenate([it.freedom for it in known]),
+        np.concatenate([it.inside for it in known]),
+        np.concatenate([it.growth for it in known]),
+        np.concatenate([it.most for it in known]),
+        math.fsum(freedom),
+    ).variance
+    ratios = [squares / chance for squares, chance in (it.excess(shared) for it in known)]
+    prior = variance_prior([Variance(*it) for it in zip(ratios, freedom, strict=True)])
+    if not prior.freedom:  # too few to see how unlike they are
+        others = math.fsum(freedom) * (len(known) - 1) / len(known)
+        prior = VariancePrior(1.0, _SHARE * others)
+    moderated = moderate_variances(
+        np.array(ratios), np.array(freedom), [prior] * len(known), _UNLIKE_QUANTILE
+    )
+    return [
+        (it.variance if total == it.known else it.scaled(shared, ratio), total)
+        for it, ratio, total in zip(known, *(part.tolist() for part in moderated), strict=True)
+    ]
+
+
+def _batch_variances(
+    batches: Batches, weights: FloatArray, correlation: float
+) -> _BatchVariances | None:
+    """``None`` if no stack has comparable variances between and within batches."""
     owners = len(weights)
-    correlation = batches.correlations().shared(weights)
     seen = _analysed(batches, np.full(owners, correlation))
     usable = _comparable(seen)
     if not usable.any():
-        return TurnNoise(correlation=correlation)
+        return None
     from scipy.special import fdtri  # slow, and needed only for several batches
 
     freedom = seen.between_freedom[usable]
-    inside = (seen.within / np.maximum(seen.within_freedom, 1.0) * seen.expected)[usable]
-    between = seen.between[usable] / freedom
-    growth = (seen.effective * weights)[usable]
-    most = fdtri(freedom, seen.within_freedom[usable], _WINSORISED_QUANTILE)
-    known = float(freedom.sum()) * max(1, owners - 1) / owners
-
-    def explained(variance: float) -> bool:
-        ratios = np.minimum(between / (inside + variance * growth), most)
-        return float((freedom * ratios).sum()) <= float(freedom.sum())
-
-    low, high = 0.0, 0.0 if explained(0.0) else float(between.max())
-    for _ in range(60 if high else 0):  # bisection, to the last significant bit
-        middle = (low + high) / 2
-        low, high = (low, middle) if explained(middle) else (middle, high)
-    return TurnNoise(high, known, correlation)
+    return _BatchVariances(
+        seen.between[usable] / freedom,
+        freedom,
+        (seen.within / np.maximum(seen.within_freedom, 1.0) * seen.expected)[usable],
+        seen.effective[usable],
+        fdtri(freedom, seen.within_freedom[usable], _WINSORISED_QUANTILE),
+        float(freedom.sum()) * max(1, owners - 1) / owners,
+    )
 
 
 @dataclass(frozen=True, slots=True)

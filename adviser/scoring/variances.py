@@ -132,13 +132,17 @@ def _outlier_limit(freedom: float, prior_freedom: float) -> float:
 
 
 def moderate_variances(
-    variance: FloatArray, freedom: FloatArray, priors: Sequence[VariancePrior]
+    variance: FloatArray,
+    freedom: FloatArray,
+    priors: Sequence[VariancePrior],
+    quantile: float = OUTLIER_QUANTILE,
 ) -> tuple[FloatArray, FloatArray]:
     """Pull each variance towards its prior, unless the variance is far above the prior.
 
     :param variance: one per comparison; ``nan`` is unchanged
     :param freedom: their degrees of freedom
     :param priors: one per comparison
+    :param quantile: of the prediction of the prior, from which a variance is far above
     :returns: moderated variances and their degrees of freedom
 
     >>> prior = VariancePrior(2.0, 4.0)
@@ -153,7 +157,7 @@ def moderate_variances(
 
     prior = np.array([it.variance if it.freedom else 0.0 for it in priors], dtype=np.float64)
     own = np.maximum(freedom, 1.0)
-    limit = fdtri(own, np.where(theirs > 0, theirs, 1.0), OUTLIER_QUANTILE)
+    limit = fdtri(own, np.where(theirs > 0, theirs, 1.0), quantile)
     shared = (theirs > 0) & (freedom > 0) & ~(variance > limit * prior)
     with np.errstate(divide="ignore", invalid="ignore"):
         mixed = (theirs * prior + freedom * variance) / (theirs + freedom)

@@ -6,7 +6,7 @@ evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
@@ -130,6 +130,14 @@ class EvidencePack:
     min_jobs: int = 5
     min_sessions: int = 2
 
+    def decides(self, series: Series) -> bool:
+        """Whether it may decide about a series, on the hardware class where it was measured."""
+        return (
+            self.problem is None
+            and (self.indicators is None or series.indicator in self.indicators)
+            and (self.hardware is None or series.hardware_digest in self.hardware)
+        )
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -164,7 +172,8 @@ class Evidence:
     def with_packs(self, others: Iterable[Evidence]) -> Evidence:
         """This evidence with that of packs, whose series stay apart.
 
-        An observation counts once: for the own record, else for a pack that may decide.
+        Observations of this evidence are left out of the packs. A stack that a pack describes
+        otherwise has another digest.
 
         :param others: the evidence of one pack each
         """
@@ -172,19 +181,43 @@ class Evidence:
         known = {it.observation_id for it in readings}
         stacks, hardware, packs = dict(self.stacks), dict(self.hardware), list(self.packs)
         bundled = dict(self.bundled)
-        for other in sorted(others, key=_pack_order):
-            new = [it for it in other.readings if it.observation_id not in known]
-            known.update(it.observation_id for it in new)
-            readings += [replace(it, series=it.series + len(series)) for it in new]
+        for other in sorted(others, key=lambda it: [pack.digest for pack in it.packs]):
+            names = {
+                stack: stack
+                if stacks.setdefault(stack, purls) == purls
+                else digest_bytes(canonical_json([stack, *purls]))
+                for stack, purls in other.stacks.items()
+            }
+            stacks |= {names[stack]: purls for stack, purls in other.stacks.items()}
+            readings += [
+                replace(it, series=it.series + len(series), stack=names.get(it.stack, it.stack))
+                for it in other.readings
+                if it.observation_id not in known
+            ]
             series += other.series
             packs += other.packs
-            stacks, hardware = {**other.stacks, **stacks}, {**other.hardware, **hardware}
-            bundled = {**other.bundled, **bundled}
+            hardware, bundled = {**other.hardware, **hardware}, {**other.bundled, **bundled}
         packs.sort(key=lambda it: it.digest)
         return replace(
             self, series=tuple(series), readings=tuple(readings), hardware=hardware,
             stacks=dict(sorted(stacks.items())), packs=tuple(packs),
             bundled=dict(sorted(bundled.items())),
+        )  # fmt: skip
+
+    def only(self, series: Collection[int]) -> Evidence:
+        """The part about some series, given by their indexes, with its packs."""
+        numbers = {number: place for place, number in enumerate(sorted(series))}
+        kept = tuple(self.series[it] for it in numbers)
+        readings = tuple(
+            it if numbers[it.series] == it.series else replace(it, series=numbers[it.series])
+            for it in self.readings
+            if it.series in numbers
+        )
+        measured, origins = {it.stack for it in readings}, {it.origin for it in kept}
+        return replace(
+            self, series=kept, readings=readings,
+            stacks={key: them for key, them in self.stacks.items() if key in measured},
+            packs=tuple(it for it in self.packs if it.digest in origins),
         )  # fmt: skip
 
     @cached_property
@@ -268,10 +301,6 @@ def _members(row: Series | VulnerabilityDetails | EvidencePack) -> dict[str, Any
     if members.get("origin", "") is None:
         del members["origin"]
     return members
-
-
-def _pack_order(evidence: Evidence) -> list[tuple[bool, str]]:
-    return [(it.problem is not None, it.digest) for it in evidence.packs]
 
 
 def _pack(row: Mapping[str, Any]) -> EvidencePack:

@@ -23,7 +23,7 @@ from model.measurements.evidence import Evidence, EvidencePack, Reading
 from model.reasons import Reason
 from model.shared_fields import DIGEST
 from tests.factories.errors import raised
-from tests.factories.evidence import NOW, Bench, harms, series
+from tests.factories.evidence import NOW, Bench, harms, purl, series
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "evidence.md"
 
@@ -53,28 +53,31 @@ def test_an_unknown_tick_is_left_out_so_that_old_evidence_keeps_its_digest() -> 
     assert Evidence.from_json(ticking.to_json()) == ticking
 
 
-def test_packs_stay_apart_and_an_observation_counts_once() -> None:
+def test_packs_stay_apart_from_what_is_our_own() -> None:
     own, bench = full(), Bench()
     assert not {b"origin", b"packs"} & set(own.to_json().split(b'"'))
     theirs = [series(origin=DIGEST), series("other", origin=DIGEST)]
     for how in theirs:
         bench.measure(bench.stack("a==1", "c==3"), [0.0, 0.1], how)
+    ours = own.readings[0].stack
+    bench.measure(ours, [0.2], theirs[0], host="h9")
+    bench.stacks[ours] = (purl("evil==1"),)
     pack = EvidencePack(DIGEST, "lab", indicators=("PiMatmul",), sessions=2)
     other = bench.evidence(packs=(pack,), hardware={})
     known = replace(other.readings[0], observation_id=own.readings[0].observation_id, session="s")
     other = replace(other, readings=(known, *other.readings[1:]))
-    doubtful = replace(other, packs=(replace(pack, digest="sha256:0", problem="unknown key"),))
-    merged = own.with_packs([doubtful, other])
+    merged = own.with_packs([other])
     assert Evidence.from_json(merged.to_json()) == merged
-    assert merged.series[: len(own.series)] == own.series
-    assert merged.readings[: len(own.readings)] == own.readings
-    # What the own record has, and what a pack that may decide has, are left out of the others.
-    new = merged.readings[len(own.readings) :]
-    assert [it.observation_id for it in new] == [it.observation_id for it in other.readings[1:]]
-    assert [merged.series[it.series] for it in new] == [theirs[0], theirs[1], theirs[1]]
-    assert [it.digest for it in merged.packs] == ["sha256:0", DIGEST]
-    assert merged.stacks == {**own.stacks, **other.stacks}
+    assert merged.only(range(len(own.series))) == own
     assert merged.hardware == own.hardware
+    new = merged.readings[len(own.readings) :]
+    # Observations that the own record has are left out, and a stack is what we know it to be.
+    assert [it.observation_id for it in new] == [it.observation_id for it in other.readings[1:]]
+    assert merged.stacks.items() >= own.stacks.items()
+    assert merged.stacks[new[-1].stack] == (purl("evil==1"),)
+    part = merged.only([len(own.series) + 1])
+    assert (part.series, {it.series for it in part.readings}) == ((theirs[1],), {0})
+    assert (part.packs, list(part.stacks)) == ((pack,), [new[0].stack])
 
 
 def test_the_revision_is_that_of_the_content() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,11 @@ def bench() -> Bench:
     for hardware in (HERE, ELSEWHERE):
         how = series(hardware=hardware, parameters={"operation": "sort"})
         for version, gain in (("1", 0.0), ("2", GAIN)):
-            bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain), how)
+            stack = bench.stack(f"fast=={version}", "rest==1")
+            for day in (1, 2):  # two sessions
+                begin, blocks = NOW + timedelta(days=day), [f"{day}:{turn}" for turn in range(4)]
+                rates = jobs(gain)[4 * day - 4 : 4 * day]
+                bench.measure(stack, rates, how, begin=begin, blocks=blocks, run=str(day))
     bench.measure(bench.stack("other==1"), jobs(), series())
     return bench
 
@@ -82,6 +87,7 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
         "fast": ["1 → 2", "1 → 2"]
     }
     assert {it.claim.verdict.value for it in report.steps["fast"]} == {"faster"}
+    assert {it.sessions for it in report.steps["fast"]} == {2}
     page = report_markdown(report)
     assert pack.digest in page
     assert f"- {STEP} (" in page

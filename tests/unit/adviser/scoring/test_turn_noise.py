@@ -18,8 +18,9 @@ from adviser.scoring.turn_noise import (
     mean_variance,
     turn_effects,
     turn_noise,
+    turn_noises,
 )
-from adviser.scoring.variances import NO_PRIOR, TurnResiduals
+from adviser.scoring.variances import NO_PRIOR, TurnResiduals, turn_residuals
 from tests.factories.evidence import NOW
 
 
@@ -156,3 +157,34 @@ def test_independent_jobs_do_not_look_alike(searched: int) -> None:
         correlations.append(turn_noise(residuals).correlation)
     assert np.mean(np.array(correlations) > 0) <= 0.1
     assert np.mean(correlations) <= 0.02
+
+
+def residuals_of(draw: np.random.Generator, between: float) -> TurnResiduals:
+    """Five stacks in seven turns of each of two sessions that differ by so much."""
+    jobs = {}
+    for stack in "abcde":
+        session = draw.normal(0, between, 2)
+        where = places((f"{stack}0", 7), (f"{stack}1", 7))
+        rates = np.repeat(session, 7) + draw.normal(0, 0.01, 14)
+        blocks = (JobPlace("h1", f"{n}", it.run) for n, it in enumerate(where))
+        jobs[stack] = list(zip(blocks, rates.tolist(), strict=True))
+    return turn_residuals(jobs)["h1"]
+
+
+def test_series_share_how_much_sessions_differ_and_one_that_differs_more_keeps_it() -> None:
+    draw = np.random.default_rng(7)
+    alike = [residuals_of(draw, 0.01) for _ in range(12)]
+    alone = [turn_noise(it) for it in alike]
+    shared = turn_noises(alike)
+    # The same level, with less scatter and more certainty.
+    levels, apart = ([math.sqrt(it.between) for it in them] for them in (shared, alone))
+    assert np.mean(levels) == pytest.approx(0.01, rel=0.15)
+    assert np.std(levels) < 0.6 * np.std(apart)
+    assert {it.freedom for it in alone} == {4.0}
+    assert np.median([it.freedom for it in shared]) > 8
+    wild = residuals_of(draw, 0.1)
+    *others, odd = turn_noises([*alike, wild])
+    assert odd.freedom == 4.0
+    assert odd.between == pytest.approx(turn_noise(wild).between, rel=0.2)
+    assert max(it.between for it in others) < 0.03**2
+    assert turn_noises([wild]) == [turn_noise(wild)]
