@@ -162,11 +162,11 @@ class ClaimDetails:
 
 def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: float) -> ClaimDetails:
     """Explain a claim from the evidence that it was made of."""
-    series = claim.comparison_key, claim.python_version
+    series = claim.comparison_key, claim.python_version, claim.origin and claim.origin.pack
     number = next(
         place
         for place, it in enumerate(evidence.series)
-        if (it.comparison_key, it.python_version) == series
+        if (it.comparison_key, it.python_version, it.origin) == series
     )
     history, stacks = histories_of(evidence, [number])[number], MeasuredStackIndex(evidence)
     pair = claim.baseline_stack, claim.stack

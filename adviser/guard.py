@@ -6,15 +6,16 @@ This is the part of ``thoth guard`` that does no I/O.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
-from adviser.scoring.performance import upgrade_claims
+from adviser.scoring.performance import Performance, upgrade_claims
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
@@ -126,6 +127,7 @@ class GuardResult:
     :param untried: number of harmful packages for which no proposal was tried
     :param bundled: by name of a changed package, what its new wheel bundles otherwise: context that
         decides nothing
+    :param shown: comparisons of packs that decide nothing
     :param speed_only: whether vulnerabilities, and versions that were yanked since, were not looked
         at, so that an outcome without harm is about speed
     """
@@ -145,6 +147,7 @@ class GuardResult:
     untried: int = 0
     speed_only: bool = False
     bundled: Steps = field(default_factory=dict)
+    shown: tuple[Claim, ...] = ()
 
     def without_unseen(self) -> GuardResult:
         """The result if only speed was looked at: nothing else is missing."""
@@ -162,10 +165,11 @@ class GuardResult:
     def slower(self) -> tuple[Claim, ...]:
         """Settled slowdowns of the whole lock, and of single packages.
 
-        A package does no harm in a series in which the whole lock was measured and is not slower.
+        A package does no harm in a series in which the whole lock was measured and is not slower,
+        by own jobs or by those of the same pack.
         """
-        fine = {it.comparison_key for it in self.stacks if it.verdict is not Verdict.SLOWER}
-        parts = (it for it in self.claims if it.comparison_key not in fine)
+        fine = {_place(it) for it in self.stacks if it.verdict is not Verdict.SLOWER}
+        parts = (it for it in self.claims if not _covers(fine, it))
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property
@@ -198,13 +202,16 @@ def guard(
     before, after = (_side(it, snapshot, vulnerabilities or {}) for it in (old, new))
     circumstances = Target(hardware or None, environment.python_version)
     both = [it.name for it in changes if it.advised and it.forced]
-    measured = _claims(evidence, circumstances, before, after, changes)
+    performance = _performance(evidence, circumstances, before, after, changes)
+    measured = performance.claims
     claims = [it for it in measured if it.package is not None]
     stacks = [it for it in measured if it.package is None]
-    settled = {it.comparison_key for it in stacks if _is_settled(it)}
+    settled = {_place(it) for it in stacks if _is_settled(it)}
+    answered = {it.question for it in measured if _is_settled(it)}
     unsettled = [
-        *(it for it in stacks if not _is_settled(it)),
-        *(it for it in claims if not _is_settled(it) and it.comparison_key not in settled),
+        it
+        for it in (*stacks, *claims)
+        if it.question not in answered and (it.package is None or not _covers(settled, it))
     ]
     texts = lock_texts(measured)
     compared = {name for it in claims for name in it.differs} | (set(both) if stacks else set())
@@ -212,7 +219,7 @@ def guard(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
         stacks=tuple(filter(_is_settled, stacks)),
-        comparisons=sum(it.tested for it in measured),
+        comparisons=performance.comparisons,
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
         yanked=tuple(_yanked(after, changes)),
@@ -232,7 +239,18 @@ def guard(
         bundled=bundled_steps(
             evidence.bundled, ((it.name, it.advised, it.forced) for it in changes)
         ),
+        shown=performance.shown,
     )
+
+
+def _place(claim: Claim) -> tuple[str, str | None]:
+    """The series of a claim, and its pack."""
+    return claim.comparison_key, None if claim.origin is None else claim.origin.pack
+
+
+def _covers(stacks: Collection[tuple[str, str | None]], claim: Claim) -> bool:
+    """Whether claims about whole locks answer one about a package of the same series."""
+    return (claim.comparison_key, None) in stacks or _place(claim) in stacks
 
 
 def lock_texts(claims: Iterable[Claim]) -> ClaimTexts:
@@ -307,25 +325,22 @@ def known_version(snapshot: Snapshot, name: str, version: str) -> Candidate | Ex
     return next((it for it in listed if same_version(it.version, version)), None)
 
 
-def _claims(
+def _performance(
     evidence: Evidence,
     circumstances: Target,
     before: _Side,
     after: _Side,
     changes: Sequence[VersionChange],
-) -> tuple[Claim, ...]:
+) -> Performance:
     """Claims about the changed versions, and about both locks as a whole."""
-    stacks = MeasuredStackIndex(evidence)
     old, new = before.purls, after.purls
     versions = {
         it.name: {old[it.name], new[it.name]} for it in changes if it.name in old.keys() & new
     }
-    measured = [_measured_stack(stacks, it) for it in (before, after)]
-    whole = None
-    if len(changes) > 1 and measured[0] is not None and measured[1] is not None:
-        whole = measured[0], measured[1]
-    forced = _forced(stacks, before, after, changes)
-    return upgrade_claims(evidence, stacks, old, versions, circumstances, forced, whole)
+    known = all(len(it.known) == len(it.versions) for it in (before, after))
+    whole = (old.values(), new.values()) if len(changes) > 1 and known else None
+    forced = partial(_forced, before=before, after=after, changes=changes)
+    return upgrade_claims(evidence, old, versions, circumstances, forced, whole)
 
 
 def _forced(
@@ -342,15 +357,6 @@ def _forced(
         for it in candidate.requires
     )
     return ForcedChanges(stacks, candidates, sorted(names, key=lambda it: (required[it], it)))
-
-
-def _measured_stack(stacks: MeasuredStackIndex, side: _Side) -> str | None:
-    """Digest of the measured stack with exactly the versions of a lock, if there is one."""
-    purls = frozenset(side.purls.values())
-    if not purls or len(side.known) < len(side.versions):
-        return None
-    holding = stacks.holding(min(purls))
-    return next((it for it in holding if stacks.members[it] == purls), None)
 
 
 def _is_settled(claim: Claim) -> bool:

@@ -26,6 +26,7 @@ class GuardGroup(StrEnum):
     NOT_SLOWER = "equivalent_or_faster"
     FIXED = "no_longer_vulnerable"
     UNMEASURED = "not_measured_here"
+    SHOWN = "measured_by_others"
 
     @property
     def heading(self) -> str:
@@ -56,12 +57,13 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding with how it is known; sentences about measurements say it themselves."""
-        if self.known_by in {None, _MEASURED}:
+        if self.known_by in {None, _MEASURED, _OTHERS}:
             return self.message
         return f"{self.message} [{self.known_by}]"
 
 
 _MEASURED = "measured on this hardware"
+_OTHERS = "measured by others"
 _ADVISED = "its advisory is known"
 
 
@@ -87,6 +89,7 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
         ),
         *_fixed(upgrade),
         *_unmeasured(upgrade, every=every),
+        *_claims(upgrade, upgrade.shown, GuardGroup.SHOWN, every=every),
     )
 
 
@@ -117,16 +120,19 @@ def _claims(
     upgrade: GuardResult, claims: Sequence[Claim], group: GuardGroup, *, every: bool
 ) -> Iterator[Finding]:
     """Findings from comparisons with one verdict."""
-    texts = lock_texts((*upgrade.stacks, *upgrade.claims, *upgrade.undetermined))
+    known = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined, *upgrade.shown)
+    texts = lock_texts(known)
     rule = "slower" if group is GuardGroup.SLOWER else None
-    differs = any(it.verdict.different for it in claims)
-    if every:
-        for claim in claims:
+    differs = group is not GuardGroup.SHOWN and any(it.verdict.different for it in claims)
+    for known_by, several in (
+        (_MEASURED, [it for it in claims if it.origin is None]),
+        (_OTHERS, [it for it in claims if it.origin is not None]),
+    ):
+        for claim in several if every else ():
             message, key = texts.note(claim).message, claim.comparison_key
-            yield Finding(group, claim.package, message, _MEASURED, differs, rule, key)
-        return
-    for note in texts.notes(claims):
-        yield Finding(group, note.package, note.message, _MEASURED, differs, rule)
+            yield Finding(group, claim.package, message, known_by, differs, rule, key)
+        for note in () if every else texts.notes(several):
+            yield Finding(group, note.package, note.message, known_by, differs, rule)
 
 
 def _vulnerable(upgrade: GuardResult) -> Iterator[Finding]:

@@ -200,7 +200,9 @@ def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[s
     A project without a lock is not advised a stack that is settled to be slower than this one.
     """
     usable = {it.purl for them in universe.packages.values() for it in them}
-    here = {n for n, it in enumerate(evidence.series) if target.same_hardware(it)}
+    here = {
+        n for n, it in enumerate(evidence.series) if it.origin is None and target.same_hardware(it)
+    }
     jobs = Counter(it.stack for it in evidence.readings if it.series in here)
     possible = [
         digest

@@ -236,7 +236,9 @@ def _width(claim: Claim) -> float:
 
 
 def _comparison(claim: Claim) -> tuple[str | None, ...]:
-    return claim.comparison_key, claim.python_version, claim.stack, claim.baseline_stack
+    origin = (claim.origin.pack,) if claim.origin else ()
+    series = claim.comparison_key, claim.python_version
+    return (*series, claim.stack, claim.baseline_stack, *origin)
 
 
 def counted_share(count: int, total: int) -> CountedShare:

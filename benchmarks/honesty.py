@@ -2,12 +2,14 @@
 
 Each row is a design, each column a rule that judges the very same data: a paired t-test at 5 % for
 each comparison, the shipped rule without borrowing from other stacks, and the shipped rule. Truth
-is known, so every claim is right or false.
+is known, so every claim is right or false. At the end, sites invent measurements, and what own jobs
+say is compared with what they say alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -22,10 +24,14 @@ from adviser.scoring.comparisons import (
     compare_all,
 )
 from adviser.scoring.estimates import UNKNOWN_SERIES
-from adviser.scoring.histories import History, MeasuredJob
+from adviser.scoring.histories import History, MeasuredJob, PackedSeries
+from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.performance import performance_of
 from adviser.scoring.samples import JobPlace
 from adviser.scoring.verdicts import Verdict
-from tests.factories.evidence import series
+from model.measurements.evidence import Evidence, EvidencePack
+from tests.factories.evidence import PLACE, Bench, purl, series
+from tests.factories.universes import snapshot_of
 
 ANSWERS, SEED = 300, 2026
 #: Standard deviation of what all jobs of a turn share, natural log, a step a turn.
@@ -66,6 +72,8 @@ class Design:
     :param correlation: of consecutive jobs of a stack in one night
     :param tick: step of the clock as a share of the time of a repetition; it rounds, unrecorded
     :param step: how much faster each stack is than the one before, natural log
+    :param packed: whether the groups are series of a pack, and the nights its sessions
+    :param judged: number of groups that the answer is about; ``None`` for all
     """
 
     name: str
@@ -86,12 +94,15 @@ class Design:
     correlation: float = 0.0
     tick: float = 0.0
     step: float = 0.0
+    packed: bool = False
+    judged: int | None = None
 
     def histories(self, draw: np.random.Generator) -> list[History]:
         """The jobs of one answer, group by group."""
-        return [self._history(draw) for _ in range(self.groups)]
+        packed = PackedSeries(EvidencePack("pack", "pack")) if self.packed else None
+        return [self._history(draw, packed) for _ in range(self.groups)][: self.judged]
 
-    def _history(self, draw: np.random.Generator) -> History:
+    def _history(self, draw: np.random.Generator, packed: PackedSeries | None = None) -> History:
         jobs: dict[str, list[MeasuredJob]] = {_stack(n): [] for n in range(self.candidates + 1)}
         first: dict[int, Rates] = {}
         for host in range(self.hosts):
@@ -115,7 +126,11 @@ class Design:
                         jobs[stack].append(
                             MeasuredJob(name, float(rates[turn, copy]), place, None, ())
                         )
-        return History(series(), {key: tuple(value) for key, value in jobs.items()}, {}, {})
+        known = {key: tuple(value) for key, value in jobs.items()}
+        history = History(series(), known, {}, {}, packed)
+        if packed is not None:
+            packed.histories.append(history)
+        return history
 
     def _noise(self, draw: np.random.Generator, copies: int) -> Rates:
         """The noise of one stack: jobs that follow each other in a night, and the night itself."""
@@ -226,6 +241,7 @@ def designs() -> Iterator[Design]:
         name = f"gain 10 %, last stack interacts, {hosts} hosts"
         yield Design(name, 20, 10, 0.02, 0.10, hosts=hosts, interaction=0.10)
     yield from designs_of_nights()
+    yield from designs_of_sessions()
 
 
 def designs_of_nights() -> Iterator[Design]:
@@ -246,6 +262,92 @@ def designs_of_nights() -> Iterator[Design]:
         yield Design(name, 5, 10, sd, tick=tick, step=0.003)
 
 
+def designs_of_sessions() -> Iterator[Design]:
+    """Packs: series that were measured in the same sessions, seven jobs of each stack in each."""
+    one = Design("", 4, 7, 0.03, nights=2, packed=True)
+    several = replace(one, groups=12, judged=1)
+    for base, what in ((one, "1 series"), (several, "12 series")):
+        for between in (0.0, 0.01, 0.02, 0.03):
+            name = f"{what}, 2 sessions differ by {between:.0%}"
+            same = replace(base, name=f"identical, {name}", between=between)
+            yield same
+            yield replace(same, name=f"gain 10 %, {name}", gain=0.10)
+    one = replace(one, between=0.01)
+    for sd in (0.01, 0.05):
+        yield replace(one, name="identical, 1 series, 2 sessions differ by 1 %", sd=sd)
+        name = "identical, 1 series, 2 sessions differ by 3 %"
+        yield replace(one, name=name, sd=sd, between=0.03)
+    for sessions in (3, 5):
+        name = f"1 series, {sessions} sessions differ by 1 %"
+        yield replace(one, name=f"identical, {name}", nights=sessions)
+        yield replace(one, name=f"gain 10 %, {name}", nights=sessions, gain=0.10)
+    name = "identical, 20 stacks, 2 sessions differ by 1 %"
+    yield replace(one, name=name, candidates=19)
+    for hosts_between in (0.01, 0.03):
+        name = f"identical, 2 hosts, 2 sessions differ by {hosts_between:.0%}"
+        yield replace(one, name=name, hosts=2, between=hosts_between)
+    name = "identical, 12 series, all judged, sessions 1 %"
+    yield replace(several, name=name, between=0.01, judged=None)
+
+
+#: What a site makes up: gain of the last stack, its drift in the last session, and the noise.
+SITES: Mapping[str, tuple[float, float, float]] = {
+    "invents 30 %": (0.3, 0.0, 0.02),
+    "has a session that drifts by 10 %": (0.0, 0.1, 0.02),
+    "invents 3 % and a tiny variance": (0.03, 0.0, 1e-6),
+}
+
+
+def sites(answers: int) -> None:
+    """What packs of dishonest sites change in verdicts of own jobs, whose last stack gains 10 %."""
+    print(
+        f"\n{answers} answers a site: verdicts of own jobs that differ from those without the pack"
+    )
+    trusted = EvidencePack("sha256:pack", "pack", "key")
+    for name, site in SITES.items():
+        counts: Counter[tuple[str, str]] = Counter()
+        for number in range(answers):
+            draw = np.random.default_rng([SEED, number])
+            own = _site(draw, None, 0.10, 0.0, 0.03)
+            alone = _own_verdicts(own)
+            for pack in (trusted, replace(trusted, problem="nobody signed it")):
+                kind = "unknown key" if pack.problem else "trusted"
+                other = replace(_site(draw, pack, *site), packs=(pack,))
+                with_pack = _own_verdicts(own.with_packs([other]))
+                for key, verdict in with_pack.items():
+                    changed = verdict is not alone[key]
+                    lost = changed and verdict is Verdict.UNDETERMINED
+                    counts[kind, "lost" if lost else "moved" if changed else "kept"] += 1
+        texts = (f"{kind}: {what} {counts[kind, what]}" for kind in ("unknown key", "trusted")
+                 for what in ("kept", "lost", "moved"))  # fmt: skip
+        print(f"  {name:<36} {', '.join(texts)}", flush=True)
+
+
+def _site(
+    draw: np.random.Generator, pack: EvidencePack | None, gain: float, drift: float, sd: float
+) -> Evidence:
+    """Seven jobs of five stacks in turns, in each of two sessions."""
+    bench, how = Bench(), series(origin=pack and pack.digest)
+    for version in range(5):
+        last = version == 4
+        for session in range(2):
+            rates = draw.normal(last * (gain + drift * session), sd, 7)
+            run = f"{how.origin}{session}"
+            blocks = [f"{run}:{turn}" for turn in range(7)]
+            stack = bench.stack(f"fast=={version}", "rest==1")
+            bench.measure(stack, rates, how, run=run, blocks=blocks)
+    return bench.evidence()
+
+
+def _own_verdicts(evidence: Evidence) -> dict[str | None, Verdict]:
+    """The verdicts of own jobs about each version, against the first one."""
+    versions = {"fast": [purl(f"fast=={it}") for it in range(5)], "rest": [purl("rest==1")]}
+    base = {name: several[0] for name, several in versions.items()}
+    measured = MeasuredStacks(snapshot_of({}, []), evidence)
+    found = performance_of(evidence, measured, base, versions, PLACE)
+    return {it.purl: it.verdict for it in found.claims if it.origin is None and it.beside_baseline}
+
+
 def main(answers: int = ANSWERS) -> None:
     """Print the tables."""
     began = perf_counter()
@@ -258,6 +360,7 @@ def main(answers: int = ANSWERS) -> None:
     for number, design in enumerate(designs()):
         draw = np.random.default_rng([SEED, number])
         print(_row(design, [design.histories(draw) for _ in range(answers)]), flush=True)
+    sites(answers)
     print("last stack interacts: its own claims count as found, those of the others as false")
     _calibration(answers)
     print(f"{perf_counter() - began:.0f} s")
@@ -279,7 +382,18 @@ def _row(design: Design, drawn: Sequence[Sequence[History]]) -> str:
             hits += bool(right)
         share = f"{100 * hits / len(drawn):6.1f}" if design.gain or design.interaction else " " * 6
         cells.append(f"{100 * false / len(drawn):7.2f} {share} ")
-    return f"{design.name:<45} {design.jobs:>4} {design.sd:>5.0%} | {' | '.join(cells)}"
+    held = _held(design, drawn) if design.packed else ""
+    return f"{design.name:<45} {design.jobs:>4} {design.sd:>5.0%} | {' | '.join(cells)}{held}"
+
+
+def _held(design: Design, drawn: Sequence[Sequence[History]]) -> str:
+    """The share of 95 % intervals of the shipped rule that contain the true effect."""
+    held = [
+        it.interval_low_pct <= 100 * design.gain * (n == 0) <= it.interval_high_pct
+        for histories in drawn
+        for n, it in enumerate(shipped(histories))
+    ]
+    return f" held {np.mean(held):.1%}"
 
 
 #: True gains of the candidates from which predictions start. In half of the answers all are 0.

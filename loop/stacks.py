@@ -130,7 +130,8 @@ def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) ->
     if dict(reference) != dict(advice.baseline or {}):
         premises = Premises(reference, harm_accepted=True)
         claims = assess_candidates(request, snapshot, evidence, premises).claims
-    return WatchKnowledge(watch, advice, reference, claims)
+    own = tuple(it for it in claims if it.origin is None)
+    return WatchKnowledge(watch, advice, reference, own)
 
 
 def stack_with(

@@ -320,17 +320,22 @@ def proposals_for(
 def guard_document(upgrade: GuardResult) -> dict[str, Any]:
     """The result as JSON values."""
     findings = findings_of(upgrade)
+    groups = {group: [plain(it) for it in findings if it.group is group] for group in GuardGroup}
+    shown = {"shown": [claim_document(it) for it in upgrade.shown]} if upgrade.shown else {}
     return {
         "outcome": upgrade.outcome.value,
         "family": family_document(upgrade.comparisons),
-        **plain(upgrade),
+        **{key: it for key, it in plain(upgrade).items() if key != "shown"},
         "groups": {
-            group.value: [plain(it) for it in findings if it.group is group] for group in GuardGroup
+            group.value: them
+            for group, them in groups.items()
+            if them or group is not GuardGroup.SHOWN
         },
         "proposals": [{**plain(it), "message": proposal_text(it)} for it in upgrade.proposals],
         "claims": [claim_document(it) for it in upgrade.claims],
         "stacks": [claim_document(it) for it in upgrade.stacks],
         "undetermined": [claim_document(it) for it in upgrade.undetermined],
+        **shown,
     }
 
 

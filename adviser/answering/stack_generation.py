@@ -123,6 +123,7 @@ class RecordedJobRanking:
             claim
             for claim in assessment.claims
             if claim.purl is not None
+            and claim.origin is None
             and claim.here
             and claim.beside_baseline
             and (not self.indicators or claim.indicator in self.indicators)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from adviser.group_titles import TitledSeries, differing_settings, indicator_title
 from adviser.scoring.assessment_types import Assessment, Claim
-from adviser.scoring.claim_texts import ClaimTexts, effect_text
+from adviser.scoring.claim_texts import ClaimTexts, effect_text, origin_text
 from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice
 from model.packages.identity import Purl
@@ -73,7 +73,8 @@ def series_text(choice: PackageChoice) -> str:
     for indicator, settings in sorted(texts.items()):
         named = [f"with {it}" for it in dict.fromkeys(settings) if it]
         parts.append(f"{indicator} {first_few(named, 5)}".strip())
-    return " and ".join(parts)
+    whose = f" (measured by others: pack {choice.pack.name})" if choice.pack else ""
+    return f"{' and '.join(parts)}{whose}"
 
 
 def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> Iterator[str]:
@@ -102,4 +103,5 @@ def seen_from(assessment: Assessment, claim: Claim, ours: Purl, other: str) -> s
     size_text, interval = effect_text(*numbers, other)
     where = ClaimTexts(assessment.claims).series(claim)
     elsewhere = "" if claim.here else " elsewhere"
-    return f"{size_text} in {where}{elsewhere} ({interval})"
+    whose = ", ".join(filter(None, (interval, origin_text(claim))))
+    return f"{size_text} in {where}{elsewhere} ({whose})"

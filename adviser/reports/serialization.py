@@ -91,9 +91,13 @@ def claim_document(claim: Claim) -> dict[str, Any]:
     """A claim as JSON values.
 
     If the error is unknown, as with a single job in an arm, then ``interval_low_pct``,
-    ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given.
+    ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given. What
+    is about packs is absent if there is nothing to say: claims from own jobs keep their digests.
     """
     document: dict[str, Any] = plain(claim)
+    for key in ("origin", "confirms", "overrules"):
+        if not document[key]:
+            del document[key]
     if not bounded(claim):
         document |= {"interval_low_pct": None, "interval_high_pct": None, "effect_pct": None}
     return document

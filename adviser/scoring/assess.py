@@ -17,7 +17,11 @@ from adviser.scoring.assessment_types import (
     PackageDifference,
 )
 from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of
-from adviser.scoring.justifications import justifications_of_stack, request_notes
+from adviser.scoring.justifications import (
+    justifications_of_stack,
+    notes_about_shown,
+    request_notes,
+)
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
 from adviser.scoring.release_metadata import release_values
@@ -201,12 +205,17 @@ def assess(  # noqa: PLR0913 - inputs of one result
         if kind.weighs_speed:
             choices = _choices(known, target, usable, context)
     unmeasured = dict(_unmeasured(known, choices, usable))
-    interacting = {it for choice in choices.values() for it in choice.interacting}
+    interacting = {
+        (choice.pack and choice.pack.digest, it)
+        for choice in choices.values()
+        for it in choice.interacting
+    }
     covered = {name for name, choice in choices.items() if choice.benchmarks}
     own = OwnBenchmarks(evidence, target)
     scored = tuple(
         replace(claim, scored=False)
-        if {claim.purl, claim.baseline_purl} & interacting
+        if {(claim.origin and claim.origin.pack, it) for it in (claim.purl, claim.baseline_purl)}
+        & interacting
         or (claim.package in covered and own.name_of(claim) is None)
         else claim
         for claim in claims.claims
@@ -214,7 +223,8 @@ def assess(  # noqa: PLR0913 - inputs of one result
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
     )
-    coverages = Coverages(snapshot, evidence, known.index, target)
+    ours = known.parts(target)[0].stacks
+    coverages = Coverages(snapshot, ours.evidence, ours.index, target)
     coverage = coverages.of(frozenset(base.values()))
     return Assessment(
         scores=scoring.scores(VersionedCache() if reused is None else reused),
@@ -222,12 +232,16 @@ def assess(  # noqa: PLR0913 - inputs of one result
         claims=scored,
         comparisons=claims.comparisons,
         shares=claims.shares,
+        shown=claims.shown,
         choices=choices,
         unmeasured=unmeasured,
         refused=refused,
         baseline=base,
         coverage=coverage,
-        justifications=request_notes(_missing(snapshot), coverage.unsolvable, unavailable, scored),
+        justifications=(
+            *request_notes(_missing(snapshot), coverage.unsolvable, unavailable, scored),
+            *notes_about_shown(claims.shown),
+        ),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
             snapshot, scored, evidence.vulnerabilities, allow_list, evidence.as_of
@@ -241,14 +255,36 @@ def _choices(
     usable: Mapping[str, Collection[Purl]],
     context: Collection[Purl] | None,
 ) -> dict[str, PackageChoice]:
+    """The choices by package: those of own jobs if these know anything, else those of packs."""
     from pis.catalogue import summaries  # slow, and needed only with measurements
 
-    choices = VersionChoices(measured, target, summaries())
-    return {
-        name: choice
-        for name, versions in measured.versions.items()
-        if (choice := choices.of_package(versions, usable.get(name, ()), context)) is not None
-    }
+    bundled = summaries()
+    (own, _), *packs = [
+        (VersionChoices(it.stacks, target, bundled), it.pack)
+        for it in measured.parts(target)
+        if it.decides
+    ]
+    choices = {}
+    for name, versions in measured.versions.items():
+        possible = usable.get(name, ())
+        choice = own.of_package(versions, possible, context)
+        if choice is None or not choice.known:
+            others = (
+                replace(other, pack=pack)
+                for several, pack in packs
+                if (other := several.of_package(versions, possible, context)) is not None
+                and (other.known or choice is None)
+            )
+            choice = _agreed([*others]) or choice
+        if choice is not None:
+            choices[name] = choice
+    return choices
+
+
+def _agreed(choices: Sequence[PackageChoice]) -> PackageChoice | None:
+    """The first choice that knows anything; ``None`` if several prefer different versions."""
+    known = [it for it in choices if it.known] or choices
+    return known[0] if len({it.preferred for it in known}) == 1 else None
 
 
 def _unmeasured(

@@ -35,6 +35,8 @@ class JustificationCode(StrEnum):
     UNDETERMINED = "performance_undetermined"
     #: The stacks differ in more than this package, so the claim is not scored.
     CONFOUNDED = "performance_confounded"
+    #: A pack says so, which decides nothing.
+    SHOWN = "performance_shown"
     VULNERABLE = "vulnerable"
     #: Vulnerable, but the request allows the vulnerability.
     VULNERABILITY_ALLOWED = "vulnerability_allowed"
@@ -71,6 +73,22 @@ class Justification:
     purl: Purl | None = None
     link: str | None = None
     evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOrigin:
+    """The pack that the jobs of a claim are from.
+
+    :param pack: its digest
+    :param name: its name
+    :param key: fingerprint of the verified key that signed it; ``None`` if nobody did
+    :param problem: why the claim decides nothing; ``None`` if it may decide
+    """
+
+    pack: str
+    name: str
+    key: str | None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +128,9 @@ class Claim(ComparisonResult):
         interval; ``None`` below 20 jobs of either; never scored
     :param evidence: identifiers of the observations used, sorted
     :param as_of: time of the last of them; ``None`` if unknown
+    :param origin: the pack that its jobs are from; ``None`` for own jobs
+    :param confirms: names of packs with the same verdict about the same question, for own jobs
+    :param overrules: names of packs with another verdict
     """
 
     package: str | None
@@ -140,11 +161,21 @@ class Claim(ComparisonResult):
     spread_ratio: SpreadRatio | None
     evidence: tuple[str, ...]
     as_of: datetime | None
+    origin: ClaimOrigin | None = None
+    confirms: tuple[str, ...] = ()
+    overrules: tuple[str, ...] = ()
 
     @property
     def confounded(self) -> bool:
         """Whether several packages differ, and none of them forces the others."""
         return self.package is None
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """What claims of several origins have in common if they answer the same question."""
+        between = (self.stack, self.baseline_stack) if self.confounded else ()
+        series = self.comparison_key, self.python_version
+        return (*series, self.purl, self.baseline_purl, *between)
 
     @property
     def here(self) -> bool:
@@ -227,6 +258,7 @@ class Assessment:
         fixed order; see :meth:`claims_of`
     :param comparisons: number of comparisons that share the error rate of the claims
     :param shares: share of α of each claim, 0 if it was not tested
+    :param shown: claims of packs that decide nothing
     :param choices: by name of a measured package, which of its versions is preferred
     :param unmeasured: by name of a package whose versions differ in speed, its versions that were
         not measured
@@ -243,6 +275,7 @@ class Assessment:
     claims: tuple[Claim, ...]
     comparisons: int
     shares: tuple[float, ...]
+    shown: tuple[Claim, ...]
     choices: Mapping[str, PackageChoice]
     unmeasured: Mapping[str, tuple[Purl, ...]]
     refused: Mapping[Purl, str]

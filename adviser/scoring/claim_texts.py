@@ -295,7 +295,7 @@ def _by_value(setting: str) -> tuple[str, float, str]:
 def _group(claim: Claim) -> object:
     return (
         claim.purl, claim.baseline_purl, claim.differs, claim.indicator, claim.hardware_digest,
-        claim.python_version, claim.verdict, claim.needs,
+        claim.python_version, claim.verdict, claim.needs, origin_text(claim),
     )  # fmt: skip
 
 
@@ -324,6 +324,8 @@ def _divided(group: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
 def _note(claims: Sequence[Claim], message: str) -> Justification:
     first = claims[0]
     code, level = _CODES[first.verdict]
+    if first.origin is not None and first.origin.problem is not None:
+        code, level = JustificationCode.SHOWN, NoteLevel.INFO
     if first.confounded:
         code, level = JustificationCode.CONFOUNDED, NoteLevel.INFO
     evidence = tuple(sorted({one for it in claims for one in it.evidence}))
@@ -380,12 +382,23 @@ def _details(claims: Sequence[Claim], parameters: str = "") -> str:
         first.hardware_label if first.same_hardware else "",
         _hosts_text(claims),
         f"left out: {left_out_text(left_out)}" if left_out else "",
+        origin_text(first),
     ]
     if len(first.differs) > 1 and not first.confounded:
         parts.append(f"with it change {first_few(first.differs[1:], _MOST)}")
     if first.confounded:
         parts.append(f"{len(first.differs)} packages differ: {first_few(first.differs, _MOST)}")
     return "".join(f"; {it}" for it in parts if it)
+
+
+def origin_text(claim: Claim) -> str:
+    """Whose jobs a claim is from, and what follows for packs; empty for own jobs alone."""
+    origin = claim.origin
+    if origin is None:
+        parts = (("confirms", claim.confirms), ("overrules", claim.overrules))
+        return "; ".join(f"{verb} pack {first_few(them, _MOST)}" for verb, them in parts if them)
+    decides = "" if origin.problem is None else f", which decides nothing: {origin.problem}"
+    return f"measured by others: pack {origin.name}{decides}"
 
 
 def _hosts_text(claims: Sequence[Claim]) -> str:

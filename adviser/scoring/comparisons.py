@@ -37,6 +37,7 @@ class FamilyMember:
         log; 0 if measured on the target
     :param weight: share of α, in any unit, positive
     :param planned: whether to plan further jobs if it has no verdict
+    :param own: whether the jobs are our own; if not, only own jobs help
     """
 
     estimate: Estimate
@@ -45,6 +46,7 @@ class FamilyMember:
     elsewhere_sd: float = 0.0
     weight: float = 1.0
     planned: bool = True
+    own: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,7 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
         estimates=estimates,
         effects=effects,
         planned=(judged.verdicts == 0) & np.array([it.planned for it in members], dtype=np.bool_),
-        elsewhere=away > 0,
+        elsewhere=(away > 0) | ~np.array([it.own for it in members], dtype=np.bool_),
         log_margin=margins,
         alpha=shares,
         series=[it.series for it in members],

@@ -306,20 +306,24 @@ def _began(run: Iterable[MeasuredJob]) -> float:
 
 def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History]:
     """The histories of these series, by index; linear in the number of readings."""
-    kept, places = set(wanted), [(it.origin, it.hardware_digest) for it in evidence.series]
-    packs = {it.digest: it for it in evidence.packs}
-    packed = {
-        place: PackedSeries(packs.get(origin, EvidencePack(origin, origin)))
-        for place in {places[number] for number in kept}
-        if (origin := place[0]) is not None
+    kept, packs = set(wanted), {it.digest: it for it in evidence.packs}
+    # Series of a pack that may decide have nothing to do with its others.
+    places = {
+        number: (pack, it.hardware_digest, pack.decides(it))
+        for number, it in enumerate(evidence.series)
+        if it.origin is not None
+        for pack in (packs.get(it.origin) or EvidencePack(it.origin, it.origin),)
     }
-    read = kept | {number for number, place in enumerate(places) if place in packed}
+    packed = {place: PackedSeries(place[0]) for number, place in places.items() if number in kept}
+    read = kept | {number for number, place in places.items() if place in packed}
     by_series: dict[int, list[Reading]] = defaultdict(list)
     for reading in evidence.readings:
         if reading.series in read:
             by_series[reading.series].append(reading)
     histories = {
-        number: history_of(evidence.series[number], readings, packed.get(places[number]))
+        number: history_of(
+            evidence.series[number], readings, packed[places[number]] if number in places else None
+        )
         for number, readings in sorted(by_series.items())
     }
     return {number: it for number, it in histories.items() if number in kept}

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from adviser.scoring.assessment_types import (
     Claim,
@@ -113,6 +114,13 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
         yield Justification(
             JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{message} none is scored"
         )
+
+
+def notes_about_shown(claims: Iterable[Claim]) -> Iterator[Justification]:
+    """Notes about what packs have settled that decide nothing; the largest differences first."""
+    settled = [it for it in claims if it.verdict.different and not it.confounded]
+    settled.sort(key=lambda it: -abs(math.log1p(it.observed_pct / 100)))
+    yield from islice(ClaimTexts(settled).notes(settled), MAX_CONFOUNDED)
 
 
 def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification]:

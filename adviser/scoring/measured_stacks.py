@@ -6,13 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex, newest_first
-from model.measurements.evidence import Evidence
+from adviser.scoring.target import Target, evidence_parts
+from model.measurements.evidence import Evidence, EvidencePack
 from model.packages.candidates import Candidate
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
+
+
+class MeasuredPart(NamedTuple):
+    """The measured stacks of one origin; see :class:`adviser.scoring.target.EvidencePart`."""
+
+    stacks: MeasuredStacks
+    pack: EvidencePack | None
+    decides: bool
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,32 @@ class MeasuredStacks:
         """The histories of all series, by index."""
         return histories_of(self.evidence, range(len(self.evidence.series)))
 
+    @cached_property
+    def _parts(self) -> dict[Target, tuple[MeasuredPart, ...]]:
+        return {}
+
+    def parts(self, target: Target) -> tuple[MeasuredPart, ...]:
+        """The measured stacks by origin, in the order of ``evidence_parts``."""
+        if target not in self._parts:
+            self._parts[target] = tuple(
+                MeasuredPart(
+                    self if part is self.evidence else MeasuredStacks(self.snapshot, part),
+                    pack, decides,
+                )
+                for part, pack, decides in evidence_parts(self.evidence, target)
+            )  # fmt: skip
+        return self._parts[target]
+
     def unread(self) -> list[Candidate]:
-        """Versions that must be read to know which changes between measured stacks force others."""
+        """Versions that must be read to know which changes between measured stacks force others.
+
+        Nothing is read because of a pack that never decides.
+        """
+        doubtful = {it.digest for it in self.evidence.packs if it.problem is not None}
+        if doubtful:
+            series = enumerate(self.evidence.series)
+            trusted = self.evidence.only([n for n, it in series if it.origin not in doubtful])
+            return MeasuredStacks(self.snapshot, trusted).unread()
         if all(it.read for them in self.snapshot.packages.values() for it in them):
             return []
         return list(self.forced.unread(self._pairs_with_several_changes()))

@@ -3,16 +3,20 @@
 All comparisons of one answer are judged as one family. This bounds the chance of even one false
 claim in the answer, for any number of packages, versions and indicators. Claims do not decide which
 version is chosen; :mod:`adviser.scoring.version_choice` does.
+
+Own jobs and each pack are estimated and judged apart. They share the error rate of the family, and
+their shares do not depend on what packs contain. Where own jobs have settled a question, they
+decide. What decides nothing has no share, and is only shown.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adviser.scoring.assessment_types import Claim
+from adviser.scoring.assessment_types import Claim, ClaimOrigin
 from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
 from adviser.scoring.effects import (
     MIN_JOBS_TO_TELL,
@@ -37,23 +41,35 @@ from adviser.scoring.stack_pairs import (
     package_pairs,
     several_package_pairs,
 )
-from adviser.scoring.target import OwnBenchmarks, Target
+from adviser.scoring.target import OwnBenchmarks, Target, evidence_parts
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
-from model.measurements.evidence import Evidence, Series
+from model.measurements.evidence import Evidence, EvidencePack, Series
 from model.packages.identity import Purl
 
 #: Shares of α by the purpose of a comparison; most of it for claims that change the advice.
 _SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.STACKS: 1.0}
+#: Share of α that all packs have beside own comparisons.
+_PACKS_SHARE = 0.2
+#: Standard deviation, natural log, by which the effect of a pack may differ on another hardware
+#: class or Python: 46 steps of Pillow differed so much between two processors (pillow-perf,
+#: commit cc22c47; 1.4826 times the median difference).
+_PACK_ELSEWHERE_SD = 0.14
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair of stacks with its estimated effect."""
+    """A pair of stacks with its estimated effect.
+
+    :param pack: whose jobs these are; ``None`` for own ones
+    :param decides: whether the claim may decide
+    """
 
     pair: StackPair
     history: History
     estimate: Estimate
+    pack: EvidencePack | None = None
+    decides: bool = True
 
     @property
     def used(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -71,11 +87,13 @@ class Performance:
     :param claims: comparisons with the baseline's versions, and settled ones between others
     :param comparisons: number of comparisons that share the error rate
     :param shares: share of α of each claim, 0 if it was not tested
+    :param shown: claims of packs that decide nothing
     """
 
     claims: tuple[Claim, ...]
     comparisons: int
     shares: tuple[float, ...] = ()
+    shown: tuple[Claim, ...] = ()
 
 
 def performance_of(
@@ -95,55 +113,61 @@ def performance_of(
     :returns: claims by package, version, indicator and hardware, then the settled claims about
         stacks that differ in several packages
     """
+    compared: list[list[_Compared]] = []
     own = OwnBenchmarks(evidence, target)
-    known = _series_of_interest(evidence, measured.index, baseline, versions)
-    interesting = {it for it in known if not own.ignores(evidence.series[it])}
-    histories = {number: measured.histories[number] for number in sorted(interesting)}
-    pairs = package_pairs(measured.index, histories, measured.forced, baseline, versions)
-    pairs = _nearest(pairs, evidence.series, target)
-    here = {
-        number: it
-        for number, it in histories.items()
-        if target.distance(evidence.series[number]) == 0
-    }
-    pairs += several_package_pairs(measured.index, here, measured.forced, baseline, versions)
-    return _judged(_estimated(pairs, histories), target, evidence)
+    for stacks, pack, decides in measured.parts(target):
+        series = stacks.evidence.series
+        known = _series_of_interest(stacks.evidence, stacks.index, baseline, versions)
+        interesting = sorted(it for it in known if not own.ignores(series[it]))
+        histories = {number: stacks.histories[number] for number in interesting}
+        pairs = package_pairs(stacks.index, histories, stacks.forced, baseline, versions)
+        pairs = _nearest(pairs, series, target)
+        here = {
+            number: it for number, it in histories.items() if target.distance(series[number]) == 0
+        }
+        pairs += several_package_pairs(stacks.index, here, stacks.forced, baseline, versions)
+        compared.append(_estimated(pairs, histories, pack, decides=decides))
+    return _judged(compared, target, evidence)
 
 
 def upgrade_claims(
     evidence: Evidence,
-    stacks: MeasuredStackIndex,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
     target: Target,
-    forced: ForcedChanges,
-    whole: tuple[str, str] | None = None,
-) -> tuple[Claim, ...]:
+    forced: Callable[[MeasuredStackIndex], ForcedChanges],
+    whole: tuple[Collection[Purl], Collection[Purl]] | None = None,
+) -> Performance:
     """Claims about an upgrade, settled or not: about each changed version and the whole stack.
 
-    Only measurements on the target's hardware count, with any version of Python. These comparisons
-    form a family of their own.
+    Only measurements on the target's hardware count, with any version of Python; those of packs on
+    other hardware are shown. These comparisons form a family of their own.
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
-    :param forced: what the change of a package changes with it
-    :param whole: digests of the old and the new stack if both were measured; they are compared on
-        the target only, and never scored
+    :param forced: returns what the change of a package changes with it
+    :param whole: all versions of the old and of the new stack; if both were measured, they are
+        compared on the target only, and never scored
     """
-    known = _series_of_interest(evidence, stacks, baseline, versions)
-    here = {it for it in known if target.same_hardware(evidence.series[it])}
-    histories = histories_of(evidence, here)
-    pairs = package_pairs(stacks, histories, forced, baseline, versions)
-    pairs = _nearest(pairs, evidence.series, target)
-    if whole is not None:
-        old, new = whole
-        differs = stacks.differing(old, new)
-        pairs += [
-            StackPair(number, old, new, differs)
-            for number, it in histories.items()
-            if target.distance(evidence.series[number]) == 0 and old in it.jobs and new in it.jobs
-        ]
-    return claims_about(pairs, histories, target, evidence)
+    compared: list[list[_Compared]] = []
+    for part, pack, decides in evidence_parts(evidence, target):
+        stacks = MeasuredStackIndex(part)
+        known = _series_of_interest(part, stacks, baseline, versions)
+        if decides:
+            known = {it for it in known if target.same_hardware(part.series[it])}
+        histories = histories_of(part, known)
+        pairs = package_pairs(stacks, histories, forced(stacks), baseline, versions)
+        pairs = _nearest(pairs, part.series, target)
+        old, new = map(stacks.exactly, whole) if whole is not None else (None, None)
+        if old is not None and new is not None:
+            differs = stacks.differing(old, new)
+            pairs += [
+                StackPair(number, old, new, differs)
+                for number, it in histories.items()
+                if target.distance(part.series[number]) == 0 and old in it.jobs and new in it.jobs
+            ]
+        compared.append(_estimated(pairs, histories, pack, decides=decides))
+    return _judged(compared, target, evidence, every=True)
 
 
 def claims_about(
@@ -156,7 +180,7 @@ def claims_about(
 
     :param histories: of the series of the pairs, by number
     """
-    return _judged(_estimated(pairs, histories), target, evidence, every=True).claims
+    return _judged([_estimated(pairs, histories)], target, evidence, every=True).claims
 
 
 def _series_of_interest(
@@ -192,7 +216,13 @@ def _nearest(
     ]
 
 
-def _estimated(pairs: Sequence[StackPair], histories: Mapping[int, History]) -> list[_Compared]:
+def _estimated(
+    pairs: Sequence[StackPair],
+    histories: Mapping[int, History],
+    pack: EvidencePack | None = None,
+    *,
+    decides: bool = True,
+) -> list[_Compared]:
     """Estimate the effects, all pairs of a series together."""
     by_series: dict[int, list[StackPair]] = defaultdict(list)
     for it in pairs:
@@ -203,41 +233,83 @@ def _estimated(pairs: Sequence[StackPair], histories: Mapping[int, History]) -> 
         samples = [(history.sample(it.baseline), history.sample(it.candidate)) for it in several]
         estimates = pair_estimates(samples, history.spread)
         compared += [
-            _Compared(pair, history, estimate)
+            _Compared(pair, history, estimate, pack, decides)
             for pair, estimate in zip(several, estimates, strict=True)
         ]
     return compared
 
 
 def _judged(
-    compared: Sequence[_Compared],
+    parts: Sequence[Sequence[_Compared]],
     target: Target,
     evidence: Evidence,
     *,
     every: bool = False,
 ) -> Performance:
-    """Judge all comparisons of one answer as one family of tests.
+    """Judge all comparisons of one answer, which share its error rate.
 
+    :param parts: own comparisons, then those of packs; what decides nothing has no share
     :param every: whether to return claims from all comparisons, settled or not
     """
+    tested = [any(it.decides and it.estimate.tested for it in part) for part in parts]
+    packs, both = sum(tested[1:]), tested[0] and any(tested[1:])
+    rows: _Rows = []
+    shown: list[Claim] = []
+    comparisons = 0
+    for number, part in enumerate(parts):
+        share = 1.0 - _PACKS_SHARE if both else 1.0
+        if number:
+            share = (_PACKS_SHARE if both else 1.0) / max(1, packs)
+        decides = all(it.decides for it in part)
+        claims, size = _family(part, target, evidence, share if decides else 1.0, every=every)
+        if decides:
+            rows += claims
+            comparisons += size
+        else:
+            shown += (claim for claim, _ in claims)
+    rows, passed_over = _ranked(sorted(rows, key=lambda pair: _order(pair[0])))
+    return Performance(
+        tuple(claim for claim, _ in rows),
+        comparisons,
+        tuple(share for _, share in rows),
+        tuple(sorted([*shown, *passed_over], key=_order)),
+    )
+
+
+#: Claims with their shares of α.
+_Rows = list[tuple[Claim, float]]
+
+
+def _family(
+    compared: Sequence[_Compared], target: Target, evidence: Evidence, share: float, *, every: bool
+) -> tuple[_Rows, int]:
+    """The claims of one origin with their shares of α, and its number of comparisons.
+
+    :param share: of α, for all of them
+    """
     if not compared:
-        return Performance((), 0)
+        return [], 0
     tested = Counter(it.pair.role for it in compared if it.estimate.tested)
+    places: dict[int, int] = {}
+    numbers = [places.setdefault(id(it.history), len(places)) for it in compared]
     family = judge_family(
         [
             FamilyMember(
                 member.estimate,
                 member.history.log_margin,
-                member.pair.series,
-                ELSEWHERE_SD * math.sqrt(target.distance(member.history.series)),
+                number,
+                (ELSEWHERE_SD if member.pack is None else _PACK_ELSEWHERE_SD)
+                * math.sqrt(target.distance(member.history.series)),
                 _SHARES[member.pair.role] / max(1, tested[member.pair.role]),
                 every or member.pair.role is Role.BASELINE,
+                member.pack is None,
             )
-            for member in compared
-        ]
+            for member, number in zip(compared, numbers, strict=True)
+        ],
+        share * ALPHA,
     )
     verdicts = family.judgements.verdicts
-    shrunk = _expected(compared, family.effects)
+    shrunk = _expected(numbers, family.effects)
     levels = np.where(family.tested, family.alpha, ALPHA)
     sizes = replace(family.effects, d=np.abs(family.effects.d))
     bounds = lower_bounds(sizes, np.abs(shrunk), levels)
@@ -245,24 +317,51 @@ def _judged(
         _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
     claims = [
-        (_claim(it, target, evidence.hardware), float(family.alpha[it.place]))
+        (_claim(it, target, evidence.hardware, share), float(family.alpha[it.place]))
         for it in judged
         if every or it.compared.pair.role is Role.BASELINE or verdicts[it.place]
     ]
-    claims.sort(key=lambda pair: _order(pair[0]))
-    return Performance(
-        tuple(claim for claim, _ in claims),
-        family.size,
-        tuple(share for _, share in claims),
-    )
+    return claims, family.size
 
 
-def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
-    """Shrink each effect, based on all comparisons of its series."""
-    shrunk = np.zeros(len(compared))
+def _ranked(rows: _Rows) -> tuple[_Rows, list[Claim]]:
+    """The claims that decide, and those of packs that another claim about their question overrides.
+
+    Own jobs that have settled a question decide it, and say which packs they confirm or overrule.
+    Packs that disagree decide nothing.
+    """
+    if all(claim.origin is None for claim, _ in rows):
+        return rows, []
+    settled: dict[object, list[Claim]] = defaultdict(list)
+    for claim, _ in rows:
+        if claim.verdict.settled:
+            settled[claim.question].append(claim)
+    kept: _Rows = []
+    passed_over: list[Claim] = []
+    for claim, share in rows:
+        alike = settled.get(claim.question, [])
+        packs = [it for it in alike if it.origin is not None]
+        if claim.origin is None:
+            names: dict[bool, list[str]] = {True: [], False: []}
+            for it in packs if claim.verdict.settled else ():
+                names[it.verdict is claim.verdict].append(it.origin.name if it.origin else "")
+            agreed = replace(claim, confirms=tuple(names[True]), overrules=tuple(names[False]))
+            kept.append((agreed, share))
+        elif len(packs) == len(alike) and len({it.verdict for it in packs}) < 2:
+            kept.append((claim, share))
+        else:
+            problem = "packs disagree" if len(packs) == len(alike) else "own jobs decide"
+            origin = replace(claim.origin, problem=problem)
+            passed_over.append(replace(claim, origin=origin, scored=False, bound=0.0))
+    return kept, passed_over
+
+
+def _expected(series: Sequence[int], effects: Effects) -> FloatArray:
+    """Shrink each effect, based on all comparisons of its series, given by number."""
+    shrunk = np.zeros(len(series))
     by_series: dict[int, list[int]] = defaultdict(list)
-    for i, it in enumerate(compared):
-        by_series[it.pair.series].append(i)
+    for i, number in enumerate(series):
+        by_series[number].append(i)
     for places in by_series.values():
         alike = effects.taken(places)
         shrunk[places] = shrunk_effects(alike, true_variance(alike))
@@ -298,15 +397,17 @@ class _Judged:
         return math.copysign(size, self.compared.estimate.effect.d)
 
 
-def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
+def _claim(judged: _Judged, target: Target, labels: Mapping[str, str], share: float) -> Claim:
+    """:param share: of α, for all comparisons of the origin"""
     compared = judged.compared
     pair, series, estimate = compared.pair, compared.history.series, compared.estimate
     place, judgements = judged.place, judged.family.judgements
     low, high, effect, observed = per_cent(
         np.array([judgements.low[place], judgements.high[place], judged.shrunk, estimate.effect.d])
     ).tolist()
+    fields = judged.family.result_fields(place, estimate, compared.history.job_s)
     return Claim(
-        **judged.family.result_fields(place, estimate, compared.history.job_s),
+        **fields | {"p_value": min(1.0, fields["p_value"] / share)},
         package=pair.differs[0] if pair.purl else None,
         purl=pair.purl,
         baseline_purl=pair.baseline_purl,
@@ -329,8 +430,8 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         interval_low_pct=low if math.isfinite(judgements.low[place]) else -math.inf,
         interval_high_pct=high,
         delta_pct=100 * math.expm1(compared.history.log_margin),
-        bound=judged.bound,
-        scored=judged.one_package and judgements.verdict(place).settled,
+        bound=judged.bound if compared.decides else 0.0,
+        scored=judged.one_package and judgements.verdict(place).settled and compared.decides,
         left_out=jobs_left_out(compared.history, compared.used),
         spread_ratio=_spread_ratio(compared),
         evidence=tuple(
@@ -343,7 +444,19 @@ def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
         as_of=max(
             (at for one in compared.used if (at := compared.history.as_of(*one))), default=None
         ),
+        origin=_origin(compared),
     )
+
+
+def _origin(compared: _Compared) -> ClaimOrigin | None:
+    pack = compared.pack
+    if pack is None:
+        return None
+    problem = pack.problem
+    if problem is None and not compared.decides:
+        allowed = pack.decides(compared.history.series)
+        problem = "other hardware" if allowed else "the policy does not trust its key for this"
+    return ClaimOrigin(pack.digest, pack.name, pack.key, problem)
 
 
 def _spread_ratio(compared: _Compared) -> SpreadRatio | None:

@@ -400,7 +400,7 @@ class JudgedFamily:
     :param estimates: their estimates
     :param effects: their effects, with wider errors if measured elsewhere
     :param planned: whether to plan further jobs; false with a verdict
-    :param elsewhere: whether each was measured elsewhere than on the target
+    :param elsewhere: whether each was measured elsewhere than on the target, or by others
     :param log_margin: ``ln(1 + δ)``
     :param alpha: share of α for each
     :param series: number of the series of each; comparisons of one series inform each other

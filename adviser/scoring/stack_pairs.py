@@ -94,6 +94,12 @@ class MeasuredStackIndex:
         """Digests of the stacks that contain a version, sorted."""
         return self._holding.get(purl, [])
 
+    def exactly(self, versions: Collection[Purl]) -> str | None:
+        """The measured stack with exactly these versions, if there is one."""
+        wanted = frozenset(versions)
+        holding = self.holding(min(wanted)) if wanted else ()
+        return next((it for it in holding if self.members[it] == wanted), None)
+
     def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
         """The measured stack, if any, that equals another except for ``new`` instead of ``old``."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from model.changes import PerformanceChange
-from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence, Series
+from model.measurements.evidence import (
+    COMMAND,
+    COMMAND_FILES,
+    COMMAND_TEXT,
+    Evidence,
+    EvidencePack,
+    Series,
+)
 from model.redaction import without_command_secrets
 
 
@@ -57,6 +65,44 @@ class Target:
         return (not self.same_hardware(series)) + (not self.same_python(series))
 
 
+class EvidencePart(NamedTuple):
+    """The series of one origin.
+
+    :param pack: ``None`` for the own record
+    :param decides: whether they may decide about the target; others are only shown
+    """
+
+    evidence: Evidence
+    pack: EvidencePack | None
+    decides: bool
+
+
+def evidence_parts(evidence: Evidence, target: Target) -> list[EvidencePart]:
+    """The evidence by origin: the own record, the packs that may decide, then what is shown.
+
+    A pack decides only on the hardware class of the target, and only what the policy lets it. Each
+    part has nothing of another one, so no pack can change what follows from another origin.
+    """
+    packs = {it.digest: it for it in evidence.packs}
+    numbers: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    for number, series in enumerate(evidence.series):
+        if series.origin is not None:
+            pack = packs.get(series.origin)
+            decides = pack is not None and pack.decides(series) and target.same_hardware(series)
+            numbers[not decides, series.origin].append(number)
+    if not numbers:
+        return [EvidencePart(evidence, None, True)]
+    own = [number for number, it in enumerate(evidence.series) if it.origin is None]
+    return [
+        EvidencePart(evidence.only(own), None, True),
+        *(
+            EvidencePart(evidence.only(several), packs.get(origin, EvidencePack(origin, origin)),
+                         not shown)
+            for (shown, origin), several in sorted(numbers.items())
+        ),
+    ]  # fmt: skip
+
+
 class WithIndicator(Protocol):
     """A series, or a claim about one."""
 
@@ -83,7 +129,7 @@ class OwnBenchmarks:
         newest: dict[object, tuple[float, str]] = {}
         for reading in evidence.readings if self._names else ():
             series = evidence.series[reading.series]
-            if series.indicator == COMMAND:
+            if series.indicator == COMMAND and series.origin is None:
                 at = reading.seen_at.timestamp() if reading.seen_at is not None else 0.0
                 order = at, str(series.parameters.get(COMMAND_FILES))
                 command = series.parameters.get(COMMAND_TEXT)

@@ -28,8 +28,8 @@ from adviser.scoring.stack_pairs import (
     pairs_of_versions,
 )
 from adviser.scoring.target import OwnBenchmarks, Relevance, Target
-from adviser.scoring.verdicts import judge
-from model.measurements.evidence import COMMAND, Series
+from adviser.scoring.verdicts import Verdict, judge
+from model.measurements.evidence import COMMAND, EvidencePack, Series
 from model.packages.identity import Purl
 
 #: Standard deviation, natural log, by which an effect may differ on another hardware class or
@@ -69,9 +69,11 @@ class PackageChoice:
         they are not scored
     :param contexts: whether versions were measured beside several other stacks
     :param settled: whether some of them are settled to differ, without regard to a baseline
+    :param known: whether some of them are settled to differ or to be equivalent
     :param indicators: names of the indicators that decide
     :param own: whether these are indicators of the user's own
     :param benchmarks: names of the project's own benchmarks that decide
+    :param pack: the pack that decides; ``None`` for own jobs
     """
 
     measured: tuple[Purl, ...]
@@ -79,9 +81,11 @@ class PackageChoice:
     interacting: tuple[Purl, ...] = ()
     contexts: bool = False
     settled: bool = False
+    known: bool = False
     indicators: tuple[str, ...] = ()
     own: bool = False
     benchmarks: tuple[str, ...] = ()
+    pack: EvidencePack | None = None
     _series: Sequence[_MeasuredVersions] = field(default=(), repr=False, compare=False)
 
     @property
@@ -154,10 +158,11 @@ class VersionChoices:
             tuple(it for it in measured if it in interacting),
             any(it.contexts for it in series),
             any(it.settled for it in series),
+            any(it.known for it in series),
             tuple(sorted({it.series.indicator for it in series})),
             any(self._relevance(it.series) <= Relevance.OWN_INDICATOR for it in series),
             tuple(sorted({name for it in series if (name := self._own.name_of(it.series))})),
-            series,
+            _series=series,
         )
 
     def _series_by_rank(self, measured: Sequence[Purl]) -> Iterator[list[int]]:
@@ -208,20 +213,23 @@ class VersionChoices:
         effects = {it: (d, squares[it] + away) for it, (d, _) in joined.items()}
         places = {it: place for place, it in enumerate(effects)}
         speeds = posterior(*zip(*effects.values(), strict=True)) if len(effects) > 1 else None
-        settled = _settled(near.values(), away, history.log_margin)
-        return _MeasuredVersions(history, speeds, places, interacting, contexts.several, settled)
+        verdicts = _verdicts(near.values(), away, history.log_margin)
+        return _MeasuredVersions(
+            history, speeds, places, interacting, contexts.several,
+            any(it.different for it in verdicts), any(it.settled for it in verdicts),
+        )  # fmt: skip
 
 
-def _settled(effects: Iterable[_Effect], away: float, margin: float) -> bool:
-    """Whether one of the effects is settled to differ, judged as one family."""
+def _verdicts(effects: Iterable[_Effect], away: float, margin: float) -> list[Verdict]:
+    """The verdicts about effects, judged as one family."""
     rows = sorted((it.d, it.squared_error + 2 * away, it.freedom) for it in effects)
     if not rows:
-        return False
+        return []
     d, squared, freedom = (np.array(column) for column in zip(*rows, strict=True))
     judged = judge(
         Effects(d, np.sqrt(squared), freedom), np.ones(len(rows), dtype=np.bool_), margin, freedom
     )
-    return any(judged.verdict(i).different for i in range(len(rows)))
+    return [judged.verdict(i) for i in range(len(rows))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +245,7 @@ class _MeasuredVersions:
     interacting: frozenset[Purl]
     contexts: bool
     settled: bool
+    known: bool
 
     @property
     def series(self) -> Series:
