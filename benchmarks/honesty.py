@@ -264,28 +264,28 @@ def designs_of_nights() -> Iterator[Design]:
 
 def designs_of_sessions() -> Iterator[Design]:
     """Packs: series that were measured in the same sessions, seven jobs of each stack in each."""
-    one = Design("", 4, 7, 0.03, nights=2, packed=True)
-    several = replace(one, groups=12, judged=1)
-    for base, what in ((one, "1 series"), (several, "12 series")):
+    single = Design("", 4, 7, 0.03, nights=2, packed=True)
+    several = replace(single, groups=12, judged=1)
+    for base, what in ((single, "1 series"), (several, "12 series")):
         for between in (0.0, 0.01, 0.02, 0.03):
             name = f"{what}, 2 sessions differ by {between:.0%}"
             same = replace(base, name=f"identical, {name}", between=between)
             yield same
             yield replace(same, name=f"gain 10 %, {name}", gain=0.10)
-    one = replace(one, between=0.01)
+    single = replace(single, between=0.01)
     for sd in (0.01, 0.05):
-        yield replace(one, name="identical, 1 series, 2 sessions differ by 1 %", sd=sd)
+        yield replace(single, name="identical, 1 series, 2 sessions differ by 1 %", sd=sd)
         name = "identical, 1 series, 2 sessions differ by 3 %"
-        yield replace(one, name=name, sd=sd, between=0.03)
+        yield replace(single, name=name, sd=sd, between=0.03)
     for sessions in (3, 5):
         name = f"1 series, {sessions} sessions differ by 1 %"
-        yield replace(one, name=f"identical, {name}", nights=sessions)
-        yield replace(one, name=f"gain 10 %, {name}", nights=sessions, gain=0.10)
+        yield replace(single, name=f"identical, {name}", nights=sessions)
+        yield replace(single, name=f"gain 10 %, {name}", nights=sessions, gain=0.10)
     name = "identical, 20 stacks, 2 sessions differ by 1 %"
-    yield replace(one, name=name, candidates=19)
+    yield replace(single, name=name, candidates=19)
     for hosts_between in (0.01, 0.03):
         name = f"identical, 2 hosts, 2 sessions differ by {hosts_between:.0%}"
-        yield replace(one, name=name, hosts=2, between=hosts_between)
+        yield replace(single, name=name, hosts=2, between=hosts_between)
     name = "identical, 12 series, all judged, sessions 1 %"
     yield replace(several, name=name, between=0.01, judged=None)
 
@@ -344,8 +344,10 @@ def _own_verdicts(evidence: Evidence) -> dict[str | None, Verdict]:
     versions = {"fast": [purl(f"fast=={it}") for it in range(5)], "rest": [purl("rest==1")]}
     base = {name: several[0] for name, several in versions.items()}
     measured = MeasuredStacks(snapshot_of({}, []), evidence)
-    found = performance_of(evidence, measured, base, versions, PLACE)
-    return {it.purl: it.verdict for it in found.claims if it.origin is None and it.beside_baseline}
+    performance = performance_of(evidence, measured, base, versions, PLACE)
+    return {
+        it.purl: it.verdict for it in performance.claims if it.origin is None and it.beside_baseline
+    }
 
 
 def main(answers: int = ANSWERS) -> None:
