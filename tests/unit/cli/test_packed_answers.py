@@ -24,7 +24,8 @@ def pack_on(hardware: str, folder: Path) -> Path:
     bench = Bench()
     how = series(hardware=hardware, parameters={"operation": "sort"})
     for version, gain in (("1", 0.0), ("2", GAIN)):
-        bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(gain), how)
+        rates, turns = jobs(gain, seed=int(version)), [f"run:{turn}" for turn in range(8)]
+        bench.measure(bench.stack(f"fast=={version}", "rest==1"), rates, how, blocks=turns)
     return pack_of(bench.evidence(hardware={hardware: "a class"}), folder, key=folder / "../key")
 
 
