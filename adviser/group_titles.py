@@ -9,6 +9,9 @@ from typing import Any
 
 from model.measurements.evidence import COMMAND, COMMAND_TEXT
 
+#: Parameter with the name of what an indicator of a library measures.
+_OPERATION = "operation"
+
 
 def indicator_title(indicator: str, parameters: Mapping[str, Any]) -> str:
     """The name of an indicator; of the measurements of a command, the command.
@@ -65,7 +68,11 @@ def short_titles(series: Sequence[TitledSeries]) -> list[str]:
 
 def _settings(series: TitledSeries, alike: Sequence[TitledSeries]) -> list[str]:
     names = sorted({name for it in alike for name in it.settings})
-    differing = [name for name in names if len({repr(it.settings.get(name)) for it in alike}) > 1]
+    values = {name: {repr(it.settings.get(name)) for it in alike} for name in names}
+    differing = [name for name in names if len(values[name]) > 1]
+    # Sizes belong to an operation, so its name says it all.
+    if len(values.get(_OPERATION, ())) == len({repr(sorted(it.settings.items())) for it in alike}):
+        differing = [_OPERATION]
     return [f"{it} {_value(series.settings.get(it))}" for it in differing]
 
 

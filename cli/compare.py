@@ -172,9 +172,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         named = [subject_of(it, python_version, lock_selection(selection)) for it in subjects]
     if pack is not None:
         context.exit(
-            _answer_from_pack(
-                settings, pack, named, python_version, as_json,
-                measuring=[*program, *benchmarks, *others, *ChainMap(*variables)],
+            answer_from_pack(
+                settings, pack, [(it.text, pinned_versions(it)) for it in named],
+                python_version, [program, benchmarks, others, *variables], as_json=as_json,
             )
         )  # fmt: skip
     folder = Path.cwd()
@@ -239,26 +239,6 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     folders = sorted(set(measurer.folders.values()))
     accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
     context.exit(answer.exit_code if accepted else 1)
-
-
-def _answer_from_pack(
-    settings: Settings,
-    pack: Path,
-    named: Sequence[Subject],
-    python_version: str | None,
-    as_json: bool,
-    *,
-    measuring: Sequence[str],
-) -> int:
-    """Answer from a pack, and return the exit code.
-
-    :param measuring: what was given for a measurement
-    """
-    if measuring or len(named) > 2:
-        raise click.UsageError("--pack measures nothing: give only two stacks")
-    sides = [pinned_versions(it) for it in named]
-    where, texts = environment(python_version), [it.text for it in named]
-    return answer_from_pack(settings, pack, texts, sides, where, as_json=as_json)
 
 
 def _variables(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from datetime import UTC, datetime
 from pathlib import Path
+
+import click
 
 from adviser.answering.lock_comparison import LockKnowledge, compare_lock_versions, guard_document
 from adviser.answering.target_hardware import requested_hardware
@@ -16,7 +18,7 @@ from adviser.scoring.verdicts import family_text
 from cli.console import print_canonical_json, print_lines, print_note
 from common.settings import Settings
 from graph.record.evidence import purls_in
-from model.packages.environments import Environment
+from model.packages.environments import Environment, environment
 from model.text import first_few
 
 
@@ -25,7 +27,7 @@ def knowledge_of_pack(
     path: Path,
     old: Mapping[str, str],
     new: Mapping[str, str],
-    environment: Environment,
+    where: Environment,
 ) -> LockKnowledge:
     """What a pack knows of two locks; whose it is, and what it may decide, is printed.
 
@@ -39,30 +41,32 @@ def knowledge_of_pack(
     about = evidence_pack(pack.manifest, pack.key, policy, now.date())
     trust = trust_of(pack.manifest, pack.key, None, policy, now.date())
     print_note(f"pack {about.name} ({path}): {trust.reason}")
-    snapshot = packed_snapshot(pack, sorted({*old, *new}), environment)
+    snapshot = packed_snapshot(pack, sorted({*old, *new}), where)
     evidence = packed_evidence(pack, about, purls_in(snapshot, with_excluded=True), now)
     known = LockKnowledge(snapshot, evidence, {}, packed_hardware(pack), speed_only=True)
-    return known.of_locks(old, new, environment, {it.digest for it in known.hardware})
+    return known.of_locks(old, new, where, {it.digest for it in known.hardware})
 
 
 def answer_from_pack(
     settings: Settings,
     path: Path,
-    subjects: Sequence[str],
-    sides: Sequence[Mapping[str, str]],
-    environment: Environment,
+    subjects: Sequence[tuple[str, Mapping[str, str]]],
+    python_version: str | None,
+    measuring: Sequence[Sized],
     *,
     as_json: bool,
 ) -> int:
     """Print what a pack knows of the speed of two stacks here, and return the exit code.
 
-    :param subjects: how the person named the stacks
-    :param sides: version of each package of the stacks
+    :param subjects: how a person named each stack, and the version of each package
+    :param measuring: what was given for a measurement; nothing may be
     """
-    old, new = sides
-    knowledge = knowledge_of_pack(settings, path, old, new, environment)
+    if any(measuring) or len(subjects) != 2:
+        raise click.UsageError("--pack measures nothing: give only two stacks")
+    (old, new), where = (it for _, it in subjects), environment(python_version)
+    knowledge = knowledge_of_pack(settings, path, old, new, where)
     hardware = requested_hardware(knowledge.hardware, None)
-    answer = compare_lock_versions(knowledge, old, new, environment, hardware.digest)
+    answer = compare_lock_versions(knowledge, old, new, where, hardware.digest)
     known = [it.line for it in findings_of(answer) if it.known_by is not None] + answer.context
     lacking = [it.package for it in answer.missing if it.kind is MissingKind.MEASUREMENT]
     lines = known if answer.changes else ["both have the same versions"]
@@ -72,7 +76,7 @@ def answer_from_pack(
     settled = not (answer.changes and (answer.undetermined or unknown))
     print_note(hardware.note)
     if not settled:
-        measured = " ".join(map(shlex.quote, subjects))
+        measured = " ".join((shlex.quote(it) for it, _ in subjects))
         lines.append(f"to measure it here: thoth compare {measured} --ingest -- COMMAND")
     if as_json:
         print_canonical_json({**guard_document(answer), "settled": settled, "sentences": lines})

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
-from adviser.packs.pack_report import PackReport, ReleaseStep
+from adviser.packs.pack_report import PackReport, ReleaseStep, report_markdown
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
@@ -324,7 +325,9 @@ def pack_report_file(report: PackReport) -> str:
         for package, steps in report.steps.items()
     }
     template = _templates().get_template("pack_report.html")
-    return template.render(style=_style(), report=report, drawings=drawings)
+    # Without HTML of its own: what is no Markdown is text.
+    text = Markup(MarkdownIt("js-default").render(report_markdown(report)))  # noqa: S704
+    return template.render(style=_style(), text=text, drawings=drawings)
 
 
 def _drawn(step: ReleaseStep) -> DrawnEffect:

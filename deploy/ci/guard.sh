@@ -15,8 +15,9 @@
 #   GUARD_MEASURE   true: measure the benchmarks of the project with both locks first; or a command
 #   GUARD_MINUTES   at most so long for each lock (10)
 #   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
-#   GUARD_PACK      pack of measurements to answer from, about speed only; without both, the stores
-#                   of DATABASE_URL and GRAPH_URL are used, or else embedded ones, which need nothing
+#   GUARD_PACK      true: answer about speed only, from the pack that ships; or the path of a pack.
+#                   Without both, the stores of DATABASE_URL and GRAPH_URL are used, or else
+#                   embedded ones, which need nothing
 #   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
@@ -130,7 +131,11 @@ for lock in "$@"; do
         for name in ${GUARD_EXTRAS:-}; do set -- "$@" --extra "$name"; done
         for name in ${GUARD_GROUPS:-}; do set -- "$@" --group "$name"; done
         [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
-        [ -z "${GUARD_PACK:-}" ] || set -- "$@" "--pack=$GUARD_PACK"
+        case ${GUARD_PACK:-} in
+            '') ;;
+            true) set -- "$@" --pack ;;
+            *) set -- "$@" "--pack=$GUARD_PACK" ;;
+        esac
         [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
         [ -z "$sarif" ] || set -- "$@" --sarif "$sarif"
         code=0

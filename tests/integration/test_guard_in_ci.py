@@ -177,6 +177,8 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
     assert "check --service http://127.0.0.1:1" in asked.stderr
     read = pipeline(stores, repository, "none", GUARD_PACK="no-pack")
     assert (read.returncode, "no-pack" in read.stderr) == (2, True)
+    shipped = pipeline(stores, repository, "none", GUARD_PACK="true")
+    assert "/evidence" in shipped.stderr
     wrong = pipeline(stores, repository, "none", GUARD_OFFLINE="yes")
     assert (wrong.returncode, wrong.stderr) == (2, "GUARD_OFFLINE: write true or false\n")
 

@@ -14,10 +14,10 @@ from adviser.packs.pack_files import opened
 from cli.compare import compare
 from cli.guard import guard
 from common.settings import Settings
-from tests.factories.evidence import GAIN, Bench, jobs, series
+from tests.factories.evidence import ELSEWHERE, GAIN, Bench, jobs, series
 from tests.factories.packs import pack_of
 
-LOCKS = {"one.txt": "fast==1\nother==1\nrest==1\n", "two.txt": "fast==2\nother==2\nrest==1\n"}
+LOCKS = {"one.txt": "numpy==1\nother==1\nrest==1\n", "two.txt": "numpy==2\nother==2\nrest==1\n"}
 
 
 def pack_on(hardware: str, folder: Path) -> Path:
@@ -25,7 +25,7 @@ def pack_on(hardware: str, folder: Path) -> Path:
     how = series(hardware=hardware, parameters={"operation": "sort"})
     for version, gain in (("1", 0.0), ("2", GAIN)):
         rates, turns = jobs(gain, seed=int(version)), [f"run:{turn}" for turn in range(8)]
-        bench.measure(bench.stack(f"fast=={version}", "rest==1"), rates, how, blocks=turns)
+        bench.measure(bench.stack(f"numpy=={version}", "rest==1"), rates, how, blocks=turns)
     return pack_of(bench.evidence(hardware={hardware: "a class"}), folder, key=folder / "../key")
 
 
@@ -53,7 +53,7 @@ def test_a_trusted_pack_settles_speed_here_and_the_rest_was_not_looked_at(pack: 
     assert gain.exit_code == 0, gain.output
     assert "decides" in gain.stderr
     lines = gain.stdout.splitlines()
-    assert any(it.startswith("  fast 2 is 30 % faster than 1") for it in lines)
+    assert any(it.startswith("  numpy 2 is 30 % faster than 1") for it in lines)
     assert "  no indicator measures other" in lines
     assert lines[-1].startswith("result: no harm; vulnerabilities")
     loss = run(guard, "two.txt", "one.txt", "--json", "--pack", str(pack), trusted=pack)
@@ -64,22 +64,32 @@ def test_a_trusted_pack_settles_speed_here_and_the_rest_was_not_looked_at(pack: 
 
 
 def test_two_releases_are_compared_without_measuring_or_it_is_unknown(pack: Path) -> None:
-    known = run(compare, "fast==1", "fast==2", "--pack", str(pack), trusted=pack)
-    assert (known.exit_code, known.stdout[:25]) == (0, "fast 2 is 30 % faster tha"), known.output
-    unknown = run(compare, "fast==1", "fast==3", "--pack", str(pack), "--json", trusted=pack)
+    known = run(compare, "numpy==1", "numpy==2", "--pack", str(pack), trusted=pack)
+    assert (known.exit_code, known.stdout[:25]) == (0, "numpy 2 is 30 % faster th"), known.output
+    unknown = run(compare, "numpy==1", "numpy==3", "--pack", str(pack), "--json", trusted=pack)
     document = json.loads(unknown.stdout)
     assert (unknown.exit_code, document["settled"]) == (4, False)
-    assert "thoth compare fast==1 fast==3" in document["sentences"][-1]
+    assert "thoth compare numpy==1 numpy==3" in document["sentences"][-1]
 
 
 def test_what_a_pack_cannot_answer_is_wrong_input(pack: Path, tmp_path: Path) -> None:
     for arguments in (
         (guard, "one.txt", "two.txt", "--fetch", f"--pack={pack}"),
         (guard, "one.txt", "two.txt", f"--pack={tmp_path / 'none'}"),
-        (compare, "fast==1", "fast", f"--pack={pack}"),
-        (compare, "fast==1", "fast==2", "fast==3", f"--pack={pack}"),
-        (compare, "fast==1", "fast==2", "--env-a", "A=1", f"--pack={pack}"),
+        (compare, "numpy==1", "fast", f"--pack={pack}"),
+        (compare, "numpy==1", "numpy==2", "numpy==3", f"--pack={pack}"),
+        (compare, "numpy==1", "numpy==2", "--env-a", "A=1", f"--pack={pack}"),
     ):
         refused = run(*arguments)
         assert refused.exit_code != 0, arguments
         assert refused.stdout == ""
+
+
+def test_on_another_class_a_pack_is_context(pack: Path, tmp_path: Path) -> None:
+    elsewhere = pack_on(ELSEWHERE, tmp_path / "elsewhere")
+    answer = run(guard, "two.txt", "one.txt", f"--pack={elsewhere}", trusted=elsewhere)
+    assert answer.exit_code == 4, answer.output
+    assert "measured by others:" in answer.stdout
+    assert "settled slower" not in answer.stdout
+    untrusted = run(guard, "two.txt", "one.txt", f"--pack={pack}")
+    assert (untrusted.exit_code, "never decides" in untrusted.stderr) == (4, True)
