@@ -119,17 +119,15 @@ def test_a_second_program_verifies_a_pack_and_comes_to_the_same_numbers(
         [sys.executable, second_verifier.__file__, str(made), f"{key}.pub"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    computed = {
-        (it["comparison_key"], it["baseline"], it["stack"]): it
-        for it in json.loads(done.stdout)["pairs"]
-    }
+    computed = {tuple(it["series"]): it for it in json.loads(done.stdout)["pairs"]}
     folder = tmp_path / "export"
     thoth_json(filled, "export", "parquet", str(folder), "--only", "verdicts")
     exact = 0
     for row in ds.dataset(folder / "verdicts").to_table().to_pylist():
         if row["method"] != "paired":
             continue
-        own = computed[row["comparison_key"], row["baseline_digest"], row["stack_digest"]]
+        names = ("comparison_key", "python_version", "baseline_digest", "stack_digest")
+        own = computed[tuple(row[it] for it in names)]
         assert row["pairs"] == own["pairs"]
         assert math.isclose(row["d"], own["d"], abs_tol=1e-9)
         # Of two stacks, the variance is moderated by no others; noise over time still widens it.

@@ -68,7 +68,10 @@ def log_rates(pack: Path) -> dict[tuple[str, str, str], dict[tuple[str, str], li
 
 
 def pairs(pack: Path) -> list[dict[str, Any]]:
-    """Each stack against each other one of its series: pairs, difference and interval."""
+    """Each stack against each other one of its series: pairs, difference and interval.
+
+    ``series`` is the comparison key, the version of Python, the baseline and the other stack.
+    """
     jobs, compared = log_rates(pack), []
     for key, baseline in jobs.items():
         stacks = [it for it in jobs if it[:2] == key[:2]]
@@ -82,8 +85,8 @@ def pairs(pack: Path) -> list[dict[str, Any]]:
             d, n = statistics.fmean(differences), len(differences)
             half = student.ppf(0.975, n - 1) * statistics.stdev(differences) / math.sqrt(n)
             compared.append(
-                {"comparison_key": key[0], "baseline": key[2], "stack": other[2], "pairs": n,
-                 "stacks": len(stacks), "d": d, "low": d - half, "high": d + half}
+                {"series": [*key, other[2]], "pairs": n, "stacks": len(stacks),
+                 "d": d, "low": d - half, "high": d + half}
             )  # fmt: skip
     return compared
 
