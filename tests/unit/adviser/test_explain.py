@@ -6,12 +6,16 @@ import pytest
 
 from adviser.advise import Advice
 from adviser.explain import CriterionLoss, ForcedOutcome, ForcedStack, why, why_not
+from adviser.scoring.criteria import RecommendationType
 from cli.why import forced_lines, presence_lines
+from model.packages.bundled_libraries import CONTEXT
 from model.packages.candidates import Dependency
+from tests.factories.evidence import bundling, measured
 from tests.factories.golden import compare_views
 from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 
+REVERSED = "fast 1 bundles OpenBLAS 0.3.28 instead of 0.3.29"
 OLD = {"uploaded_at": "2020-01-01T00:00:00Z"}
 LAST_RESORTS: Index = {
     "app": {"1": {"requires": ["numpy>=2"]}},
@@ -106,3 +110,18 @@ def test_a_loss_that_rounds_to_zero_is_left_out() -> None:
         "web<2: possible, at a loss of 0.250 points",
         "  age: -0.250 points",
     ]
+
+
+def test_a_measured_step_is_shown_with_what_changed_in_the_wheel() -> None:
+    index: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
+    for evidence, context in (
+        (measured().evidence(), []),
+        (bundling(measured().evidence()), [f"{REVERSED} ({CONTEXT})"]),
+    ):
+        advice = advice_for(
+            request_for("fast\nrest\n", RecommendationType.PERFORMANCE), index, evidence
+        )
+        forced = why_not(advice, Dependency("fast", "==1"))
+        first, *others = forced.measured
+        assert first.startswith("fast 1 is 23 % slower than 2")
+        assert others == context
