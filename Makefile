@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.embedded ## one question, from nothing: what should a project run on?
+demo: $(VENV)/.embedded ## one question, from nothing: is an upgrade slower?
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/demo.sh
 
 night: $(VENV)/.embedded ## nights of the loop, on real releases of NumPy

@@ -1,24 +1,30 @@
 #!/bin/sh
-# One question on the bundled samples: `make demo` runs it, and so can you, line by line.
+# An upgrade, judged by measurements that come with it: `make demo` runs it, and so can you, line by line.
 set -eu
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+from_json() { python3 -c "import json, sys; it = json.load(sys.stdin); $1"; }
 
-THOTH_HOME="${THOTH_HOME:-$(pwd)/.thoth/demo}"
-export THOTH_HOME
 samples="$(dirname "$0")"
+pack="$samples/../evidence"
+# A version without measurements answers from its samples.
+ls "$pack"/*.tar >/dev/null 2>&1 || exec sh "$samples/advice.sh"
+class=$(thoth pack show "$pack" --json | from_json 'print(it["manifest"]["hardware"][0]["digest"][7:15])')
+set -- guard "$samples/upgrade/old.txt" "$samples/upgrade/new.txt" --python 3.11 --hardware "$class" --pack
 
-say "Reading what one machine measured (22 inspections) and 80 releases, in about a minute …"
-thoth ingest inspections "$samples/inspections.tar.gz" >/dev/null
-thoth packages import "$samples/packages.jsonl.gz" --as-of 2026-11-21 >/dev/null
+say "The measurements of releases that come with this installation:"
+run thoth pack verify "$pack" | head -7
 
-say "A project runs on NumPy 2.0.2. What should it run on, on that machine?"
-run thoth advise "$samples/project" --python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70 --offline
+say "An upgrade of three libraries: is it slower on that machine? Without a store, a network or a measurement of yours:"
+code=0
+run thoth "$@" || code=$?
+echo "exit code $code"
 
-say "And for your own project:"
-activate=""
-[ "$(command -v thoth)" != "$(pwd)/.venv/bin/thoth" ] || activate=". .venv/bin/activate; "
-cat <<TEXT
-  ${activate}thoth advise FOLDER      # docs/guides/first-project.md
-  THOTH_HOME=$THOTH_HOME thoth down    # stops the demo's stores, which are apart from yours
-TEXT
+say "The samples behind the first settled line:"
+thoth "$@" --json 2>/dev/null | from_json '
+claim = (it["stacks"] + it["claims"])[0]
+print(claim["baseline_purl"], "→", claim["purl"], "in", claim["indicator"], claim["parameters"])
+print(*claim["evidence"][:3], f"… {len(claim['"'evidence'"'])} observations in the pack", sep="\n")' || true
+
+say "Without --hardware, it is about this machine. With your own program instead:"
+echo "  thoth compare $samples/upgrade/old.txt $samples/upgrade/new.txt -- COMMAND"

@@ -365,7 +365,8 @@ def _runs_text(claim: Claim) -> str:
     """The number of runs, if jobs share runs and their number is known."""
     ours, theirs = claim.runs, claim.baseline_runs
     if claim.pairs:
-        return " in one run" if claim.batches == 1 else f" in {claim.batches} runs"
+        word = "run" if claim.origin is None else "session"
+        return f" in one {word}" if claim.batches == 1 else f" in {claim.batches} {word}s"
     if (ours, theirs) == (claim.jobs, claim.baseline_jobs):
         return ""
     if ours == theirs:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from tests.services.commands import ROOT
 from tests.services.installation import Installation
 
 #: Documents of all generations, made up.
@@ -55,11 +57,21 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
-    done = fresh.run("sh", "samples/demo.sh")
+def test_the_samples_give_advice_from_nothing(fresh: Installation) -> None:
+    done = fresh.run("sh", "samples/advice.sh")
     assert done.returncode == 0, done.stderr
     assert "Use numpy 2.4.6: it is 18 % faster than your 2.0.2 in PiConv2D" in done.stdout
     assert len(done.stdout.splitlines()) <= 35
+
+
+def test_the_demo_judges_an_upgrade_without_a_store(fresh: Installation) -> None:
+    if not any((ROOT / "evidence").glob("*.tar")):
+        pytest.skip("no pack ships with this version")
+    done = fresh.run("sh", "samples/demo.sh")
+    assert done.returncode == 0, done.stderr
+    assert re.search("(faster|slower) than .* session", done.stdout)
+    assert "observations in the pack" in done.stdout
+    assert not fresh.home.exists()
 
 
 def comparisons(document: dict[str, Any]) -> list[dict[str, Any]]:
