@@ -273,6 +273,7 @@ def _fetched(address: str, most_bytes: int) -> Iterator[Path]:
             return
         with _address_errors():
             filesystem, remote = file_system_of(address)
+            filesystem.invalidate_cache()
             size = filesystem.size(remote)
         if size > most_bytes:
             raise InvalidDocument(Reason.FILE_TOO_LARGE, f"larger than {most_bytes:,} bytes")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.factories.inspections import measured, printed, write_stack
 from tests.factories.universes import snapshot_of
 from tests.services.commands import ROOT, row_counts, run_here, thoth, thoth_json, variables
 from tests.services.databases import new_database
+from tests.services.object_store import object_store
 from tests.services.web import site
 
 NOTHING = Evidence(datetime(2026, 1, 1, tzinfo=UTC))
@@ -219,15 +221,17 @@ def test_a_changed_cache_is_written_again(
     assert evidence(own, relational).to_json() == known
 
 
-@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("place", ["folder", "site", "bucket"])
 def test_followed_addresses_give_new_packs_every_night(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path,
-    remote: bool,
+    place: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder = tmp_path / "published"
     folder.mkdir()
-    with site() as served:
-        address = served.url if remote else str(folder)
+    with site() as served, ExitStack() as stack:
+        addresses = {"folder": str(folder), "site": served.url, "bucket": "s3://knowledge/packs"}
+        address = addresses[place]
+        bucket = stack.enter_context(object_store(monkeypatch)) if place == "bucket" else None
 
         def publish(name: str, damaged: bool = False) -> None:
             archive = Path(shutil.copy(packs[name], folder))
@@ -235,6 +239,8 @@ def test_followed_addresses_give_new_packs_every_night(
             if damaged:
                 archive.write_bytes(archive.read_bytes().replace(b"1.26.4", b"1.26.5"))
             served.bodies.update({f"/{it.name}": it.read_bytes() for it in folder.iterdir()})
+            if bucket is not None:
+                bucket.put(f"{folder}/", "knowledge/packs/", recursive=True)
 
         publish("one")
         assert follow_packs(own, relational, address).added == ["one"]
