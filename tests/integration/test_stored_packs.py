@@ -11,6 +11,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from adviser.packs.envelope import Assurance, new_key, read_private_key
 from adviser.packs.pack_building import build_pack, sign_pack
 from adviser.packs.pack_files import opened
 from adviser.packs.stored_packs import PackReader, _opened, remove_packed
+from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.performance import performance_of
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from cli.ingest import ingest
 from cli.pack_store import list_packs, remove
 from common.settings import Settings
@@ -31,8 +36,17 @@ from ingest.runs import list_quarantine
 from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
 from model.errors import InvalidArgument, InvalidDocument, InvalidPack
 from model.measurements.evidence import Evidence
+from model.packages.identity import Purl, package_version
 from model.reasons import Reason
-from tests.factories.inspections import measured, printed, write_stack
+from tests.factories.inspections import (
+    inspection_files,
+    measured,
+    printed,
+    specification_document,
+    stack_jobs,
+    status_document,
+    write,
+)
 from tests.factories.universes import snapshot_of
 from tests.services.commands import ROOT, row_counts, run_here, thoth, thoth_json, variables
 from tests.services.databases import new_database
@@ -65,10 +79,15 @@ def published(
     for name, gain in (("one", 1.3), ("two", 0.7)):
         with new_database(postgresql, embedded_settings) as settings:
             place = folder / "inspections" / name
-            for turn, version in enumerate(VERSIONS):
+            for session, (turn, version) in product(range(2), enumerate(VERSIONS)):
                 outputs = [output(rate * (gain if turn else 1)) for rate in RATES]
-                identifier = f"inspection-matmul-{name}{turn:05}"
-                write_stack(place, identifier, outputs, {"numpy": version}, turn)
+                identifier = f"inspection-matmul-{name}{session}{turn:04}"
+                jobs = stack_jobs(outputs, identifier, turn)
+                for job in jobs:
+                    job["boot"] = f"{session}"
+                    job["schedule"]["run"] = f"{name} {session}"
+                parts = specification_document({"numpy": version}), status_document()
+                write(place / identifier, inspection_files(jobs, *parts))
             engine = relational_engine(settings)
             done = CliRunner().invoke(ingest, ["inspections", str(place)], obj=settings)
             assert done.exit_code == 0, done.output
@@ -176,6 +195,33 @@ def test_parts_that_two_packs_share_stay_with_the_other_pack(
     remove_packed(relational, own, first.digest)
     (kept,) = evidence(own, relational).packs
     assert kept.digest == second.digest
+
+
+def test_a_pack_of_another_key_moves_no_verdict(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
+) -> None:
+    def verdicts() -> dict[Purl | None, Verdict]:
+        known = evidence(trusting, relational)
+        old, new = (package_version("numpy", it).purl for it in VERSIONS)
+        (hardware,) = {it.hardware_digest for it in known.series}
+        performance = performance_of(
+            known, MeasuredStacks(SNAPSHOT, known), {"numpy": old}, {"numpy": [old, new]},
+            Target(hardware, "3.11"),
+        )  # fmt: skip
+        return {
+            it.purl: it.verdict
+            for it in performance.claims
+            if it.beside_baseline and it.origin and it.origin.pack == honest.digest
+        }
+
+    honest, _ = add_from(own, relational, str(packs["one"]))
+    policy = tmp_path / "packs.toml"
+    policy.write_text(f'[[rules]]\nkey = "{honest.key}"\n')
+    trusting = replace(own, packs_policy=policy)
+    before = verdicts()
+    assert before == {package_version("numpy", VERSIONS[1]).purl: Verdict.FASTER}
+    add_from(own, relational, str(packs["two"]))
+    assert verdicts() == before
 
 
 _KILLED = """
