@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -43,30 +43,58 @@ class _Format:
 
     :param matches: whether an object of the file is of this format
     :param read: yields the series of the object
+    :param identity: keys that have other values for another build, machine or model
     """
 
     key: str
     matches: Callable[[Mapping[str, Any]], bool]
     read: Reader
+    identity: tuple[str, ...] = ()
 
 
 def read_benchmark_file(content: bytes) -> tuple[ResultSeries, ...]:
     """The series of a result file, in its order; series of one label are one series.
 
-    :raises InvalidDocument: if the format is not known, or the field with a wrong value
+    :raises InvalidDocument: if the format is not known, the field with a wrong value, or if
+        objects of one label are of two builds, machines or models
+    """
+    series: dict[str, ResultSeries] = {}
+    for records in grouped_records(content):
+        for item in series_of(records):
+            if series.setdefault(item.label, item) is not item:
+                message = f"{item.label}: of another build, machine or model than before"
+                raise records[0].invalid(Reason.CONFLICTING_FIELDS, message)
+    if not series:
+        raise InvalidDocument(Reason.MISSING_FIELD, "the file has no benchmark")
+    return tuple(series.values())
+
+
+def grouped_records(content: bytes) -> list[list[Fields]]:
+    """The objects of a file in order, in one list for each build, machine and model.
+
+    :raises InvalidDocument: if the file is too large, or the format not known
     """
     if len(content) > MAX_BYTES:
-        message = f"more than {MAX_BYTES} bytes"
-        raise InvalidDocument(Reason.FILE_TOO_LARGE, message)
-    series: dict[tuple[str, str], ResultSeries] = {}
+        raise InvalidDocument(Reason.FILE_TOO_LARGE, f"more than {MAX_BYTES} bytes")
+    groups: dict[str, list[Fields]] = {}
     for record in benchmark_records(content):
+        identity = [record.get(it) for it in _format_of(record).identity]
+        groups.setdefault(repr(identity), []).append(record)
+    return list(groups.values())
+
+
+def series_of(records: Iterable[Fields]) -> tuple[ResultSeries, ...]:
+    """The series of objects of one build, machine and model; those of one label are one series.
+
+    :raises InvalidDocument: with the field that has a wrong value
+    """
+    series: dict[tuple[str, str], ResultSeries] = {}
+    for record in records:
         for item in _format_of(record).read(record):
             key = item.name, repr(sorted(item.parameters.items()))
             series[key] = _joined(series[key], item) if key in series else item
             if len(series) > _MOST_SERIES:
                 raise record.invalid(Reason.OUT_OF_RANGE, f"more than {_MOST_SERIES} benchmarks")
-    if not series:
-        raise InvalidDocument(Reason.MISSING_FIELD, "the file has no benchmark")
     return tuple(map(_checked, series.values()))
 
 
@@ -337,7 +365,10 @@ _FORMATS = (
         _google,
     ),
     _Format("hyperfine", lambda it: _has_list(it, "results", "command"), _hyperfine),
-    _Format("llama-bench", lambda it: "samples_ns" in it or "avg_ns" in it, _llama),
+    _Format(
+        "llama-bench", lambda it: "samples_ns" in it or "avg_ns" in it, _llama,
+        ("build_commit", "build_number", "backends", "cpu_info", "gpu_info", "model_filename"),
+    ),
     _Format(_OWN, lambda it: "@result" in it or "@results" in it, _indicator),
     _Format(_OWN, lambda it: "benchmark" in it and "samples" in it, _own),
     _Format(_OWN, lambda it: _has_list(it, "results", "benchmark"), _own_list),

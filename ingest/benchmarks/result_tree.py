@@ -206,20 +206,21 @@ class ResultFile:
 
         :raises InvalidDocument: if it is not JSON
         """
-        return json_value_of(self._json_text)
+        return json_value_of(self.json_content)
 
     def json_records(self) -> list[Fields]:
         """The objects of the file: one, those of a list, or one in each line.
 
         :raises InvalidDocument: if there are none, or something else
         """
-        records = list(benchmark_records(self._json_text))
+        records = list(benchmark_records(self.json_content))
         if not records:
             raise missing_value(self.place, "$", "the file has no object")
         return records
 
     @property
-    def _json_text(self) -> bytes:
+    def json_content(self) -> bytes:
+        """The content in UTF-8, if it is UTF-16."""
         utf16 = self.content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         return self.text.encode() if utf16 else self.content
 

@@ -35,7 +35,9 @@ NAMES = (
     "ianvs/box", "edge-aibench/plain", "edge-aibench/faces", "edge-aibench/kernels",
     "aibench/plain", "osu-micro-benchmarks/plain", "aibench/xml", "aibench/table",
     "aibench/kernels", "aibench/rouge", "aiia-dnn/plain", "aiia-dnn/block", "vllm-bench/metadata",
-    "vllm-bench/appended", "sglang-bench/lines",
+    "vllm-bench/appended", "sglang-bench/lines", "pyperf/processes", "asv/machine-and-requirements",
+    "asv/parameters-and-failures", "llama-bench/two-builds", "google-benchmark/repetitions",
+    "hyperfine/two-commands", "pytest-benchmark/data-and-summary",
 )  # fmt: skip
 #: Texts by their paths, by name of the sample.
 SAMPLES = {name: {place: it.decode() for place, it in files.sample(name).items()} for name in NAMES}

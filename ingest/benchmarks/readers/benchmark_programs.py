@@ -8,25 +8,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import reduce
+from posixpath import dirname, join
 from statistics import median
 from typing import Any
 
-from common.formats.benchmark_files import benchmark_records, read_benchmark_file
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.results import measure
-from ingest.benchmarks.values import mapping_of
+from common.formats.benchmark_files import grouped_records, series_of
+from ingest.benchmarks.result_tree import ResultTree, missing_value, reader_of_places
+from ingest.benchmarks.results import Run, measure, numbered_parts
+from ingest.benchmarks.values import mapping_of, time_of_epoch, time_of_text
+from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, ResultSeries, Validity
 
-#: Where the files of a system name the processor, the accelerator and Python.
+#: Where the files of a system name the parts of the machine, versions and the measured commit.
 _PLACES = {
-    "pyperf": {"cpu": "metadata.cpu_model_name", "python": "metadata.python_version"},
+    "pyperf": {
+        "cpu": "metadata.cpu_model_name", "python": "metadata.python_version",
+        "pyperf": "metadata.perf_version",
+    },
     "pytest-benchmark": {
         "cpu": "machine_info.cpu.brand_raw", "python": "machine_info.python_version",
+        "pytest-benchmark": "version", "commit": "commit_info.id",
     },
-    "asv": {"cpu": "params.cpu", "python": "params.python"},
-    "llama-bench": {"cpu": "cpu_info", "accelerator": "gpu_info", "llama.cpp": "build_commit"},
+    "asv": {"cpu": "params.cpu", "python": "params.python", "commit": "commit_hash"},
+    "llama-bench": {
+        "cpu": "cpu_info", "accelerator": "gpu_info", "llama.cpp": "build_commit",
+        "llama.cpp build": "build_number", "ggml backends": "backends",
+    },
 }  # fmt: skip
+_PARTS = frozenset({"cpu", "accelerator"})
 _QUANTITIES = {"bytes": "memory", "byte": "memory", "": "value", "integer": "value"}
 #: llama-bench prints the mean of its repetitions; the others print the median.
 _MEAN = frozenset({"llama-bench"})
@@ -34,31 +45,78 @@ _MEAN = frozenset({"llama-bench"})
 _FOLDERS = re.compile(r"(?<![\w:])(?:~|[A-Za-z]:)?[/\\](?:[\w.@+-]+[/\\])+")
 
 
-@reader_of_files
-def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """One result for each series, whose value is the median of its repetitions."""
-    series = read_benchmark_file(file.content)
-    stated = dict(_stated(series[0].system, next(benchmark_records(file.content)).record))
-    names = {"cpu", "accelerator"}
-    run = replace(
-        file.run(series[0].system),
-        hardware={key: it for key, it in stated.items() if key in names},
-        software={key: it for key, it in stated.items() if key not in names},
+def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """One result for each series, whose value is the median of its repetitions.
+
+    Repetitions of several processes are those of one session: they share build, boot and day.
+    """
+    file = tree.file(place)
+    results: list[BenchmarkResult] = []
+    for run, records in numbered_parts(file.run(""), grouped_records(file.json_content)):
+        if series := series_of(records):
+            identified = _identified(tree, replace(run, system=series[0].system), records[0])
+            results += [_result(identified, each) for each in series]
+    if not results:
+        raise missing_value(place, "$", "the file has no benchmark")
+    yield from results
+
+
+read = reader_of_places(_results)
+
+
+def _result(run: Run, series: ResultSeries) -> BenchmarkResult:
+    quantity = _QUANTITIES.get(series.unit, "time")
+    metric = measure(
+        quantity, series.unit, series.direction, series.system, _aggregate(series), zero_counts=True
     )
-    for each in series:
-        quantity = _QUANTITIES.get(each.unit, "time")
-        metric = measure(
-            quantity, each.unit, each.direction, each.system, _aggregate(each), zero_counts=True
-        )
-        yield replace(
-            run, benchmark=_FOLDERS.sub("", each.name), parameters=each.parameters
-        ).result(
-            metric,
-            median(each.samples) if each.samples else each.summary,
-            each.excluded or "there is no value",
-            samples=each.samples if len(each.samples) > 1 else (),
-            validity=Validity.UNKNOWN,
-        )
+    name = _FOLDERS.sub("", series.name)
+    return replace(run, benchmark=name, parameters={**run.parameters, **series.parameters}).result(
+        metric,
+        median(series.samples) if series.samples else series.summary,
+        series.excluded or "there is no value",
+        samples=series.samples if len(series.samples) > 1 else (),
+        validity=Validity.UNKNOWN,
+    )
+
+
+def _identified(tree: ResultTree, run: Run, record: Fields) -> Run:
+    """``run`` with what its first object says of machine, versions and time."""
+    stated = dict(_stated(run.system, record.record))
+    software: dict[str, str | None] = {it: stated[it] for it in stated if it not in _PARTS}
+    files, parameters = run.files, dict(run.parameters)
+    if run.system == "llama-bench" and isinstance(record.get("model_filename"), str):
+        parameters["model"] = _FOLDERS.sub("", record["model_filename"])[:200]
+    if run.system == "asv":
+        for name, version in mapping_of(record.record, "requirements").items():
+            software[name.rpartition("+")[2][:200]] = str(version)[:200] or None
+        machine = tree.description(join(dirname(run.source), "machine.json"))
+        cpu = machine and machine[0].get("cpu")
+        if machine and isinstance(cpu, str) and cpu and "cpu" not in stated:
+            stated["cpu"], files = cpu[:200], [*files, machine[1]]
+    return replace(
+        run,
+        files=files,
+        parameters=parameters,
+        hardware={it: stated[it] for it in stated if it in _PARTS},
+        software=software,
+        measured_at=min(filter(None, _times(run.system, record)), default=None),
+    )
+
+
+def _times(system: str, record: Fields) -> Iterator[datetime | None]:
+    """When benchmarks began, as far as the file says; clocks without a zone are read as UTC."""
+    if system == "asv":
+        columns = record.texts("result_columns")
+        for row in record.nested("results").values():
+            start = dict(zip(columns, row, strict=False)).get("started_at")
+            yield time_of_epoch(start / 1e3) if type(start) is int else None
+    elif system == "pyperf":
+        for benchmark in record.each("benchmarks"):
+            for run in benchmark.each("runs"):
+                yield time_of_text(run.nested("metadata").get("date"))
+    else:
+        stated = record.get("test_time") or record.get("datetime")
+        yield time_of_text(stated or mapping_of(record.record, "context").get("date"))
 
 
 def _aggregate(series: ResultSeries) -> Aggregate:
@@ -73,5 +131,5 @@ def _stated(system: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     for name, place in _PLACES.get(system, {}).items():
         *outer, key = place.split(".")
         text = reduce(mapping_of, outer, record).get(key)
-        if isinstance(text, str) and text and not text.startswith("/"):
-            yield name, text[:200]
+        if isinstance(text, str | int) and text and not str(text).startswith("/"):
+            yield name, str(text)[:200]

@@ -81,6 +81,12 @@ def test_lines_of_llama_bench_give_what_its_list_gives() -> None:
     assert [(it.name, len(it.samples)) for it in lines.values()] == [("pp512", 2), ("tg128", 2)]
 
 
+def test_one_test_of_two_builds_is_no_series() -> None:
+    content = sample_text("llama-bench/two-builds").encode()
+    with raised(InvalidDocument, reason=Reason.CONFLICTING_FIELDS, field="$[1]"):
+        read_benchmark_file(content)
+
+
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"results": [it]}])
 def test_our_own_results_name_unit_and_direction(wrap: Any) -> None:
     (series,) = read(wrap({

@@ -178,3 +178,21 @@ def test_a_published_run_of_the_vllm_benchmark() -> None:
     assert (results[0].software, results[0].hardware) == (
         {"sglang": "0.5.3"}, {"accelerator": "NVIDIA H200"},
     )  # fmt: skip
+
+
+def test_published_results_of_asv() -> None:
+    django = published("sources/django-asv", "asv")
+    rows = {(it.software["commit"][:8], it.benchmark.rpartition(".")[2]): it for it in django}
+    first, later = (rows[it, "time_multi_value_dict"] for it in ("1a8fd5cf", "3e4e0db6"))
+    assert first.value == pytest.approx(0.22469926450003186)
+    assert (len(first.samples), first.samples[0]) == (10, 0.22114578200000778)
+    assert later.value == pytest.approx(0.23001493200001732)
+    assert rows["b731e884", "time_form_clean"].value == pytest.approx(4.3106880165234834e-05)
+    assert first.hardware == {}  # its machine.json names no processor
+    (sunpy,) = (
+        it for it in published("sources/sunpy-asv", "asv")
+        if it.benchmark.endswith("time_is_time") and it.software["commit"].startswith("0070bd3e")
+    )  # fmt: skip
+    assert (sunpy.value, sunpy.samples) == (0.0003064363636371347, ())
+    assert sunpy.hardware == {"cpu": "2-core unknown"}
+    assert f"{sunpy.measured_at:%Y-%m-%d %H}" == "2022-02-07 04"
