@@ -8,12 +8,11 @@ from typing import Any
 import yaml
 
 from common.formats.file_fields import refuse
+from common.formats.yaml_documents import TEXT_LOADER, check_yaml
 from model.reasons import Reason
 
 #: Usual names of the files.
 NAMES = frozenset({"environment.yml", "environment.yaml"})
-#: The one in C is some ten times as fast.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def is_environment(name: str) -> bool:
@@ -39,7 +38,8 @@ def read_environment(text: str, name: str) -> CondaEnvironment:
     :raises InvalidFile: if it is no YAML, or its dependencies are no list
     """
     try:
-        root: Any = yaml.compose(text, _LOADER)
+        check_yaml(text, aliases=True)
+        root: Any = yaml.compose(text, TEXT_LOADER)
         top = {key.value: value for key, value in root.value}
         lines, conda = [""] * (text.count("\n") + 1), []
         for item in top["dependencies"].value:

@@ -19,7 +19,7 @@ from model.measurements.benchmark_results import PYTHON_PACKAGES
 from model.reasons import Reason
 
 #: Packages that serve language models; a result needs the version of one of them.
-ENGINES = ("vllm", "sglang", "tensorrt-llm", "lmdeploy")
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "llm-d")
 _PARTS = ("accelerator", "cpu")
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 _SOFTWARE = PYTHON_PACKAGES | {*ENGINES, "cuda", "driver", "image", "nccl", "rocm"}

@@ -133,6 +133,14 @@ _SYSTEMS = (
         reader="llm_serving",
     ),
     _system(
+        "llm-d", "llm-d benchmark report", rb"^ +request_performance:",
+        rb'"request_performance" *:', reader="llm_d", outer=True,
+    ),
+    _system(
+        "aiconfigurator", "NVIDIA AIConfigurator", rb"^PAR1", end=rb"kernel_source",
+        reader="aiconfigurator",
+    ),
+    _system(
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
         rb"fwd_time \(usec\)",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import reduce
-from posixpath import dirname, join
+from posixpath import basename, dirname, join
 from statistics import median
 from typing import Any
 
@@ -37,6 +37,8 @@ _PLACES = {
         "llama.cpp build": "build_number", "ggml backends": "backends",
     },
 }  # fmt: skip
+#: Describes the machine of the results of asv beside it.
+_MACHINE = "machine.json"
 _PARTS = frozenset({"cpu", "accelerator"})
 _QUANTITIES = {"bytes": "memory", "byte": "memory", "": "value", "integer": "value"}
 #: llama-bench prints the mean of its repetitions; the others print the median.
@@ -50,6 +52,8 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
     Repetitions of several processes are those of one session: they share build, boot and day.
     """
+    if basename(place) == _MACHINE:
+        return
     file = tree.file(place)
     results: list[BenchmarkResult] = []
     for run, records in numbered_parts(file.run(""), grouped_records(file.json_content)):
@@ -89,7 +93,7 @@ def _identified(tree: ResultTree, run: Run, record: Fields) -> Run:
     if run.system == "asv":
         for name, version in mapping_of(record.record, "requirements").items():
             software[name.rpartition("+")[2][:200]] = str(version)[:200] or None
-        machine = tree.description(join(dirname(run.source), "machine.json"))
+        machine = tree.description(join(dirname(run.source), _MACHINE))
         cpu = machine and machine[0].get("cpu")
         if machine and isinstance(cpu, str) and cpu and "cpu" not in stated:
             stated["cpu"], files = cpu[:200], [*files, machine[1]]

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
+from common.formats.yaml_documents import yaml_value
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
 from ingest.benchmarks.values import mapping_of, positive_number, stated_texts, whole_number
@@ -33,8 +32,6 @@ _BATCH_SIZE = re.compile(r"\Abatch_size_(\d{1,9})\Z")
 #: The first line of the tree of modules names the class of the model.
 _MODEL = re.compile(r"^(\w{1,100})\($", re.MULTILINE)
 _KEY = re.compile(r"[a-z_]+:(?:\s|\Z)")
-#: Characters of a document; real ones have fewer than 10,000, and the parser is slow.
-_LONGEST = 500_000
 
 
 @reader_of_files
@@ -46,7 +43,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     for run, (before, document) in numbered_parts(file.run("pytorch-benchmark"), documents):
         models = _MODEL.findall(before)
         benchmark = models[-1] if models else "unknown"
-        yield from _of_document(replace(run, benchmark=benchmark), _parsed(document))
+        yield from _of_document(replace(run, benchmark=benchmark), yaml_value(document))
 
 
 def _documents(text: str) -> Iterator[tuple[str, str]]:
@@ -68,26 +65,8 @@ def _continues(line: str) -> bool:
     return not line.strip() or line[0] in " -" or _KEY.match(line) is not None
 
 
-def _parsed(document: str) -> Mapping[str, Any]:
-    """The document with all scalars as texts.
-
-    :raises InvalidDocument: if it is no YAML
-    """
-    if len(document) > _LONGEST:
-        raise InvalidDocument(
-            Reason.FILE_TOO_LARGE, f"the document has more than {_LONGEST} characters", field="$"
-        )
-    try:
-        # This loader makes texts, lists and mappings only; it is a part of the safe loader.
-        value = yaml.load(document, Loader=yaml.BaseLoader)  # noqa: S506
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InvalidDocument(
-            Reason.INVALID_YAML, str(error).splitlines()[0][:200], field="$"
-        ) from None
-    return value if isinstance(value, dict) else {}
-
-
-def _of_document(run: Run, document: Mapping[str, Any]) -> Iterator[BenchmarkResult]:
+def _of_document(run: Run, value: Any) -> Iterator[BenchmarkResult]:
+    document = value if isinstance(value, dict) else {}
     device = document.get("device")
     device = device[:100] if isinstance(device, str) else ""
     counts = {name: whole_number(document.get(name)) for name in ("flops", "params")}

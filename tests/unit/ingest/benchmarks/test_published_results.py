@@ -180,6 +180,23 @@ def test_a_published_run_of_the_vllm_benchmark() -> None:
     )  # fmt: skip
 
 
+def test_published_tables_of_aiconfigurator() -> None:
+    results = published("sources/aiconfigurator", "aiconfigurator")
+    vllm = {
+        (it.software["vllm"], it.parameters["kernel_source"], it.parameters["message_size"]): it
+        for it in results
+        if it.benchmark == "all_reduce" and it.parameters["num_gpus"] == 2
+    }
+    old, new = (vllm[it, "vLLM_custom_graph", 128] for it in ("0.19.0", "0.24.0"))
+    assert (old.value, new.value) == (0.004266560077667236, 0.004291520118713379)
+    assert vllm["0.24.0", "vLLM_custom_eager", 256].value == 0.019676159620285034
+    # Nobody says which collector measured them, so that they are not comparable.
+    assert old.metric.definition != new.metric.definition
+    assert {it.hardware["accelerator"] for it in results} == {"NVIDIA H100 80GB HBM3"}
+    attention = next(it for it in results if "sglang" in it.software)
+    assert (attention.software, attention.value) == ({"sglang": "0.5.10"}, 0.086627197265625)
+
+
 def test_published_results_of_asv() -> None:
     django = published("sources/django-asv", "asv")
     rows = {(it.software["commit"][:8], it.benchmark.rpartition(".")[2]): it for it in django}

@@ -42,6 +42,7 @@ SAMPLES = {
     key: [it.encode() for it in texts]
     for key, texts in json.loads((DATA / "benchmark_marks.json").read_text("utf-8")).items()
 }
+SAMPLES["aiconfigurator"] = [sample("aiconfigurator/legacy")["gemm_perf.parquet"]]
 SAMPLES["deepbench"].append(workbook(b"<t>Dense Matrix Multiplication</t>"))
 
 
