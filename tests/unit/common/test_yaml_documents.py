@@ -1,0 +1,44 @@
+"""YAML of other programs is read as texts, and never ends the process."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.projects.documents import yaml_of
+from common.formats.conda_environment import read_environment
+from common.formats.yaml_documents import yaml_value
+from model.errors import InvalidDocument
+from model.reasons import Reason
+from tests.factories.errors import raised
+
+DEEP = "a: " + "[" * 200_000
+
+
+def test_scalars_are_texts_and_null_is_none() -> None:
+    assert yaml_value('a: [1.0, yes, null, "null", ~]\nb: .inf') == {
+        "a": ["1.0", "yes", None, "null", None], "b": ".inf",
+    }  # fmt: skip
+    assert yaml_value('{"a": [1, "x"]}') == {"a": ["1", "x"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (DEEP, Reason.NESTED_TOO_DEEP),
+        ("a: &x [1]\nb: *x", Reason.INVALID_YAML),
+        ("a: 1\na: 2", Reason.INVALID_YAML),
+        ("a: [1", Reason.INVALID_YAML),
+        ("? [a]\n: 1", Reason.INVALID_YAML),
+        ("\ud800", Reason.INVALID_YAML),
+    ],
+)
+def test_what_programs_do_not_write_is_refused(text: str, reason: Reason) -> None:
+    with raised(InvalidDocument, reason=reason, field="$"):
+        yaml_value(text)
+
+
+def test_deep_files_of_projects_are_refused() -> None:
+    with pytest.raises(InvalidDocument):
+        yaml_of("pixi.lock", DEEP.encode())
+    with pytest.raises(InvalidDocument):
+        read_environment(DEEP, "environment.yml")
