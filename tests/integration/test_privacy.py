@@ -150,7 +150,9 @@ def test_real_documents_name_nobody(stores: Stores) -> None:
     names = {name for content in contents for name in _NAMED.findall(content)} - _PUBLIC
     assert len(names) > 2
     # A submission in another form is refused.
-    run(stores.settings, "ingest", "benchmarks", DATA, codes=(1,))
+    folders = [it for it in DATA.iterdir() if it.name != "sources"]
+    folders += [DATA / "sources" / it for it in ("django-asv", "sunpy-asv", "llm-serving")]
+    run(stores.settings, "ingest", "benchmarks", *folders, codes=(1,))
     load(stores.settings, DATA, *DATA.rglob("*.jsonl.gz"))
     personal = personal_texts(
         stores, {it.lower() for it in names} | {"authoremail", "poc_", "@cornell"}

@@ -42,7 +42,8 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     results = [
         result
         for part in _DIRECTIONS
-        for name in aggregate.nested(part)
+        for name, statistics in aggregate.nested(part).items()
+        if statistics is not None
         for result in _of_quantity(run, part, name, aggregate.nested(part).nested(name))
     ]
     if not results:
@@ -97,7 +98,7 @@ def _run(run: Run, report: Fields, tree: ResultTree) -> Run:
 
 
 def _versions(tool: str, version: str) -> dict[str, str]:
-    """The version of a tool, which may be an image: ``ghcr.io/llm-d/llm-d-cuda:0.3.1``."""
+    """The version of a tool, which may be an image: ``…/llm-d-cuda:0.3.1``."""
     if "/" not in version:
         return {tool: version}
     tag = version.rpartition("/")[2].partition(":")[2]
@@ -105,9 +106,10 @@ def _versions(tool: str, version: str) -> dict[str, str]:
 
 
 def _parameters(load: Fields, metadata: Fields, engine: Fields) -> dict[str, Parameter]:
-    parameters: dict[str, Parameter] = {key: it for key in _LOAD if (it := load.text(key))}
-    parameters |= {key: it for key in _LENGTHS if (it := load.nested(key).text("value"))}
-    parameters |= {key: it for key in _ENGINE if (it := engine.text(key))}
+    stated = {key: load.text(key) for key in _LOAD}
+    stated |= {key: load.nested(key).text("value") for key in _LENGTHS}
+    stated |= {key: engine.text(key) for key in _ENGINE}
+    parameters: dict[str, Parameter] = {key: text for key, text in stated.items() if text}
     # Other loads at the same time, whose effect is in the values.
     if others := metadata.texts("concurrent_with"):
         parameters["concurrent_with"] = ", ".join(sorted(others))[:500]

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -426,9 +427,37 @@ def test_filters_of_the_export_come_after_its_name(settings: Settings) -> None:
     assert "give the options after export" in done.stderr
 
 
+def test_a_lock_and_metadata_identify_a_file_that_names_neither(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "runs", sample("vllm-bench/without-identity"))
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("vllm==0.11.2\ntorch==2.9.0\nflask==3.1.2\n")
+    command = ("ingest", "benchmarks", str(tmp_path / "runs"), "--lock", str(lock))
+    assert thoth(stores.settings, *command).returncode == 1
+    (refusal,) = list_quarantine(stores.settings)
+    assert (refusal.reason, refusal.field) == ("missing_field", "$.accelerator")
+    unknown = thoth(stores.settings, *command, "--metadata", "owner=me")
+    assert (unknown.returncode, "owner=me" in unknown.stderr) == (2, True)
+    done = thoth(stores.settings, *command, "--metadata", "gpu=NVIDIA L4", "--metadata", "gpus=2")
+    assert done.returncode == 0, done.stderr
+    rows = listed(stores.settings, "--software", "vllm")
+    assert len(rows) == 12
+    assert {(it["accelerators"], str(it["hardware"]), str(it["software"])) for it in rows} == {
+        (2, "{'accelerator': 'NVIDIA L4'}", "{'torch': '2.9.0', 'vllm': '0.11.2'}")
+    }
+    page = create_app(stores.settings).test_client().get("/benchmarks?system=vllm-bench")
+    assert "NVIDIA L4" in page.text
+    assert "median_ttft_ms" in page.text
+
+
 @REAL
-def test_real_files_give_the_values_that_were_computed_independently(stores: Stores) -> None:
-    done = thoth(stores.settings, "ingest", "benchmarks", str(DATA))
+def test_real_files_give_the_values_that_were_computed_independently(
+    stores: Stores, tmp_path: Path
+) -> None:
+    # Its large tables have tests of their own.
+    copy = shutil.copytree(DATA, tmp_path / "data", ignore=shutil.ignore_patterns("sources"))
+    done = thoth(stores.settings, "ingest", "benchmarks", str(copy))
     assert done.returncode == 1  # a submission in another form is refused
     rows = {(it["source"], it["metric"]): it for it in listed(stores.settings)}
     wrong = []
