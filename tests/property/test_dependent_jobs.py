@@ -55,7 +55,7 @@ def test_neighbours_that_are_alike_make_few_claims(correlation: float) -> None:
 def test_a_true_gain_is_found_although_nights_differ() -> None:
     design = replace(NIGHTS, gain=0.10)
     gained = [comparisons[0].verdict for comparisons in answers(design, 60, 93)]
-    assert gained.count(Verdict.FASTER) >= 0.75 * 60
+    assert gained.count(Verdict.FASTER) >= 0.7 * 60
     assert Verdict.SLOWER not in gained
 
 
