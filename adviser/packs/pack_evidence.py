@@ -53,41 +53,35 @@ def packed_evidence(
     :raises InvalidArgument: if there are too many measurements
     """
     with _usable(pack):
-        return _evidence(pack, about, purls, now, hardware)
-
-
-def _evidence(
-    pack: Pack,
-    about: EvidencePack,
-    purls: Collection[Purl],
-    now: datetime,
-    hardware: Collection[str] | None,
-) -> Evidence:
-    stacks = _stacks_with(pack, purls)
-    wanted = {"stack_digest": stacks} | ({} if hardware is None else {"hardware_digest": hardware})
-    rows = pack.rows("observations", _OBSERVATIONS, **wanted)
-    sessions = {
-        it["observation_id"]: session_of(it["boot"], it["build"], it["ended_at"]) for it in rows
-    }
-    series, readings = series_and_readings(_measured(pack, rows))
-    # Of jobs without a recorded session, only the day is known.
-    readings = tuple(
-        replace(it, session=sessions[it.observation_id] or str(it.seen_at and it.seen_at.date()))
-        for it in readings
-    )
-    measured = {it.stack for it in readings}
-    classes = {it.hardware_digest for it in series}
-    labels = class_names(packed_hardware(pack))
-    return Evidence(
-        as_of=day_of(now),
-        series=tuple(replace(it, origin=pack.digest) for it in series),
-        readings=readings,
-        stacks={key: purls for key, purls in stacks.items() if key in measured},
-        hardware={key: label for key, label in labels.items() if key in classes},
-        sources={ADVISORIES: None},
-        packs=(about,),
-        bundled=_bundled(pack, measured),
-    )
+        stacks = _stacks_with(pack, purls)
+        wanted = {"stack_digest": stacks} | (
+            {} if hardware is None else {"hardware_digest": hardware}
+        )
+        rows = pack.rows("observations", _OBSERVATIONS, **wanted)
+        sessions = {
+            it["observation_id"]: session_of(it["boot"], it["build"], it["ended_at"]) for it in rows
+        }
+        series, readings = series_and_readings(_measured(pack, rows))
+        # Of jobs without a recorded session, only the day is known.
+        readings = tuple(
+            replace(
+                it, session=sessions[it.observation_id] or str(it.seen_at and it.seen_at.date())
+            )
+            for it in readings
+        )
+        measured = {it.stack for it in readings}
+        classes = {it.hardware_digest for it in series}
+        labels = class_names(packed_hardware(pack))
+        return Evidence(
+            as_of=day_of(now),
+            series=tuple(replace(it, origin=pack.digest) for it in series),
+            readings=readings,
+            stacks={key: purls for key, purls in stacks.items() if key in measured},
+            hardware={key: label for key, label in labels.items() if key in classes},
+            sources={ADVISORIES: None},
+            packs=(about,),
+            bundled=_bundled(pack, measured),
+        )
 
 
 def _bundled(pack: Pack, stacks: Collection[str]) -> Bundled:

@@ -314,20 +314,17 @@ def report_file(report: Mapping[str, Any], made_at: datetime) -> str:
 
     :param report: of :func:`adviser.quality.report_document.report_document`
     """
-    template = _templates().get_template("report_file.html")
-    return template.render(style=_style(), view=report_view(report), made_at=made_at)
+    return _file("Quality of measurements", view=report_view(report), made_at=made_at)
 
 
 def pack_report_file(report: PackReport) -> str:
     """The HTML of a report on a pack."""
-    drawings = {
-        package: _svg(effects_plot([_drawn(it) for it in steps], f"Releases of {package}"))
-        for package, steps in report.steps.items()
-    }
-    template = _templates().get_template("pack_report.html")
-    # Without HTML of its own: what is no Markdown is text.
-    text = Markup(MarkdownIt("js-default").render(report_markdown(report)))  # noqa: S704
-    return template.render(style=_style(), text=text, drawings=drawings)
+    # Markdown without HTML of its own: all else is text.
+    parts = [Markup(MarkdownIt("js-default").render(report_markdown(report)))]  # noqa: S704
+    for package, steps in report.steps.items():
+        drawing = effects_plot([_drawn(it) for it in steps], f"Releases of {package}")
+        parts += [Markup("<h2>Plot: {}</h2>").format(package), _svg(drawing)]
+    return _file("What changed between releases", text=Markup("\n").join(parts))
 
 
 def _drawn(step: ReleaseStep) -> DrawnEffect:
@@ -339,9 +336,10 @@ def _drawn(step: ReleaseStep) -> DrawnEffect:
     )  # fmt: skip
 
 
-def _style() -> Markup:
+def _file(title: str, **values: Any) -> str:
     css = (_FOLDER / "static" / "pages.css").read_text(encoding="utf-8")
-    return Markup(f"<style>{css}</style>")  # noqa: S704 - a file of this package
+    style = Markup(f"<style>{css}</style>")  # noqa: S704 - a file of this package
+    return _templates().get_template("report_file.html").render(style=style, title=title, **values)
 
 
 @cache
