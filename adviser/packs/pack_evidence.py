@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +36,9 @@ from model.packages.releases import Requirement, parse_requirement
 from model.packages.snapshot import Snapshot
 from model.reasons import Reason
 
+#: Jobs of another day are of another session after a pause of more than this.
+_PAUSE = timedelta(hours=4)
+
 
 def packed_evidence(
     pack: Pack,
@@ -58,9 +61,7 @@ def packed_evidence(
             {} if hardware is None else {"hardware_digest": hardware}
         )
         rows = pack.rows("observations", _OBSERVATIONS, **wanted)
-        sessions = {
-            it["observation_id"]: session_of(it["boot"], it["build"], it["ended_at"]) for it in rows
-        }
+        sessions = _sessions(rows)
         series, readings = series_and_readings(_measured(pack, rows))
         # Of jobs without a recorded session, only the day is known.
         readings = tuple(
@@ -82,6 +83,27 @@ def packed_evidence(
             packs=(about,),
             bundled=_bundled(pack, measured),
         )
+
+
+def _sessions(rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """The session of each observation; one that goes on after midnight (UTC) stays one."""
+    alike: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        alike[row["host"], row["boot"], row["build"]].append(row)
+    sessions: dict[str, str | None] = {}
+    for several in alike.values():
+        first: Mapping[str, Any] | None = None
+        last: datetime | None = None
+        for row in sorted(several, key=lambda it: str(it["ended_at"])):
+            at: datetime | None = row["ended_at"]
+            pause = last is None or at is None or at - last > _PAUSE
+            if first is None or (pause and (at and at.date()) != (last and last.date())):
+                first = row
+            sessions[row["observation_id"]] = session_of(
+                first["boot"], first["build"], first["ended_at"]
+            )
+            last = at
+    return sessions
 
 
 def _bundled(pack: Pack, stacks: Collection[str]) -> Bundled:

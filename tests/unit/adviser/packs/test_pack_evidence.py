@@ -66,6 +66,18 @@ def test_what_a_pack_has_of_a_package_is_what_was_measured(bench: Bench, tmp_pat
     assert [*here.stacks.values()] == [tuple(sorted(map(purl, ("fast==2", "rest==1"))))]
 
 
+def test_jobs_that_go_on_after_midnight_are_of_one_session(tmp_path: Path) -> None:
+    late = NOW.replace(hour=21)
+    for begin, sessions in ((late, 1), (late + timedelta(days=2), 2)):
+        bench = Bench()
+        for day, first in enumerate((late, begin + timedelta(hours=4))):
+            rates, blocks = jobs()[:4], [f"{day}:{turn}" for turn in range(4)]
+            bench.measure(bench.stack("fast==1"), rates, begin=first, blocks=blocks, run=str(day))
+        pack = opened(pack_of(bench.evidence(), tmp_path / str(sessions), boot="b"))
+        found = packed_evidence(pack, EvidencePack(pack.digest, "x"), [purl("fast==1")], NOW)
+        assert len({it.session for it in found.readings}) == sessions
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"rate": -1.0}, {"rate": None}, {"parameters": "[}"}, {"unit": "furlong"}],
