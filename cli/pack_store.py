@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from adviser.packs.manifest import PackManifest, parse_manifest
+from adviser.packs.manifest import parse_manifest
 from adviser.packs.stored_packs import pack_named, remove_packed
-from adviser.packs.trust import PackTrust, TrustPolicy, read_policy, trust_of
+from adviser.packs.trust import TrustPolicy, read_policy, trust_of
 from cli.console import Column, Table, moment_text, print_json, print_lines, shown
 from cli.machine import machine_options
 from cli.options import NamedPath, as_json_option
@@ -19,7 +19,7 @@ from common.settings import Settings
 from graph.record.packs import StoredPack, followed_addresses, stored_packs, unfollow_address
 from ingest.record import open_record
 from loop.pack_exchange import add_from, follow_packs, pack_address, write_index
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, InvalidDocument
 from model.json_documents import as_json_time
 from model.text import counted
 
@@ -58,11 +58,12 @@ def list_packs(settings: Settings, as_json: bool) -> None:
     """
     policy = read_policy(settings)
     with open_record(settings) as engine, engine.connect() as connection:
-        packs, addresses = stored_packs(connection), followed_addresses(connection)
+        packs = [_pack_document(it, policy) for it in stored_packs(connection)]
+        addresses = followed_addresses(connection)
     if as_json:
         print_json({
             "policy": policy.source,
-            "packs": [_pack_document(it, policy) for it in packs],
+            "packs": packs,
             "followed": [
                 {"address": it.address, "followed_at": as_json_time(it.followed_at),
                  "read_at": as_json_time(it.read_at)}
@@ -75,12 +76,11 @@ def list_packs(settings: Settings, as_json: bool) -> None:
             Column("pack", wraps=True), Column("measured"), Column("jobs", right=True),
             Column("key"), Column("verdict", wraps=True), Column("added"),
         ])  # fmt: skip
-        for stored in packs:
-            manifest, trust = _judged(stored, policy)
-            jobs = f"{sum(it.jobs for it in manifest.sessions):,}"
+        for pack in packs:
             table.add(
-                f"{shown(stored.name)}\n{stored.digest[:15]}", str(manifest.measured_until.date()),
-                jobs, (stored.key or "none")[:15], trust.reason, moment_text(stored.added_at),
+                f"{shown(pack['name'])}\n{pack['digest'][:15]}",
+                str(pack.get("measured_until", ""))[:10], f"{pack.get('jobs', '')}",
+                (pack["key"] or "none")[:15], shown(pack["reason"]), pack["added_at"][:10],
             )  # fmt: skip
         table.print()
     else:
@@ -90,27 +90,28 @@ def list_packs(settings: Settings, as_json: bool) -> None:
         print_lines([shown(f"follows {followed.address}, {read}")])
 
 
-def _judged(stored: StoredPack, policy: TrustPolicy) -> tuple[PackManifest, PackTrust]:
-    manifest = parse_manifest(stored.manifest.encode())
-    return manifest, trust_of(manifest, stored.key, None, policy, datetime.now(UTC).date())
-
-
 def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
-    manifest, trust = _judged(stored, policy)
-    return {
+    document = {
         "digest": stored.digest,
         "name": stored.name,
         "key": stored.key,
+        "address": stored.address,
+        "added_at": as_json_time(stored.added_at),
+    }
+    try:
+        manifest = parse_manifest(stored.manifest.encode())
+    except InvalidDocument as error:  # of a later version
+        return {**document, "decides": False, "reason": f"cannot be read: {error.message}"}
+    trust = trust_of(manifest, stored.key, None, policy, datetime.now(UTC).date())
+    return {
+        **document,
         "licence": manifest.licence,
         "measured_until": as_json_time(manifest.measured_until),
         "jobs": sum(it.jobs for it in manifest.sessions),
         "sessions": manifest.session_count,
         "indicators": manifest.indicators,
         "hardware": [asdict(it) for it in manifest.hardware],
-        "address": stored.address,
-        "added_at": as_json_time(stored.added_at),
-        "decides": trust.decides,
-        "reason": trust.reason,
+        **trust._asdict(),
     }
 
 

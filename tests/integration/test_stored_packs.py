@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 from click.testing import CliRunner
+from sqlalchemy import update
 
 from adviser.packs.envelope import Assurance, new_key, read_private_key
 from adviser.packs.pack_building import build_pack, sign_pack
@@ -32,6 +33,7 @@ from cli.pack_store import list_packs, remove
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.exported_rows import ExportSelection
+from graph.tables import PackRow
 from ingest.runs import list_quarantine
 from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
 from model.errors import InvalidArgument, InvalidDocument, InvalidPack
@@ -265,6 +267,18 @@ def test_a_changed_cache_is_written_again(
     table.write_bytes(b"changed")
     _opened.cache_clear()
     assert evidence(own, relational).to_json() == known
+
+
+def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    add_from(own, relational, str(packs["one"]))
+    with relational.begin() as connection:
+        connection.execute(update(PackRow).values(manifest="{}"))
+    assert evidence(own, relational) is NOTHING
+    (listed,) = json.loads(run_here(list_packs, own, "--json").stdout)["packs"]
+    assert (listed["name"], listed["decides"]) == ("one", False)
+    assert run_here(remove, own, "one").exit_code == 0
 
 
 @pytest.mark.parametrize("place", ["folder", "site", "bucket"])
