@@ -58,7 +58,7 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
     A stack has the same digest as an inspected stack of the same versions. Evidence is every
     observation and vulnerability that a claim or a justification names, for a product or for the
     request. Claims are comparisons with the baseline, including those of versions that are not
-    recommended. Comparisons between two other versions are only in the report.
+    recommended. Comparisons between two other versions, and those of packs, are only in the report.
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
@@ -83,7 +83,11 @@ def links_in(
             for product in products
             for one in _evidence([*product["claims"], *product["justification"]])
         },
-        tuple(recorded_claim(it) for it in claims if it.beside_baseline or it.confounded),
+        tuple(
+            recorded_claim(it)
+            for it in claims
+            if it.origin is None and (it.beside_baseline or it.confounded)
+        ),
         None if request is None else _request_summary(request),
     )
 

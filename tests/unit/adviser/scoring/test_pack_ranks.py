@@ -13,6 +13,7 @@ import pytest
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardOutcome, GuardResult, guard
 from adviser.guard_findings import GuardGroup, findings_of
+from adviser.reports.record_links import links_in
 from adviser.scoring.assess import assess
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.criteria import RecommendationType
@@ -221,6 +222,13 @@ def test_a_choice_follows_a_pack_only_where_it_may_decide() -> None:
     # Own jobs know that all are equal.
     equal = site(sd=0.001, seed=3)
     assert chosen(equal, site(LAB, slow)) == chosen(equal) == purl("fast==5")
+
+
+def test_claims_of_packs_are_only_in_the_report() -> None:
+    result = {"report": {"products": [], "stack_info": []}}
+    # The record does not have their stacks.
+    assert links_in(result, judged(NOTHING, site(LAB, 0.3)).claims).claims == ()
+    assert links_in(result, judged(site(gain=0.3), site(LAB, 0.3)).claims).claims
 
 
 def test_guard_calls_harm_what_a_trusted_pack_has_settled_and_shows_the_rest() -> None:
