@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from adviser.advise import Advice
 from adviser.answering.target_hardware import requested_hardware
+from adviser.packs.stored_packs import known_hardware
 from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -34,7 +35,6 @@ from graph.engine import GRAPH, Stores
 from graph.record.advice import add_advice
 from graph.record.benchmark_links import context_of
 from graph.record.freshness import FEW_ENTRIES, lag_of
-from graph.record.hardware import recorded_hardware
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
 from graph.watchdog import watchdog
 from model.advice import StoredAdvice
@@ -221,7 +221,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
 def on_hardware(stores: Stores, request: StackRequest, prefix: str | None) -> StackRequest:
     """The request, for the hardware class with the digest ``prefix`` or for this host's class."""
     with stores.engine.connect() as connection:
-        target = requested_hardware(recorded_hardware(connection), prefix)
+        target = requested_hardware(known_hardware(connection, stores.settings), prefix)
     return replace(
         request, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
     )

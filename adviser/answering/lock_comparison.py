@@ -27,7 +27,7 @@ from adviser.guard import (
 from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
 from adviser.harm import pins_of
-from adviser.packs.stored_packs import PackReader
+from adviser.packs.stored_packs import PackReader, known_hardware
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, plain
@@ -38,7 +38,6 @@ from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
-from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
@@ -196,7 +195,7 @@ def read_knowledge_of_locks(
     """
     environment = request.environment
     with stores.engine.connect() as connection:
-        recorded = recorded_hardware(connection)
+        recorded = known_hardware(connection, stores.settings)
     hardware = (requested_hardware(recorded, prefix).digest,)
     unmet: dict[str, str] | None = None
 

@@ -21,11 +21,17 @@ from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.documents import delete_unreferenced_bodies
 from graph.record.evidence import purls_in
+from graph.record.hardware import recorded_hardware
 from graph.record.measurements import installed_component
 from graph.record.packs import PackHead, StoredPack, add_pack, pack_files, remove_pack, stored_packs
 from model.errors import DamagedDocument, InvalidArgument, InvalidPack
 from model.json_documents import digest_bytes
-from model.measurements.evidence import Evidence, EvidencePack, MeasuredObservation
+from model.measurements.evidence import (
+    Evidence,
+    EvidencePack,
+    MeasuredObservation,
+    RecordedHardware,
+)
 from model.packages.identity import Purl, package_version_of
 from model.packages.snapshot import Snapshot
 
@@ -217,6 +223,18 @@ class PackReader:
             evidence = packed_evidence(readable.pack, readable.about, wanted, self._now)
             known = self._packed[readable.pack.digest] = wanted, evidence
         return known[1]
+
+
+def known_hardware(connection: Connection, settings: Settings) -> list[RecordedHardware]:
+    """The hardware classes of the record and of its packs, by digest."""
+    classes = {it.digest: it for it in recorded_hardware(connection)}
+    for stored in stored_packs(connection):
+        from adviser.packs.pack_evidence import packed_hardware
+
+        with suppress(InvalidPack, DamagedDocument):
+            packed = packed_hardware(opened_pack(connection, settings, stored))
+            classes = {it.digest: it for it in packed} | classes
+    return [classes[it] for it in sorted(classes)]
 
 
 def _readable(connection: Connection, settings: Settings, now: datetime) -> Iterator[_ReadablePack]:

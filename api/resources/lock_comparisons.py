@@ -26,6 +26,7 @@ from adviser.guard import (
     YankedVersion,
 )
 from adviser.guard_findings import Finding
+from adviser.packs.stored_packs import known_hardware
 from adviser.projects.locks import PYPROJECT, ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs, token
@@ -53,7 +54,6 @@ from api.resources.base import Resources
 from api.resources.stacks import HardwareNameSchema, stack_labels
 from api.service import service
 from common.formats.locks.entries import LockSelection
-from graph.record.hardware import recorded_hardware
 from graph.record.packages import version_count
 from graph.record.stacks import stack_named
 from graph.record.tokens import Scope
@@ -272,7 +272,7 @@ class LockComparisonsResource(MethodView):
         with reading() as (connection, progress):
             heads = [stack_named(connection, it.digest) for it in stacks]
             labels = stack_labels(connection, [it.digest for it in stacks])
-            recorded = recorded_hardware(connection)
+            recorded = known_hardware(connection, service().settings)
         hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
         digest = None if hardware is None else hardware.digest
         measured_on = () if digest is None else (digest,)
@@ -379,7 +379,7 @@ class LockKnowledgeResource(MethodView):
             named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
         )
         with reading() as (connection, _):
-            recorded = recorded_hardware(connection)
+            recorded = known_hardware(connection, service().settings)
         hardware = None
         if "hardware" in named:
             hardware = [it.digest for it in find_classes(recorded, named["hardware"])]

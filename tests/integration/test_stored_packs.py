@@ -23,7 +23,7 @@ from sqlalchemy import update
 from adviser.packs.envelope import Assurance, new_key, read_private_key
 from adviser.packs.pack_building import build_pack, sign_pack
 from adviser.packs.pack_files import opened
-from adviser.packs.stored_packs import PackReader, _opened, remove_packed
+from adviser.packs.stored_packs import PackReader, _opened, known_hardware, remove_packed
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
 from adviser.scoring.target import Target
@@ -263,6 +263,9 @@ def test_a_changed_cache_is_written_again(
 ) -> None:
     add_from(own, relational, str(packs["one"]))
     known = evidence(own, relational).to_json()
+    with relational.connect() as connection:
+        (hardware,) = known_hardware(connection, own)
+    assert hardware.digest in evidence(own, relational).hardware
     (table,) = own.index_cache.glob("packs/*/observations/**/*.parquet")
     table.write_bytes(b"changed")
     _opened.cache_clear()
