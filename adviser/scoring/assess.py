@@ -270,7 +270,7 @@ def _choices(
         choice = own.of_package(versions, possible, context)
         if choice is None or not choice.known:
             others = (
-                replace(other, pack=pack)
+                replace(other, pack=pack, own=False)
                 for several, pack in packs
                 if (other := several.of_package(versions, possible, context)) is not None
                 and (other.known or choice is None)

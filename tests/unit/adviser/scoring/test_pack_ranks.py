@@ -13,6 +13,7 @@ import pytest
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardOutcome, GuardResult, guard
 from adviser.guard_findings import GuardGroup, findings_of
+from adviser.reports.choice_texts import reason_against
 from adviser.reports.record_links import links_in
 from adviser.scoring.assess import assess
 from adviser.scoring.claim_texts import ClaimTexts
@@ -260,3 +261,13 @@ def test_guard_calls_harm_what_a_trusted_pack_has_settled_and_shows_the_rest() -
     # Own jobs that settle nothing leave it to the pack, and nothing is missing.
     few = guarded(site(versions=VERSIONS[::4], sessions=1, jobs=5, sd=0.2), site(LAB, -slow))
     assert (few.outcome, few.missing) == (GuardOutcome.NO_HARM, ())
+
+
+def test_a_choice_that_a_pack_makes_says_so() -> None:
+    index = {"fast": {it: {"requires": ["rest"]} for it in "15"}, "rest": {"1": {}}}
+    evidence = NOTHING.with_packs([site(LAB, math.log(0.7))])
+    assessment = assess(
+        snapshot_of(index, ["fast"]), evidence, RecommendationType.BEST, {"fast": "1"}, PLACE
+    )
+    assert "measured by others: pack lab" in reason_against(assessment, LAST)
+    assert not assessment.choices["fast"].own
