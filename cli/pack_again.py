@@ -67,7 +67,11 @@ def measure_again(  # noqa: PLR0913 - one for each option
         )
     packages = {it.reading.stack: it.packages for it in observed}
     contents = pack.contents()
-    scripts = {it: file.read().decode() for it, file in contents if it.startswith(INDICATORS)}
+    scripts = {
+        it: file.read().decode(errors="replace")
+        for it, file in contents
+        if it.startswith(INDICATORS)
+    }
     repetition = _Repetition(settings, pack.manifest, packages, scripts, jobs)
     limit = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
     with ExitStack() as stack:

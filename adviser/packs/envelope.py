@@ -100,7 +100,7 @@ def verified_key(envelope: bytes, manifest: PackManifest) -> tuple[str, Assuranc
     :raises InvalidDocument: if the envelope does not fit its key or the manifest
     """
     fields = Fields(load_json(envelope)[0])
-    (signature, *more) = fields.each("signatures") or (Fields({}),)
+    signature, *more = [*fields.each("signatures")] or [Fields({})]
     public = _public_key(fields.required_text("publicKey", most=1_000).encode())
     keyid = signature.required_text("keyid")
     if more or keyid != fingerprint(public):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +64,10 @@ def packed_evidence(
         rows = pack.rows("observations", _OBSERVATIONS, **wanted)
         sessions = _sessions(rows)
         series, readings = series_and_readings(_measured(pack, rows))
+        # The policy decides by what the manifest names.
+        named = product(pack.manifest.indicators, pack.manifest.classes)
+        if {(it.indicator, it.hardware_digest) for it in series} - {*named}:
+            raise ValueError("its manifest does not name an indicator or a hardware class")
         # Of jobs without a recorded session, only the day is known.
         readings = tuple(
             replace(
@@ -116,13 +121,14 @@ def _bundled(pack: Pack, stacks: Collection[str]) -> Bundled:
 
 
 def packed_snapshot(pack: Pack, names: Sequence[str], environment: Environment) -> Snapshot:
-    """The releases of packages, without what they require, and without vulnerabilities.
+    """The releases of these packages alone, without vulnerabilities.
 
     :raises InvalidPack: if a value of the tables cannot be
     """
     releases: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in pack.rows("releases", _RELEASES, name=names):
-        releases[row["name"]].append(row)
+    with _usable(pack):
+        for row in pack.rows("releases", _RELEASES, name=names):
+            releases[row["name"]].append(row)
 
     def read(packages: Sequence[RequestedPackage]) -> Iterator[PackageRecord]:
         for name, extras in packages:
@@ -138,8 +144,8 @@ def packed_hardware(pack: Pack) -> tuple[RecordedHardware, ...]:
 
     :raises InvalidPack: if a value of the tables cannot be
     """
-    rows = pack.rows("hardware", ("hardware_digest", "hardware", "identity"))
     with _usable(pack):
+        rows = pack.rows("hardware", ("hardware_digest", "hardware", "identity"))
         return tuple(
             RecordedHardware(it["hardware_digest"], it["hardware"], json.loads(it["identity"]))
             for it in sorted(rows, key=lambda it: str(it["hardware_digest"]))
@@ -152,9 +158,10 @@ def _usable(pack: Pack) -> Iterator[None]:
     try:
         yield
     except (
-        AttributeError, ArithmeticError, InvalidDocument, LookupError, TypeError, ValueError,
+        AttributeError, ArithmeticError, InvalidDocument, LookupError, RecursionError, TypeError,
+        ValueError,
     ) as error:  # fmt: skip
-        message = f"a value of its tables cannot be: {error}"
+        message = f"its tables have an impossible value: {error}"
         raise InvalidPack(Reason.OUT_OF_RANGE, message, place=str(pack.path)) from error
 
 

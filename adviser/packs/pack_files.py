@@ -298,7 +298,10 @@ def refused_in(path: Path, name: str = "") -> Iterator[None]:
     except (tarfile.TarError, EOFError) as error:
         message = f"is not a whole tar archive: {error}"
         raise InvalidPack(Reason.ARCHIVE_BROKEN, message, place=str(path)) from error
-    except (OSError, ValueError, pa.ArrowException, LookupError, TypeError) as error:
+    except (
+        OSError, ValueError, pa.ArrowException, LookupError, TypeError, AttributeError,
+        ArithmeticError, RecursionError,
+    ) as error:  # fmt: skip
         message = f"cannot be read: {error}"
         field = name or "$"
         raise InvalidPack(Reason.UNREADABLE, message, field=field, place=str(path)) from error

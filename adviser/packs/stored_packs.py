@@ -34,6 +34,7 @@ from model.measurements.evidence import (
 )
 from model.packages.identity import Purl, package_version_of
 from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 
 if TYPE_CHECKING:  # files of packs need pyarrow, which takes 0.3 s to load
     from adviser.packs.pack_files import Pack
@@ -130,11 +131,17 @@ def opened_pack(connection: Connection, settings: Settings, stored: StoredPack) 
     :raises DamagedDocument: if a part in the document store is damaged
     """
     folder = pack_folder(connection, settings, stored)
-    try:
-        return _opened(folder)
-    except InvalidPack:  # the cache was changed
-        shutil.rmtree(folder, ignore_errors=True)
-        return _opened(pack_folder(connection, settings, stored))
+    with suppress(InvalidPack):
+        if (pack := _opened(folder)).digest == stored.digest:
+            return pack
+    # The cache was changed.
+    shutil.rmtree(folder, ignore_errors=True)
+    _opened.cache_clear()
+    pack = _opened(pack_folder(connection, settings, stored))
+    if pack.digest != stored.digest:
+        message = f"the record names it {stored.digest}, and it is {pack.digest}"
+        raise InvalidPack(Reason.TAMPERED, message, place=stored.name)
+    return pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,11 @@ class PackReader:
         wanted = readable.purls.intersection(purls)
         known = self._packed.get(readable.pack.digest)
         if known is None or known[0] != wanted:
-            evidence = packed_evidence(readable.pack, readable.about, wanted, self._now)
+            try:
+                evidence = packed_evidence(readable.pack, readable.about, wanted, self._now)
+            except InvalidArgument as error:  # a pack of others must not end an answer
+                _log_left_out(readable.pack.digest, error)
+                evidence = Evidence(self._now)
             known = self._packed[readable.pack.digest] = wanted, evidence
         return known[1]
 
@@ -237,6 +248,10 @@ def known_hardware(connection: Connection, settings: Settings) -> list[RecordedH
     return [classes[it] for it in sorted(classes)]
 
 
+def _log_left_out(digest: str, error: Exception) -> None:
+    _LOG.warning("pack_left_out", extra={"pack": digest, "error": str(error)})
+
+
 def _readable(connection: Connection, settings: Settings, now: datetime) -> Iterator[_ReadablePack]:
     packs = stored_packs(connection)
     if not packs:  # an invalid policy matters only then
@@ -245,10 +260,9 @@ def _readable(connection: Connection, settings: Settings, now: datetime) -> Iter
     for stored in packs:
         try:
             pack = opened_pack(connection, settings, stored)
+            purls = frozenset(Purl(it["purl"]) for it in pack.rows("stacks", ("purl",)))
         except (InvalidPack, DamagedDocument) as error:
-            extra = {"pack": stored.digest, "error": str(error)}
-            _LOG.warning("pack_left_out", extra=extra)
+            _log_left_out(stored.digest, error)
             continue
         about = evidence_pack(pack.manifest, pack.key, policy, now.date())
-        purls = frozenset(Purl(it["purl"]) for it in pack.rows("stacks", ("purl",)))
         yield _ReadablePack(pack, about, purls)
