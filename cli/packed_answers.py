@@ -39,7 +39,7 @@ def knowledge_of_pack(
 
     pack, policy, now = opened(path), read_policy(settings), datetime.now(UTC)
     about = evidence_pack(pack.manifest, pack.key, policy, now.date())
-    trust = trust_of(pack.manifest, pack.key, None, policy, now.date())
+    trust = trust_of(pack.manifest, pack.key, policy, now.date())
     print_note(f"pack {about.name} ({path}): {trust.reason}")
     snapshot = packed_snapshot(pack, sorted({*old, *new}), where)
     evidence = packed_evidence(pack, about, purls_in(snapshot, with_excluded=True), now)

@@ -140,7 +140,7 @@ def evidence_pack(
     :param key: fingerprint of the verified key that signed the pack
     """
     rule = policy.rules.get(key or "")
-    names, digests = sorted(manifest.indicators), sorted(manifest.classes)
+    names, digests = manifest.indicators, manifest.classes
     indicators = [it for it in names if rule and any(fnmatchcase(it, to) for to in rule.indicators)]
     classes = [it for it in digests if rule and it.startswith(rule.classes)]
     problem = next(_problems(manifest, key, policy, today, indicators, classes), None)
@@ -166,6 +166,8 @@ def _problems(
         yield f"{policy.source} does not trust its key"
         return
     age = (today - manifest.measured_until.date()).days
+    if age < -1:
+        yield "its last job ended in the future"
     if rule.max_age_days is not None and age > rule.max_age_days:
         limit = f"{rule.max_age_days:g}"
         yield f"it was measured {counted(age, 'day')} ago, and {policy.source} allows {limit}"
@@ -179,19 +181,12 @@ def _problems(
 
 
 def trust_of(
-    manifest: PackManifest, key: str | None, hardware: str | None, policy: TrustPolicy, today: date
+    manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date
 ) -> PackTrust:
-    """Whether measurements of a pack may decide on a hardware class, and why.
-
-    :param hardware: digest of the class of the answer; ``None`` for the classes of the pack
-    """
+    """Whether measurements of a pack may decide on its hardware classes, and why."""
     pack = evidence_pack(manifest, key, policy, today)
     if pack.problem is not None:
         return PackTrust(False, f"never decides: {pack.problem}")
-    if hardware is not None and hardware not in manifest.classes:
-        return PackTrust(False, "shown, never decides: it was measured on other hardware")
-    if hardware is not None and hardware not in (pack.hardware or manifest.classes):
-        return PackTrust(False, f"never decides: {policy.source} does not trust its key for this")
     names = "" if pack.indicators is None else f" {', '.join(pack.indicators)}"
     return PackTrust(
         True,
