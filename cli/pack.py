@@ -56,7 +56,7 @@ def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any)
 
     DIR is a new folder, or a new archive if its name ends with .tar. Commands and scripts of your
     own are left out unless --indicator names them, as are stacks with packages of an index without
-    a name. Nothing in a pack names a machine.
+    a name. Nothing in a pack names a machine. Whoever gets it may use it under CC-BY-4.0.
     """
     from adviser.packs.pack_building import build_pack
     from graph.record.exported_rows import ExportSelection
@@ -140,7 +140,7 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 def show(settings: Settings, path: Path, as_json: bool) -> None:
     """Show what is in a pack, who signed it, and whether the trust policy lets it decide."""
     shown, policy = opened(path), read_policy(settings)
-    trust = trust_of(shown.manifest, shown.key, None, policy, datetime.now(UTC).date())
+    trust = trust_of(shown.manifest, shown.key, policy, datetime.now(UTC).date())
     _print_pack(shown, as_json, trust)
 
 
@@ -183,7 +183,7 @@ def _print_pack(pack: Pack, as_json: bool, trust: PackTrust | None = None) -> No
     measured = sum(it.measurements for it in manifest.scripts)
     versions, classes = counted(len(manifest.wheels), "package version"), manifest.hardware
     for label, text in (
-        ("pack", f"{manifest.name}, {manifest.licence}"),
+        ("pack", f"{manifest.name}, licence {manifest.licence or 'unknown'}"),
         ("digest", pack.digest),
         ("signed", signed),
         *([("trust", trust.reason)] if trust else []),

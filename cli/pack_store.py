@@ -21,6 +21,7 @@ from ingest.record import open_record
 from loop.pack_exchange import add_from, follow_packs, pack_address, write_index
 from model.errors import InvalidArgument, InvalidDocument
 from model.json_documents import as_json_time
+from model.redaction import absolute_source
 from model.text import counted
 
 
@@ -38,7 +39,7 @@ def add(settings: Settings, address: str, as_json: bool) -> None:
     policy, place = read_policy(settings), pack_address(settings, address)
     with open_record(settings) as engine:
         pack, new = add_from(settings, engine, place)
-    trust = trust_of(pack.manifest, pack.key, None, policy, datetime.now(UTC).date())
+    trust = trust_of(pack.manifest, pack.key, policy, datetime.now(UTC).date())
     if as_json:
         print_json({"digest": pack.digest, "name": pack.manifest.name, "new": new,
                     "decides": trust.decides, "reason": trust.reason})  # fmt: skip
@@ -102,7 +103,7 @@ def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
         manifest = parse_manifest(stored.manifest.encode())
     except InvalidDocument as error:  # of a later version
         return {**document, "decides": False, "reason": f"cannot be read: {error.message}"}
-    trust = trust_of(manifest, stored.key, None, policy, datetime.now(UTC).date())
+    trust = trust_of(manifest, stored.key, policy, datetime.now(UTC).date())
     return {
         **document,
         "licence": manifest.licence,
@@ -160,7 +161,7 @@ def follow(context: click.Context, address: str, as_json: bool) -> None:
 @click.pass_obj
 def unfollow(settings: Settings, address: str) -> None:
     """No longer read an address; the packs from there stay."""
-    place = pack_address(settings, address).rstrip("/")
+    place = absolute_source(address).rstrip("/")  # also one that is no longer allowed
     with open_record(settings) as engine, engine.begin() as connection:
         if not unfollow_address(connection, place):
             raise InvalidArgument(
@@ -198,8 +199,9 @@ def again(context: click.Context, /, **options: Any) -> None:
     Only series of this machine's hardware class are measured, with the versions and hashes of the
     pack, in turns with the baseline. Two effects agree if they differ by no more than both 95 %
     intervals allow. The jobs are ingested and count as your own. A script that is none of this
-    version's indicators runs in the sandbox. Exit code 1 if a comparison disagrees or could not be
-    measured.
+    version's indicators runs in the sandbox. This version's indicators do not, and import the
+    packages of the pack: measure only packs whose packages you would install. Exit code 1 if a
+    comparison disagrees or could not be measured.
     """
     from cli.pack_again import measure_again  # loads the executor
 

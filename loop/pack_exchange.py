@@ -102,12 +102,16 @@ def pack_address(settings: Settings, address: str) -> str:
 
 def _require_allowed(settings: Settings, place: str) -> None:
     """:raises InvalidArgument: if the settings do not allow the address"""
-    path = local_path(place)
-    resolved = place if path is None else str(Path(path).resolve())
-    allowed = [absolute_source(it).rstrip("/") for it in settings.pack_addresses]
+    resolved = _resolved(place)
+    allowed = [_resolved(absolute_source(it)).rstrip("/") for it in settings.pack_addresses]
     inside = any(resolved == it or resolved.startswith(f"{it}/") for it in allowed)
     if allowed and (not inside or _PARENT.search(resolved)):
         raise InvalidArgument(f"{stored_source(place)}: PACK_ADDRESSES does not allow this address")
+
+
+def _resolved(place: str) -> str:
+    path = local_path(place)
+    return place if path is None else str(Path(path).resolve())
 
 
 def add_from(settings: Settings, engine: Engine, address: str) -> tuple[Pack, bool]:
@@ -233,14 +237,19 @@ def _listed(entry: Fields) -> ListedPack:
 def write_index(folder: Path) -> list[ListedPack]:
     """Write the index of the packs in a folder: each a ``.tar`` or a folder of its own.
 
-    :raises InvalidDocument: for a pack that is wrong
+    :raises InvalidArgument: for a name that followers refuse, or a pack that is wrong
     """
     from adviser.packs.pack_files import MANIFEST, opened
 
     listed = []
     for path in sorted(folder.iterdir()):
-        if path.suffix != ".tar" and not (path / MANIFEST).exists():
+        if path.name.startswith(".") or (path.suffix != ".tar" and not (path / MANIFEST).exists()):
             continue
+        if not re.fullmatch(_FORMS["address"][0], path.name):
+            raise InvalidArgument(
+                f"{path}: followers refuse this name",
+                hint="rename it: letters, digits and the characters _ . + -",
+            )
         pack = opened(path)
         files = [path] if path.is_file() else [it for it in path.rglob("*") if it.is_file()]
         size = sum(it.stat().st_size for it in files)

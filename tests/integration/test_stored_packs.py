@@ -29,7 +29,7 @@ from adviser.scoring.performance import performance_of
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from cli.ingest import ingest
-from cli.pack_store import list_packs, remove
+from cli.pack_store import list_packs, remove, unfollow
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.exported_rows import ExportSelection
@@ -273,9 +273,13 @@ def test_a_changed_cache_is_written_again(
 
 
 def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
-    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
-) -> None:
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     add_from(own, relational, str(packs["one"]))
+    with monkeypatch.context() as limited:
+        limited.setattr("adviser.packs.pack_evidence.MAX_MEASUREMENTS", 1)
+        assert evidence(own, relational) is NOTHING
     with relational.begin() as connection:
         connection.execute(update(PackRow).values(manifest="{}"))
     assert evidence(own, relational) is NOTHING
@@ -331,6 +335,7 @@ def test_the_nightly_run_reads_followed_addresses(
     assert night["packs"] == {"addresses": 1, "added": ["one"], "refused": {}, "unread": {}}
     (folder / "packs.json").unlink()
     done = thoth(mine, "ingest", "nightly", "--json")
+    assert run_here(unfollow, replace(mine, pack_addresses=("/else",)), str(folder)).exit_code == 0
     assert (done.returncode, *json.loads(done.stdout)["packs"]["unread"]) == (1, str(folder))
 
 
@@ -346,6 +351,9 @@ def test_an_index_names_only_what_is_below_it(
         with pytest.raises(InvalidDocument) as refused:
             follow_packs(own, relational, str(folder))
         assert refused.value.field == "$.packs[0].address"
+    shutil.copy(packs["one"], folder / "not one word.tar")
+    with pytest.raises(InvalidArgument):
+        write_index(folder)
     assert row_counts(relational)["followed_addresses"] == 0
 
 
