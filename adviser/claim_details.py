@@ -25,7 +25,7 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex, exchanged_pairs, nam
 from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
-from adviser.scoring.version_choice import ELSEWHERE_SD
+from adviser.scoring.version_choice import ELSEWHERE_SD, PACK_ELSEWHERE_SD
 from model.declared_fields import Field, unbounded
 from model.measurements.evidence import Evidence
 from model.measurements.job_stability import left_out_text
@@ -184,7 +184,8 @@ def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: flo
         share=share,
         differences=differences,
         effect=_effect_details(estimate.effect),
-        elsewhere_sd=ELSEWHERE_SD * math.sqrt(away),
+        elsewhere_sd=(ELSEWHERE_SD if claim.origin is None else PACK_ELSEWHERE_SD)
+        * math.sqrt(away),
         hosts=tuple(
             _partial(pair, _used(history, pair, it), it.method, it.effect) for it in parts
         ),

@@ -43,7 +43,7 @@ from adviser.scoring.stack_pairs import (
 )
 from adviser.scoring.target import OwnBenchmarks, Target, evidence_parts
 from adviser.scoring.verdicts import ALPHA
-from adviser.scoring.version_choice import ELSEWHERE_SD
+from adviser.scoring.version_choice import ELSEWHERE_SD, PACK_ELSEWHERE_SD
 from model.measurements.evidence import Evidence, EvidencePack, Series
 from model.packages.identity import Purl
 
@@ -51,10 +51,6 @@ from model.packages.identity import Purl
 _SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.STACKS: 1.0}
 #: Share of α that all packs have beside own comparisons.
 _PACKS_SHARE = 0.2
-#: Standard deviation, natural log, by which the effect of a pack may differ on another hardware
-#: class or Python: 46 steps of Pillow differed so much between two processors (pillow-perf,
-#: commit cc22c47; 1.4826 times the median difference).
-_PACK_ELSEWHERE_SD = 0.14
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +294,7 @@ def _family(
                 member.estimate,
                 member.history.log_margin,
                 number,
-                (ELSEWHERE_SD if member.pack is None else _PACK_ELSEWHERE_SD)
+                (ELSEWHERE_SD if member.pack is None else PACK_ELSEWHERE_SD)
                 * math.sqrt(target.distance(member.history.series)),
                 _SHARES[member.pair.role] / max(1, tested[member.pair.role]),
                 every or member.pair.role is Role.BASELINE,

@@ -36,6 +36,9 @@ from model.packages.identity import Purl
 #: another version of Python: a gain on one processor is often no gain on another, and
 #: measurements on one processor do not show how well they transfer.
 ELSEWHERE_SD = 0.1
+#: The same for the effect of a pack: 46 steps of Pillow differed so much between two processors
+#: (pillow-perf, commit cc22c47; 1.4826 times the median difference).
+PACK_ELSEWHERE_SD = 0.14
 
 #: Contexts disagree if chance explains their differences with less than this probability, divided
 #: by the number of versions that are looked at.
@@ -207,7 +210,8 @@ class VersionChoices:
         if second is None and not interacting:
             return None
         far = {} if second is None else contexts.star(near, second)
-        away = ELSEWHERE_SD**2 * self._target.distance(history.series) / 2
+        sd = ELSEWHERE_SD if history.packed is None else PACK_ELSEWHERE_SD
+        away = sd**2 * self._target.distance(history.series) / 2
         joined = {} if second is None else _joined(first, second, near, far)
         squares = _moderated({it: squared for it, (_, squared) in joined.items()}, jobs)
         effects = {it: (d, squares[it] + away) for it, (d, _) in joined.items()}
