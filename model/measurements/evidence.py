@@ -155,7 +155,7 @@ class Evidence:
         documents were tampered with
     :param packs: those that series are from, sorted by digest
     :param bundled: libraries in the wheels of the stacks' releases; see
-        :func:`model.packages.bundled_libraries.known_bundled`
+        :func:`model.packages.bundled_libraries.bundled_of`
     """
 
     as_of: datetime
@@ -173,7 +173,8 @@ class Evidence:
         """This evidence with that of packs, whose series stay apart.
 
         Observations of this evidence are left out of the packs. A stack that a pack describes
-        otherwise has another digest.
+        otherwise has another digest. What wheels bundle is not believed of a pack that never
+        decides.
 
         :param others: the evidence of one pack each
         """
@@ -196,7 +197,9 @@ class Evidence:
             ]
             series += other.series
             packs += other.packs
-            hardware, bundled = {**other.hardware, **hardware}, {**other.bundled, **bundled}
+            hardware = {**other.hardware, **hardware}
+            if all(it.problem is None for it in other.packs):
+                bundled = {**other.bundled, **bundled}
         packs.sort(key=lambda it: it.digest)
         return replace(
             self, series=tuple(series), readings=tuple(readings), hardware=hardware,
