@@ -20,7 +20,7 @@ code=0
 run thoth "$@" || code=$?
 echo "exit code $code"
 
-say "The samples behind the first settled line:"
+say "The observations behind the first settled line:"
 thoth "$@" --json 2>/dev/null | from_json '
 claim = (it["stacks"] + it["claims"])[0]
 print(claim["baseline_purl"], "→", claim["purl"], "in", claim["indicator"], claim["parameters"])

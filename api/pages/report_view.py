@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
-from adviser.packs.pack_report import PackReport, ReleaseStep, report_markdown
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
@@ -22,6 +20,9 @@ from adviser.reports.serialization import bounded
 from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text
 from model.measurements.units import DISPLAY_UNITS, Multiple, Unit
+
+if TYPE_CHECKING:
+    from adviser.packs.pack_report import PackReport, ReleaseStep
 
 _Document = Mapping[str, Any]
 _FOLDER = Path(__file__).parent
@@ -319,6 +320,10 @@ def report_file(report: Mapping[str, Any], made_at: datetime) -> str:
 
 def pack_report_file(report: PackReport) -> str:
     """The HTML of a report on a pack."""
+    from markdown_it import MarkdownIt
+
+    from adviser.packs.pack_report import report_markdown  # slow
+
     # Markdown without HTML of its own: all else is text.
     parts = [Markup(MarkdownIt("js-default").render(report_markdown(report)))]  # noqa: S704
     for package, steps in report.steps.items():
