@@ -195,7 +195,8 @@ class ObservationValues:
         public("Installation of the environment; of older documents, digest of the environment."),
     ] = None
     energy_j: Annotated[
-        float | None, public("Energy that the machine's counters showed during the job.", 41.5, unit="J")
+        float | None,
+        public("Energy that the machine's counters showed during the job.", 41.5, unit="J"),
     ] = None
     energy_note: Annotated[
         str | None, public("Counters that the energy is the sum of, or why it is unknown.", "gpu-0")

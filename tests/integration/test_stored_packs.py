@@ -272,14 +272,19 @@ def test_a_changed_cache_is_written_again(
     assert evidence(own, relational).to_json() == known
 
 
-def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
+def test_a_pack_with_too_many_measurements_is_left_out(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     add_from(own, relational, str(packs["one"]))
-    with monkeypatch.context() as limited:
-        limited.setattr("adviser.packs.pack_evidence.MAX_MEASUREMENTS", 1)
-        assert evidence(own, relational) is NOTHING
+    monkeypatch.setattr("adviser.packs.pack_evidence.MAX_MEASUREMENTS", 1)
+    assert evidence(own, relational) is NOTHING
+
+
+def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
+) -> None:
+    add_from(own, relational, str(packs["one"]))
     with relational.begin() as connection:
         connection.execute(update(PackRow).values(manifest="{}"))
     assert evidence(own, relational) is NOTHING

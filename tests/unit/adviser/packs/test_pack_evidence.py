@@ -81,9 +81,13 @@ def test_jobs_that_go_on_after_midnight_are_of_one_session(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "changes",
     [
-        {"rate": -1.0}, {"rate": None}, {"parameters": "[}"}, {"unit": "furlong"},
-        {"parameters": "[" * 100_000}, {"indicator": "unnamed in the manifest"},
-    ],  # fmt: skip
+        {"rate": -1.0},
+        {"rate": None},
+        {"parameters": "[}"},
+        {"unit": "furlong"},
+        {"parameters": "[" * 100_000},
+        {"indicator": "unnamed in the manifest"},
+    ],
 )
 def test_a_value_that_cannot_be_refuses_the_pack(
     bench: Bench, tmp_path: Path, changes: dict[str, object]
