@@ -22,6 +22,7 @@ from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import INDICATORS, Pack, opened
 from adviser.packs.repetition import PackCell, agrees, chosen_cells, specification_again
 from adviser.packs.stored_packs import observations_of
+from adviser.packs.trust import read_policy
 from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import StackGroup, StackResult, compare_stacks
 from cli.console import print_json, print_lines, shown
@@ -54,10 +55,16 @@ def measure_again(  # noqa: PLR0913 - one for each option
     wait: float,
     *,
     share_machine: bool,
+    trust_packages: bool,
     as_json: bool,
 ) -> bool:
     """Run ``thoth pack again``, and return whether all comparisons agree."""
-    pack = opened(path)
+    pack, policy = opened(path), read_policy(settings)
+    if pack.key not in policy.rules and not trust_packages:
+        raise InvalidArgument(
+            f"{path}: its packages would run as you, and {policy.source} does not trust its key",
+            hint="if you would install what `thoth pack show` lists, add --trust-packages",
+        )
     check_contents(pack)
     here, observed = own_hardware(), _observations(pack)
     chosen = chosen_cells(compare_stacks(observed), here.digest, cells, pack.digest)

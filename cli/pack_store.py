@@ -190,6 +190,8 @@ def index(folder: Path) -> None:
               help="Number of jobs of each stack.")  # fmt: skip
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True),
               help="Begin no further comparison after this time.")  # fmt: skip
+@click.option("--trust-packages", is_flag=True,
+              help="Run packages of a pack whose key the trust policy does not know.")  # fmt: skip
 @machine_options
 @as_json_option
 @click.pass_context
@@ -200,7 +202,7 @@ def again(context: click.Context, /, **options: Any) -> None:
     pack, in turns with the baseline. Two effects agree if they differ by no more than both 95 %
     intervals allow. The jobs are ingested and count as your own. A script that is none of this
     version's indicators runs in the sandbox. This version's indicators do not, and import the
-    packages of the pack: measure only packs whose packages you would install. Exit code 1 if a
+    packages of the pack, so the trust policy must know the key that signed it. Exit code 1 if a
     comparison disagrees or could not be measured.
     """
     from cli.pack_again import measure_again  # loads the executor

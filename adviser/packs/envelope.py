@@ -134,7 +134,7 @@ def new_key(path: Path) -> str:
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        for file, content, mode in ((public_path, public, 0o644), (path, private, 0o600)):
+        for file, content, mode in ((path, private, 0o600), (public_path, public, 0o644)):
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as opened:
                 opened.write(content)

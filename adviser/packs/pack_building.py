@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tarfile
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -71,6 +72,8 @@ def build_pack(
         return opened(target)
     if target.exists() and not replacing:
         raise InvalidArgument(f"{target}: exists already", hint="replace it with --replace")
+    if target.is_dir() or (target.exists() and not tarfile.is_tarfile(target)):
+        raise InvalidArgument(f"{target}: is no pack, so it is not replaced")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         part = Path(folder)

@@ -94,6 +94,18 @@ def test_a_selection_has_only_what_its_measurements_refer_to(
     assert (done.returncode, (tmp_path / "none").exists()) == (2, False)
 
 
+def test_packages_of_an_unknown_key_are_not_run(filled: Settings, made: Path) -> None:
+    refused = thoth(filled, "pack", "again", str(made))
+    assert (refused.returncode, "--trust-packages" in refused.stderr) == (2, True)
+
+
+def test_only_a_pack_is_replaced(filled: Settings, tmp_path: Path) -> None:
+    other = tmp_path / "notes.tar"
+    other.write_text("mine")
+    refused = thoth(filled, "pack", "build", str(other), "--replace")
+    assert (refused.returncode, other.read_text()) == (2, "mine")
+
+
 def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
     manifest = opened(made).manifest
     assert manifest.session_count == 1
