@@ -26,6 +26,7 @@ from model.reasons import Reason
 from model.text import counted, printable
 
 _PACK = NamedPath(exists=True, path_type=Path)
+_pack_or_shipped = click.argument("path", type=_PACK, metavar="[PACK]", default=SHIPPED_PACK)
 _KEY = NamedPath(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -109,15 +110,15 @@ def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
 
 
 @pack.command()
-@click.argument("path", type=_PACK, metavar="PACK")
+@_pack_or_shipped
 @click.option("--key", "keys", multiple=True, metavar="PUB", type=_KEY,
               help="Public key in PEM that must have signed it, or one of several.")  # fmt: skip
 @as_json_option
 def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
     """Verify a pack: its files, its signature, and that its tables fit together.
 
-    Exit code 2 if the pack is refused. A valid signature shows who made the pack; whether its
-    measurements decide is up to the trust policy.
+    Without PACK, the one that ships. Exit code 2 if the pack is refused. A valid signature shows
+    who made the pack; whether its measurements decide is up to the trust policy.
     """
     from adviser.packs.pack_contents import check_contents
 
@@ -134,18 +135,21 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 
 
 @pack.command()
-@click.argument("path", type=_PACK, metavar="PACK")
+@_pack_or_shipped
 @as_json_option
 @click.pass_obj
 def show(settings: Settings, path: Path, as_json: bool) -> None:
-    """Show what is in a pack, who signed it, and whether the trust policy lets it decide."""
+    """Show what is in a pack, who signed it, and whether the trust policy lets it decide.
+
+    Without PACK, the one that ships.
+    """
     shown, policy = opened(path), read_policy(settings)
     trust = trust_of(shown.manifest, shown.key, policy, datetime.now(UTC).date())
     _print_pack(shown, as_json, trust)
 
 
 @pack.command()
-@click.argument("path", type=NamedPath(path_type=Path), metavar="[PACK]", default=SHIPPED_PACK)
+@_pack_or_shipped
 @click.option("--html", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the report to this HTML file, with plots.")  # fmt: skip
 @click.option("--markdown", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
