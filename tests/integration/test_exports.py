@@ -16,14 +16,10 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from adviser.answering import lock_comparison
-from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
 from common.settings import Settings
-from graph.engine import open_stores, relational_engine
-from model.errors import InvalidArgument
-from model.packages.environments import environment
+from graph.engine import relational_engine
 from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.filled import every, got
@@ -165,17 +161,6 @@ def test_affected_ranges_are_those_of_the_advisories(exported: Path) -> None:
     assert ("introduced",) in events
     (archive,) = rows_of(exported, "advisory_archives")
     assert archive["advisories"] == len(rows_of(exported, "advisories"))
-
-
-def test_a_comparison_of_locks_reads_a_limited_number_of_measurements(
-    filled: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lock_comparison, "MAX_MEASUREMENTS", 1)
-    locks = {"numpy": "2.0.2"}, {"numpy": "2.4.6"}
-    where = environment("3.12", "manylinux_2_28_x86_64", None)
-    message = "the packages have more than 1 measurements on the requested hardware"
-    with open_stores(filled) as stores, pytest.raises(InvalidArgument, match=message):
-        knowledge_of_locks(stores, *locks, where, [])
 
 
 def test_benchmark_results_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
