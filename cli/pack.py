@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
 from adviser.packs.envelope import Assurance, new_key, public_fingerprint, read_private_key
@@ -39,6 +40,13 @@ for command in (add, list_packs, remove, follow, unfollow, index, again):
     pack.add_command(command)
 
 
+def _licence(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else canonicalize_license_expression(value)
+    except InvalidLicenseExpression as error:
+        raise click.BadParameter(str(error), context, option) from None
+
+
 @pack.command()
 @click.argument("target", type=NamedPath(path_type=Path), metavar="DIR")
 @click.option("--indicator", "indicators", multiple=True, metavar="NAME",
@@ -49,6 +57,8 @@ for command in (add, list_packs, remove, follow, unfollow, index, again):
               help="Only classes whose digest begins so; repeatable.")  # fmt: skip
 @click.option("--since", metavar="WHEN", help="Only jobs since this date, time or number of days.")
 @click.option("--name", help="Name for people; by default that of DIR.")
+@click.option("--licence", metavar="SPDX", callback=_licence,
+              help="What others may do with it, such as CC-BY-4.0.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace an earlier pack.")
 @as_json_option
 @click.pass_obj
@@ -57,7 +67,7 @@ def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any)
 
     DIR is a new folder, or a new archive if its name ends with .tar. Commands and scripts of your
     own are left out unless --indicator names them, as are stacks with packages of an index without
-    a name. Nothing in a pack names a machine. Whoever gets it may use it under CC-BY-4.0.
+    a name. Nothing in a pack names a machine.
     """
     from adviser.packs.pack_building import build_pack
     from graph.record.exported_rows import ExportSelection
@@ -72,7 +82,8 @@ def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any)
     with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
         built = build_pack(
             engine, settings, target, selection,
-            name=options["name"], replacing=options["replace"], progress=bars.update,
+            name=options["name"], licence=options["licence"],
+            replacing=options["replace"], progress=bars.update,
         )  # fmt: skip
     _print_pack(built, as_json)
 

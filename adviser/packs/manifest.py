@@ -23,7 +23,6 @@ from model.shared_fields import (
 )
 
 SCHEMA_VERSION = "evidence-pack-1"
-LICENCE = "CC-BY-4.0"
 #: Tables of a pack, in the form of ``thoth export parquet``.
 TABLES = ("inspections", "observations", "samples", "hardware", "stacks", "releases")
 
@@ -83,7 +82,7 @@ class PackManifest:
     """What is in a pack; the digest of its canonical JSON is the digest of the pack."""
 
     name: Annotated[str, Field("Name for people.", "releases-2026-11")]
-    licence: Annotated[str | None, Field("SPDX expression of the licence.", LICENCE)]
+    licence: Annotated[str | None, Field("SPDX expression of the licence.", "CC-BY-4.0")]
     made_at: Annotated[datetime, Field("When the last of its inspections was stored.")]
     measured_until: Annotated[datetime, Field("When its last job ended.")]
     checker_version: Annotated[str, Field("Version of the program that made it.", "0.3.0")]

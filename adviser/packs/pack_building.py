@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from adviser.exports import tables as export_tables
 from adviser.exports.parquet import at_one_moment, target_folder, write_rows
 from adviser.packs.envelope import Assurance, signed
-from adviser.packs.manifest import LICENCE, TABLES, MeasuredWheel, PackFile, PackManifest
+from adviser.packs.manifest import TABLES, MeasuredWheel, PackFile, PackManifest
 from adviser.packs.pack_contents import NEVER, summary_of
 from adviser.packs.pack_files import (
     ENVELOPE,
@@ -43,13 +43,14 @@ from pis.catalogue import summaries
 ARCHIVE_SUFFIX = ".tar"
 
 
-def build_pack(
+def build_pack(  # noqa: PLR0913 - one for each option
     engine: Engine,
     settings: Settings,
     target: Path,
     selection: ExportSelection,
     *,
     name: str | None = None,
+    licence: str | None = None,
     replacing: bool = False,
     progress: Callable[[str, int], None] = lambda table, rows: None,
 ) -> Pack:
@@ -60,6 +61,7 @@ def build_pack(
 
     :param target: a new folder, or a new archive if its name ends with ``.tar``
     :param name: for people; by default that of the target
+    :param licence: SPDX expression; ``None`` says nothing of what others may do
     :param replacing: replace an earlier pack
     :param progress: called with the name of a table and its number of rows so far
     :raises InvalidArgument: if nothing was measured, or ``target`` must not be written
@@ -68,7 +70,7 @@ def build_pack(
         selection = replace(selection, indicators=tuple(sorted(summaries())))
     if target.suffix != ARCHIVE_SUFFIX:
         with target_folder(target, replace=replacing, marker=MANIFEST) as part:
-            _fill(engine, settings, part, selection, name or target.name, progress)
+            _fill(engine, settings, part, selection, name or target.name, licence, progress)
         return opened(target)
     if target.exists() and not replacing:
         raise InvalidArgument(f"{target}: exists already", hint="replace it with --replace")
@@ -77,7 +79,7 @@ def build_pack(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         part = Path(folder)
-        _fill(engine, settings, part, selection, name or target.stem, progress)
+        _fill(engine, settings, part, selection, name or target.stem, licence, progress)
         write_archive(target, files_in(part))
     return opened(target)
 
@@ -105,6 +107,7 @@ def _fill(
     part: Path,
     selection: ExportSelection,
     name: str,
+    licence: str | None,
     progress: Callable[[str, int], None],
 ) -> None:
     """Write all files of a pack into an empty folder."""
@@ -116,7 +119,7 @@ def _fill(
         counts = {it.name: it.rows for it in written}
         files = tuple(_pack_files(part))
         empty = PackManifest(
-            name, LICENCE, NEVER, NEVER, __version__, counts, files, (), (), (), ()
+            name, licence, NEVER, NEVER, __version__, counts, files, (), (), (), ()
         )
         pack = Pack(part, empty, None, None, None, files_in(part))
         summary = summary_of(pack)

@@ -73,7 +73,7 @@ def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **chan
         "hardware": hardware, "stacks": stacks, "releases": releases,
     }  # fmt: skip
     manifest = parts.PackManifest(
-        name="test pack", licence=parts.LICENCE, made_at=MEASURED_AT, measured_until=MEASURED_AT,
+        name="test pack", licence="CC-BY-4.0", made_at=MEASURED_AT, measured_until=MEASURED_AT,
         checker_version="0", counts={name: len(it) for name, it in rows.items()},
         files=tuple(_written(folder, name, it) for name, it in rows.items()),
         scripts=tuple(

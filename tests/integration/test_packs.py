@@ -52,7 +52,7 @@ def key(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(filled: Settings, key: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A signed pack of the whole record."""
     path = tmp_path_factory.mktemp("packs") / "pack"
-    thoth_json(filled, "pack", "build", str(path))
+    thoth_json(filled, "pack", "build", str(path), "--licence", "CC-BY-4.0")
     thoth_json(filled, "pack", "sign", str(path), "--key", str(key))
     return path
 
@@ -65,7 +65,9 @@ def test_equal_selections_give_equal_bytes_signed_or_not(
     assert shown.pop("decides") is False
     assert "does not trust its key" in shown.pop("reason")
     for path in (archive, again):
-        built = thoth_json(filled, "pack", "build", str(path), "--name", "pack")
+        built = thoth_json(
+            filled, "pack", "build", str(path), "--name", "pack", "--licence", "cc-by-4.0"
+        )
         assert built == {**shown, "key": None, "assurance": None}
         assert thoth_json(filled, "pack", "sign", str(path), "--key", str(key)) == shown
         assert thoth_json(filled, "pack", "verify", str(path), "--key", f"{key}.pub") == shown
