@@ -25,7 +25,7 @@ from adviser.packs.stored_packs import observations_of
 from adviser.packs.trust import read_policy
 from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import StackGroup, StackResult, compare_stacks
-from cli.console import print_json, print_lines, shown
+from cli.console import print_json, print_lines
 from cli.inspect import ingest_folders, inspection_observer
 from cli.machine import busy_hint, machine_of_this_command, print_wait
 from common.settings import Settings
@@ -102,7 +102,7 @@ def measure_again(  # noqa: PLR0913 - one for each option
             "agree": agreeing, "results": [it.document() for it in results],
         })  # fmt: skip
     else:
-        print_lines(shown(_line(it)) for it in results)
+        print_lines(map(_line, results))
         click.echo(f"{agreeing} of {counted(len(results), 'comparison')} agree.")
         if agreeing == len(results):
             click.echo("`thoth pack sign --assurance reproduced` may say so.", err=True)

@@ -45,8 +45,7 @@ def add(settings: Settings, address: str, as_json: bool) -> None:
                     "decides": trust.decides, "reason": trust.reason})  # fmt: skip
         return
     state = "added" if new else "added before"
-    print_lines([shown(f"{pack.manifest.name}: {state} ({pack.digest[:15]})")])
-    print_lines([shown(trust.reason)])
+    print_lines([f"{pack.manifest.name}: {state} ({pack.digest[:15]})", trust.reason])
 
 
 @click.command("list")
@@ -88,7 +87,7 @@ def list_packs(settings: Settings, as_json: bool) -> None:
         click.echo("No packs: `thoth pack add` adds one.")
     for followed in addresses:
         read = "never read" if followed.read_at is None else f"read {moment_text(followed.read_at)}"
-        print_lines([shown(f"follows {followed.address}, {read}")])
+        print_lines([f"follows {followed.address}, {read}"])
 
 
 def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def remove(settings: Settings, name: str) -> None:
             pack = pack_named(stored_packs(connection), name)
             addresses = followed_addresses(connection)
         remove_packed(engine, settings, pack.digest)
-    print_lines([shown(f"{pack.name}: removed ({pack.digest[:15]})")])
+    print_lines([f"{pack.name}: removed ({pack.digest[:15]})"])
     if any(pack.address.startswith(f"{it.address}/") for it in addresses):
         click.echo("hint: the next night adds it again; `thoth pack unfollow` ends that", err=True)
 

@@ -13,7 +13,7 @@ from adviser.answering.lock_comparison import LockKnowledge, compare_lock_versio
 from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import MissingKind
 from adviser.guard_findings import findings_of
-from adviser.packs.trust import evidence_pack, read_policy, trust_of
+from adviser.packs.trust import evidence_pack, read_policy, trust_in
 from adviser.scoring.verdicts import family_text
 from cli.console import print_canonical_json, print_lines, print_note
 from common.settings import Settings
@@ -39,8 +39,7 @@ def knowledge_of_pack(
 
     pack, policy, now = opened(path), read_policy(settings), datetime.now(UTC)
     about = evidence_pack(pack.manifest, pack.key, policy, now.date())
-    trust = trust_of(pack.manifest, pack.key, policy, now.date())
-    print_note(f"pack {about.name} ({path}): {trust.reason}")
+    print_note(f"pack {about.name} ({path}): {trust_in(about, policy).reason}")
     snapshot = packed_snapshot(pack, sorted({*old, *new}), where)
     evidence = packed_evidence(pack, about, purls_in(snapshot, with_excluded=True), now)
     known = LockKnowledge(snapshot, evidence, {}, packed_hardware(pack), speed_only=True)

@@ -184,7 +184,11 @@ def trust_of(
     manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date
 ) -> PackTrust:
     """Whether measurements of a pack may decide on its hardware classes, and why."""
-    pack = evidence_pack(manifest, key, policy, today)
+    return trust_in(evidence_pack(manifest, key, policy, today), policy)
+
+
+def trust_in(pack: EvidencePack, policy: TrustPolicy) -> PackTrust:
+    """:func:`trust_of`, if what the policy lets the pack decide is known."""
     if pack.problem is not None:
         return PackTrust(False, f"never decides: {pack.problem}")
     names = "" if pack.indicators is None else f" {', '.join(pack.indicators)}"
