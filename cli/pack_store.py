@@ -199,10 +199,10 @@ def again(context: click.Context, /, **options: Any) -> None:
 
     Only series of this machine's hardware class are measured, with the versions and hashes of the
     pack, in turns with the baseline. Two effects agree if they differ by no more than both 95 %
-    intervals allow. The jobs are ingested and count as your own. A script that is none of this
-    version's indicators runs in the sandbox. This version's indicators do not, and import the
-    packages of the pack, so the trust policy must know the key that signed it. Exit code 1 if a
-    comparison disagrees or could not be measured.
+    intervals allow. The jobs are ingested and count as your own. This version's indicators run
+    without the sandbox and import the packages of the pack, so the trust policy must know the key
+    that signed it. Every other script runs in the sandbox. Exit code 1 if a comparison disagrees or
+    could not be measured.
     """
     from cli.pack_again import measure_again  # loads the executor
 
