@@ -42,7 +42,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
-from graph.record.source_successes import source_successes
+from graph.record.source_successes import BACKUP, set_sources, source_successes
 from model.errors import InvalidArgument
 from model.json_documents import digest, digest_bytes
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
@@ -73,10 +73,14 @@ def target(
 
 @pytest.fixture(scope="module")
 def saved(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup of a filled record."""
+    """A backup of a filled record, which forgets it, because others read that record, too."""
     path = tmp_path_factory.mktemp("saved") / "saved.tar"
     done = run_here(backup, filled, str(path))
     assert done.exit_code == 0, done.stderr
+    engine = relational_engine(filled)
+    with engine.begin() as connection:
+        set_sources(connection, BACKUP, [])
+    engine.dispose()
     return path
 
 
