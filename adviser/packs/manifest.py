@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from adviser.reports.serialization import dataclass_of, dataclass_to_json
@@ -23,6 +23,8 @@ from model.shared_fields import (
 )
 
 SCHEMA_VERSION = "evidence-pack-1"
+#: A session goes on after midnight until a longer pause.
+_PAUSE = timedelta(hours=4)
 #: Tables of a pack, in the form of ``thoth export parquet``.
 TABLES = ("inspections", "observations", "samples", "hardware", "stacks", "releases")
 
@@ -62,7 +64,7 @@ class PackedSession:
     python_version: Annotated[str | None, PYTHON_VERSION]
     boot: Annotated[str | None, Field("Digest of the start of the machine; null if unknown.")]
     build: Annotated[str | None, Field("Installation of the environment; null if unknown.")]
-    day: Annotated[str | None, Field("Day of the jobs, UTC.", "2026-11-29")]
+    day: Annotated[str | None, Field("Day on which it began, UTC.", "2026-11-29")]
     jobs: Annotated[int, Field("Number of jobs.", 7)]
 
 
@@ -119,6 +121,21 @@ class PackManifest:
         """The number of sessions of the stack, with its Python, that was measured in the most."""
         stacks = Counter((it.stack_digest, it.python_version) for it in self.sessions)
         return max(stacks.values(), default=0)
+
+
+def session_days(times: Iterable[datetime | None]) -> dict[datetime | None, str | None]:
+    """The day (UTC) on which the session of each job began.
+
+    :param times: when jobs of one start of the machine and one installation ended; ``None`` if
+        unknown
+    """
+    days: dict[datetime | None, str | None] = {None: None}
+    last: datetime | None = None
+    for at in sorted({it for it in times if it is not None}):
+        goes_on = last is not None and at - last <= _PAUSE
+        days[at] = days[last] if goes_on else at.astimezone(UTC).date().isoformat()
+        last = at
+    return days
 
 
 def parse_manifest(data: bytes) -> PackManifest:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
 from adviser.answering.target_hardware import class_names
+from adviser.packs.manifest import session_days
 from adviser.packs.pack_files import Pack
 from graph.record.evidence import (
     MAX_MEASUREMENTS,
@@ -26,9 +27,10 @@ from graph.record.evidence import (
 )
 from graph.snapshot_reader import PackageRecord, RequestedPackage, unnamed_snapshot, walk
 from model.errors import InvalidDocument, InvalidPack
+from model.json_documents import digest
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, EvidencePack, RecordedHardware
-from model.measurements.inspection import session_of
+from model.measurements.inspection import Outcome
 from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import Environment
@@ -36,9 +38,6 @@ from model.packages.identity import Purl
 from model.packages.releases import Requirement, parse_requirement
 from model.packages.snapshot import Snapshot
 from model.reasons import Reason
-
-#: Jobs of another day are of another session after a pause of more than this.
-_PAUSE = timedelta(hours=4)
 
 
 def packed_evidence(
@@ -62,52 +61,45 @@ def packed_evidence(
             {} if hardware is None else {"hardware_digest": hardware}
         )
         rows = pack.rows("observations", _OBSERVATIONS, **wanted)
-        sessions = _sessions(rows)
-        series, readings = series_and_readings(_measured(pack, rows))
+        measured = _measured(pack, rows)
+        sessions = _sessions(measured)
+        comparable = [it for it in measured if it.quarantine_reason is None]
+        series, readings = series_and_readings(comparable)
         # The policy decides by what the manifest names.
         named = product(pack.manifest.indicators, pack.manifest.classes)
         if {(it.indicator, it.hardware_digest) for it in series} - {*named}:
             raise ValueError("its manifest does not name an indicator or a hardware class")
-        # Of jobs without a recorded session, only the day is known.
-        readings = tuple(
-            replace(
-                it, session=sessions[it.observation_id] or str(it.seen_at and it.seen_at.date())
-            )
-            for it in readings
-        )
-        measured = {it.stack for it in readings}
+        readings = tuple(replace(it, session=sessions[it.observation_id]) for it in readings)
+        stacked = {it.stack for it in readings}
         classes = {it.hardware_digest for it in series}
         labels = class_names(packed_hardware(pack))
         return Evidence(
             as_of=day_of(now),
             series=tuple(replace(it, origin=pack.digest) for it in series),
             readings=readings,
-            stacks={key: purls for key, purls in stacks.items() if key in measured},
+            stacks={key: purls for key, purls in stacks.items() if key in stacked},
             hardware={key: label for key, label in labels.items() if key in classes},
             sources={ADVISORIES: None},
             packs=(about,),
-            bundled=_bundled(pack, measured),
+            bundled=_bundled(pack, stacked),
         )
 
 
-def _sessions(rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
-    """The session of each observation; one that goes on after midnight (UTC) stays one."""
-    alike: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
+def _sessions(rows: Iterable[Any]) -> dict[str, str]:
+    """The session of each measurement by its identifier, as the manifest counts them.
+
+    Of jobs without a recorded start and installation, only the day is known.
+    """
+    occasions: dict[Any, list[Any]] = defaultdict(list)
     for row in rows:
-        alike[row["host"], row["boot"], row["build"]].append(row)
-    sessions: dict[str, str | None] = {}
-    for several in alike.values():
-        first: Mapping[str, Any] | None = None
-        last: datetime | None = None
-        for row in sorted(several, key=lambda it: str(it["ended_at"])):
-            at: datetime | None = row["ended_at"]
-            pause = last is None or at is None or at - last > _PAUSE
-            if first is None or (pause and (at and at.date()) != (last and last.date())):
-                first = row
-            sessions[row["observation_id"]] = session_of(
-                first["boot"], first["build"], first["ended_at"]
-            )
-            last = at
+        occasions[row.stack_digest, row.python_version, row.boot, row.build].append(row)
+    sessions = {}
+    for (*_, boot, build), alike in occasions.items():
+        days = session_days(it.seen_at for it in alike)
+        for row in alike:
+            day = days[row.seen_at]
+            known = boot is not None or build is not None
+            sessions[row.observation_id] = digest([boot, build, day]) if known else str(day)
     return sessions
 
 
@@ -165,11 +157,9 @@ def _usable(pack: Pack) -> Iterator[None]:
         raise InvalidPack(Reason.OUT_OF_RANGE, message, place=str(pack.path)) from error
 
 
-def _measured(pack: Pack, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """Comparable measurements, as :func:`graph.record.measurements.measured` selects them."""
-    measured = [
-        it for it in jobs if it["outcome"] == "measured" and it["quarantine_reason"] is None
-    ]
+def _measured(pack: Pack, jobs: Iterable[dict[str, Any]]) -> list[Any]:
+    """The measurements among these rows, as :func:`graph.record.measurements.measured` has them."""
+    measured = [it for it in jobs if it["outcome"] == Outcome.MEASURED]
     if len(measured) > MAX_MEASUREMENTS:
         raise too_many_measurements(MAX_MEASUREMENTS)
     documents = {it["document_id"] for it in measured}
@@ -183,11 +173,14 @@ def _measured(pack: Pack, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
     for row in measured:
         if not (math.isfinite(row["rate"]) and row["rate"] > 0):
             raise ValueError(f"{row['observation_id']} has the rate {row['rate']}")
-        yield SimpleNamespace(
+    return [
+        SimpleNamespace(
             **{**row, "parameters": json.loads(row["parameters"])},
             repetitions_s=samples.get(row["observation_id"], []),
             seen_at=row["ended_at"] or row["started_at"] or made_at.get(row["document_id"]),
         )
+        for row in measured
+    ]
 
 
 def _stacks_with(pack: Pack, purls: Collection[Purl]) -> dict[str, tuple[Purl, ...]]:

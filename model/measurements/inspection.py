@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NewType
 
@@ -218,18 +218,6 @@ class Observation(ObservationValues):
     indicator: PerformanceIndicator
     hardware: Hardware
     environment: RuntimeEnvironment
-
-
-def session_of(boot: str | None, build: str | None, ended_at: datetime | None) -> str | None:
-    """The occasion on which a job ran: a start of the machine, an installation and a day (UTC).
-
-    Differences between sessions are larger than between the jobs of one session. ``None`` if
-    neither the start nor the installation is known: the jobs of a document are of one session.
-    """
-    if boot is None and build is None:
-        return None
-    day = None if ended_at is None else ended_at.astimezone(UTC).date().isoformat()
-    return digest([boot, build, day])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adviser.packs.manifest import session_days
 from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import opened
 from adviser.packs.pack_report import pack_report, report_markdown
@@ -76,6 +77,8 @@ def test_jobs_that_go_on_after_midnight_are_of_one_session(tmp_path: Path) -> No
         pack = opened(pack_of(bench.evidence(), tmp_path / str(sessions), boot="b"))
         found = packed_evidence(pack, EvidencePack(pack.digest, "x"), [purl("fast==1")], NOW)
         assert len({it.session for it in found.readings}) == sessions
+    ends = [late + timedelta(hours=it) for it in (0, 4, 9)]
+    assert [*session_days(ends).values()] == [None, "2026-01-01", "2026-01-01", "2026-01-02"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import RawDocument, RefusedDocument
 from model.measurements.host_problems import BUILD_REASONS
-from model.measurements.inspection import InspectionDocument, Observation, Outcome, session_of
+from model.measurements.inspection import InspectionDocument, Observation, Outcome
 from model.measurements.units import Unit
 from model.reasons import Exclusion, Reason
 from tests.factories.inspections import (
@@ -65,15 +65,6 @@ def test_a_job_says_on_which_occasion_it_ran() -> None:
     old = observed(environment="sha256:2")
     assert (new.boot, new.build) == ("sha256:1", "b1")
     assert (old.boot, old.build) == (None, "sha256:2")
-    noon, later = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 23, tzinfo=UTC)
-    session = session_of(new.boot, new.build, noon)
-    assert session == session_of(new.boot, new.build, later)
-    others = {
-        session_of(None, new.build, noon), session_of(new.boot, old.build, noon),
-        session_of(new.boot, new.build, noon + timedelta(days=1)),
-    }  # fmt: skip
-    assert len(others | {session}) == 4
-    assert session_of(None, None, noon) is None
 
 
 def test_a_job_says_what_energy_it_used_or_why_nobody_knows() -> None:
