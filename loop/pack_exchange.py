@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,13 @@ from graph.record.quarantine import QuarantineReason, add_refusals, resolve_sour
 from ingest.advisories.sources import Validators, fetch_archive
 from ingest.sources.source_items import MEBIBYTE
 from ingest.sources.urls import check_url, local_path, stored_source
-from model.errors import InvalidArgument, InvalidDocument, ProjectError, StoreUnavailable
+from model.errors import (
+    InvalidArgument,
+    InvalidDocument,
+    InvalidPack,
+    ProjectError,
+    StoreUnavailable,
+)
 from model.json_documents import load_json
 from model.json_fields import ROOT, Fields
 from model.reasons import Reason
@@ -52,6 +59,15 @@ _FORMS = {
     "digest": (r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits"),
     "address": (r"(?!\.)[A-Za-z0-9_.+-]+(/(?!\.)[A-Za-z0-9_.+-]+)*", "a path below the index"),
 }
+
+
+#: Called with a step, what of it is done, and all of it.
+NamedProgress = Callable[[str, int, int], None]
+_STORED = "Bytes stored"
+
+
+def _ignore(step: str, done: int, total: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,31 +130,49 @@ def _resolved(place: str) -> str:
     return place if path is None else str(Path(path).resolve())
 
 
-def add_from(settings: Settings, engine: Engine, address: str) -> tuple[Pack, bool]:
+def add_from(
+    settings: Settings, engine: Engine, address: str, progress: NamedProgress = _ignore
+) -> tuple[Pack, bool]:
     """Add the pack at an address of :func:`pack_address`; it is stored whole or not at all.
 
+    :param progress: called with a step, what of it is done, and all of it
     :returns: the pack, and whether it is new
     :raises InvalidDocument: if it is refused
     :raises StoreUnavailable: if the address does not answer
     """
-    with _fetched(address, _PACK_BYTES) as path:
-        pack = _checked(path)
-        return pack, add_packed(engine, settings, pack, stored_source(address))
+    with _checked(address, _PACK_BYTES, progress) as pack:
+        source = stored_source(address)
+        return pack, add_packed(engine, settings, pack, source, partial(progress, _STORED))
 
 
-def _checked(path: Path) -> Pack:
-    """:raises InvalidPack: if it is not whole, or its tables do not fit together"""
+@contextmanager
+def _checked(address: str, most_bytes: int, progress: NamedProgress) -> Iterator[Pack]:
+    """The pack at an address; what is checked stays as it is for the block.
+
+    :raises InvalidPack: if it is not whole, or its tables do not fit together
+    """
     from adviser.packs.pack_contents import check_contents  # loads pyarrow
-    from adviser.packs.pack_files import opened
+    from adviser.packs.pack_files import copy_pack, opened
 
-    pack = opened(path)
-    check_contents(pack)
-    return pack
+    with _fetched(address, most_bytes) as path, TemporaryDirectory(prefix="thoth-pack-") as folder:
+        try:
+            copy = Path(folder, "pack.tar")
+            if local_path(address) is not None:  # others can change it
+                copy_pack(path, copy)
+            pack = opened(copy if copy.exists() else path, partial(progress, "Bytes compared"))
+            check_contents(pack, partial(progress, "Measurements compared"))
+        except InvalidPack as error:
+            error.place = stored_source(address)
+            raise
+        yield pack
 
 
-def follow_packs(settings: Settings, engine: Engine, address: str) -> FollowReport:
+def follow_packs(
+    settings: Settings, engine: Engine, address: str, progress: NamedProgress = _ignore
+) -> FollowReport:
     """Remember an address, and add the packs of its index that the record lacks.
 
+    :param progress: as for :func:`add_from`
     :raises InvalidArgument: if the address has a query, which may be a secret
     :raises InvalidDocument: if the index is refused; then the address is not remembered
     :raises StoreUnavailable: if it cannot be read
@@ -148,7 +182,7 @@ def follow_packs(settings: Settings, engine: Engine, address: str) -> FollowRepo
     report, listed = FollowReport(), _index(address)
     with engine.begin() as connection:
         follow_address(connection, address)
-    _add_listed(settings, engine, address, listed, report)
+    _add_listed(settings, engine, address, listed, report, progress)
     return report
 
 
@@ -170,7 +204,12 @@ def read_followed(settings: Settings, engine: Engine) -> dict[str, Any] | None:
 
 
 def _add_listed(
-    settings: Settings, engine: Engine, address: str, listed: list[ListedPack], report: FollowReport
+    settings: Settings,
+    engine: Engine,
+    address: str,
+    listed: list[ListedPack],
+    report: FollowReport,
+    progress: NamedProgress = _ignore,
 ) -> None:
     report.addresses += 1
     with engine.connect() as connection:
@@ -181,12 +220,13 @@ def _add_listed(
         if entry.digest in known:
             continue
         try:
-            with _fetched(f"{address.rstrip('/')}/{entry.address}", entry.size_bytes) as path:
-                pack = _checked(path)
+            source = f"{address.rstrip('/')}/{entry.address}"
+            with _checked(source, entry.size_bytes, progress) as pack:
                 if pack.digest != entry.digest:
                     message = f"the index names {entry.digest}, and the pack is {pack.digest}"
                     raise InvalidDocument(Reason.TAMPERED, message)
-                if add_packed(engine, settings, pack, f"{address}/{entry.address}"):
+                stored = partial(progress, _STORED)
+                if add_packed(engine, settings, pack, source, stored):
                     report.added.append(pack.manifest.name)
         except StoreUnavailable as error:
             if error.store != _WHAT:

@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from adviser.exports import tables as export_tables
+from adviser.exports.arrow_files import schema_of_table
 from adviser.packs.manifest import (
+    TABLES,
     MeasuredWheel,
     PackedHardware,
     PackedIndicator,
     PackedSession,
+    session_days,
 )
-from adviser.packs.pack_files import MANIFEST, Pack, refused_in
+from adviser.packs.pack_files import MANIFEST, Pack, Progress, ignore, refused_in
 from model.errors import InvalidPack
 from model.json_documents import digest
 from model.measurements.inspection import Outcome
@@ -34,8 +38,8 @@ from model.reasons import Reason
 #: Relative tolerance of numbers that are computed again.
 _TOLERANCE = 1e-3
 NEVER = datetime.fromtimestamp(0, UTC)
-#: Stack, version of Python, start of the machine, installation and day.
-_Session = tuple[str, str | None, str | None, str | None, str | None]
+#: Stack, version of Python, start of the machine and installation.
+_Occasion = tuple[str, str | None, str | None, str | None]
 _INSPECTION = ("document_id", "created_at", "ingested_at")
 _SAMPLE = ("observation_id", "duration_s")
 _OBSERVATION = (
@@ -44,10 +48,6 @@ _OBSERVATION = (
     "hardware_digest", "stack_digest", "python_version", "started_at", "ended_at",
     "boot", "build",
 )  # fmt: skip
-
-
-def _ignore(done: int, total: int) -> None:
-    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,14 @@ class TableSummary:
     measured_until: datetime
 
 
-def check_contents(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> None:
+def check_contents(pack: Pack, progress: Progress = ignore) -> None:
     """Compare the manifest with the tables, and the tables with each other.
 
     :param progress: called with the number of observations so far, and of all
     :raises InvalidPack: with the first difference
     """
     with refused_in(pack.path):
+        _check_types(pack)
         summary = summary_of(pack, progress)
         for name in (it.name for it in fields(summary)):
             stated = getattr(pack.manifest, name)
@@ -78,7 +79,18 @@ def check_contents(pack: Pack, progress: Callable[[int, int], None] = _ignore) -
                 raise _refused(f"{MANIFEST}:$.{name}", "differs from the tables")
 
 
-def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> TableSummary:
+def _check_types(pack: Pack) -> None:
+    """Compare the types of the columns with those of an export."""
+    for table in TABLES:
+        known = {it.name: it.type for it in schema_of_table(export_tables.TABLES[table])}
+        for name, schema in pack.schemas(table):
+            for column in schema:
+                if (expected := known.get(column.name, column.type)) != column.type:
+                    message = f"column {column.name} is {column.type} instead of {expected}"
+                    raise InvalidPack(Reason.WRONG_TYPE, message, field=name)
+
+
+def summary_of(pack: Pack, progress: Progress = ignore) -> TableSummary:
     """Read all tables, and compare them with each other.
 
     :param progress: as for :func:`check_contents`
@@ -87,7 +99,7 @@ def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> Ta
     documents = {it["document_id"]: it for it in _rows(pack, "inspections", _INSPECTION)}
     hardware, stacks = _hardware(pack), _stacks(pack)
     measured: Counter[tuple[str, str | None, str | None]] = Counter()
-    sessions: dict[_Session, set[str]] = defaultdict(set)
+    jobs: dict[_Occasion, dict[str, datetime | None]] = defaultdict(dict)
     work: dict[str, float] = {}
     ends = []
     samples = groupby(_rows(pack, "samples", _SAMPLE), itemgetter("observation_id"))
@@ -106,17 +118,20 @@ def summary_of(pack: Pack, progress: Callable[[int, int], None] = _ignore) -> Ta
             continue
         _check_rate(row, repetitions, work)
         ended = row["ended_at"] or row["started_at"] or document["created_at"]
-        day = None if ended is None else ended.astimezone(UTC).date().isoformat()
-        stack = row["stack_digest"], row["python_version"]
-        sessions[*stack, row["boot"], row["build"], day].add(row["job_id"])
+        occasion = row["stack_digest"], row["python_version"], row["boot"], row["build"]
+        jobs[occasion][row["job_id"]] = ended
         measured[row["indicator"], row["component"], row["script_sha256"]] += 1
         ends += [] if ended is None else [ended]
     if sampled is not None:
         raise _refused("samples", f"{sampled[0]}: of no observation, or in another order")
+    sessions: Counter[tuple[str, str | None, str | None, str | None, str | None]] = Counter()
+    for occasion, times in jobs.items():
+        days = session_days(times.values())
+        sessions.update((*occasion, days[it]) for it in times.values())
     return TableSummary(
         scripts=tuple(PackedIndicator(*it, measured[it]) for it in sorted(measured, key=str)),
         hardware=tuple(PackedHardware(it, hardware[it]) for it in sorted(hardware)),
-        sessions=tuple(PackedSession(*it, len(sessions[it])) for it in sorted(sessions, key=str)),
+        sessions=tuple(PackedSession(*it, sessions[it]) for it in sorted(sessions, key=str)),
         wheels=tuple(MeasuredWheel(it, ()) for it in sorted(set().union(*stacks.values()))),
         made_at=max((it["ingested_at"] for it in documents.values()), default=NEVER),
         measured_until=max(ends, default=NEVER),

@@ -51,11 +51,18 @@ _FORMAT = ds.ParquetFileFormat(
     )
 )
 
+#: Called with what is done, and with all there is.
+Progress = Callable[[int, int], None]
+
 _PART = r"[\w%~-][\w%.~-]{0,150}"
 _PATH = re.compile(
     rf"(?:{'|'.join(TABLES)})/(?:{_PART}/)?part-\d+\.parquet|{INDICATORS}/[0-9a-f]{{64}}\.py",
     re.ASCII,
 )
+
+
+def ignore(done: int, total: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,26 @@ class Pack:
         """Digest of the manifest, which names the pack."""
         return self.manifest.digest
 
-    def contents(self) -> Iterator[tuple[str, BinaryIO]]:
-        """Name and content of each file of the manifest, to be read before the next."""
-        for name in sorted(it.path for it in self.manifest.files):
-            with _opened(self.places[name]) as file:
-                yield name, file
+    def contents(self, progress: Progress = ignore) -> Iterator[tuple[str, BinaryIO]]:
+        """Name and content of each file of the manifest, to be read before the next.
+
+        :param progress: called with the number of bytes that were read, and of all
+        """
+        done, total = 0, sum(it.size_bytes for it in self.manifest.files)
+        for stated in sorted(self.manifest.files, key=lambda it: it.path):
+            with _opened(self.places[stated.path]) as file:
+                yield stated.path, file
+            done += stated.size_bytes
+            progress(done, total)
+
+    def _files_of(self, table: str) -> list[str]:
+        return sorted(it.path for it in self.manifest.files if _table_of(it.path) == table)
+
+    def schemas(self, table: str) -> Iterator[tuple[str, pa.Schema]]:
+        """Name and columns of each file of a table."""
+        for name in self._files_of(table):
+            with refused_in(self.path, name), _opened(self.places[name]) as file:
+                yield name, pq.read_schema(file)
 
     def rows(
         self, table: str, columns: Sequence[str], **wanted: Collection[str]
@@ -114,7 +136,7 @@ class Pack:
         for column, values in wanted.items():
             alike = ds.field(column).isin(pa.array(sorted(values), pa.string()))
             condition = alike if condition is None else condition & alike
-        for name in sorted(it.path for it in self.manifest.files if _table_of(it.path) == table):
+        for name in self._files_of(table):
             with refused_in(self.path, name), _opened(self.places[name]) as file:
                 yield from _FORMAT.make_fragment(file).to_batches(
                     columns=list(columns), filter=condition, batch_size=_BATCH_ROWS,
@@ -122,7 +144,7 @@ class Pack:
                 )  # fmt: skip
 
 
-def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Pack:
+def opened(path: Path, progress: Progress = ignore) -> Pack:
     """The pack at a path, whole: every file, size, digest, number of rows and the signature fit.
 
     A folder without a manifest that has one archive stands for it, as ``evidence`` does.
@@ -130,13 +152,8 @@ def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total
     :param progress: called with the number of bytes that were compared, and of all
     :raises InvalidPack: if anything is missing, added, changed or unknown
     """
-    if path.is_dir() and not (path / MANIFEST).exists():
-        archives = list(path.glob("*.tar"))
-        path = archives[0] if len(archives) == 1 else path
+    path, places = _places(path)
     with refused_in(path):
-        places = _members(path) if path.is_file() else files_in(path)
-        if MANIFEST not in places:
-            raise _refused(Reason.MISSING_FIELD, MANIFEST, "is missing: this is not a pack")
         with refused_in(path, MANIFEST):
             manifest = parse_manifest(_document(places, MANIFEST))
         envelope = _document(places, ENVELOPE) if ENVELOPE in places else None
@@ -149,9 +166,29 @@ def opened(path: Path, progress: Callable[[int, int], None] = lambda done, total
     return Pack(path, manifest, envelope, key, assurance, places)
 
 
-def _compare(
-    manifest: PackManifest, places: Mapping[str, FilePlace], progress: Callable[[int, int], None]
-) -> None:
+def copy_pack(path: Path, target: Path) -> None:
+    """Copy the files of a pack into a new archive, for a reader who must not see later changes.
+
+    :raises InvalidPack: if there is no pack
+    """
+    path, places = _places(path)
+    with refused_in(path):
+        write_archive(target, places)
+
+
+def _places(path: Path) -> tuple[Path, dict[str, FilePlace]]:
+    """The archive or the folder of a pack, and its files by name."""
+    if path.is_dir() and not (path / MANIFEST).exists():
+        archives = list(path.glob("*.tar"))
+        path = archives[0] if len(archives) == 1 else path
+    with refused_in(path):
+        places = _members(path) if path.is_file() else files_in(path)
+        if MANIFEST not in places:
+            raise _refused(Reason.MISSING_FIELD, MANIFEST, "is missing: this is not a pack")
+    return path, places
+
+
+def _compare(manifest: PackManifest, places: Mapping[str, FilePlace], progress: Progress) -> None:
     """Compare the files with the manifest."""
     names = [it.path for it in manifest.files]
     for name in names:

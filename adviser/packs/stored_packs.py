@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,10 +42,14 @@ if TYPE_CHECKING:  # files of packs need pyarrow, which takes 0.3 s to load
 _LOG = logging.getLogger(__name__)
 
 
-def add_packed(engine: Engine, settings: Settings, pack: Pack, address: str) -> bool:
+def add_packed(
+    engine: Engine, settings: Settings, pack: Pack, address: str,
+    progress: Callable[[int, int], None],
+) -> bool:  # fmt: skip
     """Store an opened pack in one transaction.
 
     :param address: path or URL that it came from, without secrets
+    :param progress: called with the number of bytes that were stored, and of all
     :returns: ``False`` if the record has it already
     :raises InvalidPack: if it is signed by another key than the pack that the record has
     """
@@ -53,7 +57,7 @@ def add_packed(engine: Engine, settings: Settings, pack: Pack, address: str) -> 
         envelope = None if pack.envelope is None else pack.envelope.decode()
         manifest = pack.manifest.canonical.decode()
         head = PackHead(pack.digest, pack.manifest.name, manifest, envelope, pack.key, address)
-        return add_pack(connection, settings, head, pack.contents())
+        return add_pack(connection, settings, head, pack.contents(progress))
 
 
 def remove_packed(engine: Engine, settings: Settings, digest: str) -> None:

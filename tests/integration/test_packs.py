@@ -7,7 +7,6 @@ import io
 import json
 import math
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
@@ -21,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from adviser.packs.envelope import Assurance, new_key, read_private_key, signed
+from adviser.packs.envelope import Assurance, read_private_key, signed
 from adviser.packs.manifest import PackFile, PackManifest, parse_manifest
 from adviser.packs.pack_contents import check_contents
 from adviser.packs.pack_files import opened, write_archive
@@ -30,21 +29,16 @@ from model.errors import InvalidPack
 from model.reasons import Reason
 from model.text import printable
 from tests.factories.errors import raised
+from tests.factories.packs import new_key
 from tests.services import second_verifier
 from tests.services.commands import thoth, thoth_json
 
 
 @pytest.fixture(scope="module")
-def key(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private key; the public key is beside it."""
     path = tmp_path_factory.mktemp("keys") / "key.pem"
-    done = thoth(filled, "pack", "keygen", str(path))
-    assert done.returncode == 0, done.stderr
-    assert "PRIVATE" not in done.stdout + done.stderr
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    content = path.read_bytes()
-    assert thoth(filled, "pack", "keygen", str(path)).returncode == 2
-    assert path.read_bytes() == content
+    new_key(path)
     return path
 
 
@@ -197,6 +191,15 @@ def edited(folder: Path, table: str, column: str, change: Callable[[Any], Any]) 
     pq.write_table(content.set_column(place, field, pa.array(values, field.type)), path)
 
 
+def retyped(folder: Path, table: str, column: str, kind: pa.DataType) -> None:
+    """Store a column as another type."""
+    path = table_file(folder, table)
+    content = pq.read_table(path)
+    place = content.schema.get_field_index(column)
+    pq.write_table(content.set_column(place, column, content[column].cast(kind)), path)
+    unsigned(folder)
+
+
 def replayed(folder: Path) -> None:
     """Sign with another key under the fingerprint of the first."""
     path = folder.with_name("other")
@@ -308,6 +311,9 @@ TAMPERINGS: Mapping[str, tuple[Callable[[Path], object], Reason, str]] = {
     "more rows than there are": (more_rows, CONFLICTING, f"{MANIFEST}:$.counts"),
     "more sessions than there were": (more_sessions, CONFLICTING, f"{MANIFEST}:$.sessions"),
     "a script of another name": (foreign_script, TAMPERED, f"indicators/{'0' * 64}.py"),
+    "a column of another type": (
+        lambda it: retyped(it, "samples", "duration_s", pa.float32()), Reason.WRONG_TYPE, SAMPLES,
+    ),
     "another hardware class": (
         lambda it: relabelled(it, "hardware", "identity", '{"cpus": 64}'),
         CONFLICTING, "hardware",

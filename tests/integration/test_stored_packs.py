@@ -20,14 +20,12 @@ import sqlalchemy
 from click.testing import CliRunner
 from sqlalchemy import update
 
-from adviser.packs.envelope import Assurance, new_key, read_private_key
+from adviser.packs.envelope import Assurance, read_private_key
 from adviser.packs.pack_building import build_pack, sign_pack
-from adviser.packs.pack_files import opened
+from adviser.packs.pack_contents import check_contents
+from adviser.packs.pack_files import Pack, opened
 from adviser.packs.stored_packs import PackReader, _opened, known_hardware, remove_packed
-from adviser.scoring.measured_stacks import MeasuredStacks
-from adviser.scoring.performance import performance_of
-from adviser.scoring.target import Target
-from adviser.scoring.verdicts import Verdict
+from cli.guard import guard
 from cli.ingest import ingest
 from cli.pack_store import list_packs, remove, unfollow
 from common.settings import Settings
@@ -38,7 +36,6 @@ from ingest.runs import list_quarantine
 from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
 from model.errors import InvalidArgument, InvalidDocument, InvalidPack
 from model.measurements.evidence import Evidence
-from model.packages.identity import Purl, package_version
 from model.reasons import Reason
 from tests.factories.inspections import (
     inspection_files,
@@ -49,6 +46,7 @@ from tests.factories.inspections import (
     status_document,
     write,
 )
+from tests.factories.packs import new_key
 from tests.factories.universes import snapshot_of
 from tests.services.commands import ROOT, row_counts, run_here, thoth, thoth_json, variables
 from tests.services.databases import new_database
@@ -76,20 +74,25 @@ def published(
     embedded_settings: Settings,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """A folder with two packs of the same stacks, each signed with a key of its own."""
+    """A folder with two packs of the same stacks, each signed with a key of its own.
+
+    Of the same stacks, ``inspections/own`` was measured like the first.
+    """
     folder = tmp_path_factory.mktemp("published")
-    for name, gain in (("one", 1.3), ("two", 0.7)):
+    for name, gain in (("own", 1.3), ("one", 1.3), ("two", 0.7)):
+        place = folder / "inspections" / name
+        for session, (turn, version) in product(range(2), enumerate(VERSIONS)):
+            outputs = [output(rate * (gain if turn else 1)) for rate in RATES]
+            identifier = f"inspection-matmul-{name}{session}{turn:04}"
+            jobs = stack_jobs(outputs, identifier, turn)
+            for job in jobs:
+                job["boot"] = f"{session}"
+                job["schedule"]["run"] = f"{name} {session}"
+            parts = specification_document({"numpy": version}), status_document()
+            write(place / identifier, inspection_files(jobs, *parts))
+        if name == "own":
+            continue
         with new_database(postgresql, embedded_settings) as settings:
-            place = folder / "inspections" / name
-            for session, (turn, version) in product(range(2), enumerate(VERSIONS)):
-                outputs = [output(rate * (gain if turn else 1)) for rate in RATES]
-                identifier = f"inspection-matmul-{name}{session}{turn:04}"
-                jobs = stack_jobs(outputs, identifier, turn)
-                for job in jobs:
-                    job["boot"] = f"{session}"
-                    job["schedule"]["run"] = f"{name} {session}"
-                parts = specification_document({"numpy": version}), status_document()
-                write(place / identifier, inspection_files(jobs, *parts))
             engine = relational_engine(settings)
             done = CliRunner().invoke(ingest, ["inspections", str(place)], obj=settings)
             assert done.exit_code == 0, done.output
@@ -178,6 +181,19 @@ def test_a_wrong_pack_is_refused_whole(
     assert row_counts(relational) == before
 
 
+def test_what_is_stored_is_what_was_checked(
+    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def check_and_change(pack: Pack, progress: Any) -> None:
+        check_contents(pack, progress)
+        packs["one"].write_bytes(packs["two"].read_bytes())
+
+    monkeypatch.setattr("adviser.packs.pack_contents.check_contents", check_and_change)
+    pack, _ = add_from(own, relational, str(packs["one"]))
+    assert [it.digest for it in evidence(own, relational).packs] == [pack.digest]
+
+
 def test_a_pack_that_another_key_signs_again_is_refused(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], published: Path
 ) -> None:
@@ -199,31 +215,25 @@ def test_parts_that_two_packs_share_stay_with_the_other_pack(
     assert kept.digest == second.digest
 
 
-def test_a_pack_of_another_key_moves_no_verdict(
-    own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
+def test_own_jobs_confirm_one_pack_and_overrule_another(
+    stores: Stores, packs: dict[str, Path], published: Path, tmp_path: Path
 ) -> None:
-    def verdicts() -> dict[Purl | None, Verdict]:
-        known = evidence(trusting, relational)
-        old, new = (package_version("numpy", it).purl for it in VERSIONS)
-        (hardware,) = {it.hardware_digest for it in known.series}
-        performance = performance_of(
-            known, MeasuredStacks(SNAPSHOT, known), {"numpy": old}, {"numpy": [old, new]},
-            Target(hardware, "3.11"),
-        )  # fmt: skip
-        return {
-            it.purl: it.verdict
-            for it in performance.claims
-            if it.beside_baseline and it.origin and it.origin.pack == honest.digest
-        }
-
-    honest, _ = add_from(own, relational, str(packs["one"]))
-    policy = tmp_path / "packs.toml"
-    policy.write_text(f'[[rules]]\nkey = "{honest.key}"\n')
-    trusting = replace(own, packs_policy=policy)
-    before = verdicts()
-    assert before == {package_version("numpy", VERSIONS[1]).purl: Verdict.FASTER}
-    add_from(own, relational, str(packs["two"]))
-    assert verdicts() == before
+    policy, locks = tmp_path / "packs.toml", [tmp_path / f"{it}.txt" for it in VERSIONS]
+    keys = [opened(packs[it]).key for it in ("one", "two")]
+    policy.write_text("\n".join(f'[[rules]]\nkey = "{it}"\n' for it in keys))
+    for path, version in zip(locks, VERSIONS, strict=True):
+        path.write_text(f"numpy=={version}\n")
+    mine = replace(of_store(stores.settings, tmp_path / "store"), packs_policy=policy)
+    for name in ("one", "two"):
+        add_from(mine, stores.engine, str(packs[name]))
+    assert run_here(ingest, mine, "inspections", str(published / "inspections/own")).exit_code == 0
+    with stores.engine.connect() as connection:
+        (hardware,) = known_hardware(connection, mine)
+    options = ("--offline", "--python", "3.11", "--hardware", hardware.digest[7:15], "--json")
+    guarded = run_here(guard, mine, *map(str, locks), *options)
+    (claim,) = json.loads(guarded.stdout)["claims"]
+    assert (claim["verdict"], claim.get("origin")) == ("faster", None)
+    assert (claim["confirms"], claim["overrules"]) == (["one"], ["two"])
 
 
 _KILLED = """
