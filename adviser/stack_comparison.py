@@ -34,6 +34,7 @@ from adviser.scoring.comparisons import (
 )
 from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_left_out, jobs_of
 from adviser.scoring.next_jobs import FurtherJobs, further_jobs
+from adviser.scoring.sample_needs import AGAIN, INSPECT
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
 from adviser.scoring.verdicts import ALPHA
@@ -514,7 +515,7 @@ def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> Sta
         stacks=() if baseline is None else _by_speed([baseline, *compared]),
         unknown_stacks=estimates.unknown,
         recent=estimates.recent,
-        next_jobs=further_jobs(comparisons),
+        next_jobs=further_jobs(comparisons, INSPECT if series.origin is None else AGAIN),
     )
 
 

@@ -53,7 +53,7 @@ def group_document(group: StackGroup) -> dict[str, Any]:
 def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
     return {
         **document_of(stack),
-        "comparison": stack.comparison and _comparison_document(stack.comparison),
+        "comparison": stack.comparison and comparison_document(stack.comparison),
         "median_flop_per_s": stack.median_rate if unit is Unit.FLOP_PER_SECOND else None,
     }
 
@@ -71,7 +71,8 @@ def differing_text(packages: Sequence[Mapping[str, Any]], most: int | None = Non
     return first_few(texts, len(texts) if most is None else most)
 
 
-def _comparison_document(comparison: Comparison) -> dict[str, Any]:
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """One comparison as JSON values; unknown ends of its interval are null."""
     document: dict[str, Any] = document_of(comparison)
     if not math.isfinite(comparison.standard_error):
         document |= dict.fromkeys(("interval_low_pct", "interval_high_pct", "degrees_of_freedom"))

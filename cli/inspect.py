@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -124,13 +124,40 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     if trust_script:
         user = "root" if os.geteuid() == 0 else "you"
         click.echo(f"--trust-script: your own scripts run as {user}, without a sandbox", err=True)
+    each_with_options = [(it, options) for it in rounds]
+    outcomes = run_rounds(settings, each_with_options, launcher, wait, share_machine, quiet=as_json)
+    print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
+    if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
+        click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
+    folders = [it.folder for it in outcomes if it.state != "stopped" or it.measured]
+    accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
+    if not accepted or any(outcome.state != "measured" for outcome in outcomes):
+        context.exit(1)
+
+
+def run_rounds(
+    settings: Settings,
+    rounds: Iterable[tuple[Sequence[Specification], InspectOptions]],
+    launcher: str,
+    wait: float,
+    share_machine: bool,
+    *,
+    quiet: bool,
+) -> list[InspectionOutcome]:
+    """Run inspections, one round after another, and show the progress.
+
+    A job of a script that breaks the result protocol ends the rounds.
+
+    :param launcher: name; ``local`` waits for this machine
+    :param wait: for other measurements of this machine, s
+    """
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         if launcher == "local":
             stack.enter_context(machine_of_this_command(wait, share_machine))
         if launcher == "local" and share_machine:
             warn_if_busy()
-        observer = stack.enter_context(inspection_observer(quiet=as_json))
+        observer = stack.enter_context(inspection_observer(quiet=quiet))
         if launcher == "local" and not share_machine:
             stack.enter_context(busy_hint())
             on_wait = partial(observer.waiting, wait_s=wait)
@@ -140,17 +167,11 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         runs_on = stack.enter_context(closing(_LAUNCHERS[launcher](settings)))
         stack.enter_context(hint_to_resume())
         outcomes: list[InspectionOutcome] = []
-        for each in rounds:
-            outcomes += run(each, runs_on, options, observer)
+        for specifications, options in rounds:
+            outcomes += run(specifications, runs_on, options, observer)
             if any(it.not_run for it in outcomes):
                 break
-    print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
-    if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
-        click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
-    folders = [it.folder for it in outcomes if it.state != "stopped" or it.measured]
-    accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
-    if not accepted or any(outcome.state != "measured" for outcome in outcomes):
-        context.exit(1)
+    return outcomes
 
 
 def _lacks_sandbox(outcome: InspectionOutcome) -> bool:

@@ -3,55 +3,60 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import click
+from sqlalchemy import Connection
 
 from adviser.answering.target_hardware import own_hardware
-from adviser.packs.manifest import PackManifest
 from adviser.packs.pack_contents import check_contents
 from adviser.packs.pack_evidence import packed_evidence
-from adviser.packs.pack_files import INDICATORS, Pack, opened
-from adviser.packs.repetition import PackCell, agrees, chosen_cells, specification_again
+from adviser.packs.pack_files import Pack, opened
+from adviser.packs.repetition import (
+    PackCell,
+    agrees,
+    chosen_cells,
+    groups_between,
+    specification_again,
+)
 from adviser.packs.stored_packs import observations_of
 from adviser.packs.trust import read_policy
 from adviser.scoring.comparisons import Comparison
-from adviser.stack_comparison import StackGroup, StackResult, compare_stacks
-from cli.console import print_json, print_lines
-from cli.inspect import ingest_folders, inspection_observer
-from cli.machine import busy_hint, machine_of_this_command, print_wait
+from adviser.stack_comparison import StackGroup, compare_stacks, short_digest
+from adviser.stacks_document import comparison_document
+from cli.compare_stacks import pinned_versions, subject_of
+from cli.console import print_json, print_lines, print_note
+from cli.inspect import ingest_folders, run_rounds
+from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from graph.record.job_samples import inspections_named
 from graph.record.measurements import measured_observations
 from ingest.record import open_record
 from model.errors import InvalidArgument, ProjectError
-from model.json_documents import finite_or_none
+from model.json_documents import digest
 from model.measurements.evidence import EvidencePack, MeasuredObservation
-from model.packages.identity import PackageVersion
-from model.text import counted
+from model.text import counted, duration_text
 from pis import catalogue
-from pis.amun.free_machine import wait_until_quiet
-from pis.amun.inspect import InspectOptions, inspect
-from pis.amun.launchers.local import LocalLauncher
-from pis.amun.processes import interrupted_by_signals
-from pis.amun.specification import load_specification
+from pis.amun.inspect import InspectOptions
+from pis.amun.outcomes import InspectionOutcome
+from pis.amun.specification import Specification, load_specification
 from pis.bundle import script_sha256
+
+#: Duration of a job if it is unknown, s.
+_JOB_S = 60.0
 
 
 def measure_again(  # noqa: PLR0913 - one for each option
     settings: Settings,
     path: Path,
     cells: int,
+    between: tuple[str, str] | None,
     jobs: int,
-    max_minutes: float | None,
+    out: Path | None,
     wait: float,
     *,
     share_machine: bool,
@@ -67,34 +72,35 @@ def measure_again(  # noqa: PLR0913 - one for each option
         )
     check_contents(pack)
     here, observed = own_hardware(), _observations(pack)
-    chosen = chosen_cells(compare_stacks(observed), here.digest, cells, pack.digest)
+    if between is None:
+        chosen = chosen_cells(compare_stacks(observed), here.digest, cells, pack.digest)
+    else:
+        locks = (pinned_versions(subject_of(it, None, LockSelection())) for it in between)
+        chosen = chosen_cells(groups_between(observed, *locks), here.digest, None, pack.digest)
     if not chosen:
         raise InvalidArgument(
-            f"{path}: the pack compares no stacks on this machine's class, {here.label}"
+            f"{path}: the pack compares no such stacks on this machine's class, {here.label}"
         )
-    packages = {it.reading.stack: it.packages for it in observed}
-    contents = pack.contents()
-    scripts = {
-        it: file.read().decode(errors="replace")
-        for it, file in contents
-        if it.startswith(INDICATORS)
+    out = (out or settings.home / "again" / short_digest(pack.digest)).absolute()
+    plans = [_plan(settings, pack, observed, it, jobs, out) for it in chosen]
+    rounds = {it[1].submission: it for it in plans if not isinstance(it, ProjectError)}
+    seconds = {
+        plan[1].submission: 2 * jobs * (cell.comparison.job_s or _JOB_S)
+        for plan, cell in zip(plans, chosen, strict=True)
+        if not isinstance(plan, ProjectError)
     }
-    repetition = _Repetition(settings, pack.manifest, packages, scripts, jobs)
-    limit = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
-    with ExitStack() as stack:
-        stack.enter_context(interrupted_by_signals())
-        stack.enter_context(machine_of_this_command(wait, share_machine))
-        stack.enter_context(busy_hint())
-        launcher = stack.enter_context(closing(LocalLauncher(settings)))
-        observer = stack.enter_context(inspection_observer(quiet=as_json))
-        if not share_machine:
-            observer.before_jobs = partial(
-                wait_until_quiet, wait, settings.loop_busy_share, partial(print_wait, wait_s=wait)
-            )
+    total = counted(2 * jobs * len(rounds), "job")
+    print_note(f"{total}, about {duration_text(sum(seconds.values()))} and the builds, in {out}")
+    outcomes = run_rounds(settings, rounds.values(), "local", wait, share_machine, quiet=as_json)
+    if measured := [it.folder for it in outcomes if it.measured]:
+        ingest_folders(settings, measured, as_json=True)
+    pairs = dict(zip(rounds, zip(outcomes[::2], outcomes[1::2], strict=True), strict=False))
+    with open_record(settings) as engine, engine.connect() as connection:
         results = [
-            repetition.result(cell, launcher, observer, in_time=time.monotonic() < limit)
-            for cell in chosen
-        ]
+            _Result(cell, None, str(plan)) if isinstance(plan, ProjectError)
+            else _result(connection, cell, pairs.get(plan[1].submission, ()))
+            for cell, plan in zip(chosen, plans, strict=True)
+        ]  # fmt: skip
     agreeing = sum(it.agrees is True for it in results)
     if as_json:
         print_json({
@@ -134,111 +140,89 @@ class _Result:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        group, baseline = self.cell.group, self.cell.group.baseline
+        group = self.cell.group
+        names = ("comparison_key", "indicator", "parameters", "python_version")
         return {
-            "comparison_key": group.comparison_key,
-            "indicator": group.indicator,
-            "parameters": dict(group.parameters),
-            "python_version": group.python_version,
-            "baseline": _stack(baseline) if baseline else None,
-            "stack": _stack(self.cell.stack),
-            "packed": _effect(self.cell.comparison),
-            "own": None if self.own is None else _effect(self.own),
+            **{it: getattr(group, it) for it in names},
+            **{
+                name: stack and {"stack_digest": stack.stack_digest, "label": stack.label}
+                for name, stack in (("baseline", group.baseline), ("stack", self.cell.stack))
+            },
+            "packed": comparison_document(self.cell.comparison),
+            "own": self.own and comparison_document(self.own),
             "agrees": self.agrees,
             "problem": self.problem,
         }
 
 
-def _stack(stack: StackResult) -> dict[str, Any]:
-    return {"stack_digest": stack.stack_digest, "label": stack.label}
+def _plan(
+    settings: Settings, pack: Pack, observed: Sequence[MeasuredObservation], cell: PackCell,
+    jobs: int, out: Path,
+) -> tuple[list[Specification], InspectOptions] | ProjectError:  # fmt: skip
+    """The specifications of both stacks, or why there are none.
 
-
-def _effect(comparison: Comparison) -> dict[str, Any]:
-    names = ("difference_pct", "interval_low_pct", "interval_high_pct")
-    numbers = {it: finite_or_none(getattr(comparison, it)) for it in names}
-    return {**numbers, "jobs": comparison.jobs, "verdict": comparison.verdict.value}
-
-
-@dataclass(frozen=True, slots=True)
-class _Repetition:
-    """Measures cells of a pack with the executor.
-
-    :param packages: of each stack, by digest
-    :param scripts: texts of the scripts of the pack, by path
-    :param jobs: of each stack
+    Cells with equal ones share a run, and the same command finds its finished jobs in ``out``.
     """
+    group, packages = cell.group, {it.reading.stack: it.packages for it in observed}
+    try:
+        script = _script(pack, group)
+        documents = [
+            specification_again(pack.manifest, packages[it], *script, group.python_version)
+            for it in _digests(cell)
+        ]
+        pair = [load_specification(it, dict(settings.package_indexes)) for it in documents]
+    except ProjectError as error:
+        return error
+    submission = digest([pack.digest, str(out), documents])
+    return pair, InspectOptions(out, jobs, submission=submission, reference_jobs=1)
 
-    settings: Settings
-    manifest: PackManifest
-    packages: Mapping[str, Sequence[PackageVersion]]
-    scripts: Mapping[str, str]
-    jobs: int
 
-    def result(
-        self, cell: PackCell, launcher: LocalLauncher, observer: Any, *, in_time: bool
-    ) -> _Result:
-        """Measure a cell, unless the time is over; what prevents it is part of the result."""
-        if not in_time:
-            return _Result(cell, None, "the time was over")
-        try:
-            return _Result(cell, self._measured(cell, launcher, observer))
-        except ProjectError as error:
-            return _Result(cell, None, str(error))
+def _digests(cell: PackCell) -> list[str]:
+    """Of the baseline and the other stack."""
+    return [str(it.stack_digest) for it in (cell.group.baseline, cell.stack) if it is not None]
 
-    def _measured(self, cell: PackCell, launcher: LocalLauncher, observer: Any) -> Comparison:
-        """:raises ProjectError: if one of the two stacks cannot be measured"""
-        group = cell.group
-        script, parameters = self._script(group)
-        digests = [str(it.stack_digest) for it in (group.baseline, cell.stack) if it is not None]
-        indexes = dict(self.settings.package_indexes)
-        specifications = [
-            load_specification(
-                specification_again(
-                    self.manifest, self.packages[stack], script, parameters, group.python_version
-                ),
-                indexes,
-            )
-            for stack in digests
-        ]  # fmt: skip
-        options = InspectOptions(
-            self.settings.home / "again", self.jobs, submission=uuid4().hex, reference_jobs=1
-        )
-        outcomes = inspect(specifications, launcher, options, observer)
-        for outcome in outcomes:
-            if outcome.failure is not None or not outcome.measured:
-                reason = outcome.failure or outcome.fault or "every job failed"
-                raise ProjectError(f"{outcome.label}: {reason}")
-        ingest_folders(self.settings, [it.folder for it in outcomes], as_json=True)
-        with open_record(self.settings) as engine, engine.connect() as connection:
-            names = [it.inspection_id for it in outcomes]
-            documents = {it for name in names for it in inspections_named(connection, name)}
-            own = [
-                it
-                for it in measured_observations(connection, keys=[group.comparison_key])
-                if it.reading.document_id in documents
-            ]
-        for compared in compare_stacks(own, digests[0], required=False):
-            for stack in compared.stacks:
-                result = stack.comparison
-                known = result is not None and math.isfinite(result.standard_error)
-                if result is not None and known and stack.stack_digest == digests[1]:
-                    return result
-        raise ProjectError("too few jobs of the same series can be used")
 
-    def _script(self, group: StackGroup) -> tuple[str, dict[str, Any]]:
-        """Name or text of the script of a series, with parameters that it takes.
+def _script(pack: Pack, group: StackGroup) -> tuple[str, dict[str, Any]]:
+    """The indicator of a series, with parameters that it takes.
 
-        :raises ProjectError: if the pack does not have the script
-        """
-        sha256 = group.script_sha256
-        name = next((it for it in catalogue.INDICATORS if script_sha256(it) == sha256), None)
-        if name is not None:
-            known = [it.name for it in catalogue.indicator_of(name).all_parameters()]
-            return name, {it: group.parameters[it] for it in known if it in group.parameters}
-        path = f"{INDICATORS}/{sha256}.py"
-        if path not in self.scripts:
-            raise ProjectError("neither this version nor the pack has the script")
-        return self.scripts[path], {}
+    All operations of a library run in one job, as in the pack.
+
+    :raises ProjectError: if this version has another script, whose jobs would be another series
+    """
+    sha256 = group.script_sha256
+    name = next((it for it in catalogue.INDICATORS if script_sha256(it) == sha256), None)
+    if name is None:
+        made_by = pack.manifest.checker_version
+        raise ProjectError(f"not the {group.indicator} of this version: use {made_by}")
+    known = {it.name for it in catalogue.indicator_of(name).all_parameters()} - {"operation"}
+    return name, {it: group.parameters[it] for it in sorted(known & group.parameters.keys())}
+
+
+def _result(
+    connection: Connection, cell: PackCell, outcomes: Sequence[InspectionOutcome]
+) -> _Result:
+    """What the runs of both stacks say of a cell."""
+    problems = [
+        f"{it.label}: {it.failure or it.fault or 'every job failed'}"
+        for it in outcomes
+        if it.failure is not None or not it.measured
+    ]
+    if problems or not outcomes:
+        return _Result(cell, None, "; ".join(problems) or "it did not run")
+    documents = {it for run in outcomes for it in inspections_named(connection, run.inspection_id)}
+    own = [
+        it
+        for it in measured_observations(connection, keys=[cell.group.comparison_key])
+        if it.reading.document_id in documents
+    ]
+    (baseline, *_) = _digests(cell)
+    for group in compare_stacks(own, baseline, required=False):
+        for stack in group.stacks:
+            result = stack.comparison
+            known = result is not None and math.isfinite(result.standard_error)
+            if known and stack.stack_digest == cell.stack.stack_digest:
+                return _Result(cell, result)
+    return _Result(cell, None, "too few jobs of the same series can be used")
 
 
 def _line(result: _Result) -> str:

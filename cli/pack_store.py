@@ -11,10 +11,18 @@ import click
 
 from adviser.packs.manifest import parse_manifest
 from adviser.packs.stored_packs import pack_named, remove_packed
-from adviser.packs.trust import TrustPolicy, read_policy, trust_of
-from cli.console import Column, Table, moment_text, print_json, print_lines, shown
+from adviser.packs.trust import TrustPolicy, evidence_pack, read_policy, trust_of
+from cli.console import (
+    Column,
+    Table,
+    moment_text,
+    print_json,
+    print_lines,
+    progress_bars,
+    shown,
+)
 from cli.machine import machine_options
-from cli.options import NamedPath, as_json_option
+from cli.options import NamedPath, as_json_option, pack_argument
 from common.settings import Settings
 from graph.record.packs import StoredPack, followed_addresses, stored_packs, unfollow_address
 from ingest.record import open_record
@@ -37,9 +45,10 @@ def add(settings: Settings, address: str, as_json: bool) -> None:
     changes nothing. URL begins with https:// or s3://.
     """
     policy, place = read_policy(settings), pack_address(settings, address)
-    with open_record(settings) as engine:
-        pack, new = add_from(settings, engine, place)
-    trust = trust_of(pack.manifest, pack.key, policy, datetime.now(UTC).date())
+    with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
+        pack, new = add_from(settings, engine, place, bars.update)
+    about = evidence_pack(pack.manifest, pack.key, policy, datetime.now(UTC).date())
+    trust = trust_of(about, policy)
     if as_json:
         print_json({"digest": pack.digest, "name": pack.manifest.name, "new": new,
                     "decides": trust.decides, "reason": trust.reason})  # fmt: skip
@@ -102,7 +111,7 @@ def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
         manifest = parse_manifest(stored.manifest.encode())
     except InvalidDocument as error:  # of a later version
         return {**document, "decides": False, "reason": f"cannot be read: {error.message}"}
-    trust = trust_of(manifest, stored.key, policy, datetime.now(UTC).date())
+    about = evidence_pack(manifest, stored.key, policy, datetime.now(UTC).date())
     return {
         **document,
         "licence": manifest.licence,
@@ -111,7 +120,7 @@ def _pack_document(stored: StoredPack, policy: TrustPolicy) -> dict[str, Any]:
         "sessions": manifest.session_count,
         "indicators": manifest.indicators,
         "hardware": [asdict(it) for it in manifest.hardware],
-        **trust._asdict(),
+        **trust_of(about, policy)._asdict(),
     }
 
 
@@ -145,8 +154,8 @@ def follow(context: click.Context, address: str, as_json: bool) -> None:
 
     settings: Settings = context.obj
     place = pack_address(settings, address).rstrip("/")
-    with open_record(settings) as engine:
-        report = follow_packs(settings, engine, place)
+    with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
+        report = follow_packs(settings, engine, place, bars.update)
     if as_json:
         print_json(asdict(report))
     else:
@@ -182,13 +191,17 @@ def index(folder: Path) -> None:
 
 
 @click.command()
-@click.argument("path", type=NamedPath(exists=True, path_type=Path), metavar="PACK")
+@pack_argument
 @click.option("-k", "--cells", type=click.IntRange(1, 1000), default=5, show_default=True,
               help="Number of comparisons, chosen by chance.")  # fmt: skip
+@click.option("--between", type=(str, str), metavar="OLD NEW",
+              help="Instead, all comparisons between two versions, such as numpy==2.0.2"
+                   " numpy==2.4.6, or of the packages that change between two locks.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(5, 1000), default=10, show_default=True,
               help="Number of jobs of each stack.")  # fmt: skip
-@click.option("--max-minutes", type=click.FloatRange(0, min_open=True),
-              help="Begin no further comparison after this time.")  # fmt: skip
+@click.option("--out", type=NamedPath(file_okay=False, path_type=Path),
+              help="Folder of the inspections; another one measures anew."
+                   "  [default: one in THOTH_HOME/again]")  # fmt: skip
 @click.option("--trust-packages", is_flag=True,
               help="Run packages of a pack whose key the trust policy does not know.")  # fmt: skip
 @machine_options
@@ -197,12 +210,12 @@ def index(folder: Path) -> None:
 def again(context: click.Context, /, **options: Any) -> None:
     """Measure some comparisons of a pack on this machine, and say whether they agree.
 
-    Only series of this machine's hardware class are measured, with the versions and hashes of the
-    pack, in turns with the baseline. Two effects agree if they differ by no more than both 95 %
-    intervals allow. The jobs are ingested and count as your own. This version's indicators run
-    without the sandbox and import the packages of the pack, so the trust policy must know the key
-    that signed it. Every other script runs in the sandbox. Exit code 1 if a comparison disagrees or
-    could not be measured.
+    Without PACK, the one that ships. Only series of this machine's hardware class are measured,
+    with the versions and hashes of the pack, both stacks of a comparison in turns. Two effects
+    agree if they differ by no more than both 95 % intervals allow. The jobs are ingested and count
+    as your own. After an interruption, the same command continues. Indicators run without the
+    sandbox and import the packages of the pack, so the trust policy must know the key that signed
+    it. Exit code 1 if a comparison disagrees or could not be measured.
     """
     from cli.pack_again import measure_again  # loads the executor
 

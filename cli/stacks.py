@@ -415,7 +415,7 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
     :param left_out: number of jobs that the comparison leaves out, by reason
     """
     text = str(comparison.verdict)
-    missing = settling_text(comparison, _disturbed(comparison, left_out), command=False)
+    missing = settling_text(comparison, _disturbed(comparison, left_out), command=None)
     # The table is narrow: the parts stand below each other, without advice on the machine.
     lines = re.split(r"(?<=:) | (?=\()|, (?=about )", missing.partition(". ")[0])
     return "\n".join([text, *filter(None, lines)])

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from random import Random
 from typing import Any
 
+from adviser.guard import changes_of
 from adviser.monkey.specifications import NotInstallable, python_part
 from adviser.packs.manifest import PackManifest
 from adviser.scoring.comparisons import Comparison
-from adviser.stack_comparison import StackGroup, StackResult
+from adviser.stack_comparison import StackGroup, StackResult, compare_stacks
 from common.formats.locks.entries import LockEntry
-from model.packages.identity import PackageVersion
+from model.measurements.evidence import MeasuredObservation
+from model.packages.identity import PackageVersion, same_version
 from pis.amun.locks import Lock
 
 
@@ -29,10 +31,11 @@ class PackCell:
 
 
 def chosen_cells(
-    groups: Iterable[StackGroup], hardware: str, number: int, seed: str
+    groups: Iterable[StackGroup], hardware: str, number: int | None, seed: str
 ) -> list[PackCell]:
     """Some cells on a hardware class by chance, from as many indicators as possible.
 
+    :param number: ``None`` for all
     :param seed: equal seeds give equal cells
     """
     by_indicator: dict[str, list[PackCell]] = defaultdict(list)
@@ -51,16 +54,50 @@ def chosen_cells(
     return [it for it in in_turn if it is not None][:number]
 
 
+def groups_between(
+    observed: Sequence[MeasuredObservation], old: Mapping[str, str], new: Mapping[str, str]
+) -> Iterator[StackGroup]:
+    """The series with both versions of a package that changes, each with two stacks.
+
+    The baseline has the old version. Of the stacks with the new one, the most similar is compared.
+
+    :param old: version by name
+    """
+    series: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
+    stacks: dict[str, dict[str, str]] = {}
+    for row in observed:
+        series[row.reading.stack].add((row.series.comparison_key, row.series.python_version))
+        stacks[row.reading.stack] = {it.name: it.version for it in row.packages}
+    for change in changes_of(old, new):
+        if change.forced is None or change.advised is None:
+            continue
+        theirs, ours = (
+            [it for it in sorted(stacks) if same_version(stacks[it].get(change.name), version)]
+            for version in (change.forced, change.advised)
+        )
+        for base in theirs:
+            several = [it for it in ours if series[it] & series[base]]
+            if not several:
+                continue
+            nearest = min(several, key=lambda it: len(changes_of(stacks[base], stacks[it])))
+            shared = series[base] & series[nearest]
+            keys = {key for key, _ in shared}
+            alike = (it for it in observed if it.series.comparison_key in keys)
+            for group in compare_stacks(alike, base, required=False):
+                if (group.comparison_key, group.python_version) in shared:
+                    pair = tuple(it for it in group.stacks if it.stack_digest == nearest)
+                    yield replace(group, stacks=pair)
+
+
 def specification_again(
     manifest: PackManifest,
     packages: Iterable[PackageVersion],
-    script: str,
+    indicator: str,
     parameters: Mapping[str, Any],
     python: str | None,
 ) -> dict[str, Any]:
     """The specification that measures a stack of a pack, with the hashes of its wheels.
 
-    :param script: name of an indicator, or the text of a script
     :raises NotInstallable: if the pack has no hash of a package
     """
     hashes = {it.purl: tuple(f"sha256:{sha256}" for sha256 in it.sha256) for it in manifest.wheels}
@@ -71,8 +108,7 @@ def specification_again(
             raise NotInstallable(f"the pack has no hash of {name} {version}")
         entries.append(LockEntry(name, version, hashes[purl], None, package.index))
     part = python_part(Lock(tuple(entries), python), ())
-    values = {"parameters": dict(parameters)} if parameters else {}
-    return {"script": script, **values, "python": part}
+    return {"script": indicator, "parameters": dict(parameters), "python": part}
 
 
 def agrees(packed: Comparison, own: Comparison) -> bool:

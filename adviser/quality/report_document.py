@@ -193,7 +193,7 @@ def _verdicts(quality: SeriesQuality) -> Iterator[str]:
         count = counted(open_ones, f"{rest}comparison is", f"{rest}comparisons are")
         needs = [it.settled_by for it in group.next_jobs]
         needs += [
-            settling_text(it.comparison, command=False)
+            settling_text(it.comparison, command=None)
             for it in compared
             if it.comparison and not it.comparison.verdict.settled
         ]

@@ -223,7 +223,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
     )
-    ours = known.parts(target)[0].stacks
+    ours, *_ = known.parts(target)[0]
     coverages = Coverages(snapshot, ours.evidence, ours.index, target)
     coverage = coverages.of(frozenset(base.values()))
     return Assessment(
@@ -260,9 +260,9 @@ def _choices(
 
     bundled = summaries()
     (own, _), *packs = [
-        (VersionChoices(it.stacks, target, bundled), it.pack)
-        for it in measured.parts(target)
-        if it.decides
+        (VersionChoices(stacks, target, bundled), pack)
+        for stacks, pack, decides in measured.parts(target)
+        if decides
     ]
     choices = {}
     for name, versions in measured.versions.items():

@@ -15,7 +15,7 @@ from adviser.scoring.assessment_types import (
     NoteLevel,
 )
 from adviser.scoring.comparisons import Comparison
-from adviser.scoring.sample_needs import Need, settling_text
+from adviser.scoring.sample_needs import AGAIN, COMPARE, INSPECT, Need, settling_text
 from adviser.scoring.stack_pairs import version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import short_digest
@@ -159,16 +159,27 @@ class ClaimTexts:
 
     :param claims: all claims of the output
     :param stacks: names of the two stacks of a claim about several packages; by default, digests
+    :param once: leave hardware and origin out of the sentences if all claims share them;
+        :attr:`common` has them, and is empty otherwise
     """
 
-    def __init__(self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        claims: Iterable[Claim],
+        stacks: tuple[str, str] | None = None,
+        *,
+        once: bool = False,
+    ) -> None:
+        claims = tuple(claims)
         self._stacks = stacks
         series = {it.comparison_key: it for it in claims}
         self._settings = dict(zip(series, _settings(series.values()), strict=True))
+        shared = {_circumstances(it) for it in claims} if once else ()
+        self.common = shared.pop() if len(shared) == 1 else ""
 
     def note(self, claim: Claim) -> Justification:
         """A claim as a message."""
-        details = _details([claim], self._other_parameters(claim))
+        details = self._details([claim], self._other_parameters(claim))
         return _note([claim], f"{self.sentence(claim)}{details}")
 
     def notes(self, claims: Iterable[Claim], *, every: bool = False) -> Iterator[Justification]:
@@ -183,7 +194,7 @@ class ClaimTexts:
             group.sort(key=lambda it: list(map(_by_value, self._settings_of(it))))
             alike, apart = ([], group) if every else _divided(group)
             if alike:
-                yield _note(alike, f"{self._summary(alike)}{_details(alike)}")
+                yield _note(alike, f"{self._summary(alike)}{self._details(alike)}")
             yield from map(self.note, apart)
 
     def series(self, claim: Claim) -> str:
@@ -193,7 +204,7 @@ class ClaimTexts:
     def sentence(self, claim: Claim) -> str:
         """The verdict with its interval and number of jobs."""
         ours, theirs = self._names(claim)
-        where = f"in {self.series(claim)}{_elsewhere(claim)}"
+        where = f"in {self.series(claim)}{self._elsewhere(claim)}"
         if claim.verdict.different:
             size, interval = _effect(claim, theirs)
             return f"{ours} is {size} {where} ({interval}, {_jobs_text(claim)})"
@@ -207,7 +218,7 @@ class ClaimTexts:
         """A sentence about several series of two versions with the same verdict."""
         first = claims[0]
         ours, theirs = self._names(first)
-        where = f"in {len(claims)} series of {_title(first)}{_elsewhere(first)}"
+        where = f"in {len(claims)} series of {_title(first)}{self._elsewhere(first)}"
         names = self._list_of(claims)
         if first.verdict.different:
             by_size = sorted(claims, key=lambda it: abs(math.log1p(it.observed_pct / 100)))
@@ -229,6 +240,29 @@ class ClaimTexts:
         if nearest.needs in (Need.JOBS, Need.RUNS, Need.HOSTS):
             needs = f"{self._with(nearest).strip()}, {needs}"
         return f"undetermined whether {ours} or {theirs} is faster {where} ({names}): {needs}"
+
+    def _elsewhere(self, claim: Claim) -> str:
+        return _elsewhere_text(
+            None if claim.same_hardware or self.common else claim.hardware_label,
+            None if claim.same_python else claim.python_version or "unknown",
+        )
+
+    def _details(self, claims: Sequence[Claim], parameters: str = "") -> str:
+        """Parameters, hosts that disagree, jobs left out, and other packages that differ."""
+        first = claims[0]
+        left_out: Counter[str] = sum((Counter(it.left_out) for it in claims), Counter())
+        parts = [
+            parameters,
+            "" if self.common or not first.same_hardware else first.hardware_label,
+            _hosts_text(claims),
+            f"left out: {left_out_text(left_out)}" if left_out else "",
+            "" if self.common else origin_text(first),
+        ]
+        if len(first.differs) > 1 and not first.confounded:
+            parts.append(f"with it change {first_few(first.differs[1:], _MOST)}")
+        if first.confounded:
+            parts.append(f"{len(first.differs)} packages differ: {first_few(first.differs, _MOST)}")
+        return "".join(f"; {it}" for it in parts if it)
 
     def _names(self, claim: Claim) -> tuple[str, str]:
         if claim.purl and claim.baseline_purl:
@@ -340,13 +374,6 @@ def _margin(claim: Claim) -> str:
     return f"to within {f'{claim.delta_pct:.1f}'.removesuffix('.0')} %"
 
 
-def _elsewhere(claim: Claim) -> str:
-    return _elsewhere_text(
-        None if claim.same_hardware else claim.hardware_label,
-        None if claim.same_python else claim.python_version or "unknown",
-    )
-
-
 def _jobs_text(claim: Claim) -> str:
     """``7 pairs of jobs``: the number of jobs, and of the runs and hosts that they come from."""
     if not claim.jobs and not claim.baseline_jobs:
@@ -374,22 +401,11 @@ def _runs_text(claim: Claim) -> str:
     return f" in {ours} and {theirs} runs"
 
 
-def _details(claims: Sequence[Claim], parameters: str = "") -> str:
-    """Parameters, hardware, hosts that disagree, jobs left out, and other packages that differ."""
-    first = claims[0]
-    left_out: Counter[str] = sum((Counter(it.left_out) for it in claims), Counter())
-    parts = [
-        parameters,
-        first.hardware_label if first.same_hardware else "",
-        _hosts_text(claims),
-        f"left out: {left_out_text(left_out)}" if left_out else "",
-        origin_text(first),
-    ]
-    if len(first.differs) > 1 and not first.confounded:
-        parts.append(f"with it change {first_few(first.differs[1:], _MOST)}")
-    if first.confounded:
-        parts.append(f"{len(first.differs)} packages differ: {first_few(first.differs, _MOST)}")
-    return "".join(f"; {it}" for it in parts if it)
+def _circumstances(claim: Claim) -> str:
+    """Hardware and origin of a claim."""
+    where = claim.hardware_label
+    where = f"on {where}" if claim.same_hardware else f"on other hardware ({where})"
+    return "; ".join(filter(None, (where, origin_text(claim))))
 
 
 def origin_text(claim: Claim) -> str:
@@ -417,8 +433,19 @@ def _hosts_text(claims: Sequence[Claim]) -> str:
     )
 
 
-def need_text(claim: Claim, *, command: bool = True) -> str:
+def need_text(claim: Claim) -> str:
     """What settles an undetermined claim; see :func:`settling_text`."""
-    own = claim.parameters.get(COMMAND_TEXT, "") if claim.indicator == COMMAND else ""
     disturbed = 0 if claim.pairs else disturbed_jobs(claim.left_out)
-    return settling_text(claim, disturbed, command=command, own=str(own))
+    return settling_text(claim, disturbed, _command(claim))
+
+
+def _command(claim: Claim) -> str:
+    """The command that settles a claim."""
+    if claim.origin is None:
+        own = claim.parameters.get(COMMAND_TEXT) if claim.indicator == COMMAND else None
+        return COMPARE.replace("COMMAND", str(own)) if own else INSPECT
+    command = AGAIN if claim.purl and claim.same_hardware else COMPARE
+    for name, purl in (("OLD", claim.baseline_purl), ("NEW", claim.purl)):
+        pinned = f"{claim.package}=={version_of_purl(purl)}" if purl else name
+        command = command.replace(name, pinned)
+    return command

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex, newest_first
@@ -15,14 +14,6 @@ from model.measurements.evidence import Evidence, EvidencePack
 from model.packages.candidates import Candidate
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
-
-
-class MeasuredPart(NamedTuple):
-    """The measured stacks of one origin; see :class:`adviser.scoring.target.EvidencePart`."""
-
-    stacks: MeasuredStacks
-    pack: EvidencePack | None
-    decides: bool
 
 
 @dataclass(frozen=True)
@@ -55,19 +46,19 @@ class MeasuredStacks:
         return histories_of(self.evidence, range(len(self.evidence.series)))
 
     @cached_property
-    def _parts(self) -> dict[Target, tuple[MeasuredPart, ...]]:
+    def _parts(self) -> dict[Target, list[tuple[MeasuredStacks, EvidencePack | None, bool]]]:
         return {}
 
-    def parts(self, target: Target) -> tuple[MeasuredPart, ...]:
-        """The measured stacks by origin, in the order of ``evidence_parts``."""
+    def parts(self, target: Target) -> list[tuple[MeasuredStacks, EvidencePack | None, bool]]:
+        """The measured stacks of each part of :func:`evidence_parts`."""
         if target not in self._parts:
-            self._parts[target] = tuple(
-                MeasuredPart(
+            self._parts[target] = [
+                (
                     self if part is self.evidence else MeasuredStacks(self.snapshot, part),
                     pack, decides,
                 )
                 for part, pack, decides in evidence_parts(self.evidence, target)
-            )  # fmt: skip
+            ]  # fmt: skip
         return self._parts[target]
 
     def unread(self) -> list[Candidate]:

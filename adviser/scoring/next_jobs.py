@@ -17,7 +17,7 @@ from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
 from adviser.scoring.lazy_numpy import FloatArray, np
-from adviser.scoring.sample_needs import can_settle, settling_text
+from adviser.scoring.sample_needs import INSPECT, can_settle, settling_text
 from model.declared_fields import Field
 from model.shared_fields import STACK_LABEL
 
@@ -41,7 +41,9 @@ class FurtherJobs:
     ]
 
 
-def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
+def further_jobs(
+    comparisons: Sequence[Comparison], command: str = INSPECT
+) -> tuple[FurtherJobs, ...]:
     """Undetermined comparisons, the most useful to measure first.
 
     Candidates that can no longer be the best are left out. So are comparisons that the jobs of a
@@ -49,6 +51,7 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     ordered by the number of jobs.
 
     :param comparisons: all comparisons that were tested together, with the same baseline
+    :param command: runs the jobs
     """
     ranked = []
     for comparison, possible in zip(comparisons, may_be_best(comparisons), strict=True):
@@ -60,7 +63,7 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
                 comparison.jobs_missing,
                 comparison.baseline_jobs_missing,
                 comparison.chance,
-                settling_text(comparison),
+                settling_text(comparison, command=command),
             )
             size = abs(comparison.d) if comparison.chance else 0.0
             ranked.append((-comparison.chance * size / more, more, further))

@@ -318,17 +318,22 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     )
 
 
+#: Commands that run missing jobs; ``A.json`` and ``B.json`` are the specifications of two stacks.
+INSPECT = "thoth inspect A.json B.json --jobs {jobs} --ingest"
+COMPARE = "thoth compare OLD NEW --ingest -- COMMAND"
+#: The same for a comparison of a pack.
+AGAIN = "thoth pack again PACK --between OLD NEW --jobs {jobs}"
+
+
 def settling_text(
-    comparison: OpenComparison, disturbed: int = 0, *, command: bool = True, own: str = ""
+    comparison: OpenComparison, disturbed: int = 0, command: str | None = INSPECT
 ) -> str:
     """What settles a comparison and how long that takes here; empty if it is settled.
 
     What takes longer than a night is called too close to matter, or too noisy, with the bound.
 
     :param disturbed: number of unstable jobs, if there are no pairs for that reason
-    :param command: whether to name the command; ``A.json`` and ``B.json`` are the specifications
-        of the two stacks
-    :param own: the user's own command, if that was measured
+    :param command: the command that runs ``{jobs}`` jobs; ``None`` to name none
     """
     need = comparison.needs
     if need is None:
@@ -351,12 +356,10 @@ def settling_text(
     left_out = f" ({counted(disturbed, 'disturbed job')} left out)" if disturbed else ""
     what = f"{what}{where}{left_out if need is Need.JOBS else ''}"
     text = f"{what}, about {duration_text(settling_seconds(comparison))}"
-    if not command:
+    if command is None:
         return text
     assumed = "" if comparison.job_s else " at a minute a job"
-    inspect = f"thoth inspect A.json B.json --jobs {each} --ingest"
-    compare = f"thoth compare OLD NEW --ingest -- {own}"
-    return f"{text}{assumed}, with `{compare if own else inspect}`"
+    return f"{text}{assumed}, with `{command.replace('{jobs}', str(each))}`"
 
 
 def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:

@@ -200,7 +200,7 @@ def missing(comparison: Mapping[str, Any], left_out: Mapping[str, int]) -> str:
     needs = comparison["needs"] and Need(comparison["needs"])
     still_open = SimpleNamespace(**{**comparison, **values, "needs": needs})
     disturbed = 0 if comparison["pairs"] else disturbed_jobs(left_out)
-    return settling_text(still_open, disturbed, command=False)
+    return settling_text(still_open, disturbed, command=None)
 
 
 def hardware_text(value: Mapping[str, Any]) -> str:

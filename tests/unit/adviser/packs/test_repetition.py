@@ -12,10 +12,10 @@ from adviser.monkey.specifications import NotInstallable
 from adviser.packs.manifest import MeasuredWheel
 from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import opened
-from adviser.packs.repetition import agrees, chosen_cells, specification_again
+from adviser.packs.repetition import agrees, chosen_cells, groups_between, specification_again
 from adviser.packs.stored_packs import observations_of
 from adviser.stack_comparison import StackGroup, compare_stacks
-from model.measurements.evidence import EvidencePack
+from model.measurements.evidence import EvidencePack, MeasuredObservation
 from model.packages.identity import package_version
 from pis.amun.specification import load_specification
 from tests.factories.evidence import ELSEWHERE, HERE, NOW, Bench, jobs, series
@@ -23,7 +23,7 @@ from tests.factories.packs import pack_of
 
 
 @pytest.fixture
-def groups(tmp_path: Path) -> list[StackGroup]:
+def observed(tmp_path: Path) -> list[MeasuredObservation]:
     """Three indicators with three stacks each, one of them on another class."""
     bench = Bench()
     for how in (series("PiMatmul"), series("PiConv2D"), series("PiGemm", ELSEWHERE)):
@@ -33,7 +33,12 @@ def groups(tmp_path: Path) -> list[StackGroup]:
     pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
     purls = {it for stack in bench.stacks.values() for it in stack}
     evidence = packed_evidence(pack, EvidencePack(pack.digest, "pack"), purls, NOW)
-    return compare_stacks(observations_of(pack.manifest, evidence))
+    return list(observations_of(pack.manifest, evidence))
+
+
+@pytest.fixture
+def groups(observed: list[MeasuredObservation]) -> list[StackGroup]:
+    return compare_stacks(observed)
 
 
 def test_cells_are_of_this_class_and_of_many_indicators(groups: list[StackGroup]) -> None:
@@ -42,6 +47,17 @@ def test_cells_are_of_this_class_and_of_many_indicators(groups: list[StackGroup]
     assert cells == chosen_cells(list(reversed(groups)), HERE, 2, "seed")
     assert len(chosen_cells(groups, HERE, 99, "seed")) == 4
     assert chosen_cells(groups, "sha256:0", 5, "seed") == []
+
+
+def test_cells_between_two_versions_are_compared_with_each_other(
+    observed: list[MeasuredObservation],
+) -> None:
+    old, new = {"numpy": "2.2.0", "other": "1"}, {"numpy": "2.1", "new": "2"}
+    cells = chosen_cells(groups_between(observed, old, new), HERE, None, "seed")
+    assert {it.group.indicator for it in cells} == {"PiMatmul", "PiConv2D"}
+    for cell in cells:
+        assert [*map(str, cell.stack.differing_packages)] == ["numpy 2.2.0 → 2.1.0"]
+        assert cell.comparison.d < 0
 
 
 def test_effects_agree_within_both_intervals(groups: list[StackGroup]) -> None:

@@ -43,7 +43,7 @@ def test_a_pack_decides_what_the_rule_of_its_key_allows(
 ) -> None:
     policy = parse_policy((POLICY + rule).encode(), "packs.toml")
     pack = evidence_pack(manifest, key, policy, today)
-    trust = trust_of(manifest, key, policy, today)
+    trust = trust_of(pack, policy)
     assert trust.decides == (pack.problem is None) == (reason is None)
     assert (reason or "trusts its key") in trust.reason
 

@@ -206,7 +206,7 @@ def still_open(needs: Need, jobs: int, job_s: float | None, bound: float) -> Sim
 def test_what_a_night_does_not_settle_is_no_open_question(
     comparison: SimpleNamespace, text: str
 ) -> None:
-    assert settling_text(comparison, command=False) == text
+    assert settling_text(comparison, command=None) == text
     assert settling_text(comparison).startswith(text)
 
 
