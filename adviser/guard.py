@@ -253,9 +253,9 @@ def _covers(stacks: Collection[tuple[str, str | None]], claim: Claim) -> bool:
     return (claim.comparison_key, None) in stacks or _place(claim) in stacks
 
 
-def lock_texts(claims: Iterable[Claim]) -> ClaimTexts:
-    """The texts of the claims about two locks."""
-    return ClaimTexts(claims, ("the new lock", "the old lock"))
+def lock_texts(claims: Iterable[Claim], *, once: bool = False) -> ClaimTexts:
+    """The texts of the claims about two locks; ``once`` as for :class:`ClaimTexts`."""
+    return ClaimTexts(claims, ("the new lock", "the old lock"), once=once)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from adviser.guard import GuardResult, MissingKind, Proposal, lock_texts
+from adviser.guard import GuardResult, MissingKind, MissingKnowledge, Proposal, lock_texts
+from adviser.reports.notes import refused_text
 from adviser.scoring.assessment_types import Claim
-from adviser.scoring.verdicts import Verdict
+from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.verdicts import Verdict, family_text
 from model.declared_fields import Field
 from model.measurements.evidence import COMMAND_TEXT
-from model.text import first_few
+from model.text import counted, first_few
 
+#: Why other commands may report fewer differences.
+_OTHER_COMMANDS = (
+    "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
+    " docs/statistics.md"
+)
 #: Maximum number of package names in a line.
 _MOST = 10
 
@@ -116,12 +123,82 @@ def bisect_command(upgrade: GuardResult) -> str:
     return "thoth bisect OLD NEW --ingest" + (f" -- {measured}" if measured else "")
 
 
+def comparison_lines(
+    upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
+) -> Iterator[str]:
+    """The result as lines: what differs, the groups of findings, and what is missing.
+
+    :param fetched: whether the indexes were just read, so that no line suggests it
+    :param verbose: whether each comparison has its own line
+    """
+    if not upgrade.changes:
+        yield "the locks are the same"
+        return
+    yield from change_lines(upgrade)
+    findings = findings_of(upgrade, every=verbose)
+    yield from group_lines(upgrade, findings)
+    yield from upgrade.context if verbose else ()
+    yield from remaining_lines(upgrade, fetched=fetched)
+    if not verbose and len(findings) < len(findings_of(upgrade, every=True)):
+        yield "`--verbose` shows each series by itself"
+
+
+def change_lines(upgrade: GuardResult) -> Iterator[str]:
+    """What differs between the locks, and what all claims of a pack have in common."""
+    for change in upgrade.changes:
+        yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
+    if common := _texts(upgrade).common:
+        yield common
+
+
+def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings by group, and below each group with harm what to take instead."""
+    proposals = {it.package: it for it in upgrade.proposals}
+    for group in GuardGroup:
+        listed = [it for it in findings if it.group is group]
+        if listed:
+            yield f"{group.heading}:"
+        yield from (f"  {it.line}" for it in listed)
+        harmful = dict.fromkeys(it.package for it in listed if it.rule is not None)
+        for name in harmful:
+            if name is None and len(harmful) == 1:
+                yield f"    which package: `{bisect_command(upgrade)}`"
+            elif name and (proposal := proposals.pop(name, None)) is not None:
+                yield f"    {proposal_text(proposal)}"
+
+
+def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
+    """What is missing, and how far the comparisons hold."""
+    others = (it for it in upgrade.missing if it.kind.value in {"metadata", "advisories"})
+    yield from (_missing_line(it, fetched=fetched) for it in others)
+    if upgrade.untried:
+        more = counted(upgrade.untried, "more harmful package")
+        yield f"no proposal was tried for {more}"
+    if upgrade.refused:
+        yield refused_text(upgrade.refused)
+    if upgrade.comparisons:
+        yield family_text(upgrade.comparisons)
+        yield _OTHER_COMMANDS
+
+
+def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
+    if missing.remedy is None:
+        return f"missing: {missing.message}"
+    fetch = " or --fetch" if missing.kind.value == "metadata" and not fetched else ""
+    return f"missing: {missing.message} (`{missing.remedy}`{fetch})"
+
+
+def _texts(upgrade: GuardResult) -> ClaimTexts:
+    """The texts of all claims; those of a pack say once what they have in common."""
+    claims = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined, *upgrade.shown)
+    return lock_texts(claims, once=upgrade.speed_only)
+
+
 def _claims(
     upgrade: GuardResult, claims: Sequence[Claim], group: GuardGroup, *, every: bool
 ) -> Iterator[Finding]:
     """Findings from comparisons with one verdict."""
-    known = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined, *upgrade.shown)
-    texts = lock_texts(known)
+    texts = _texts(upgrade)
     rule = "slower" if group is GuardGroup.SLOWER else None
     differs = group is not GuardGroup.SHOWN and any(it.verdict.different for it in claims)
     for known_by, several in (
@@ -161,4 +238,5 @@ def _unmeasured(upgrade: GuardResult, *, every: bool) -> Iterator[Finding]:
             yield Finding(group, missing.package, text, None)
     if upgrade.unmeasured:
         names = first_few(upgrade.unmeasured, len(upgrade.unmeasured) if every else _MOST)
-        yield Finding(group, None, f"no indicator measures {names}", None)
+        unknown = "the pack does not compare" if upgrade.speed_only else "no indicator measures"
+        yield Finding(group, None, f"{unknown} {names}", None)

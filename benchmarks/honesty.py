@@ -292,7 +292,8 @@ def designs_of_sessions() -> Iterator[Design]:
 
 #: What a site makes up: gain of the last stack, its drift in the last session, and the noise.
 SITES: Mapping[str, tuple[float, float, float]] = {
-    "invents 30 %": (0.3, 0.0, 0.02),
+    "invents a gain of 20 %": (0.2, 0.0, 0.02),
+    "invents a loss of 20 %": (-0.2, 0.0, 0.02),
     "has a session that drifts by 10 %": (0.0, 0.1, 0.02),
     "invents 3 % and a tiny variance": (0.03, 0.0, 1e-6),
 }

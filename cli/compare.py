@@ -113,6 +113,9 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 @click.option("--ingest/--no-ingest", default=False, show_default=True,
               help="Ingest the inspections at the end.")  # fmt: skip
 @pack_option
+@click.option("--hardware", metavar="DIGEST",
+              help="With --pack, the hardware class, by the first digits of its digest."
+                   "  [default: this machine's]")  # fmt: skip
 @machine_options
 @as_json_option
 @click.pass_context
@@ -137,6 +140,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     benchmarks: tuple[str, ...],
     confirmed: bool,
     pack: Path | None,
+    hardware: str | None,
     **selection: Any,
 ) -> None:
     """Compare the speed of a command with other versions or settings.
@@ -163,18 +167,24 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     """
     settings: Settings = context.obj
     program = program_of(context)
-    if program and benchmarks:
-        raise click.UsageError("give a command behind --, or --benchmark")
+    conflicts = {
+        "give a command behind --, or --benchmark": program and benchmarks,
+        "--hardware is for --pack: jobs run on this machine": hardware and pack is None,
+        "give two stacks or more, such as numpy==1.26.4 numpy==2.4.6": not (
+            2 <= len(subjects) <= len(ascii_uppercase)
+        ),
+    }
+    if conflict := next((text for text, given in conflicts.items() if given), None):
+        raise click.UsageError(conflict)
     variables, concealed = _variables(len(subjects), shared, own_a, own_b)
-    if len(subjects) < 2 or len(subjects) > len(ascii_uppercase):
-        raise click.UsageError("give two stacks or more, such as numpy==1.26.4 numpy==2.4.6")
     with explained_errors():
         named = [subject_of(it, python_version, lock_selection(selection)) for it in subjects]
     if pack is not None:
         context.exit(
             answer_from_pack(
                 settings, pack, [(it.text, pinned_versions(it)) for it in named],
-                python_version, [program, benchmarks, others, *variables], as_json=as_json,
+                python_version, hardware, [program, benchmarks, others, *variables],
+                as_json=as_json,
             )
         )  # fmt: skip
     folder = Path.cwd()

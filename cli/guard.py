@@ -24,21 +24,21 @@ from adviser.answering.lock_comparison import (
     side_document,
 )
 from adviser.answering.target_hardware import own_hardware, requested_hardware
-from adviser.guard import GuardOutcome, GuardResult, MissingKnowledge, changes_of, with_reasons
+from adviser.guard import GuardOutcome, GuardResult, changes_of, with_reasons
 from adviser.guard_findings import (
-    Finding,
-    GuardGroup,
     bisect_command,
+    change_lines,
+    comparison_lines,
     findings_of,
+    group_lines,
     proposal_text,
+    remaining_lines,
 )
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from adviser.locks.lock_model import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectFormat, WarningCode
 from adviser.reports.documents import lock_of
-from adviser.reports.notes import refused_text
-from adviser.scoring.verdicts import family_text
 from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
@@ -75,11 +75,6 @@ _RESULTS = {
     "harm": "result: harm",
     "unknown": "result: unknown; no harm was found, and data is missing",
 }
-#: Why other commands may report fewer differences.
-_OTHER_COMMANDS = (
-    "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
-    " docs/statistics.md"
-)
 #: Code hosts refuse comments of more than 65,536 characters.
 _LONGEST_COMMENT = 60_000
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -330,69 +325,15 @@ def _stored_knowledge(
 def guard_lines(
     upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
 ) -> Iterator[str]:
-    """The result as lines: what differs, the groups of findings, and what is missing.
-
-    :param fetched: whether the indexes were just read, so that no line suggests it
-    :param verbose: whether each comparison has its own line
-    """
-    if not upgrade.changes:
-        yield "the locks are the same"
-        return
-    yield from _change_lines(upgrade)
-    findings = findings_of(upgrade, every=verbose)
-    yield from group_lines(upgrade, findings)
-    yield from upgrade.context if verbose else ()
-    yield from _remaining_lines(upgrade, fetched=fetched)
-    if not verbose and len(findings) < len(findings_of(upgrade, every=True)):
-        yield "`--verbose` shows each series by itself"
-    yield _result_text(upgrade)
+    """The result as lines; the parameters are those of :func:`comparison_lines`."""
+    yield from comparison_lines(upgrade, fetched=fetched, verbose=verbose)
+    if upgrade.changes:
+        yield _result_text(upgrade)
 
 
 def _result_text(upgrade: GuardResult) -> str:
     unseen = "; vulnerabilities and newly yanked versions were not looked at" * upgrade.speed_only
     return f"{_RESULTS[upgrade.outcome.value]}{unseen}"
-
-
-def _change_lines(upgrade: GuardResult) -> Iterator[str]:
-    for change in upgrade.changes:
-        yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
-
-
-def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[str]:
-    """The findings by group, and below each group with harm what to take instead."""
-    proposals = {it.package: it for it in upgrade.proposals}
-    for group in GuardGroup:
-        listed = [it for it in findings if it.group is group]
-        if listed:
-            yield f"{group.heading}:"
-        yield from (f"  {it.line}" for it in listed)
-        harmful = dict.fromkeys(it.package for it in listed if it.rule is not None)
-        for name in harmful:
-            if name is None and len(harmful) == 1:
-                yield f"    which package: `{bisect_command(upgrade)}`"
-            elif name and (proposal := proposals.pop(name, None)) is not None:
-                yield f"    {proposal_text(proposal)}"
-
-
-def _remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
-    """What is missing, and how far the comparisons hold."""
-    others = (it for it in upgrade.missing if it.kind.value in {"metadata", "advisories"})
-    yield from (_missing_line(it, fetched=fetched) for it in others)
-    if upgrade.untried:
-        more = counted(upgrade.untried, "more harmful package")
-        yield f"no proposal was tried for {more}"
-    if upgrade.refused:
-        yield refused_text(upgrade.refused)
-    if upgrade.comparisons:
-        yield family_text(upgrade.comparisons)
-        yield _OTHER_COMMANDS
-
-
-def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
-    if missing.remedy is None:
-        return f"missing: {missing.message}"
-    fetch = " or --fetch" if missing.kind.value == "metadata" and not fetched else ""
-    return f"missing: {missing.message} (`{missing.remedy}`{fetch})"
 
 
 def comment_text(upgrade: GuardResult, lock: str) -> str:
@@ -407,9 +348,9 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
         return ""
     settled = list(group_lines(upgrade, first))
     folded = [
-        *_change_lines(upgrade),
+        *change_lines(upgrade),
         *group_lines(replace(upgrade, proposals=()), [it for it in findings if it not in first]),
-        *_remaining_lines(upgrade, fetched=True),
+        *remaining_lines(upgrade, fetched=True),
     ]
     differences = sum(it.settled_difference for it in findings_of(upgrade, every=True))
     title = f"thoth guard: {counted(differences, 'settled difference')}"

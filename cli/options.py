@@ -92,6 +92,10 @@ class NamedPath(click.Path):
 #: The pack that ships.
 SHIPPED_PACK = Path(__file__).parents[1] / "evidence"
 
+pack_argument: Callable[[Any], Any] = click.argument(
+    "path", type=NamedPath(exists=True, path_type=Path), metavar="[PACK]", default=SHIPPED_PACK
+)
+
 pack_option: Callable[[Any], Any] = click.option(
     "--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED_PACK),
     metavar="[PATH]",

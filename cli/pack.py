@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
-from adviser.packs.envelope import Assurance, new_key, public_fingerprint, read_private_key
+from adviser.packs.envelope import Assurance, public_fingerprint, read_private_key
 from adviser.packs.pack_files import Pack, opened
-from adviser.packs.trust import PackTrust, read_policy, trust_of
-from cli.console import Column, Table, print_field, print_json, progress_bars
+from adviser.packs.trust import PackTrust, evidence_pack, read_policy, trust_of
+from cli.console import Column, Table, moment_text, print_field, print_json, progress_bars
 from cli.help_pages import CommandGroup
-from cli.options import SHIPPED_PACK, NamedPath, as_json_option
+from cli.options import NamedPath, as_json_option, pack_argument
 from cli.pack_store import add, again, follow, index, list_packs, remove, unfollow
 from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
 from model.declared_documents import document_of
 from model.errors import InvalidPack
+from model.json_documents import as_json_time
+from model.packages.identity import distributions_of
 from model.reasons import Reason
 from model.text import counted, printable
 
-_PACK = NamedPath(exists=True, path_type=Path)
-_pack_or_shipped = click.argument("path", type=_PACK, metavar="[PACK]", default=SHIPPED_PACK)
 _KEY = NamedPath(exists=True, dir_okay=False, path_type=Path)
+
+
+#: Number of repetitions that tables show.
+_FIRST_SAMPLES = 6
 
 
 @click.group(cls=CommandGroup)
@@ -89,23 +96,7 @@ def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any)
 
 
 @pack.command()
-@click.argument("file", type=NamedPath(path_type=Path))
-@as_json_option
-def keygen(file: Path, as_json: bool) -> None:
-    """Make an Ed25519 key: the private key in FILE, the public key in FILE.pub.
-
-    Whoever has FILE can sign as you: keep it, and give away FILE.pub only.
-    """
-    fingerprint, public = new_key(file), f"{file}.pub"
-    if as_json:
-        print_json({"key": fingerprint, "private": str(file), "public": public})
-    else:
-        click.echo(f"Private key: {file}, public key: {public}")
-        print_field("key", fingerprint)
-
-
-@pack.command()
-@click.argument("path", type=_PACK, metavar="PACK")
+@click.argument("path", type=NamedPath(exists=True, path_type=Path), metavar="PACK")
 @click.option("--key", type=_KEY, required=True, metavar="FILE",
               help="Private Ed25519 key in PEM.")  # fmt: skip
 @click.option("--assurance", type=click.Choice([it.value for it in Assurance]), show_default=True,
@@ -121,7 +112,7 @@ def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
 
 
 @pack.command()
-@_pack_or_shipped
+@pack_argument
 @click.option("--key", "keys", multiple=True, metavar="PUB", type=_KEY,
               help="Public key in PEM that must have signed it, or one of several.")  # fmt: skip
 @as_json_option
@@ -146,21 +137,27 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 
 
 @pack.command()
-@_pack_or_shipped
+@pack_argument
+@click.option("--samples", "observations", multiple=True, metavar="ID",
+              help="Show the repetitions of this observation instead; repeatable.")  # fmt: skip
 @as_json_option
 @click.pass_obj
-def show(settings: Settings, path: Path, as_json: bool) -> None:
+def show(settings: Settings, path: Path, observations: tuple[str, ...], as_json: bool) -> None:
     """Show what is in a pack, who signed it, and whether the trust policy lets it decide.
 
-    Without PACK, the one that ships.
+    Without PACK, the one that ships. The JSON of `guard` and `compare` names the observations
+    behind each claim.
     """
     shown, policy = opened(path), read_policy(settings)
-    trust = trust_of(shown.manifest, shown.key, policy, datetime.now(UTC).date())
-    _print_pack(shown, as_json, trust)
+    if observations:
+        _print_samples(shown, observations, as_json)
+        return
+    about = evidence_pack(shown.manifest, shown.key, policy, datetime.now(UTC).date())
+    _print_pack(shown, as_json, trust_of(about, policy))
 
 
 @pack.command()
-@_pack_or_shipped
+@pack_argument
 @click.option("--html", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
               help="Write the report to this HTML file, with plots.")  # fmt: skip
 @click.option("--markdown", type=NamedPath(dir_okay=False, path_type=Path), metavar="FILE",
@@ -184,6 +181,39 @@ def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) 
         print_json(report_document(made))
     elif html is None and markdown is None:
         click.echo(report_markdown(made), nl=False)
+
+
+def _print_samples(pack: Pack, observations: Sequence[str], as_json: bool) -> None:
+    columns = ("observation_id", "stack_digest", "component", "ended_at", "job_id")
+    rows = pack.rows("observations", columns, observation_id=observations)
+    samples: dict[str, list[float]] = defaultdict(list)
+    for row in pack.rows("samples", ("observation_id", "duration_s"), observation_id=observations):
+        samples[row["observation_id"]].append(row["duration_s"])
+    digests = {it["stack_digest"] for it in rows}
+    stacks = pack.rows("stacks", ("stack_digest", "name", "version"), stack_digest=digests)
+    versions = {(it["stack_digest"], it["name"]): it["version"] for it in stacks}
+    for row in rows:
+        named = ((row["stack_digest"], it) for it in distributions_of(row["component"]))
+        row["version"] = next((versions[it] for it in named if it in versions), None)
+        row["samples_s"] = samples[row["observation_id"]]
+    rows.sort(key=lambda it: (str(it["version"]), str(it["ended_at"])))
+    if as_json:
+        print_json([{**it, "ended_at": as_json_time(it["ended_at"])} for it in rows])
+        return
+    table = Table([
+        Column("stack"), Column("job ended"), Column("samples", right=True),
+        Column("median", right=True), Column("seconds, in order", wraps=True),
+    ])  # fmt: skip
+    for row in rows:
+        seconds = row["samples_s"]
+        first = " ".join(f"{it:.3g}" for it in seconds[:_FIRST_SAMPLES])
+        table.add(
+            printable(" ".join(filter(None, (row["component"], row["version"])))),
+            moment_text(row["ended_at"]) if row["ended_at"] else "–", str(len(seconds)),
+            f"{median(seconds):.4g}" if seconds else "–",
+            first + " …" * (len(seconds) > _FIRST_SAMPLES),
+        )  # fmt: skip
+    table.print()
 
 
 def _print_pack(pack: Pack, as_json: bool, trust: PackTrust | None = None) -> None:

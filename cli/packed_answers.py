@@ -12,14 +12,12 @@ import click
 from adviser.answering.lock_comparison import LockKnowledge, compare_lock_versions, guard_document
 from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import MissingKind
-from adviser.guard_findings import findings_of
-from adviser.packs.trust import evidence_pack, read_policy, trust_in
-from adviser.scoring.verdicts import family_text
+from adviser.guard_findings import comparison_lines
+from adviser.packs.trust import evidence_pack, read_policy, trust_of
 from cli.console import print_canonical_json, print_lines, print_note
 from common.settings import Settings
 from graph.record.evidence import purls_in
 from model.packages.environments import Environment, environment
-from model.text import first_few
 
 
 def knowledge_of_pack(
@@ -39,7 +37,7 @@ def knowledge_of_pack(
 
     pack, policy, now = opened(path), read_policy(settings), datetime.now(UTC)
     about = evidence_pack(pack.manifest, pack.key, policy, now.date())
-    print_note(f"pack {about.name} ({path}): {trust_in(about, policy).reason}")
+    print_note(f"pack {about.name} ({path}): {trust_of(about, policy).reason}")
     snapshot = packed_snapshot(pack, sorted({*old, *new}), where)
     evidence = packed_evidence(pack, about, purls_in(snapshot, with_excluded=True), now)
     known = LockKnowledge(snapshot, evidence, {}, packed_hardware(pack), speed_only=True)
@@ -51,36 +49,32 @@ def answer_from_pack(
     path: Path,
     subjects: Sequence[tuple[str, Mapping[str, str]]],
     python_version: str | None,
+    hardware: str | None,
     measuring: Sequence[Sized],
     *,
     as_json: bool,
 ) -> int:
-    """Print what a pack knows of the speed of two stacks here, and return the exit code.
+    """Print what a pack knows of the speed of two stacks, and return the exit code.
 
     :param subjects: how a person named each stack, and the version of each package
+    :param hardware: as for :func:`requested_hardware`
     :param measuring: what was given for a measurement; nothing may be
     """
     if any(measuring) or len(subjects) != 2:
         raise click.UsageError("--pack measures nothing: give only two stacks")
     (old, new), where = (it for _, it in subjects), environment(python_version)
     knowledge = knowledge_of_pack(settings, path, old, new, where)
-    hardware = requested_hardware(knowledge.hardware, None)
-    answer = compare_lock_versions(knowledge, old, new, where, hardware.digest)
-    known = [it.line for it in findings_of(answer) if it.known_by is not None] + answer.context
-    lacking = [it.package for it in answer.missing if it.kind is MissingKind.MEASUREMENT]
-    lines = known if answer.changes else ["both have the same versions"]
-    if unknown := sorted([*filter(None, lacking), *answer.unmeasured]):
-        names = first_few(unknown, 5)
-        lines.append(f"unknown: the pack has no jobs that compare both versions of {names} here")
-    settled = not (answer.changes and (answer.undetermined or unknown))
-    print_note(hardware.note)
+    target = requested_hardware(knowledge.hardware, hardware)
+    answer = compare_lock_versions(knowledge, old, new, where, target.digest)
+    unmeasured = any(it.kind is MissingKind.MEASUREMENT for it in answer.missing)
+    settled = not (answer.undetermined or answer.unmeasured or unmeasured)
+    lines = [*comparison_lines(answer), *answer.context]
     if not settled:
-        measured = " ".join((shlex.quote(it) for it, _ in subjects))
+        measured = " ".join(shlex.quote(it) for it, _ in subjects)
         lines.append(f"to measure it here: thoth compare {measured} --ingest -- COMMAND")
+    print_note(target.note)
     if as_json:
         print_canonical_json({**guard_document(answer), "settled": settled, "sentences": lines})
-        return 0 if settled else 4
-    print_lines(lines)
-    if answer.comparisons:
-        print_note(family_text(answer.comparisons))
+    else:
+        print_lines(lines)
     return 0 if settled else 4

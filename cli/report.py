@@ -47,8 +47,9 @@ def report(
 
     KEY is the start of a comparison key, as `thoth stacks` prints it. BATCH is the name, the folder
     or the start of the digest of an inspection; several inspections make one report on their jobs
-    only. The report shows the spread of the jobs, drift, jobs that do not count, the number of
-    repetitions that suffices, and the performance over parameters.
+    only. Own measurements count, not those of packs: `thoth pack report` is about these. The report
+    shows the spread of the jobs, drift, jobs that do not count, the number of repetitions that
+    suffices, and the performance over parameters.
 
     Without -o and --json, the findings are printed.
     """

@@ -20,11 +20,11 @@ code=0
 run thoth "$@" || code=$?
 echo "exit code $code"
 
-say "The observations behind the first settled line:"
-thoth "$@" --json 2>/dev/null | from_json '
+say "The samples behind the first settled line, of the first six jobs:"
+jobs=$(thoth "$@" --json 2>/dev/null | from_json '
 claim = (it["stacks"] + it["claims"])[0]
-print(claim["baseline_purl"], "→", claim["purl"], "in", claim["indicator"], claim["parameters"])
-print(*claim["evidence"][:3], f"… {len(claim['"'evidence'"'])} observations in the pack", sep="\n")' || true
+print(*("--samples " + each for each in claim["evidence"][:6]))') || true
+run thoth pack show "$pack" $jobs
 
 say "Without --hardware, it is about this machine. With your own program instead:"
 echo "  thoth compare $samples/upgrade/old.txt $samples/upgrade/new.txt -- COMMAND"

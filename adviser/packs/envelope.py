@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
     load_pem_private_key,
     load_pem_public_key,
@@ -122,27 +119,6 @@ def verified_key(envelope: bytes, manifest: PackManifest) -> tuple[str, Assuranc
     return keyid, assurance
 
 
-def new_key(path: Path) -> str:
-    """Write a new private key as PEM with mode 0600, and its public key beside it as ``.pub``.
-
-    :returns: its fingerprint
-    :raises InvalidArgument: if a file exists or cannot be written
-    """
-    key, public_path = Ed25519PrivateKey.generate(), path.with_name(f"{path.name}.pub")
-    if taken := next((it for it in (path, public_path) if it.exists()), None):
-        raise InvalidArgument(f"{taken}: exists already", hint="give the name of a new file")
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    try:
-        for file, content, mode in ((path, private, 0o600), (public_path, public, 0o644)):
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-    except OSError as error:
-        raise InvalidArgument(f"{error.filename}: {error.strerror}") from None
-    return fingerprint(key.public_key())
-
-
 def read_private_key(path: Path) -> Ed25519PrivateKey:
     """The private key in a file of PEM; errors never show its content.
 
@@ -157,7 +133,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidArgument(
             f"{path}: not an Ed25519 key in PEM without a password",
-            hint="`thoth pack keygen FILE` makes one",
+            hint="`openssl genpkey -algorithm ed25519 -out FILE` makes one",
         )
     return key
 

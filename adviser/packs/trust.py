@@ -180,15 +180,8 @@ def _problems(
         yield f"{policy.source} trusts its key for other hardware classes"
 
 
-def trust_of(
-    manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date
-) -> PackTrust:
+def trust_of(pack: EvidencePack, policy: TrustPolicy) -> PackTrust:
     """Whether measurements of a pack may decide on its hardware classes, and why."""
-    return trust_in(evidence_pack(manifest, key, policy, today), policy)
-
-
-def trust_in(pack: EvidencePack, policy: TrustPolicy) -> PackTrust:
-    """:func:`trust_of`, if what the policy lets the pack decide is known."""
     if pack.problem is not None:
         return PackTrust(False, f"never decides: {pack.problem}")
     names = "" if pack.indicators is None else f" {', '.join(pack.indicators)}"

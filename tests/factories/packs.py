@@ -11,16 +11,31 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from adviser.exports.arrow_files import schema_of_table
 from adviser.exports.tables import TABLES
 from adviser.packs import manifest as parts
-from adviser.packs.envelope import Assurance, new_key, read_private_key, signed
+from adviser.packs.envelope import Assurance, read_private_key, signed
 from model.measurements.evidence import Evidence
 from model.packages.bundled_libraries import bundled_document
 from model.packages.identity import package_version_of
 
 MEASURED_AT = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+def new_key(path: Path) -> None:
+    """Write a private key as PEM, and its public key beside it as ``.pub``."""
+    key = Ed25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    path.with_name(f"{path.name}.pub").write_bytes(public)
 
 
 def pack_of(evidence: Evidence, folder: Path, *, key: Path | None = None, **changes: Any) -> Path:
