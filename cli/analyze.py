@@ -98,7 +98,7 @@ def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) 
 
 
 @analyze.command()
-@click.argument("image", metavar="PATH")
+@click.argument("image", metavar="FOLDER")
 @_NAME
 @as_json_option
 @_INGEST
@@ -108,8 +108,8 @@ def image(
 ) -> None:
     """Show the native libraries that an image provides.
 
-    PATH is a root folder, an OCI layout (folder or tar), or a file that podman or docker wrote with
-    `save` or `export`, compressed or not. Nothing is downloaded, and no program in it is run.
+    FOLDER is the root of an unpacked image, such as of `podman export CONTAINER | tar -x -C FOLDER`.
+    No program in it is run.
     """
     source = str(Path(image).absolute())
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)

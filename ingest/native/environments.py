@@ -14,8 +14,7 @@ from pathlib import Path
 
 from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
-from ingest.native.file_trees import FolderTree, Tree, read_text, resolve
-from ingest.native.images import open_image
+from ingest.native.file_trees import FileTree, is_there
 from model.errors import InvalidArgument, InvalidDocument
 from model.packages.environments import machine_family
 from model.packages.native_interfaces import (
@@ -68,7 +67,7 @@ class Libraries:
                     yield from (Interface(name, version) for version in library.defines)
 
 
-def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
+def libraries_of(tree: FileTree, environ: Mapping[str, str]) -> Libraries:
     """Read every library that a loader finds without the run path of a program.
 
     :param environ: environment variables of programs; only ``LD_LIBRARY_PATH`` matters
@@ -77,7 +76,7 @@ def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
     candidates: dict[str, list[str]] = {}
     for folder in library_folders(tree, environ):
         for name in tree.names(folder):
-            real = resolve(tree, f"{folder}/{name}") if ".so" in name else None
+            real = tree.resolve(f"{folder}/{name}") if ".so" in name else None
             if real is not None and tree.is_file(real):
                 candidates.setdefault(real, []).append(name)
         if len(candidates) > _MOST_LIBRARIES:
@@ -94,7 +93,7 @@ def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
 
 
 def _read_all(
-    tree: Tree, paths: Mapping[str, list[str]], skipped: list[UnreadableLibrary]
+    tree: FileTree, paths: Mapping[str, list[str]], skipped: list[UnreadableLibrary]
 ) -> Iterator[NativeLibrary]:
     for path, stream in tree.open_all(paths):
         if stream.read(len(MAGIC)) != MAGIC:  # a linker's script, such as libc.so
@@ -109,27 +108,27 @@ def _read_all(
             yield library
 
 
-def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
+def library_folders(tree: FileTree, environ: Mapping[str, str]) -> list[str]:
     """Return the folders in the order in which a loader searches them, resolved and unique."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
     wanted += _configured_by_musl(tree)
     wanted += _FOLDERS
     for parent in ("lib", "usr/lib"):
-        real = resolve(tree, parent)
+        real = tree.resolve(parent)
         names = [] if real is None else tree.names(real)
         wanted += [f"{parent}/{name}" for name in names if _MULTIARCH.fullmatch(name)]
-    return list(dict.fromkeys(filter(None, (resolve(tree, path) for path in wanted))))
+    return list(dict.fromkeys(filter(None, (tree.resolve(path) for path in wanted))))
 
 
-def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
+def _configured(tree: FileTree, path: str, budget: list[int]) -> list[str]:
     """Return the folders in glibc's configuration, which may include other files.
 
     :param budget: a list with the number of files that may still be read, because files can include
         each other
     """
     budget[0] -= 1
-    text = read_text(tree, path) if budget[0] >= 0 else None
+    text = tree.text(path) if budget[0] >= 0 else None
     folders: list[str] = []
     for line in (text or "").splitlines():
         parts = line.partition("#")[0].split()
@@ -142,25 +141,25 @@ def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
     return folders
 
 
-def _matching(tree: Tree, pattern: str) -> list[str]:
+def _matching(tree: FileTree, pattern: str) -> list[str]:
     """Return the files that a pattern matches; relative patterns start at ``/etc``."""
     folder, _, last = (pattern if pattern.startswith("/") else f"/etc/{pattern}").rpartition("/")
-    real = resolve(tree, folder)
+    real = tree.resolve(folder)
     names = [] if real is None else tree.names(real)
     return [f"{real}/{name}" for name in names if fnmatchcase(name, last)]
 
 
-def _configured_by_musl(tree: Tree) -> list[str]:
-    etc = resolve(tree, "etc")
+def _configured_by_musl(tree: FileTree) -> list[str]:
+    etc = tree.resolve("etc")
     names = [] if etc is None else tree.names(etc)
-    texts = (read_text(tree, f"etc/{it}") for it in names if fnmatchcase(it, "ld-musl-*.path"))
+    texts = (tree.text(f"etc/{it}") for it in names if fnmatchcase(it, "ld-musl-*.path"))
     return [path for text in texts for path in re.split(r"[:\n]", text or "") if path[:1] == "/"]
 
 
-def os_release(tree: Tree) -> dict[str, str]:
+def os_release(tree: FileTree) -> dict[str, str]:
     """Read ``os-release``, with values such as ``ID``; return nothing if the file is missing."""
     for path in ("etc/os-release", "usr/lib/os-release"):
-        text = read_text(tree, path)
+        text = tree.text(path)
         if text is not None:
             pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
             return {key.strip(): value.strip().strip("\"'")[:200] for key, _, value in pairs}
@@ -178,26 +177,26 @@ def analyze_host(name: str | None = None, root: Path = Path("/")) -> Environment
     :param name: name of the environment; by default name and version of the system, never the host
         name
     """
-    return _analyzed(EnvironmentKind.HOST, name, FolderTree(root), platform.machine(), os.environ)
+    return _analyzed(EnvironmentKind.HOST, name, FileTree(root), platform.machine(), os.environ)
 
 
-def analyze_image(path: str, name: str | None = None) -> EnvironmentAnalysis:
-    """Analyse an image in a folder or a file.
+def analyze_image(root: str, name: str | None = None) -> EnvironmentAnalysis:
+    """Analyse the unpacked root folder of an image.
 
-    :param name: name of the environment; by default the name in the image, or the last part of its
-        path
-    :raises InvalidArgument: if there is no such image
-    :raises InvalidDocument: if the image is broken
+    :param name: name of the environment; by default the last part of the path
+    :raises InvalidArgument: if there is no such folder
     """
-    with open_image(path) as image:
-        label = name or image.name or Path(path).name or "root"
-        return _analyzed(
-            EnvironmentKind.IMAGE, label, image.tree, image.architecture, image.environ
+    if not (is_there(root) and Path(root).is_dir()):
+        raise InvalidArgument(
+            f"no folder {root[:80]!r}: unpack the image first, such as with"
+            " `podman export CONTAINER | tar -x -C FOLDER`"
         )
+    label = name or Path(root).name or "root"
+    return _analyzed(EnvironmentKind.IMAGE, label, FileTree(Path(root)), None, {})
 
 
 def _analyzed(
-    kind: EnvironmentKind, name: str | None, tree: Tree, architecture: str | None,
+    kind: EnvironmentKind, name: str | None, tree: FileTree, architecture: str | None,
     environ: Mapping[str, str],
 ) -> EnvironmentAnalysis:  # fmt: skip
     libraries = libraries_of(tree, environ)

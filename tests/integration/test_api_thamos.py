@@ -24,9 +24,8 @@ from graph.record.tokens import Scope
 from graph.tables import AnalysisRow
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
-from tests.factories.images import ROOT as SYSTEM
-from tests.factories.images import saved
-from tests.factories.native import layer
+from tests.factories.native import ROOT as SYSTEM
+from tests.factories.native import write_root
 from tests.factories.releases import release
 from tests.services.index import package_index
 from tests.services.jobs import client_of, run_jobs
@@ -394,7 +393,7 @@ class TestListings:
         tag: str | None,
     ) -> None:  # fmt: skip
         record_analysis(
-            known.settings, analyze_image(str(saved(tmp_path, [layer(SYSTEM)])), image), "a test"
+            known.settings, analyze_image(str(write_root(tmp_path, SYSTEM)), image), "a test"
         )
         first = client.get("/api/v1/container-images?page=0&os_name=demo").get_json()
         (found,) = first["container_images"]

@@ -31,7 +31,7 @@ from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from model.errors import InvalidArgument
-from tests.factories.native import AARCH64, elf, layer, write_wheel
+from tests.factories.native import AARCH64, elf, write_root, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
@@ -49,11 +49,9 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     """The root of an old system."""
-    path = tmp_path / "old.tar"
     libc = elf("libc.so.6", defines=("GLIBC_2.17",))
     release = b"ID=old\nVERSION_ID=7\n"
-    path.write_bytes(layer([("lib/libc.so.6", libc), ("etc/os-release", release)]))
-    return path
+    return write_root(tmp_path / "old", {"lib/libc.so.6": libc, "etc/os-release": release})
 
 
 def _question_of_the_guide() -> str:
@@ -109,9 +107,8 @@ def test_what_was_recorded_is_found_by_hash_name_or_digest(
     settings: Settings, relational: Engine, wheel: Path, image: Path, tmp_path: Path
 ) -> None:
     found, system = analyze_wheel(wheel), analyze_image(str(image))
-    (tmp_path / "new").mkdir()
-    newer = tmp_path / "new" / image.name
-    newer.write_bytes(layer([("lib/libc.so.6", elf("libc.so.6", defines=("GLIBC_2.39",)))]))
+    newest = elf("libc.so.6", defines=("GLIBC_2.39",))
+    newer = write_root(tmp_path / "new" / image.name, {"lib/libc.so.6": newest})
     latest = analyze_image(str(newer))
     for analysis in (found, system, latest):
         with relational.begin() as connection:
@@ -121,7 +118,7 @@ def test_what_was_recorded_is_found_by_hash_name_or_digest(
             connection, "pkg:pypi/demo@1.0"
         )
         assert artifacts_by_hash(connection, "%") == []
-        called = environments_called(connection, "old.tar")
+        called = environments_called(connection, "old")
         assert [it.digest for it in called] == [latest.digest, system.digest]
         for wanted in (system.digest, system.digest[7:20], system.digest[:20]):
             assert [it.digest for it in environments_called(connection, wanted)] == [system.digest]
@@ -158,7 +155,7 @@ def test_both_graphs_answer_what_is_missing(
         purl="pkg:pypi/demo@1.0",
     ) == [[["demo"]]]
     listed = answer(stores, _question_of_the_guide(), package="demo")
-    assert [row[:2] for row in listed] == [["old.tar", wheel.name]]
+    assert [row[:2] for row in listed] == [["old", wheel.name]]
     assert "libc.so.6:GLIBC_2.34" in listed[0][2]
     assert "libc.so.6:GLIBC_2.17" not in listed[0][2]
     assert verified(stores).equal
@@ -194,12 +191,12 @@ def test_a_wheel_for_another_machine_does_not_fit_although_names_are_equal(
     )  # fmt: skip
     record_analysis(settings, analyze_wheel(foreign), "x")
     record_analysis(settings, analyze_image(str(image)), "x")
-    (difference,) = differences(settings, "demo==1.0", "old.tar")
+    (difference,) = differences(settings, "demo==1.0", "old")
     assert (difference.missing, difference.architectures) == ((), ("aarch64",))
     with pytest.raises(InvalidArgument, match="no environment"):
         differences(settings, "demo==1.0", "absent")
     with pytest.raises(InvalidArgument, match="no wheel"):
-        differences(settings, "demo==2.0", "old.tar")
+        differences(settings, "demo==2.0", "old")
 
 
 def test_the_commands_go_from_a_file_to_what_is_missing(
