@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ from graph.record.quarantine import QuarantineEntry
 from ingest.background_projection import RunOutcome
 from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, known_system
 from ingest.benchmarks.stated_facts import stated_facts
-from ingest.inspections.cluster_parsing import cluster_parser
-from ingest.inspections.pipeline import IngestReport, Parser, ignore_skipped, parse_here
+from ingest.inspections.pipeline import IngestReport, ignore_skipped
 from ingest.runs import (
     NightlyReport,
     check,
@@ -64,9 +63,6 @@ def ingest() -> None:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
-@click.option("--ray", is_flag=True,
-              help="Parse on the nodes of a Ray cluster, for archives that are large; the result is"
-                   " the same.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def inspections(
@@ -74,7 +70,6 @@ def inspections(
     sources: tuple[str, ...],
     dry_run: bool,
     list_skipped: bool,
-    ray: bool,
     as_json: bool,
 ) -> None:
     """Ingest inspections from files, folders, archives and URLs.
@@ -89,13 +84,8 @@ def inspections(
     paths = [source_argument(source) for source in sources]
     skipped: list[SkippedFile] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
-    with ExitStack() as stack:
-        parser: Parser = parse_here
-        if ray:
-            parser = stack.enter_context(cluster_parser())
-        on_document = stack.enter_context(document_progress("inspections", paths, hidden=as_json))
-        ingest_all = check if dry_run else run
-        outcome = ingest_all(context.obj, paths, on_document, on_skipped, parser)
+    with document_progress("inspections", paths, hidden=as_json) as on_document:
+        outcome = (check if dry_run else run)(context.obj, paths, on_document, on_skipped)
     _finish(context, outcome, as_json=as_json, dry_run=dry_run, skipped=skipped)
 
 

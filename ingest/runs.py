@@ -33,12 +33,9 @@ from ingest.crawl.runs import refresh_indexes
 from ingest.inspections.pipeline import (
     KIND,
     IngestReport,
-    Parser,
     check_inspections,
     ignore_skipped,
     ingest_inspections,
-    parse_here,
-    reporting,
 )
 from ingest.record import exclusive_run, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
@@ -117,12 +114,9 @@ def check(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-    parser: Parser = parse_here,
 ) -> RunOutcome[IngestReport]:
     """Report what :func:`run` would store in an empty record; no store is started."""
-    reported = reporting(parser, on_document)
-    report = check_inspections(sources, _OPERATOR_LIMITS, on_skipped, reported)
-    return RunOutcome(report)
+    return RunOutcome(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
 
 
 def run(
@@ -130,13 +124,12 @@ def run(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-    parser: Parser = parse_here,
 ) -> RunOutcome[IngestReport]:
     """Store the inspections in ``sources``, and project them to the graph in the background."""
     with recording(settings) as run:
         report = ingest_inspections(
             settings, run.engine, sources, _OPERATOR_LIMITS,
-            on_skipped=on_skipped, on_commit=run.on_commit, parser=reporting(parser, on_document),
+            on_document=on_document, on_skipped=on_skipped, on_commit=run.on_commit,
         )  # fmt: skip
     return run.outcome(report)
 
@@ -222,9 +215,8 @@ def _nightly(
 ) -> NightlyReport:
     engine, on_commit = run.engine, run.on_commit
     inspections = ingest_inspections(
-        settings, engine, sources, _OPERATOR_LIMITS,
-        on_commit=on_commit, parser=reporting(parse_here, on_document),
-    )  # fmt: skip
+        settings, engine, sources, _OPERATOR_LIMITS, on_document=on_document, on_commit=on_commit
+    )
     skipped: list[tuple[str, ProjectError]] = []
     packages = advisories = record = packs = exported = None
     with _skipping("packages", skipped):

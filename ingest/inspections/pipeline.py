@@ -17,10 +17,9 @@ from graph.record.inspections import InspectionDelivery, InspectionsAdded, add_i
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile, SourceLimits
+from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
 from model.declared_documents import report_of
-from model.measurements.inspection import InspectionDocument
 
 KIND = "inspection"
 
@@ -83,46 +82,19 @@ def ignore_skipped(skipped: SkippedFile) -> None:
     """Do nothing; the default for ``on_skipped``, which is called with skipped files."""
 
 
-#: Yields what each document contains, in their order.
-Parser = Callable[
-    [Iterable[RawDocument | RefusedDocument]],
-    Iterator[Iterable[InspectionDocument | RefusedDocument]],
-]
-
-
-def parse_here(
-    documents: Iterable[RawDocument | RefusedDocument],
-) -> Iterator[Iterable[InspectionDocument | RefusedDocument]]:
-    """Parse documents in this process."""
-    for raw in documents:
-        yield (raw,) if isinstance(raw, RefusedDocument) else parse_inspections(raw)
-
-
-def reporting(parser: Parser, on_document: Callable[[], None]) -> Parser:
-    """The parser, which calls ``on_document`` after each document."""
-
-    def parse(
-        documents: Iterable[RawDocument | RefusedDocument],
-    ) -> Iterator[Iterable[InspectionDocument | RefusedDocument]]:
-        for parsed in parser(documents):
-            yield parsed
-            on_document()
-
-    return parse
-
-
 def ingest_inspections(
     settings: Settings,
     engine: Engine,
     sources: Iterable[str],
     limits: SourceLimits,
     *,
+    on_document: Callable[[], None] = lambda: None,
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
     on_commit: Callable[[], None] = lambda: None,
-    parser: Parser = parse_here,
 ) -> IngestReport:
     """Store every inspection in ``sources`` once, and quarantine documents that are refused.
 
+    :param on_document: called after each document
     :param on_skipped: called with each file that is not an inspection
     :param on_commit: called after each batch, for example to wake the projector
     :raises StoreUnavailable: if a store is lost; committed batches are kept
@@ -131,7 +103,7 @@ def ingest_inspections(
     count_skipped = _counting(report, on_skipped)
     for source in sources:
         recorder = SourceRecorder(settings, engine, KIND, source, add_inspections)
-        batches = read_inspections([source], limits, count_skipped, parser)
+        batches = read_inspections([source], limits, on_document, count_skipped)
         for batch, added in recorder.record(batches):
             report.count_batch(batch, added)
             on_commit()
@@ -144,15 +116,15 @@ def ingest_inspections(
 def check_inspections(
     sources: Iterable[str],
     limits: SourceLimits,
+    on_document: Callable[[], None] = lambda: None,
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-    parser: Parser = parse_here,
 ) -> IngestReport:
     """Report what :func:`ingest_inspections` would store in an empty record; write nothing."""
     report = IngestReport()
     count_skipped = _counting(report, on_skipped)
     documents: set[str] = set()
     observations: set[str] = set()
-    for batch in read_inspections(sources, limits, count_skipped, parser):
+    for batch in read_inspections(sources, limits, on_document, count_skipped):
         parsed = [delivery.document for delivery in batch.deliveries]
         added = InspectionsAdded(
             {str(document.document_id) for document in parsed} - documents,
@@ -168,29 +140,33 @@ def check_inspections(
 def read_inspections(
     sources: Iterable[str],
     limits: SourceLimits,
+    on_document: Callable[[], None] = lambda: None,
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-    parser: Parser = parse_here,
 ) -> Iterator[Batch[InspectionDelivery]]:
     """Read and parse ``sources`` into batches of bounded size, in order."""
-    parsed = _parsed(sources, limits, on_skipped, parser)
+    parsed = _parsed(sources, limits, on_document, on_skipped)
     return in_batches(parsed, lambda delivery: len(delivery.document.body))
 
 
 def _parsed(
     sources: Iterable[str],
     limits: SourceLimits,
+    on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None],
-    parser: Parser,
 ) -> Iterator[InspectionDelivery | RefusedDocument]:
     """Parse each raw document; a dictionary of inspections gives several inspections."""
     for source in sources:
         origin = stored_source(source)
-        for parsed in parser(documents_of(source, limits, on_skipped)):
-            for document in parsed:
-                if isinstance(document, RefusedDocument):
-                    yield document
-                else:
-                    yield InspectionDelivery(document, origin)
+        for raw in documents_of(source, limits, on_skipped):
+            if isinstance(raw, RefusedDocument):
+                yield raw
+            else:
+                for document in parse_inspections(raw):
+                    if isinstance(document, RefusedDocument):
+                        yield document
+                    else:
+                        yield InspectionDelivery(document, origin)
+            on_document()
 
 
 def _counting(
