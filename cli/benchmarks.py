@@ -1,25 +1,19 @@
-"""``thoth benchmarks``: list and export results of other benchmark systems and our own."""
+"""``thoth benchmarks``: results of other benchmark systems and our own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
 
 import click
 from sqlalchemy import Connection
 
 from cli.console import Column, Table, print_json
-from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
-from graph.record.benchmark_list import benchmark_results, count_results
-from graph.record.benchmark_results import BenchmarkFilter, ListedResult, known_names
-from graph.record.own_results import OWN_SYSTEM
-from ingest.benchmarks.readers.perfzero import perfzero_summaries
-from ingest.benchmarks.readers.pytorch_v3 import v3_record
+from graph.record.benchmark_list import OWN_SYSTEM, benchmark_results, count_results
+from graph.record.benchmark_results import BenchmarkFilter, known_names
 from ingest.record import open_record
-from model.json_documents import canonical_json
 from model.measurements.benchmark_results import (
     BenchmarkResult,
     SharedMetric,
@@ -39,53 +33,28 @@ _SOFTWARE = 4
 _LISTED_NAMES = 20
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-#: Options that choose results.
-_FILTERS = (
-    click.option("--system", metavar="KEY", help="Only results of this benchmark system."),
-    click.option("--benchmark", metavar="NAME", help="Only this benchmark, such as resnet50."),
-    click.option("--metric", metavar="NAME", help="Only this metric."),
-    click.option("--hardware", metavar="TEXT", help="Only machines whose parts contain this text."),
-    click.option("--software", metavar="NAME", help="Only results that name this software."),
-    click.option(
-        "--validity",
-        type=click.Choice(["valid", "invalid", "failed", "unknown"]),
-        help="Only results of this validity.",
-    ),
+@click.command()
+@click.option("--system", metavar="KEY", help="Only results of this benchmark system.")
+@click.option("--benchmark", metavar="NAME", help="Only this benchmark, such as resnet50.")
+@click.option("--metric", metavar="NAME", help="Only this metric.")
+@click.option("--hardware", metavar="TEXT", help="Only machines whose parts contain this text.")
+@click.option("--software", metavar="NAME", help="Only results that name this software.")
+@click.option(
+    "--validity",
+    type=click.Choice(["valid", "invalid", "failed", "unknown"]),
+    help="Only results of this validity.",
 )
-
-
-def _filtered(command: _Command) -> _Command:
-    """Add the options that choose results to a command."""
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
-
-
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@_filtered
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most this many results.")
 @as_json_option
-@click.pass_context
+@click.pass_obj
 def benchmarks(
-    context: click.Context, /, limit: int | None, as_json: bool, **chosen: str | None
+    settings: Settings, /, limit: int | None, as_json: bool, **chosen: str | None
 ) -> None:
     """List results of other benchmark systems and of our own inspections.
 
     `thoth ingest benchmarks` reads results of other systems, which never decide advice. `--system
     thoth` lists our own. Only values with the same definition are comparable.
     """
-    if context.invoked_subcommand is not None:
-        if limit is not None or as_json or any(chosen.values()):
-            raise click.UsageError(f"give the options after {context.invoked_subcommand}")
-        return
-    _list(context.obj, limit, as_json, chosen)
-
-
-def _list(
-    settings: Settings, limit: int | None, as_json: bool, chosen: dict[str, str | None]
-) -> None:
     wanted, shared = _filter(chosen), shared_metrics()
     with open_record(settings) as engine, engine.connect() as connection:
         most = limit or (None if as_json else _TABLE_ROWS)
@@ -133,46 +102,6 @@ def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:
     validity = chosen.get("validity")
     texts = {name: it for name, it in chosen.items() if name != "validity"}
     return BenchmarkFilter(**texts, validity=None if validity is None else Validity(validity))
-
-
-@benchmarks.command()
-@_filtered
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["pytorch-v3", "perfzero"]),
-    required=True,
-    help="Records of the PyTorch OSS benchmark database, version 3, or summaries of PerfZero.",
-)
-@click.pass_obj
-def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
-    """Write results in the form of another benchmark database to standard output.
-
-    pytorch-v3 is a list of records, perfzero a summary on each line. Results without a value are
-    left out and counted on standard error.
-    """
-    left_out = 0
-
-    def measured(results: Iterator[ListedResult]) -> Iterator[BenchmarkResult]:
-        nonlocal left_out
-        for listed in results:
-            left_out += listed.result.value is None
-            if listed.result.value is not None:
-                yield listed.result
-
-    with open_record(settings) as engine, engine.connect() as connection:
-        results = measured(benchmark_results(connection, _filter(chosen), shared_metrics()))
-        if form == "perfzero":
-            for summary in perfzero_summaries(results):
-                click.echo(canonical_json(summary))
-        else:
-            separator = "["
-            for result in results:
-                click.echo(separator + canonical_json(v3_record(result)).decode())
-                separator = ","
-            click.echo("[]" if separator == "[" else "]")
-    if left_out:
-        click.echo(f"{counted(left_out, 'result')} without a value left out.", err=True)
 
 
 def _print(results: list[BenchmarkResult]) -> None:

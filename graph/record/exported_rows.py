@@ -29,12 +29,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
+from graph.record.benchmark_list import OWN_SYSTEM, benchmark_results
+from graph.record.benchmark_results import BenchmarkFilter
 from graph.record.benchmark_results import ListedResult
 from graph.record.hardware import HardwareHead
 from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations
-from graph.record.own_results import OWN_SYSTEM
 from graph.record.postgresql_helpers import columns_for
 from graph.record.release_queries import VersionDetail, select_versions
 from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities

@@ -1,7 +1,6 @@
-"""Output of ``nvprof``: how long each kernel ran on the GPU, as CSV or as the default table.
+"""Output of ``nvprof --csv``: how long each kernel ran on the GPU.
 
-Messages start with ``==``. In CSV, a row of units follows the header, and the units of columns
-differ from file to file; in the table, each time has its unit.
+Messages start with ``==``. A row of units follows the header; they differ from file to file.
 """
 
 from __future__ import annotations
@@ -22,11 +21,6 @@ _GPU_TIME = measure("gpu_time", "ms", LOWER, "nvprof-1", Aggregate.SUM)
 _IN_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 #: Name, share in per cent, and time in milliseconds.
 _Kernel = tuple[str, float, float]
-_TABLE_HEADER = re.compile(r"^ *(?:Type +)?Time\(%\) +Time +Calls +Avg\b.*\n", re.MULTILINE)
-_TABLE_ROW = re.compile(
-    r"[ \t]*(?P<type>[A-Z][A-Za-z]+ \w+:)?[ \t]*(?P<share>[\d.]+)%[ \t]+(?P<time>[\d.]+)"
-    r"(?P<unit>ns|us|ms|s)[ \t]+\d+(?:[ \t]+[\d.]+[num]?s){1,3}[ \t]+(?P<name>\S.*)"
-)
 _MESSAGE = re.compile(r"==[\d=]+ ")
 _SCRIPT = re.compile(r"command: .*?([\w.-]+\.py)\b")
 _START = re.compile(r"^(?===\d+== NVPROF is profiling)", re.MULTILINE)
@@ -73,9 +67,7 @@ def _of_profile(run: Run, text: str, place: str) -> Iterator[BenchmarkResult]:
     script = _SCRIPT.search(text)
     total = 0.0
     shares: dict[str, Parameter] = {}
-    table = _TABLE_HEADER.search(text)
-    kernels = _of_table(text[table.end() :]) if table else _of_csv(text, place)
-    for name, share, duration_ms in kernels:
+    for name, share, duration_ms in _kernels(text, place):
         total += duration_ms
         key = f"share of {name[:_LONGEST_NAME]}, %"
         if key not in shares and len(shares) < _LISTED_KERNELS:
@@ -86,22 +78,7 @@ def _of_profile(run: Run, text: str, place: str) -> Iterator[BenchmarkResult]:
     yield replace(run, benchmark=benchmark, parameters=shares).stated(_GPU_TIME, total)
 
 
-def _of_table(text: str) -> Iterator[_Kernel]:
-    """Kernels in the table on a console; the calls of the API below them are left out."""
-    for line in text.split("\n"):
-        row = _TABLE_ROW.match(line)
-        if row is None and "%" in line and not line.startswith("=="):
-            raise InvalidDocument(
-                Reason.UNKNOWN_SCHEMA, "a row of the table is not readable", field=line[:100]
-            )
-        if row is None or (row["type"] or "").startswith("API"):
-            return
-        share, duration = finite_number(row["share"]), finite_number(row["time"])
-        if share is not None and duration is not None:
-            yield row["name"].strip(), share, duration * _IN_MS[row["unit"]]
-
-
-def _of_csv(text: str, place: str) -> Iterator[_Kernel]:
+def _kernels(text: str, place: str) -> Iterator[_Kernel]:
     """Kernels in the results of each process, without the tables of API calls and of clocks."""
     tables = list(_results(text))
     if not tables:

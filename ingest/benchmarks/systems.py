@@ -144,11 +144,7 @@ _SYSTEMS = (
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
         rb"fwd_time \(usec\)",
-        rb"^(?:[SD]GEMM|GEMM_S8U8S32)\(\w,\w,\d+", rb"^PERFDUMP,", rb"^GEMMOP,TA,TB,M,N,K,USEC",
-        rb"\| (?:FWD|BWD_[FD]) +w/o? padding in flops",
-        rb'^(?:FWD|BWD_[FD]),[01],(?:"[^"\n]*",)?(?:\d+,){11}',
-        rb"^ *# of floats +bytes transferred",
-        rb"^# Number of Ranks \d+\n# Size +Avg Latency\(ms\)",
+        rb"^(?:[SD]GEMM|GEMM_S8U8S32)\(\w,\w,\d+",
         reader="deepbench",
     ),
     _system(
@@ -182,7 +178,6 @@ _SYSTEMS = (
         "aibench", "AIBench",
         rb"^(?=[\w,;\t]*\btimeStamp\b)(?=[\w,;\t]*\belapsed\b)(?=[\w,;\t]*\blabel\b)"
         rb"[\w,;\t]+$",
-        rb"<testResults[ >]",
         rb"^==\d+== NVPROF is profiling(?!.*label_image\.py)",
         rb"^iter: \d+ mle_loss:",
         reader="aibench",
@@ -198,7 +193,6 @@ _SYSTEMS = (
         rb"^Model Name: .*\n+[ \t]*FPS:[\d.]+",
         rb"^\|[ \t]*\*{0,2}Model Name\*{0,2}[ \t]*\|[ \t]*\*{0,2}FPS",
         rb"^ModelName,FrameWork,Devices,", rb"Average on \d+ runs - GPU latency",
-        rb"Average over \d+ runs is \S+ ms \((?:host wall|percentile )time is ",
         rb"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec", rb"^(?:\[.*\] )?GPU Compute Time: min = ",
         rb"^ +Model Name +FPS *$",
         reader="jetson",

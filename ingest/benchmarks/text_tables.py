@@ -1,4 +1,4 @@
-"""Tables in text files: Markdown, boxes and complete lines of a console, and CSV."""
+"""Tables in text files: Markdown, complete lines of a console, and CSV."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _HEADING = re.compile(r"#{1,6}[ \t]+(.*\S)")
 #: The row below the header of a Markdown table.
 _SEPARATOR = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[-:| \t]+")
 _CELL_END = re.compile(r"(?<!\\)\|")
-_BORDER = re.compile(r"\+(?:[-=]+\+)+")
 #: Of CSV as programs and spreadsheets write it, depending on settings and language.
 _DELIMITERS = ",;\t"
 
@@ -80,22 +79,17 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[list[str]]:
         ) from None
 
 
-def tables_with_bars(text: str) -> Iterator[TextTable]:
-    """Tables whose columns are separated by ``|``: Markdown, or a box with borders of ``+---+``.
-
-    Other lines may come before, between and after them.
-    """
-    heading, block, boxed = "", list[str](), False
+def markdown_tables(text: str) -> Iterator[TextTable]:
+    """Tables in Markdown; other lines may come before, between and after them."""
+    heading, block = "", list[str]()
     for line in [*text.split("\n"), ""]:
         stripped = line.strip()
-        border = _BORDER.fullmatch(stripped) is not None
-        if border or "|" in stripped:
-            boxed = boxed or border
+        if "|" in stripped:
             block.append(stripped)
             continue
         if block:
-            yield from _boxes(heading, block) if boxed else _markdown(heading, block)
-            block, boxed = [], False
+            yield from _markdown(heading, block)
+            block = []
         title = _HEADING.match(stripped)
         heading = title[1] if title else heading
 
@@ -134,48 +128,3 @@ def _with_whole_separator(lines: Sequence[str]) -> Sequence[str]:
     if not at or max(rows, default=columns) != columns:
         return lines
     return [*lines[:at], "|" + "-|" * columns, *lines[at + 1 :]]
-
-
-def _boxes(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
-    """Boxes that follow each other; a console wraps long cells into several lines."""
-    groups: list[list[list[str]]] = []
-    for line in [*lines, ""]:
-        if _BORDER.fullmatch(line):
-            groups.append([])
-        elif line and groups:
-            groups[-1].append(line.strip("|").split("|"))
-    filled = [group for group in groups if group]
-    if len(filled) < 2:
-        return
-    header = _joined(filled[0])
-    rows: list[list[str]] = []
-    for group in filled[1:]:
-        wrapped: list[list[str]] = []
-        for cells in group:
-            if len(cells) != len(header):
-                continue
-            if wrapped and not cells[0].strip():
-                wrapped.append(cells)
-                continue
-            if wrapped:
-                rows.append(_joined(wrapped))
-            wrapped = [cells]
-        if wrapped:
-            rows.append(_joined(wrapped))
-    yield TextTable(heading, header, rows)
-
-
-def _joined(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Each cell of a row that was wrapped into ``lines``.
-
-    A piece that fills its column was cut inside a word; a shorter one was cut at a space.
-    """
-    cells = []
-    for column in range(len(lines[0])):
-        text, full = "", True
-        for line in lines:
-            piece = line[column] if column < len(line) else ""
-            text += ("" if full or not piece.strip() else " ") + piece.strip()
-            full = not piece.startswith("  ") and not piece.endswith("  ")
-        cells.append(text)
-    return cells

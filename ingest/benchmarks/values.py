@@ -8,11 +8,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
-from model.json_documents import canonical_json
-from model.measurements.benchmark_results import Parameter
-
 #: Sums of larger numbers overflow; no measurement is larger.
 _LARGEST = 1e30
 _NUMBER = re.compile(r"[+-]?(?:\d{1,300}(?:\.\d{0,300})?|\.\d{1,300})(?:[eE][+-]?\d{1,3})?")
@@ -127,39 +122,3 @@ def mapping_of(record: object, key: str) -> Mapping[str, Any]:
     """The object at ``key``; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}
-
-
-def shown_values(values: Mapping[str, Parameter]) -> dict[str, str]:
-    """Parameters as texts, from which :func:`parsed_values` makes the same parameters.
-
-    >>> shown_values({"batch_size": 8, "data_set": "CIFAR10", "label": "8"})
-    {'batch_size': '8', 'data_set': 'CIFAR10', 'label': '"8"'}
-    """
-    return {
-        name: value
-        if isinstance(value, str) and parsed_value(value) == value
-        else canonical_json(value).decode()
-        for name, value in values.items()
-    }
-
-
-def parsed_values(texts: Mapping[str, object]) -> dict[str, Parameter]:
-    """Parameters by name; values other than numbers, texts and booleans are left out."""
-    parsed = {name: parsed_value(text) for name, text in texts.items()}
-    return {name: it for name, it in parsed.items() if isinstance(it, str | int | float | bool)}
-
-
-def parsed_value(text: object) -> Any:
-    """The value of a JSON text, or the text itself if it is not JSON."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
-
-
-def numbers_of(values: object) -> tuple[float, ...]:
-    """The finite numbers of a list; empty for everything else."""
-    numbers = (finite_number(it) for it in (values if isinstance(values, list) else ()))
-    return tuple(it for it in numbers if it is not None)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import pairwise
 from posixpath import basename
 from urllib.parse import urlsplit
-from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
@@ -35,15 +34,6 @@ _THROUGHPUT = measure("throughput", "requests/s", HIGHER, _JMETER, Aggregate.TOT
 _ERROR_RATE = measure("error_rate", "", LOWER, _JMETER, Aggregate.TOTAL)
 _REQUESTS = re.compile(r"^(?=[\w,;\t]*\btimeStamp\b)[\w,;\t]+$", re.MULTILINE)
 _NEEDED = ("timeStamp", "elapsed", "label", "success")
-_XML_START, _XML_END = re.compile(r"(?:\A|(?<=\n)|(?<=\?>))[ \t]*<testResults\b"), "</testResults>"
-_XML_SAMPLES = ("httpSample", "sample")
-#: Attributes of requests in XML, and the columns that say the same in CSV.
-_XML_NAMES = {
-    "ts": "timeStamp", "t": "elapsed", "lb": "label", "s": "success", "na": "allThreads",
-}  # fmt: skip
-_XML_PIECE = 64 * 1024
-#: The elements around the text of a URL: the log, a request and the URL.
-_DEPTH_OF_URL = 3
 #: The test at the end of a training; checkpoints before it are not results.
 _SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})[ \t]*$", re.MULTILINE)
 
@@ -62,14 +52,12 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 
 def _logs(text: str) -> Iterator[str]:
     """Each log of requests; programs may have appended theirs to a file."""
-    starts = [it.start() for it in _XML_START.finditer(text)] or [
-        it.start() for it in _REQUESTS.finditer(text)
-    ]
+    starts = [it.start() for it in _REQUESTS.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
         yield text[start:end]
 
 
-#: Number of a request in its log, and what the log says of it by the names of columns in CSV.
+#: Number of a request in its log, and its cells by the names of columns.
 _Request = tuple[int, Mapping[str, str]]
 
 
@@ -85,59 +73,11 @@ def _of_csv(text: str, place: str) -> Iterator[_Request]:
         yield number, dict(zip(header, row, strict=True)) if len(row) == len(header) else {}
 
 
-def _of_xml(text: str, place: str) -> Iterator[_Request]:
-    """Requests of a log in XML; those inside another are parts of it, as JMeter counts.
-
-    Entities are not expanded, because the parser gets no document type.
-
-    :raises InvalidDocument: if the log is no XML; a log that ends early has its complete requests
-    """
-    complete: list[dict[str, str]] = []
-    opened: list[dict[str, str]] = []
-    names: list[str] = []
-
-    def started(name: str, attributes: dict[str, str]) -> None:
-        names.append(name)
-        opened.append({_XML_NAMES[it]: attributes[it] for it in attributes if it in _XML_NAMES})
-
-    def ended(name: str) -> None:
-        names.pop()
-        request = opened.pop()
-        if len(names) == 1 and name in _XML_SAMPLES:
-            complete.append(request)
-
-    def characters(piece: str) -> None:
-        if len(names) == _DEPTH_OF_URL and names[-1] == "java.net.URL":
-            opened[1]["URL"] = opened[1].get("URL", "") + piece
-
-    parser = ParserCreate("utf-8")
-    parser.StartElementHandler, parser.EndElementHandler = started, ended
-    parser.CharacterDataHandler = characters
-    end = text.rfind(_XML_END)
-    data = (text if end < 0 else text[: end + len(_XML_END)]).encode()
-    number = 0
-    for at in range(0, len(data), _XML_PIECE):
-        try:
-            parser.Parse(data[at : at + _XML_PIECE])
-        except ExpatError as error:
-            raise InvalidDocument(
-                Reason.UNKNOWN_SCHEMA, f"not XML: {ErrorString(error.code)}",
-                field=f"line {error.lineno}",
-            ) from None  # fmt: skip
-        for request in complete:
-            number += 1
-            for name in _NEEDED:
-                if name not in request:
-                    raise missing_value(place, name, f"request {number} has no such attribute")
-            yield number, request
-        complete.clear()
-
-
 def _requests(run: Run, text: str, place: str) -> Iterator[BenchmarkResult]:
     starts, latencies, failures, threads = [], [], 0, 0
     labels, paths = set[str](), set[str]()
     left_out: list[int] = []
-    for number, cells in (_of_xml if _XML_START.match(text) else _of_csv)(text, place):
+    for number, cells in _of_csv(text, place):
         start = finite_number(cells.get("timeStamp", ""))
         latency = finite_number(cells.get("elapsed", ""))
         if start is None or latency is None or latency < 0:

@@ -14,7 +14,7 @@ from itertools import chain
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
-from ingest.benchmarks.text_tables import TextTable, tables_with_bars
+from ingest.benchmarks.text_tables import TextTable, markdown_tables
 from ingest.benchmarks.values import positive_number, stated_texts, whole_number
 from model.measurements.benchmark_results import BenchmarkResult, Parameter
 
@@ -50,7 +50,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     run, text = file.run("aiia-dnn"), file.text
     tables = (
         _of_table(run, it)
-        for it in tables_with_bars(text)
+        for it in markdown_tables(text)
         if tuple(name.lower() for name in it.header[: len(_COLUMNS)]) == _COLUMNS
     )
     blocks = (_of_block(run, it) for it in _blocks(text))

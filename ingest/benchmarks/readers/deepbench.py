@@ -8,7 +8,6 @@ failed result.
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 import zipfile
@@ -81,41 +80,7 @@ _INTEL = re.compile(
     r"^(SGEMM|DGEMM|GEMM_S8U8S32)\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)[ \t]+(\S+) usec",
     re.MULTILINE,
 )
-#: Matrix products of libraries for ARM.
-_ARM = re.compile(
-    r"^(SGEMM|GEMMLOWP),(true|false),(true|false),(\d{1,9}),(\d{1,9}),(\d{1,9}),([^,\s]+),"
-    r"[^,\s]+[ \t]*$",
-    re.MULTILINE,
-)
-_PRECISIONS = {"SGEMM": "float", "DGEMM": "double", "GEMM_S8U8S32": "int8", "GEMMLOWP": "uint8"}
-#: A row of libxsmm; releases differ in the number of the integers before seconds and GFLOP/s.
-_LIBXSMM = re.compile(
-    r"^PERFDUMP,(FP|BP|WU),[^,\s]{1,100},((?:\d{1,9},){10,11})([^,\s]+),([^,\s]+)", re.MULTILINE
-)
-_LIBXSMM_PASSES = {"FP": "forward", "BP": "backward_inputs", "WU": "backward_weights"}
-#: A convolution of MKL and MKL-DNN. Releases call the width of the filter R or S; it is the first.
-_MKL = re.compile(
-    r"^W=(\d{1,9}), H=(\d{1,9}), C=(\d{1,9}), N=(\d{1,9}), K=(\d{1,9}), [RS]=(\d{1,9}),"
-    r" [RS]=(\d{1,9}) \| (FWD|BWD_F|BWD_D)\b.*?\bavg\(ms\) (\S+?);",
-    re.MULTILINE,
-)
-#: The same with ``--csv-output``: sizes, then the shortest time, its rate, and the mean time.
-_MKL_CSV = re.compile(
-    r'^(FWD|BWD_F|BWD_D),[01],(?:"[^"\n]{0,200}",)?((?:\d{1,9},){11})[^,\s]+,[^,\s]+,([^,\s]+),'
-    r"[^,\s]+[ \t]*$",
-    re.MULTILINE,
-)
-_MKL_PASSES = {"FWD": "forward", "BWD_F": "backward_weights", "BWD_D": "backward_inputs"}
-#: Programs that reduce on accelerators, one for each rank.
-_ALL_REDUCE = re.compile(r"(NCCL MPI|NCCL|RCCL|Ring) AllReduce")
-_RANKS = re.compile(r"(?:Num Ranks:|# Number of Ranks) *(\d{1,9})\b")
-#: Headers with the number of floats in the first column, and the column of the mean time.
-_REDUCED = (
-    (re.compile(r"# of floats +bytes transferred +(?:Avg )?Time \(msec\)"), 2),
-    (re.compile(r"# Size +Avg Latency\(ms\)"), 1),
-)
-#: Cells in a row of the program for MPI: size and mean; with ``-f`` also limits and iterations.
-_MPI_CELLS = (2, 5)
+_PRECISIONS = {"SGEMM": "float", "DGEMM": "double", "GEMM_S8U8S32": "int8"}
 #: Passes that have the operations of one convolution each.
 _CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
 #: Parts of the titles of columns that are not read: they follow from the others.
@@ -325,29 +290,21 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
     count = 0
     for benchmark, parameters, times in _rows(complete_lines(file.text)):
         run = replace(run, benchmark=benchmark)
-        if benchmark == "all_reduce":
-            run = replace(run, accelerators=_reducing(parameters))
         for name, duration in times.items():
             count += 1
             failure = "the row has no time" if duration is None else "the time is zero"
             yield from _timed(run, parameters, name, positive_number(duration), failure)
     if not count:
         raise missing_value(
-            file.place, "$", "no row of matrix products, convolutions, layers or all-reduce"
+            file.place, "$", "no row of matrix products, convolutions or layers"
         )
 
 
 def _rows(text: str) -> Iterator[_ConsoleRow]:
-    """Rows of all programs; a console may have the output of several."""
-    yield from _console_rows(text)
+    """Matrix products of the program for Intel processors, and rows of the tables of the programs
+    for NVIDIA, AMD and ARM; each table has a header of its own.
+    """
     yield from _product_rows(text)
-    yield from _libxsmm_rows(text)
-    yield from _mkl_rows(text)
-    yield from _all_reduce_rows(text)
-
-
-def _console_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Rows of the tables of the programs for NVIDIA, AMD and ARM; each has a header of its own."""
     names: list[str] = []
     for line in text.split("\n"):
         if _TIMED_COLUMN.search(line):
@@ -387,79 +344,12 @@ def _milliseconds(cell: str, name: str) -> float | None:
 
 
 def _product_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Matrix products of the programs for Intel and ARM processors, in floats and in integers."""
-    for name, first, second, m, n, k, microseconds in (*_INTEL.findall(text), *_ARM.findall(text)):
+    """Matrix products of MKL, in floats and in integers."""
+    for name, first, second, m, n, k, microseconds in _INTEL.findall(text):
         parameters: dict[str, Parameter] = {
             "m": int(m), "n": int(n), "k": int(k),
-            "a_transpose": "T" if first in ("T", "t", "true") else "N",
-            "b_transpose": "T" if second in ("T", "t", "true") else "N",
+            "a_transpose": "T" if first in "Tt" else "N",
+            "b_transpose": "T" if second in "Tt" else "N",
             "precision": _PRECISIONS[name],
         }  # fmt: skip
         yield "gemm", parameters, {"": _milliseconds(microseconds, "(usec)")}
-
-
-def _libxsmm_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Convolutions of the program for Intel processors."""
-    for kind, numbers, seconds, rate in _LIBXSMM.findall(text):
-        threads, n, c, k, w, h, s, r, stride, *paddings = map(int, numbers.rstrip(",").split(","))
-        shape: dict[str, Parameter] = {
-            "w": w, "h": h, "c": c, "n": n, "k": k, "s": s, "r": r, "horizontal_stride": stride,
-            "vertical_stride": stride,
-        }  # fmt: skip
-        duration, stated = positive_number(seconds), positive_number(rate)
-        # The second number is the vertical padding, or else a number of splits: the rate tells.
-        for pad_h in (paddings[-1], paddings[0]):
-            padded = {**shape, "pad_w": paddings[0], "pad_h": pad_h}
-            operations = _operations("convolution", padded, "forward")
-            if duration is None or stated is None or operations is None:
-                break
-            if math.isclose(operations / duration / 1e9, stated, rel_tol=0.02):
-                shape = padded
-                break
-        milliseconds = None if duration is None else duration * 1000
-        yield "convolution", {**shape, "threads": threads}, {_LIBXSMM_PASSES[kind]: milliseconds}
-
-
-def _mkl_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Convolutions of MKL and MKL-DNN; only the CSV form has strides and paddings."""
-    for *sizes, kind, milliseconds in _MKL.findall(text):
-        shape = dict(zip("whcnksr", map(int, sizes), strict=True))
-        yield "convolution", {**shape}, {_MKL_PASSES[kind]: finite_number(milliseconds)}
-    names = ("n", "w", "h", "c", "k", "s", "r", "horizontal_stride", "vertical_stride",
-             "pad_w", "pad_h")  # fmt: skip
-    for kind, sizes, milliseconds in _MKL_CSV.findall(text):
-        shape = dict(zip(names, map(int, sizes.rstrip(",").split(",")), strict=True))
-        yield "convolution", {**shape}, {_MKL_PASSES[kind]: finite_number(milliseconds)}
-
-
-def _all_reduce_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Mean times of all-reduce by number of accelerators; the largest times are not read."""
-    if not any(header.search(text) for header, _ in _REDUCED):
-        return
-    rows: list[_ConsoleRow] = []
-    shared: dict[str, Parameter] = {}
-    column: int | None = None
-    for line in text.split("\n"):
-        header = next((at for pattern, at in _REDUCED if pattern.search(line)), None)
-        title, ranks = _ALL_REDUCE.search(line), _RANKS.search(line)
-        if header is not None:
-            column = header
-        elif title:
-            shared, column = {"algorithm": title[1]}, None
-        elif ranks:
-            shared["ranks"] = int(ranks[1])
-        cells = line.split()
-        floats = whole_number(cells[0]) if column is not None and cells else None
-        if column is None or floats is None or len(cells) < column:
-            continue
-        if whole_number(cells[1]) != 4 * floats if column == 2 else len(cells) not in _MPI_CELLS:
-            continue  # a row of another program
-        duration = finite_number(cells[column]) if column < len(cells) else None
-        parameters = {"size_floats": floats, "precision": "float", **shared}
-        rows.append(("all_reduce", parameters, {"": duration}))
-    yield from sorted(rows, key=lambda row: _reducing(row[1]) or 0)
-
-
-def _reducing(parameters: Mapping[str, Parameter]) -> int | None:
-    """Number of accelerators that take part in an all-reduce; ``None`` if it may be processors."""
-    return whole_number(parameters.get("ranks")) if "algorithm" in parameters else None

@@ -1,7 +1,7 @@
 """KubeEdge Ianvs: tables that rank test cases by metrics that the user defined.
 
-A rank table is CSV, with or without a column ``rank``, Markdown, or a box on the console. It does
-not say which values are better; ``benchmarkingjob.yaml`` beside it or above it does.
+A rank table is CSV, with or without a column ``rank``, or Markdown. It does not say which values are
+better; ``benchmarkingjob.yaml`` beside it or above it does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from posixpath import basename, dirname
 from typing import Any
 
@@ -17,7 +16,7 @@ import yaml
 
 from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
-from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, tables_with_bars
+from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, markdown_tables
 from ingest.benchmarks.values import finite_number, time_of_text
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Parameter, Validity
@@ -37,7 +36,6 @@ _JOB_FILE = re.compile(r"benchmarkingjob[\w-]*\.ya?ml")
 _JOB_BYTES = 1024 * 1024
 _GENERIC_FOLDERS = {"rank", "benchmarkingjob", "workspace", "results", "leaderboards", "docs"}
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T]?(\d\d:\d\d:\d\d)")
 _PATH = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:[\\/])")
 _LONGEST_TEXT = 300
 
@@ -57,7 +55,7 @@ def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
             for cells in table.rows:
                 row = dict(zip(table.header, cells, strict=True))
                 if row["algorithm"]:
-                    rows.append((_time(row.get("time", "")), row, metrics))
+                    rows.append((time_of_text(row.get("time", "").strip()), row, metrics))
     except InvalidDocument as error:
         refusal = error
     # Rows of one time are one entry, and the results of an entry follow each other.
@@ -73,7 +71,7 @@ def _tables(text: str) -> Iterator[TextTable]:
 
     :raises InvalidDocument: after the other rows, if a row of a CSV file has too many cells
     """
-    tables = list(tables_with_bars(text))
+    tables = list(markdown_tables(text))
     if tables:
         yield from (it for it in tables if set(it.header) >= _NEEDED)
         return
@@ -197,8 +195,3 @@ def _directions(described: bytes) -> dict[str, Direction]:
         }
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, KeyError, AttributeError):
         return {}
-
-
-def _time(cell: str) -> datetime | None:
-    """A time; the box on the console may lack the space between day and hour."""
-    return time_of_text(_TIME.sub(r"\1 \2", cell.strip(), count=1))

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
-from ingest.benchmarks.text_tables import csv_rows, tables_with_bars
+from ingest.benchmarks.text_tables import csv_rows, markdown_tables
 from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
@@ -26,7 +26,7 @@ _FPS = measure("fps", "frames/s", HIGHER, "jetson-benchmarks-1", Aggregate.SUM)
 _LATENCY = measure("gpu_latency", "ms", LOWER, "trtexec-1", Aggregate.MEAN)
 _THROUGHPUT = measure("throughput", "queries/s", HIGHER, "trtexec-1", Aggregate.TOTAL)
 _TRTEXEC = re.compile(
-    r"Average on \d+ runs - GPU latency|Average over \d+ runs is \S+ ms \("
+    r"Average on \d+ runs - GPU latency"
     r"|&&&& (?:RUNNING|FAILED) TensorRT\.trtexec|^(?:\[.*\] )?GPU Compute Time: min = ",
     re.MULTILINE,
 )
@@ -40,11 +40,6 @@ _BUILD_ERROR = "Error in Build"
 _AVERAGE = re.compile(
     r"Average on (?P<runs>\d{1,9}) runs - GPU latency: (?P<gpu>[\d.]{1,30}) ms"
     r"(?:.*?end to end (?P<end>[\d.]{1,30}) ms)?"
-)
-#: TensorRT 4 to 6: the time of the GPU between two events, and in newer ones that of the host.
-_OLD_AVERAGE = re.compile(
-    r"Average over (?P<runs>\d{1,9}) runs is (?P<gpu>[\d.]{1,30}) ms"
-    r" \((?:host walltime is (?P<end>[\d.]{1,30}) ms)?"
 )
 _START = re.compile(r"(\d{2}/\d{2}/\d{4}-\d{2}:\d{2}:\d{2})\].*Starting")
 #: Names of the logs that the program keeps for each engine.
@@ -63,8 +58,6 @@ _SUMMARY = re.compile(r"=== Performance summary ===")
 _OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
 _MODEL_OPTION = re.compile(r"--(?:onnx|deploy|uff|model|loadEngine)=(\S+)")
 _BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
-#: TensorRT 4 to 6 print their options, each in a line.
-_PRINTED_MODEL = re.compile(r"^(?:\[.*\] )?(?:onnx|deploy|uff|engine): (\S+)", re.MULTILINE)
 _INPUT_COLUMNS = {
     "FrameWork": "model_format", "Devices": "devices", "BatchSizeGPU": "batch_size_gpu",
     "BatchSizeDLA": "batch_size_dla", "WS_GPU": "workspace_gpu", "WS_DLA": "workspace_dla",
@@ -119,7 +112,7 @@ def _rates(text: str) -> Iterator[tuple[str, str, bool]]:
             break
         if row["model"] not in models:
             yield row["model"], row["fps"], True
-    for table in tables_with_bars(text):
+    for table in markdown_tables(text):
         columns = [name.strip("* ").lower() for name in table.header]
         if columns[:2] == ["model name", "fps"]:
             for cells in table.rows:
@@ -159,7 +152,7 @@ class _EngineLog:
 
 def _engine_log(text: str) -> _EngineLog:
     ends, latencies, elapsed = [], [], 0.0
-    for line in (*_OLD_AVERAGE.finditer(text), *_AVERAGE.finditer(text)):
+    for line in _AVERAGE.finditer(text):
         latency = finite_number(line["gpu"])
         # TensorRT 8.4 and later print no end-to-end latency.
         end_to_end = finite_number(line["end"] or line["gpu"])
@@ -214,7 +207,6 @@ def _model(text: str) -> str:
     """
     options = _OPTIONS.search(text)
     model = _MODEL_OPTION.search(options[0]) if options else None
-    model = model or _PRINTED_MODEL.search(text)
     if model is None:
         return "unknown"
     name = model[1].replace("\\", "/").rpartition("/")[2]
@@ -224,7 +216,7 @@ def _model(text: str) -> str:
 def _runs(text: str) -> Iterator[str]:
     """The output of each run of ``trtexec`` in a log."""
     # A summary follows the averages of its run.
-    begins = (_RUNNING, _PRINTED_MODEL, *(() if _AVERAGE.search(text) else (_SUMMARY,)))
+    begins = (_RUNNING, *(() if _AVERAGE.search(text) else (_SUMMARY,)))
     starts = next(
         filter(None, ([it.start() for it in begin.finditer(text)] for begin in begins)), []
     )

@@ -14,21 +14,15 @@ from itertools import groupby
 from typing import Any
 
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
-from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
 from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
 from ingest.benchmarks.results import LOWER, Measure, Run, measure, numbered_parts
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
-    finite_number,
-    numbers_of,
-    parsed_values,
-    shown_values,
     stated_texts,
     time_of_epoch,
-    time_of_text,
 )
 from model.errors import InvalidDocument
-from model.json_documents import digest, json_value_of
+from model.json_documents import json_value_of
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Validity
 from model.reasons import Reason
@@ -57,11 +51,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each execution in a file."""
     for run, record in numbered_parts(file.run("perfzero"), _summaries(file)):
-        summary = Fields(record)
-        if summary.nested("benchmark_info").get("harness_name") == WRITER:
-            yield from _of_own_execution(run, summary)
-        else:
-            yield from _of_execution(run, summary)
+        yield from _of_execution(run, Fields(record))
 
 
 def _summaries(file: ResultFile) -> list[dict[str, Any]]:
@@ -188,92 +178,39 @@ def _software(summary: Fields, system: Fields) -> dict[str, str | None]:
     return versions
 
 
-def _of_own_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
-    """The results that :func:`perfzero_summaries` wrote, with all that it wrote of them."""
-    result = summary.nested("benchmark_result")
-    information = summary.nested("benchmark_info").nested("harness_info")
-    hardware, software = information.nested("hardware"), information.nested("software")
-    count = summary.nested("system_info").get("accelerator_count")
-    run = replace(
-        run,
-        benchmark=str(result.get("name")),
-        parameters=parsed_values(information.nested("parameters")),
-        hardware={name: it for name, it in hardware.items() if isinstance(it, str)},
-        software={name: it if isinstance(it, str) else None for name, it in software.items()},
-        accelerators=count if type(count) is int else None,
-        measured_at=time_of_text(information.get("measured_at")),
-    )
-    for entry in result.each("metrics"):
-        extra = entry.nested("extra_info")
-        value = finite_number(entry.get("value"))
-        samples = numbers_of(extra.get("samples"))
-        read = result_of_facts(run, entry.get("name"), value or 0.0, extra, samples, entry.at)
-        if value is None:
-            raise entry.invalid(Reason.MISSING_FIELD, "a number was expected")
-        yield read
-
-
 def perfzero_summaries(results: Iterable[BenchmarkResult]) -> Iterator[dict[str, Any]]:
-    """Results in the form of PerfZero, a summary for each group of results that follow each other
-    and differ in the metric only; results without a value are left out.
-
-    PerfZero has no fields for units, definitions and parameters. :func:`read` reads them back from
-    ``extra_info`` and ``harness_info``, so that only system, source and files differ then.
+    """What an indicator measured in the form of PerfZero: a summary for each benchmark and its
+    parameters; results without a value are left out.
     """
     measured = (it for it in results if it.value is not None)
-    for execution, group in groupby(measured, key=_execution):
-        yield _summary(execution, list(group))
+    for parameters, group in groupby(measured, key=lambda it: (it.benchmark, it.parameters)):
+        yield _summary(*parameters, list(group))
 
 
-def _execution(result: BenchmarkResult) -> dict[str, Any]:
-    """What the results of an execution share."""
-    return {
-        "system": result.system, "benchmark": result.benchmark,
-        "parameters": shown_values(result.parameters), "hardware": dict(result.hardware),
-        "accelerators": result.accelerators, "software": dict(result.software),
-        "measured_at": None if result.measured_at is None else result.measured_at.isoformat(),
-        "files": [it.sha256 for it in result.files],
-    }  # fmt: skip
-
-
-def _summary(execution: dict[str, Any], results: Sequence[BenchmarkResult]) -> dict[str, Any]:
-    software, hardware, time = execution["software"], execution["hardware"], results[0].measured_at
+def _summary(
+    benchmark: str, parameters: Mapping[str, Any], results: Sequence[BenchmarkResult]
+) -> dict[str, Any]:
+    (first, *_), software = results, results[0].software
     framework = next((it for it in _FRAMEWORKS if it in software), next(iter(software), ""))
-    wall_time = next(
-        (it.value for it in results if it.metric.name == "wall_time" and it.metric.unit == "s"),
-        _NOT_REPORTED,
-    )
     summary: dict[str, Any] = {
         "ml_framework_info": {"name": framework, "version": software.get(framework) or ""},
-        "execution_id": digest(execution).removeprefix("sha256:")[:32]
-        if time is None
-        else f"{time:%Y-%m-%d-%H-%M-%S-%f}",
-        "benchmark_info": {
-            "has_exception": False, "harness_name": WRITER,
-            "harness_info": {
-                key: execution[key]
-                for key in ("system", "parameters", "hardware", "software", "measured_at")
-            },
-        },
-        "system_info": {
-            "accelerator_count": execution["accelerators"],
-            "accelerator_model": hardware.get("accelerator", ""),
-            "cpu_model": hardware.get("cpu", ""),
-        },
+        "benchmark_info": {"has_exception": False, "harness_name": "thoth",
+                           "harness_info": {"parameters": parameters, "software": software}},
+        "system_info": {"accelerator_model": first.hardware.get("accelerator", "")},
         "process_info": {},
         "benchmark_result": {
-            "name": execution["benchmark"], "succeeded": True, "wall_time": wall_time,
+            "name": benchmark, "succeeded": True, "wall_time": _NOT_REPORTED,
             "metrics": [_written_metric(it) for it in results],
         },
     }  # fmt: skip
-    if time is not None:
-        summary["execution_timestamp"] = time.timestamp()
+    if first.measured_at is not None:
+        summary["execution_id"] = f"{first.measured_at:%Y-%m-%d-%H-%M-%S-%f}"
+        summary["execution_timestamp"] = first.measured_at.timestamp()
     return summary
 
 
 def _written_metric(result: BenchmarkResult) -> dict[str, Any]:
-    extra = written_facts(result)
-    if result.samples:
-        extra["samples"] = list(result.samples)
-    written = {"name": result.metric.name, "value": result.value, "extra_info": extra}
-    return written | ({"succeeded": False} if result.validity is Validity.INVALID else {})
+    metric = result.metric
+    extra = {"unit": metric.unit, "direction": metric.direction, "definition": metric.definition,
+             "samples": list(result.samples)}  # fmt: skip
+    return {"name": metric.name, "value": result.value, "extra_info": extra}

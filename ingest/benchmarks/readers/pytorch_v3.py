@@ -14,7 +14,6 @@ from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
-from ingest.benchmarks.own_results import WRITER, result_of_facts, written_facts
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import Run, measure
 from ingest.benchmarks.software import software_versions
@@ -22,15 +21,10 @@ from ingest.benchmarks.values import (
     finite_number,
     mapping_of,
     model_name,
-    numbers_of,
-    parsed_value,
-    parsed_values,
-    shown_values,
     time_of_epoch,
-    time_of_text,
 )
 from model.errors import InvalidDocument
-from model.json_documents import canonical_json, json_value_of
+from model.json_documents import json_value_of
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
@@ -83,8 +77,6 @@ def _records(file: ResultFile) -> list[Any]:
 
 
 def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
-    if isinstance(record, dict) and record.get("name") == WRITER:
-        return _of_own_record(run, record, at)
     metric, benchmark = mapping_of(record, "metric"), mapping_of(record, "benchmark")
     model = mapping_of(record, "model")
     name, suite = _text(metric, "name"), _text(benchmark, "name")
@@ -116,46 +108,6 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
         fmean(samples) if samples else None,
         samples=samples if several else (),
     )
-
-
-def _of_own_record(run: Run, record: Mapping[str, Any], at: str) -> BenchmarkResult:
-    """The result that :func:`v3_record` wrote, with all that it wrote of it."""
-    metric, benchmark = mapping_of(record, "metric"), mapping_of(record, "benchmark")
-    extra, runner = mapping_of(metric, "extra_info"), next(_runners(record), {})
-    values = metric.get("benchmark_values")
-    listed = numbers_of(values)
-    if not listed or len(listed) < len(values or ()):
-        raise InvalidDocument(
-            Reason.WRONG_TYPE, "finite numbers were expected", field=f"{at}.metric.benchmark_values"
-        )
-    parameters: dict[str, Parameter] = {"suite": str(benchmark.get("name"))}
-    parameters |= parsed_values(mapping_of(benchmark, "extra_info"))
-    for key, name in (("mode", "phase"), ("dtype", "precision")):
-        parameters |= parsed_values({name: benchmark[key]} if benchmark.get(key) else {})
-    count = runner.get("gpu_count")
-    parts = [(name, runner.get(key)) for name, key in _PARTS.items()]
-    parts += mapping_of(runner, "extra_info").items()
-    run = replace(
-        run,
-        benchmark=str(mapping_of(record, "model").get("name")),
-        parameters=parameters,
-        hardware={name: it for name, it in parts if isinstance(it, str)},
-        accelerators=count if type(count) is int else None,
-        software=_versions_of(record),
-        measured_at=time_of_text(extra["measured_at"])
-        if "measured_at" in extra
-        else time_of_epoch(record.get("timestamp")),
-    )
-    samples = listed if len(listed) > 1 else numbers_of(parsed_value(extra.get("samples")))
-    return result_of_facts(
-        run, metric.get("name"), fmean(listed), extra, samples, f"{at}.metric.extra_info"
-    )
-
-
-def _versions_of(record: Mapping[str, Any]) -> dict[str, str | None]:
-    """Versions under the names that are written; an empty version is unknown."""
-    dependencies = mapping_of(record, "dependencies").items()
-    return {name: _text(it, "version") for name, it in dependencies if isinstance(it, dict)}
 
 
 def _samples(values: Any, unit: str) -> tuple[tuple[float, ...], str | None]:
@@ -243,58 +195,3 @@ def _software(record: Mapping[str, Any]) -> dict[str, str | None]:
 def _text(record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     return value[:_LONGEST] or None if isinstance(value, str) else None
-
-
-def v3_record(result: BenchmarkResult) -> dict[str, Any] | None:
-    """``result`` as a record v3, or ``None`` if it has no value.
-
-    The database stores additional information as texts. :func:`read` reads what the record has no
-    field for back from there, so that only system, source and files differ then.
-    """
-    if result.value is None:
-        return None
-    parameters = shown_values(result.parameters)
-    phase, precision = parameters.pop("phase", ""), parameters.pop("precision", "")
-    suite = parameters.pop("suite", "") if result.system == SYSTEM else ""
-    samples = [float(it) for it in result.samples]
-    # Samples stand for the value only if the database, which takes the mean, gets the same value.
-    averaged = (
-        result.aggregate is Aggregate.MEAN and len(samples) > 1 and fmean(samples) == result.value
-    )
-    extra = written_facts(result)
-    if samples and not averaged:
-        extra["samples"] = canonical_json(samples).decode()
-    record: dict[str, Any] = {
-        "schema_version": "v3",
-        "name": WRITER,
-        "benchmark": {
-            "name": suite or result.system, "mode": phase, "dtype": precision,
-            "extra_info": parameters,
-        },
-        "model": {"name": result.benchmark, "origins": [result.system]},
-        "metric": {
-            "name": result.metric.name,
-            "benchmark_values": samples if averaged else [result.value],
-            "extra_info": extra,
-        },
-        "runners": [_runner(result)],
-        "dependencies": {
-            name: {"version": version or ""} for name, version in result.software.items()
-        },
-    }  # fmt: skip
-    if result.measured_at is not None:
-        record["timestamp"] = int(result.measured_at.timestamp())
-        if result.measured_at.microsecond:
-            extra["measured_at"] = result.measured_at.isoformat()
-    return record
-
-
-def _runner(result: BenchmarkResult) -> dict[str, Any]:
-    stated = {key: result.hardware.get(name) for name, key in _PARTS.items()}
-    runner: dict[str, Any] = {key: text for key, text in stated.items() if text is not None}
-    if result.accelerators is not None:
-        runner["gpu_count"] = result.accelerators
-    others = {name: text for name, text in result.hardware.items() if name not in _PARTS}
-    if others:
-        runner["extra_info"] = others
-    return runner

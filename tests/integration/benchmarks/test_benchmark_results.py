@@ -320,22 +320,6 @@ def test_an_unknown_system_is_refused_with_those_there_are(
     assert "dawnbench, deepbench, " in done.stderr
 
 
-def test_exported_records_can_be_read_again(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path / "one", {**FILES, "vllm.json": sample_text("pytorch-v3/plain")})
-    ingest(stores.settings, tmp_path / "one")
-    done = thoth(stores.settings, "benchmarks", "export", "--format", "pytorch-v3")
-    assert (done.returncode, done.stderr) == (0, "1 result without a value left out.\n")
-    assert len(json.loads(done.stdout)) == 10
-    write_files(tmp_path / "two", {"records.json": done.stdout})
-    report = ingest(stores.settings, tmp_path / "two")
-    assert (report["results"], report["quarantined"]) == ({"pytorch-v3": 10}, 0)
-    (row,) = listed(stores.settings, "--system", "pytorch-v3", "--metric", "time_to_accuracy")
-    assert (row["value"], row["unit"], row["direction"]) == (1.5, "hours", "lower")
-    assert row["definition"] == "dawnbench-1"
-    none = thoth(stores.settings, "benchmarks", "export", "--format", "pytorch-v3", "--system", "x")
-    assert json.loads(none.stdout) == []
-
-
 def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
@@ -358,12 +342,6 @@ def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) ->
     assert listed(stores.settings, "--software", "NumPy", "--hardware", "example") == own
     assert listed(stores.settings, "--software", "numpy", "--metric", "median_rate") == [rate]
     assert listed(stores.settings, "--benchmark", "pimatmul", "--validity", "failed") == []
-    done = thoth(
-        stores.settings, "benchmarks", "export", "--format", "pytorch-v3", "--system", "thoth"
-    )
-    assert [it["metric"]["name"] for it in json.loads(done.stdout)] == [
-        "median_elapsed", "median_rate",
-    ]  # fmt: skip
 
 
 def test_own_inspections_have_metrics_of_other_systems_where_definitions_agree(

@@ -6,14 +6,13 @@ the difference before you keep it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from ingest.benchmarks.systems import SYSTEMS
-from ingest.benchmarks.text_tables import tables_with_bars
+from ingest.benchmarks.text_tables import markdown_tables
 from ingest.sources.content_detection import system_of
 from model.measurements.benchmark_results import BenchmarkResult
 from model.reasons import Reason
@@ -25,6 +24,7 @@ from tests.factories.benchmark_files import (
     read_files,
     sample,
     sample_text,
+    training_log,
 )
 from tests.factories.golden import compare_with_golden
 
@@ -93,42 +93,15 @@ def test_the_separator_of_a_table_may_have_any_number_of_cells(
     assert plain[0]
 
 
-def test_a_box_joins_cells_that_the_console_wrapped() -> None:
-    box = """## Leaderboard
-finished
-+------+-----------+------------+
-| rank | algorithm |    time    |
-+------+-----------+------------+
-|  1   |  a long   | 2024-10-28 |
-|      |   name    |  16:58:30  |
-|  2   | fpn_learn | 2024-10-29 |
-|      |    ing    |  16:58:30  |
-+------+-----------+------------+
-"""
-    (table,) = tables_with_bars(box)
-    assert table.heading == "Leaderboard"
-    assert table.header == ["rank", "algorithm", "time"]
-    assert [row[:2] for row in table.rows] == [["1", "a long name"], ["2", "fpn_learning"]]
-
-
 @pytest.mark.parametrize("separator", ["|-|", "|-|-|", "|-|-|-|"])
 def test_a_row_may_be_shorter_than_the_header(separator: str) -> None:
-    (table,) = tables_with_bars(f"|a|b|\n{separator}\n|1|2|\n|3|\n")
+    (table,) = markdown_tables(f"|a|b|\n{separator}\n|1|2|\n|3|\n")
     assert [*table.rows] == [["1", "2"], ["3", ""]]
 
 
 @pytest.mark.parametrize("rows", ["|1|", "|1|2|\n|1|2|3|"])
 def test_rows_that_disagree_with_the_header_make_no_table(rows: str) -> None:
-    assert [*tables_with_bars(f"|a|b|\n|-|\n{rows}\n")] == []
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_requests_in_xml_give_the_results_of_the_same_requests_in_csv(
-    encoding: str, tmp_path: Path
-) -> None:
-    logs = (sample_text("aibench/plain"), sample_text("aibench/xml").replace("\n", "\r\n"))
-    csv, xml = (read_files(tmp_path, "aibench", {"a.jtl": it.encode(encoding)})[0] for it in logs)
-    assert [replace(it, files=()) for it in xml] == [replace(it, files=()) for it in csv]
+    assert [*markdown_tables(f"|a|b|\n|-|\n{rows}\n")] == []
 
 
 @pytest.mark.parametrize(
@@ -161,3 +134,25 @@ def test_a_text_without_end_is_refused(
     files = {"log": sample_text(name).replace(old, new, 1)}
     results, (refusal,) = read_files(tmp_path, name.partition("/")[0], files)
     assert (results, refusal.reason) == ([], reason)
+
+
+def test_profiles_of_two_programs_are_not_added(tmp_path: Path) -> None:
+    profile = sample_text("aibench/kernels")
+    other = profile.replace("train", "test").replace("0.3,", "0.5,")
+    results, refusals = read_files(tmp_path, "aibench", {"log": profile + other})
+    assert refusals == []
+    assert [(it.source, it.benchmark, it.value) for it in results] == [
+        ("log#0", "train.py", pytest.approx(400)), ("log#1", "test.py", pytest.approx(600)),
+    ]  # fmt: skip
+
+
+def test_runs_of_a_training_may_be_in_any_order(tmp_path: Path) -> None:
+    log = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": log})
+    assert [it.samples for it in results] == [(10.0, 20.0)]
+
+
+def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> None:
+    table = "name_gpu,num_gpu,resnet50\n2x V100,2,350.5\n"
+    results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"train-throughput.csv": 2 * table})
+    assert [it.value for it in results] == [350.5, 350.5]
