@@ -17,7 +17,7 @@ from graph.backup.restoration import restore_backup
 from graph.engine import open_stores
 from graph.migrate import migrated_stores
 from graph.projection import sync, verify
-from graph.record.source_successes import BACKUP, add_successes
+from graph.record.freshness import BACKUP, add_successes
 from graph.verification.run import verify_record
 from ingest.sources.urls import has_credentials, local_path
 from model.text import counted

@@ -20,7 +20,7 @@ from graph.projection import lag as lag_of
 from graph.projection import rebuild as project_again
 from graph.projection import sync as project
 from graph.projection import verify as compare
-from graph.record.source_successes import GRAPH, add_successes, set_sources
+from graph.record.freshness import GRAPH, add_successes, set_sources
 from graph.watchdog import watchdog
 from model.errors import GraphMismatch
 from model.text import counted

@@ -1037,7 +1037,7 @@ class SourceSuccessRow(Base):
 
     __tablename__ = "source_successes"
 
-    #: A constant of :mod:`graph.record.source_successes`.
+    #: A constant of :mod:`graph.record.freshness`.
     kind: ColumnElement[str] = column(primary_key=True)
     source: ColumnElement[str] = column(primary_key=True)
     succeeded_at: ColumnElement[datetime]

@@ -17,7 +17,7 @@ from graph.record.events import EventKind, night_problems, record_problem, recor
 from graph.record.packs import followed_addresses
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import QuarantineEntry, forget, open_refusals
-from graph.record.source_successes import INSPECTIONS, RECORD, add_successes, set_sources
+from graph.record.freshness import INSPECTIONS, RECORD, add_successes, set_sources
 from graph.verification.run import RecordReport, verify_record
 from ingest.advisories.sync import AdvisoryReport, sync_source
 from ingest.background_projection import (

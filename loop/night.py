@@ -29,7 +29,7 @@ from graph.record.loop import (
     open_night,
     steps_of,
 )
-from graph.record.source_successes import LOOP, add_successes, set_sources
+from graph.record.freshness import LOOP, add_successes, set_sources
 from graph.record.watches import set_closure, watches
 from ingest.crawl.closure import CrawlBounds, WantedPackage
 from ingest.crawl.runs import add_packages, refresh_indexes

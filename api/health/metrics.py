@@ -35,7 +35,7 @@ from graph.record.ledger import interval_coverage, recent_identical_pairs
 from graph.record.notices import notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
-from graph.record.source_successes import source_successes
+from graph.record.freshness import source_successes
 from graph.record.tokens import Scope
 from model.errors import ProjectError
 from model.reasons import Reason

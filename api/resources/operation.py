@@ -38,7 +38,7 @@ from graph.record.analyses import RequestTimes
 from graph.record.freshness import COUNTED, lag_of, source_times
 from graph.record.notices import NoticeLag, notice_lag
 from graph.record.quarantine import count_refusals
-from graph.record.source_successes import NEVER, SourceSuccess, source_successes
+from graph.record.freshness import NEVER, SourceSuccess, source_successes
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.

@@ -15,7 +15,7 @@ from graph.record.affected_versions import hold_advisories, match_vulnerabilitie
 from graph.record.bulk import copy_rows, insert_new, update_rows
 from graph.record.documents import DeliveredDocument, add_documents, delete_documents
 from graph.record.freshness import HAS_ADVISORIES
-from graph.record.outbox import add_entries
+from graph.record.bulk import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
 from graph.record.vulnerability_queries import Vulnerability, merge_advisories

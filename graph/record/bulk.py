@@ -1,9 +1,9 @@
-"""Bulk writes: COPY into a staging table, then one INSERT that skips existing rows."""
+"""Bulk writes: COPY into a staging table, then one INSERT that skips existing rows; the outbox."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from io import StringIO
 from operator import itemgetter
@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.types import LargeBinary
 
-from graph.tables import Base, table_of
+from graph.tables import Base, OutboxEntry, table_of
 
 _ESCAPES = str.maketrans(
     {
@@ -214,3 +214,14 @@ def _encode_array(values: Sequence[Any]) -> str:
 def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> None:
+    """Write outbox entries, kind by kind.
+
+    :param keys: keys of the entries, by kind
+    """
+    rows = [(kind, key) for kind, of_kind in keys.items() for key in sorted(of_kind)]
+    if rows:
+        outbox = table_of(OutboxEntry)
+        copy_rows(connection, outbox.name, outbox, rows, ("kind", "key"))

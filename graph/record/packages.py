@@ -19,7 +19,7 @@ from graph.record.bulk import insert_new
 from graph.record.freshness import knows_advisories
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
-from graph.record.outbox import add_entries
+from graph.record.bulk import add_entries
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow

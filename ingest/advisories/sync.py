@@ -33,7 +33,7 @@ from graph.record.advisories import (
 )
 from graph.record.documents import delete_unreferenced_bodies, unpacked_body
 from graph.record.postgresql_helpers import storable, texts
-from graph.record.source_successes import ADVISORIES, add_successes, set_sources
+from graph.record.freshness import ADVISORIES, add_successes, set_sources
 from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
 from ingest.advisories.sources import OpenedSource, opened_source

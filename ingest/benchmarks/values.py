@@ -1,12 +1,17 @@
-"""Numbers, times and texts in result files."""
+"""Numbers, times, names of metrics, and versions of software in result files."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from model.measurements.benchmark_results import Direction
 
 #: Sums of larger numbers overflow; no measurement is larger.
 _LARGEST = 1e30
@@ -122,3 +127,124 @@ def mapping_of(record: object, key: str) -> Mapping[str, Any]:
     """The object at ``key``; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+#: Tried in this order; the first match counts.
+_DIRECTIONS = (
+    (re.compile(r"per_(?:sec|second|min|minute|joule)\b|per_s\b|/s(?:ec)?\b|tps\b"),
+     Direction.HIGHER),
+    (re.compile(r"throughput|speed_?up|accuracy|bandwidth|flops\b|precision|recall|goodput|sqnr"),
+     Direction.HIGHER),
+    (re.compile(r"latency|ttft|tpot|itl\b|e2el|time\b|_time_|duration|memory|_rss\b|_vms\b|loss\b"
+                r"|seconds?_per|(?:^|_)(?:ns|us|ms|s|sec|seconds|bytes|mb|gb)\b|wer\b|perplexity"),
+     Direction.LOWER),
+)  # fmt: skip
+_UNITS = (
+    (re.compile(r"tok(?:en)?s?(?:_throughput|_per_sec(?:ond)?|/s(?:ec)?|ps)\b"), "tokens/s"),
+    (re.compile(r"(?:requests?|req)(?:_throughput|_per_sec(?:ond)?|/s(?:ec)?)\b"), "requests/s"),
+    (re.compile(r"exp(?:amples)?_per_sec(?:ond)?\b"), "examples/s"),
+    (re.compile(r"(?:images|img)(?:_per_sec(?:ond)?|/s(?:ec)?)\b"), "images/s"),
+    (re.compile(r"gb(?:_per_sec(?:ond)?|/s(?:ec)?)\b"), "GB/s"),
+    (re.compile(r"tflops\b"), "TFLOP/s"),
+    (re.compile(r"speed_?up\b"), "x"),
+    (re.compile(r"(?:^|_|\()ms\b"), "ms"),
+    (re.compile(r"(?:^|_|\()us\b"), "us"),
+    (re.compile(r"(?:^|_|\()ns\b"), "ns"),
+    (re.compile(r"(?:^|_|\()(?:s|sec|seconds)\b"), "s"),
+    (re.compile(r"bytes\b|_rss\b|_vms\b"), "bytes"),
+    (re.compile(r"(?:^|_|\()mb\b"), "MB"),
+    (re.compile(r"(?:^|_|\()gb\b"), "GB"),
+    (re.compile(r"percent\b|\(%\)"), "%"),
+)  # fmt: skip
+
+
+def direction_of(name: str) -> Direction:
+    """Which values of the metric ``name`` are better, or ``UNKNOWN``.
+
+    >>> [str(direction_of(it)) for it in ("tokens_per_second", "p99_ttft_ms", "graph_breaks")]
+    ['higher', 'lower', 'unknown']
+    """
+    text = name.lower()
+    return next((it for pattern, it in _DIRECTIONS if pattern.search(text)), Direction.UNKNOWN)
+
+
+def unit_of(name: str) -> str:
+    """The unit in the name of a metric; empty if there is none.
+
+    >>> unit_of("median_ttft_ms"), unit_of("requests_per_second"), unit_of("accuracy_top_1")
+    ('ms', 'requests/s', '')
+    """
+    text = name.lower()
+    return next((unit for pattern, unit in _UNITS if pattern.search(text)), "")
+
+
+def is_rate_or_time(unit: str) -> bool:
+    """Whether a value of zero in ``unit`` means that nothing was measured.
+
+    >>> is_rate_or_time("tokens/s"), is_rate_or_time("bytes")
+    (True, False)
+    """
+    return unit.endswith("/s") or unit in ("x", "s", "ms", "us", "ns")
+
+
+#: Spellings in result files, and the one name for each of them.
+_NAMES = {
+    "tensorflow": "tensorflow", "tf": "tensorflow", "pytorch": "torch", "torch": "torch",
+    "mxnet": "mxnet", "apache mxnet": "mxnet", "caffe": "caffe", "caffe2": "caffe2",
+    "tensorrt": "tensorrt", "cuda": "cuda", "cuda version": "cuda", "cudnn": "cudnn",
+    "cudnn version": "cudnn", "openvino": "openvino", "onnx runtime": "onnxruntime",
+    "onnxruntime": "onnxruntime", "nccl": "nccl", "mkl": "mkl", "keras": "keras",
+    "dali": "dali", "libjpeg-turbo": "libjpeg-turbo",
+}  # fmt: skip
+#: Frameworks that a text may name with other words behind, such as "PyTorch NVIDIA Release 19.05".
+_FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "caffe")
+#: A name of one or more words, and a version with at least one digit behind it.
+_PART = re.compile(
+    r"(?P<name>[A-Za-z][\w+ .-]*?)[\s:=]*\bv?(?P<version>\d+(?:\.\d+)*(?:[.\w+-]*\w)?)?\s*\Z"
+)
+_LONGEST = 300
+
+
+def software_versions(parts: str | Iterable[str]) -> dict[str, str | None]:
+    """Versions by lower-case name, as far as ``parts`` say them; unknown versions are ``None``.
+
+    :param parts: a list such as ``"TensorRT 6.0, CUDA 10.1"``, or its parts
+
+    >>> software_versions("TensorRT 6.0, CUDA 10.1, cuDNN 7.6.3")
+    {'tensorrt': '6.0', 'cuda': '10.1', 'cudnn': '7.6.3'}
+    >>> software_versions("Pytorch v0.3.1")
+    {'torch': '0.3.1'}
+    >>> software_versions("TensorFlow"), software_versions("PyTorch NVIDIA Release 19.05")
+    ({'tensorflow': None}, {'torch': None})
+    """
+    texts = re.split(r"[,;/&]| and ", parts) if isinstance(parts, str) else parts
+    versions: dict[str, str | None] = {}
+    for text in texts:
+        match = _PART.match(text.strip()[:_LONGEST])
+        if match is None:
+            continue
+        name = match["name"].strip(" -:").lower()
+        known, version = _NAMES.get(name), match["version"]
+        first = name.split(" ")[0]
+        if known is None and first in _FRAMEWORKS:
+            known, version = _NAMES[first], None  # the number is the version of something else
+        if known is None:
+            # A sentence is not a name: "optimised for" 3 is not a version of anything.
+            if version is None or " " in name:
+                continue
+            known = str(canonicalize_name(name))
+        if versions.get(known) is None:
+            versions[known] = version
+    return versions
+
+
+def package_version(version: str | None) -> str | None:
+    """``version`` in the normal form of PEP 440, or ``None`` if it is not such a version.
+
+    >>> package_version("1.14"), package_version("19.09-py3") is None
+    ('1.14', True)
+    """
+    try:
+        return None if version is None else str(Version(version))
+    except InvalidVersion:
+        return None

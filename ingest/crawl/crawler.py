@@ -41,7 +41,7 @@ from ingest.crawl.failures import (
     together,
 )
 from ingest.crawl.record_writer import RecordWriter
-from ingest.crawl.release_drafts import release_draft, release_from
+from ingest.crawl.release_selection import release_draft, release_from
 from ingest.crawl.release_selection import (
     ProjectNeeds,
     ProjectPlan,

@@ -11,7 +11,7 @@ from common.index.configuration import Index, configured_indexes, index_of
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import WatchedProject, known_projects, retry_all, watch, watched_packages
-from graph.record.source_successes import INDEX, add_successes, set_sources
+from graph.record.freshness import INDEX, add_successes, set_sources
 from ingest.background_projection import RunOutcome, recording
 from ingest.crawl.closure import CrawlBounds, CrawlRequest, WantedPackage
 from ingest.crawl.crawler import crawl

@@ -42,7 +42,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
-from graph.record.source_successes import BACKUP, set_sources, source_successes
+from graph.record.freshness import BACKUP, set_sources, source_successes
 from model.errors import InvalidArgument
 from model.json_documents import digest, digest_bytes
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs

@@ -18,7 +18,7 @@ import pytest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.document_store import identify_store
-from graph.record.source_successes import NEVER, source_successes
+from graph.record.freshness import NEVER, source_successes
 from ingest.runs import run_nightly
 from model.errors import AlreadyRunning
 from tests.factories.generations import FOLDER as GENERATIONS

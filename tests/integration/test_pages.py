@@ -26,7 +26,7 @@ from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.bisects import write_bisect
 from graph.record.quarantine import QuarantineReason, add_refusals
-from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
+from graph.record.freshness import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS

@@ -20,7 +20,7 @@ from typing import Any
 
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
-from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.text_tables import complete_lines
 from ingest.benchmarks.values import finite_number, positive_number, stated_texts, whole_number
 from ingest.sources.source_items import SourceLimits

@@ -35,7 +35,7 @@ from ingest.benchmarks.results import (
     run_of,
     with_parameters,
 )
-from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     positive_number,

@@ -21,7 +21,7 @@ import orjson
 
 from ingest.benchmarks.result_tree import Description, ResultTree, results_or_refusal
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, run_of
-from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     mapping_of,

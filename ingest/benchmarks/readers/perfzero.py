@@ -13,10 +13,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
+from ingest.benchmarks.values import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
 from ingest.benchmarks.results import LOWER, Measure, Run, measure, numbered_parts
-from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     stated_texts,
     time_of_epoch,

@@ -13,10 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
-from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
+from ingest.benchmarks.values import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import Run, measure
-from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     mapping_of,

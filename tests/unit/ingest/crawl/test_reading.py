@@ -15,7 +15,7 @@ from common.index.release_metadata import (
     read_release,
 )
 from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, pause_after
-from ingest.crawl.release_drafts import refused_draft, release_draft
+from ingest.crawl.release_selection import refused_draft, release_draft
 from ingest.releases.parsing import checked_release
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import IndexFile
