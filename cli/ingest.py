@@ -118,10 +118,9 @@ def ingest_benchmark_results(
 ) -> None:
     """Ingest result files of other benchmark systems, such as MLPerf or DeepBench.
 
-    PATH is a file, a folder, a .tar.gz, a .zip or a URL such as s3://bucket/prefix. Archives in a
-    folder are read, too. The system of a file is recognised by its content. A result is stored
-    once, whatever its path. Refused files go to the quarantine, and the exit code is 1. `thoth
-    benchmarks` lists the results.
+    PATH is a file, a folder, a .tar.gz or a .zip. Archives in a folder are read, too. The system of
+    a file is recognised by its content. A result is stored once, whatever its path. Refused files
+    go to the quarantine, and the exit code is 1. `thoth benchmarks` lists the results.
     """
     paths = [source_argument(source) for source in sources]
     chosen = None if system is None else known_system(system)

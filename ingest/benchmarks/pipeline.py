@@ -15,36 +15,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
-from posixpath import basename, dirname, join
+from posixpath import join
 from typing import Any
-from urllib.parse import urlsplit
 
-import fsspec
-from fsspec import AbstractFileSystem
-from fsspec.implementations.local import LocalFileSystem
 from sqlalchemy import Engine
 
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.benchmark_entries import COPIED_AT_ONCE, Entry, entry_id_of, store_entries
-from graph.record.document_store import client_errors, file_system_of
 from graph.record.quarantine import QuarantineReason, add_refusals
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
 from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
-from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, too_large, unreadable
+from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
 from ingest.sources.source_items import SourceLimits
-from ingest.sources.urls import check_url, local_path, stored_source
+from ingest.sources.urls import local_path, stored_source
 from model.declared_documents import report_of
 from model.errors import InvalidArgument, InvalidDocument
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity
 from model.reasons import Reason
 
 KIND = "benchmark_result"
-_PIECE_BYTES = 1024 * 1024
-_WEB = ("http", "https")
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.
 _STORED_AFTER_S = 5.0
 _INTEGER_LIMIT = 2**63
@@ -339,131 +332,42 @@ def _tree(
     :param skipped: counts what is no file
     :raises InvalidDocument: if the source cannot be read
     """
-    folder: Path | None = None
-    if source.partition("://")[0] in _WEB:
-        folder = _temporary_folder(stack)
-        source = str(_downloaded(source, folder, limits))
-    system, root, files, is_file = _files_of(source, skipped)
+    local = local_path(source)
+    if local is None:
+        raise unreadable("", "only files and folders of this machine are read: download it first")
+    path = Path(local)
+    root, files = path, [path.name]
+    if path.is_dir():
+        files = sorted(_files_below(path, skipped))
+    elif path.is_file():
+        root = path.parent
+    else:
+        raise unreadable("", "neither a file nor a folder")
     archives = [it for it in files if is_archive(it)]
     if not archives:
-        return ResultTree(origin, system, root, files, limits)
-    folder = folder or _temporary_folder(stack)
+        return ResultTree(origin, root, files, limits)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
     members: dict[str, Path] = {}
     left = limits
     for number, archive in enumerate(archives):
-        place = "" if is_file else archive
+        place = archive if root == path else ""
+        inside = folder / str(number)
+        inside.mkdir()
         try:
-            unpacked = _unpacked(system, f"{root}/{archive}", folder / str(number), left)
+            unpack_archive(root / archive, inside, left)
         except InvalidDocument as error:
             error.place = "/".join(filter(None, (place, error.place)))
             refused.append(error)
             continue
-        members |= {join(place, inner): path for inner, path in unpacked.items()}
+        unpacked = {inner: inside / inner for inner in _files_below(inside, Counter())}
+        members |= {join(place, inner): it for inner, it in unpacked.items()}
         # The limits hold for all archives of a source together.
         size = sum(it.stat().st_size for it in unpacked.values())
         left = replace(
             left, members=left.members - len(unpacked), archive_bytes=left.archive_bytes - size
         )
     places = sorted({*files} - {*archives} | members.keys())
-    return ResultTree(origin, system, root, places, limits, members)
-
-
-def _temporary_folder(stack: ExitStack) -> Path:
-    """A folder that ``stack`` removes."""
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
-
-
-def _downloaded(url: str, folder: Path, limits: SourceLimits) -> Path:
-    """Copy the file at an ``http(s)`` URL into ``folder``, under the name that the URL gives.
-
-    A listing would read whole pages, whatever their size, and follow their links.
-
-    :raises InvalidDocument: if the URL cannot be read, or has more bytes than the limits allow
-    """
-    check_url(url)
-    name = basename(urlsplit(url).path) or "result"
-    copy = folder / name
-    try:
-        system, path = file_system_of(url)
-        _copy(system, path, copy, limits)
-    except ImportError as error:
-        raise unreadable("", str(error)) from None
-    except client_errors(ValueError) as error:
-        raise unreadable("", error) from None
-    return copy
-
-
-def _files_of(
-    source: str, skipped: Counter[str]
-) -> tuple[AbstractFileSystem, str, list[str], bool]:
-    """The file system of a source, the root in it, the paths of its files below the root in order,
-    and whether the source is a file.
-
-    :param skipped: counts what is no file
-    :raises InvalidDocument: if the source cannot be read
-    """
-    local = local_path(source)
-    if local is not None:
-        path, system = Path(local), fsspec.filesystem("file")
-        if path.is_file():
-            return system, str(path.parent), [path.name], True
-        if not path.is_dir():
-            raise unreadable("", "neither a file nor a folder")
-        return system, str(path), sorted(_files_below(path, skipped)), False
-    check_url(source)
-    try:
-        system, root = file_system_of(source, use_listings_cache=False)
-        paths = system.find(root)
-    except ImportError as error:
-        raise unreadable("", str(error)) from None
-    except client_errors(ValueError) as error:
-        raise unreadable("", error) from None
-    root = root.rstrip("/")
-    is_file = paths == [root]
-    if is_file:
-        root = dirname(root)
-    places = sorted(path.removeprefix(root).lstrip("/") for path in paths)
-    return system, root, places, is_file
-
-
-def _unpacked(
-    system: AbstractFileSystem, path: str, folder: Path, limits: SourceLimits
-) -> dict[str, Path]:
-    """Unpack an archive into a new folder; return its files by their paths in the archive.
-
-    :raises InvalidDocument: if the archive cannot be read, or exceeds the limits
-    """
-    folder.mkdir()
-    if isinstance(system, LocalFileSystem):
-        unpack_archive(Path(path), folder, limits)
-    else:
-        copy = folder.with_name(f"{folder.name}-{basename(path)}")
-        try:
-            _copy(system, path, copy, limits)
-            unpack_archive(copy, folder, limits)
-        except client_errors(ValueError) as error:
-            raise unreadable("", error) from None
-        finally:
-            copy.unlink(missing_ok=True)
-    return {inner: folder / inner for inner in _files_below(folder, Counter())}
-
-
-def _copy(system: AbstractFileSystem, path: str, copy: Path, limits: SourceLimits) -> None:
-    """Copy a file to this machine.
-
-    A server may state no size, or a wrong one; the bytes are counted while they come.
-
-    :raises InvalidDocument: if there are more bytes than the limit of an archive or a document
-    """
-    archive = is_archive(copy.name)
-    most = limits.archive_bytes if archive else limits.document_bytes
-    with system.open(path, "rb") as stream, copy.open("wb") as output:
-        while piece := stream.read(_PIECE_BYTES):
-            if output.tell() + len(piece) > most:
-                raise (
-                    bomb(f"more than {most} bytes", "") if archive else too_large("", None, limits)
-                )
-            output.write(piece)
+    return ResultTree(origin, root, places, limits, members)
 
 
 def _files_below(root: Path, skipped: Counter[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The files of a source by their paths, with bounded reads.
 
 Readers need more than one file at a time: the runs of an entry, the description of its machine.
-Folders and object stores are read in place. Archives are unpacked into a temporary folder first.
+Folders are read in place. Archives are unpacked into a temporary folder first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, cast
-
-from fsspec import AbstractFileSystem
 
 from common.formats.benchmark_files import benchmark_records
 from ingest.benchmarks.results import Run, run_of
@@ -52,7 +50,6 @@ class ResultTree:
     of an entry whether they are packed or not. Bytes of a path that are not UTF-8 are escapes.
 
     :param source: what the user named, without credentials
-    :param root: path of the root in ``system``
     :param places: paths of the files below the root, in order
     :param unpacked: for files of unpacked archives, where they are on this machine
     :ivar stated: what the person states beside the files, see
@@ -61,8 +58,7 @@ class ResultTree:
     """
 
     source: str
-    system: AbstractFileSystem
-    root: str
+    root: Path
     places: Sequence[str]
     limits: SourceLimits
     unpacked: Mapping[str, Path] = field(default_factory=dict)
@@ -100,7 +96,8 @@ class ResultTree:
         :raises InvalidDocument: if the file cannot be read or is too large
         """
         try:
-            with self._opened(self._stored[place]) as stream:
+            stored = self._stored[place]
+            with (self.unpacked.get(stored) or self.root / stored).open("rb") as stream:
                 size = stream.seek(0, io.SEEK_END)
                 if size > self.limits.document_bytes:
                     raise too_large(place, size, self.limits)
@@ -110,11 +107,6 @@ class ResultTree:
                 yield cast(BinaryIO, gzip.GzipFile(fileobj=stream) if packed else stream)
         except (OSError, EOFError, zlib.error) as error:
             raise unreadable(place, error) from None
-
-    def _opened(self, stored: str) -> BinaryIO:
-        if stored in self.unpacked:
-            return self.unpacked[stored].open("rb")
-        return cast(BinaryIO, self.system.open(f"{self.root}/{stored}", "rb"))
 
     def content(self, place: str) -> bytes:
         """All bytes of a file.

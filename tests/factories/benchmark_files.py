@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsspec.implementations.local import LocalFileSystem
-
 from ingest.benchmarks.pipeline import known_system
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.sources.content_detection import system_of
@@ -89,7 +87,7 @@ def read_files(
 ) -> tuple[list[BenchmarkResult], list[InvalidDocument]]:
     """Results and refusals of ``files``, read as those of one system."""
     write_files(folder, files)
-    tree = ResultTree("source", LocalFileSystem(), str(folder), sorted(files), SourceLimits())
+    tree = ResultTree("source", folder, sorted(files), SourceLimits())
     tree.stated = STATED.get(system, {})
     reader = known_system(system).reader
     results: list[BenchmarkResult] = []

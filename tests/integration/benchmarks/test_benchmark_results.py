@@ -9,15 +9,11 @@ import os
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import fsspec
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from api.app import create_app
 from api.service import EXTENSION
@@ -41,7 +37,6 @@ from tests.factories.inspections import (
     write_stack,
 )
 from tests.services.commands import thoth, thoth_json
-from tests.services.web import site
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
@@ -152,66 +147,6 @@ def test_archives_of_a_source_share_the_limits_of_one(tmp_path: Path, settings: 
     assert (report.files, dict(report.reasons)) == (2, {"archive_bomb": 1})
 
 
-class _Sizeless(MemoryFileSystem):
-    """A server that does not state the sizes of its files."""
-
-    protocol = "sizeless"
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.removeprefix("sizeless:/")))
-
-    def size(self, path: str) -> None:
-        return None
-
-
-def test_an_archive_of_unknown_size_is_read_up_to_the_limit(settings: Settings) -> None:
-    """A zip archive may have any bytes before it, so that what it unpacks to says nothing."""
-    fsspec.register_implementation("sizeless", _Sizeless)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("a.log", DLBS)
-    fsspec.filesystem("sizeless").pipe_file("/logs/a.zip", bytes(2**20) + packed.getvalue())
-    counts = []
-    with open_record(settings) as engine:
-        for most in (2**20, 2**21):
-            limits = SourceLimits(archive_bytes=most)
-            report = ingest_benchmarks(settings, engine, ["sizeless://logs"], limits)
-            counts.append((report.new, dict(report.reasons)))
-    assert counts == [(0, {"archive_bomb": 1}), (2, {})]
-
-
-def _streamed(body: bytes, pieces: int) -> Callable[[BaseHTTPRequestHandler], None]:
-    """An answer without a length, as of a page that a program writes."""
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html")
-        handler.end_headers()
-        for _ in range(pieces):
-            handler.wfile.write(body)
-
-    return answer
-
-
-def test_a_web_address_is_one_file_and_read_up_to_the_limit(settings: Settings) -> None:
-    """A server may state no size; no listing reads the page or follows its links."""
-    counts = []
-    with site() as server, open_record(settings) as engine:
-        for pieces in (1, 64):
-            page = DLBS.encode() + bytes(2**20)
-            # For the size, which it does not state, and for the content.
-            server.answers = 2 * [_streamed(page, pieces)]
-            url = f"{server.url}/runs/a.log?signature=0a1b"
-            limits = SourceLimits(document_bytes=2**22)
-            report = ingest_benchmarks(settings, engine, [url], limits)
-            counts.append((report.new, dict(report.reasons)))
-        assert {path for path, _ in server.seen} == {"/runs/a.log?signature=0a1b"}
-    assert counts == [(2, {}), (0, {"file_too_large": 1})]
-    (refused,) = list_quarantine(settings)
-    assert refused.message == "more than 4 MiB a document"
-
-
 def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path, FILES)
     ingest(stores.settings, tmp_path)
@@ -310,6 +245,14 @@ def test_a_parameter_that_no_store_takes_is_left_out(stores: Stores, tmp_path: P
     assert row["parameters"] == {"scenario": "Server", "min_query_count": 7}
 
 
+def test_a_url_is_refused_with_a_remedy(settings: Settings) -> None:
+    done = thoth(settings, "ingest", "benchmarks", "https://runs.example/a.log?signature=0a1b")
+    assert done.returncode == 1
+    (refused,) = list_quarantine(settings)
+    assert (refused.reason, refused.source) == ("unreadable", "https://runs.example/a.log?…")
+    assert "download it first" in refused.message
+
+
 def test_an_unknown_system_is_refused_with_those_there_are(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -397,12 +340,6 @@ def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_pa
         assert client.get("/api/v2/benchmarks?after=x").status_code == 400
     finally:
         app.extensions[EXTENSION].close()
-
-
-def test_filters_of_the_export_come_after_its_name(settings: Settings) -> None:
-    done = thoth(settings, "benchmarks", "--system", "x", "export", "--format", "pytorch-v3")
-    assert done.returncode == 2
-    assert "give the options after export" in done.stderr
 
 
 def test_a_lock_and_metadata_identify_a_file_that_names_neither(

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from ingest.benchmarks.pipeline import known_system
 from ingest.benchmarks.result_tree import ResultTree
@@ -37,7 +36,7 @@ def published(folder: str, key: str, **stated: str) -> list[BenchmarkResult]:
             system = system_of(stream.read(HEAD_BYTES))
         if system is not None and system.key == key:
             places.append(place)
-    tree = ResultTree("source", LocalFileSystem(), str(root), files, SourceLimits(), stated=stated)
+    tree = ResultTree("source", root, files, SourceLimits(), stated=stated)
     reader = known_system(key).reader
     results = []
     for item in reader(tree, places):

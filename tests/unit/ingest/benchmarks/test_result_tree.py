@@ -6,7 +6,6 @@ import gzip
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.sources.content_detection import system_of
@@ -17,7 +16,7 @@ from tests.factories.benchmark_files import read_files, sample, write_files
 def test_a_packed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
     write_files(tmp_path, {"a/RUN.TXT.gz": gzip.compress(b"\n\npacked"), "a/run.log": b"plain"})
     places = ["a/RUN.TXT.gz", "a/run.log"]
-    tree = ResultTree("source", LocalFileSystem(), str(tmp_path), places, SourceLimits())
+    tree = ResultTree("source", tmp_path, places, SourceLimits())
     assert list(tree.places) == ["a/RUN.txt", "a/run.log"]
     assert tree.file("a/RUN.txt").text == "packed"
     assert tree.stored_place("a/RUN.txt#2") == "a/RUN.TXT.gz#2"
@@ -27,7 +26,7 @@ def test_a_packed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
 def test_a_plain_file_beside_a_packed_one_keeps_its_path(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.txt": b"plain", "a.txt.gz": gzip.compress(b"packed")})
     places = ["a.txt", "a.txt.gz"]
-    tree = ResultTree("source", LocalFileSystem(), str(tmp_path), places, SourceLimits())
+    tree = ResultTree("source", tmp_path, places, SourceLimits())
     assert list(tree.places) == places
     assert [tree.file(it).text for it in places] == ["plain", "packed"]
 
