@@ -17,9 +17,6 @@ from model.errors import InvalidArgument, NoSpace
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-#: Errors of file systems without hard links, such as FAT.
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-
 
 @contextmanager
 def new_file(name: str) -> Iterator[BinaryIO]:
@@ -102,24 +99,11 @@ def _new_local_file(path: Path) -> Iterator[BinaryIO]:
             with _write_errors(str(path)):
                 os.fsync(descriptor)
         with _write_errors(str(path)):
-            _give_name(temporary, path)
+            if os.path.lexists(path):
+                raise FileExistsError
+            temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _give_name(temporary: Path, path: Path) -> None:
-    """Give a complete file its name.
-
-    :raises FileExistsError: if another file was made meanwhile; renaming would replace it
-    """
-    try:
-        path.hardlink_to(temporary)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # Reserves the name. A process that is killed now leaves an empty file.
-        path.touch(0o600, exist_ok=False)
-        temporary.rename(path)
 
 
 class _NewFile(io.FileIO):

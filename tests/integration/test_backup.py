@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
 import os
 import stat
-import sys
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -29,7 +27,6 @@ from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
-from graph.backup.backup_files import new_file
 from graph.backup.creation import create_backup, public_settings
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
@@ -420,37 +417,6 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     with pytest.raises(InvalidArgument, match="exists"):
         create_backup(stores.settings, stores.engine, str(path), make)
     assert is_link or path.read_text(encoding="utf-8") == "precious"
-    assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
-
-
-@pytest.mark.parametrize("event", ["os.link", "os.rename", "os.remove"])
-def test_a_backup_that_is_killed_while_it_gets_its_name_leaves_no_part_of_it(
-    tmp_path: Path, event: str
-) -> None:
-    path = tmp_path / "backup.tar"
-    process = os.fork()
-    if process == 0:
-        sys.addaudithook(lambda name, _: os.kill(os.getpid(), 9) if name == event else None)
-        with new_file(str(path)) as file:
-            file.write(b"whole")
-        os._exit(0)
-    os.waitpid(process, 0)
-    assert not path.exists() or path.read_bytes() == b"whole"
-
-
-def test_a_file_system_without_links_takes_a_backup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    path = tmp_path / "backup.tar"
-    with new_file(str(path)) as file:
-        file.write(b"whole")
-    assert path.read_bytes() == b"whole"
-    with pytest.raises(InvalidArgument, match="exists"), new_file(str(path)):
-        pass
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
 
 
