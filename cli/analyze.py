@@ -108,8 +108,8 @@ def image(
 ) -> None:
     """Show the native libraries that an image provides.
 
-    FOLDER is the root of an unpacked image, such as of `podman export CONTAINER | tar -x -C FOLDER`.
-    No program in it is run.
+    FOLDER is the root of an unpacked image: `podman export CONTAINER | tar -x -C FOLDER` unpacks
+    one. No program in it is run.
     """
     source = str(Path(image).absolute())
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)

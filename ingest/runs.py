@@ -14,10 +14,10 @@ from graph.engine import relational_errors
 from graph.record.crawls import is_following, unfollowed_packages
 from graph.record.documents import delete_unreferenced_bodies, find_unreferenced_bodies
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
+from graph.record.freshness import INSPECTIONS, RECORD, add_successes, set_sources
 from graph.record.packs import followed_addresses
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import QuarantineEntry, forget, open_refusals
-from graph.record.freshness import INSPECTIONS, RECORD, add_successes, set_sources
 from graph.verification.run import RecordReport, verify_record
 from ingest.advisories.sync import AdvisoryReport, sync_source
 from ingest.background_projection import (

@@ -17,6 +17,7 @@ from graph.migrate import migrated_stores
 from graph.projection import sync
 from graph.record.crawls import known_projects
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
+from graph.record.freshness import LOOP, add_successes, set_sources
 from graph.record.loop import (
     Night,
     NightStep,
@@ -29,7 +30,6 @@ from graph.record.loop import (
     open_night,
     steps_of,
 )
-from graph.record.freshness import LOOP, add_successes, set_sources
 from graph.record.watches import set_closure, watches
 from ingest.crawl.closure import CrawlBounds, WantedPackage
 from ingest.crawl.runs import add_packages, refresh_indexes

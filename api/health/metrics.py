@@ -30,12 +30,11 @@ from api.service import ServiceStores, service
 from common import __version__
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
-from graph.record.freshness import COUNTED, lag_of
+from graph.record.freshness import COUNTED, lag_of, source_successes
 from graph.record.ledger import interval_coverage, recent_identical_pairs
 from graph.record.notices import notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
-from graph.record.freshness import source_successes
 from graph.record.tokens import Scope
 from model.errors import ProjectError
 from model.reasons import Reason

@@ -35,10 +35,16 @@ from api.service import service
 from common import __version__
 from graph.record import analyses
 from graph.record.analyses import RequestTimes
-from graph.record.freshness import COUNTED, lag_of, source_times
+from graph.record.freshness import (
+    COUNTED,
+    NEVER,
+    SourceSuccess,
+    lag_of,
+    source_successes,
+    source_times,
+)
 from graph.record.notices import NoticeLag, notice_lag
 from graph.record.quarantine import count_refusals
-from graph.record.freshness import NEVER, SourceSuccess, source_successes
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.

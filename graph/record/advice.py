@@ -13,9 +13,9 @@ from sqlalchemy.dialects.postgresql import insert
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.analyses import requested_by
+from graph.record.bulk import add_entries
 from graph.record.claims import add_claims
 from graph.record.documents import DeliveredDocument, add_documents, body_of
-from graph.record.bulk import add_entries
 from graph.record.postgresql_helpers import columns_for, first_as, matching, texts
 from graph.record.stacks import add_stacks
 from graph.tables import (

@@ -12,10 +12,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.settings import Settings
 from graph.record.affected_versions import hold_advisories, match_vulnerabilities
-from graph.record.bulk import copy_rows, insert_new, update_rows
+from graph.record.bulk import add_entries, copy_rows, insert_new, update_rows
 from graph.record.documents import DeliveredDocument, add_documents, delete_documents
 from graph.record.freshness import HAS_ADVISORIES
-from graph.record.bulk import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
 from graph.record.vulnerability_queries import Vulnerability, merge_advisories

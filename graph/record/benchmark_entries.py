@@ -15,8 +15,7 @@ from graph.record.benchmark_links import (
     link_software,
 )
 from graph.record.benchmark_results import ENTRY_COLUMNS, RESULT_COLUMNS
-from graph.record.bulk import copy_rows, insert_new
-from graph.record.bulk import add_entries
+from graph.record.bulk import add_entries, copy_rows, insert_new
 from graph.tables import BenchmarkEntryRow, BenchmarkResultRow, table_of
 from graph.verification.parser_version import READER_VERSION
 from model.json_documents import digest

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Connection, text
 
-from graph.record.bulk import insert_new
-from graph.record.bulk import add_entries
+from graph.record.bulk import add_entries, insert_new
 from graph.tables import BenchmarkEntrySoftware, BenchmarkRow, BenchmarkSoftwareRow
 from model.errors import InvalidDocument
 from model.json_documents import digest

@@ -30,8 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from graph.record.benchmark_list import OWN_SYSTEM, benchmark_results
-from graph.record.benchmark_results import BenchmarkFilter
-from graph.record.benchmark_results import ListedResult
+from graph.record.benchmark_results import BenchmarkFilter, ListedResult
 from graph.record.hardware import HardwareHead
 from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations

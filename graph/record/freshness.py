@@ -1,6 +1,4 @@
-"""How current the knowledge is: the age of the record, how far the graph is behind it, and when each
-source of knowledge was last read completely.
-"""
+"""How current the knowledge is: age of the record, lag of the graph, success of each source."""
 
 from __future__ import annotations
 

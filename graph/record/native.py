@@ -11,9 +11,8 @@ from sqlalchemy import Connection, select
 
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
-from graph.record.bulk import insert_new
+from graph.record.bulk import add_entries, insert_new
 from graph.record.documents import DeliveredDocument, add_documents
-from graph.record.bulk import add_entries
 from graph.record.packages import add_unread_versions
 from graph.record.postgresql_helpers import columns_for, matching
 from graph.tables import (

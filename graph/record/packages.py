@@ -15,11 +15,10 @@ from sqlalchemy import Connection, any_, func, select, text
 
 from graph.record.affected_versions import match_versions
 from graph.record.benchmark_links import enqueue_software_of
-from graph.record.bulk import insert_new
+from graph.record.bulk import add_entries, insert_new
 from graph.record.freshness import knows_advisories
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
-from graph.record.bulk import add_entries
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow

@@ -32,8 +32,8 @@ from graph.record.advisories import (
     source_states,
 )
 from graph.record.documents import delete_unreferenced_bodies, unpacked_body
-from graph.record.postgresql_helpers import storable, texts
 from graph.record.freshness import ADVISORIES, add_successes, set_sources
+from graph.record.postgresql_helpers import storable, texts
 from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
 from ingest.advisories.sources import OpenedSource, opened_source

@@ -41,7 +41,6 @@ from ingest.crawl.failures import (
     together,
 )
 from ingest.crawl.record_writer import RecordWriter
-from ingest.crawl.release_selection import release_draft, release_from
 from ingest.crawl.release_selection import (
     ProjectNeeds,
     ProjectPlan,
@@ -49,6 +48,8 @@ from ingest.crawl.release_selection import (
     needed_versions,
     offered_on,
     plan,
+    release_draft,
+    release_from,
 )
 from ingest.crawl.reports import CrawlFailure, CrawlReport
 from ingest.releases.files import public_status

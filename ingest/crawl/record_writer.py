@@ -14,8 +14,7 @@ from graph.engine import relational_errors
 from graph.record.crawls import FailedRead, record_failures, record_new_pages, take_off_queue
 from graph.record.known_releases import last_answers
 from graph.record.releases import ReleaseDelivery, ReleasesAdded, add_releases
-from ingest.crawl.release_selection import release_draft, release_from
-from ingest.crawl.release_selection import offered_on
+from ingest.crawl.release_selection import offered_on, release_draft, release_from
 from ingest.releases.files import public_status
 from model.packages.project_pages import ProjectPage
 from model.packages.releases import ReleaseMetadata

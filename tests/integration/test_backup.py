@@ -38,8 +38,8 @@ from graph.record.documents import (
     add_documents,
     body_of,
 )
-from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.record.freshness import BACKUP, set_sources, source_successes
+from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from model.errors import InvalidArgument
 from model.json_documents import digest, digest_bytes
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs

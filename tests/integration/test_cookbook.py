@@ -25,8 +25,8 @@ from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync
 from graph.query_results import plain
 from graph.record.advice import add_advice
-from graph.record.crawls import record_page
 from graph.record.bulk import add_entries
+from graph.record.crawls import record_page
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import (
     AffectedVersion,

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.sources.content_detection import system_of
 from model.measurements.benchmark_results import BenchmarkResult, Validity
 from tests.factories import benchmark_files as files
 
@@ -32,8 +31,9 @@ NAMES = (
     "deepbench/plain", "deepbench/convolution", "deepbench/layers", "deepbench/intel",
     "dawnbench/plain", "dawnbench/inference", "hpe-dlcookbook/plain", "hpe-dlcookbook/json",
     "jetson/plain", "jetson/summary", "jetson/engines", "ianvs/plain", "ianvs/markdown",
-    "edge-aibench/plain", "edge-aibench/faces", "edge-aibench/kernels",
-    "aibench/plain", "osu-micro-benchmarks/plain", "aibench/kernels", "aibench/rouge", "aiia-dnn/plain", "aiia-dnn/block", "vllm-bench/metadata",
+    "edge-aibench/plain", "edge-aibench/faces", "edge-aibench/kernels", "aibench/plain",
+    "osu-micro-benchmarks/plain", "aibench/kernels", "aibench/rouge", "aiia-dnn/plain",
+    "aiia-dnn/block", "vllm-bench/metadata",
     "vllm-bench/appended", "sglang-bench/lines", "pyperf/processes", "asv/machine-and-requirements",
     "asv/parameters-and-failures", "llama-bench/two-builds", "google-benchmark/repetitions",
     "hyperfine/two-commands", "pytest-benchmark/data-and-summary", "llm-d/report", "llm-d/json",
@@ -174,41 +174,6 @@ def test_spellings_of_a_text_give_the_same_results(sample: str, spelling: str) -
     # Without a description, Ianvs takes the digest of the file as the name of the scenario.
     assert [it.value for it in actual] == [it.value for it in expected]
     assert [it.benchmark for it in actual] == [it.benchmark for it in expected]
-
-
-@pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "I1101 10:00:00.123456 140123 run.py:12] ", "INFO:", "INFO: ", "INFO - ", "INFO:root:",
-        "INFO:bench:", "INFO:bench.run: ", "[INFO] ", "INFO 11-01 10:00:00 [run.py:12] ",
-        "2026-11-01 10:00:00,123 - INFO - ", "2026-11-01 10:00:00,123 - bench - INFO - ",
-        "2026-11-01 10:00:00,123 INFO bench: ", "2026-11-01 10:00:00,123 INFO [bench] ",
-        "2026-11-01 10:00:00,123 INFO ", "2026-11-01 10:00:00 INFO     run.py:12] ",
-        "2026-11-01 10:00:00,123 [INFO    ] ", "2026-11-01 10:00:00 INFO     ",
-        "[2026-11-01 10:00:00,123][bench][INFO] - ", "[2026-11-01 10:00:00,123][INFO] - ",
-        "2026-11-01 10:00:00.123 | INFO     | bench:run:12 - ", "INFO:root:[rank0]: ",
-        "[rank0]:[INFO] ", "[rank0]: 2026-11-01 10:00:00,123 - INFO - ",
-    ],
-)  # fmt: skip
-def test_prefixes_of_loggers_change_no_result(sample: str, prefix: str) -> None:
-    key = sample.partition("/")[0]
-    plain = encoded(sample)
-    logged = {
-        place: "".join(f"{prefix}{line}\n" for line in text.splitlines()).encode()
-        for place, text in SAMPLES[sample].items()
-        if (system := system_of(plain[place])) is not None and system.key == key
-        if not place.endswith((".csv", ".json", ".tsv", ".yaml")) and text[0] not in "{["
-    }
-    for text in logged.values():
-        system = system_of(text)
-        assert system.key == key
-    actual, expected = (read(sample, {**plain, **it}) for it in (logged, {}))
-    assert [(it.benchmark, it.metric.name, it.value) for it in actual] == [
-        (it.benchmark, it.metric.name, it.value) for it in expected
-    ]
-    # Without a description, Ianvs takes the digest of the file as the name of the scenario.
-    assert {it for it in facts(actual) ^ facts(expected) if it[0] != "scenario"} == set()
 
 
 @cache

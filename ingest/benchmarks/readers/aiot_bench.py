@@ -13,8 +13,7 @@ from functools import partial
 
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
-from ingest.benchmarks.values import software_versions
-from ingest.benchmarks.values import positive_number, stated_texts, whole_number
+from ingest.benchmarks.values import positive_number, software_versions, stated_texts, whole_number
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 
 SYSTEM = "aiot-bench"

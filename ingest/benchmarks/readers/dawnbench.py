@@ -17,8 +17,7 @@ from typing import Any
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.results import LOWER, Run, measure, with_parameters
-from ingest.benchmarks.values import software_versions
-from ingest.benchmarks.values import finite_number, positive_number, time_of_text
+from ingest.benchmarks.values import finite_number, positive_number, software_versions, time_of_text
 from model.errors import InvalidDocument
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity

@@ -20,9 +20,14 @@ from typing import Any
 
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
-from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.text_tables import complete_lines
-from ingest.benchmarks.values import finite_number, positive_number, stated_texts, whole_number
+from ingest.benchmarks.values import (
+    finite_number,
+    positive_number,
+    software_versions,
+    stated_texts,
+    whole_number,
+)
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
@@ -295,9 +300,7 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
             failure = "the row has no time" if duration is None else "the time is zero"
             yield from _timed(run, parameters, name, positive_number(duration), failure)
     if not count:
-        raise missing_value(
-            file.place, "$", "no row of matrix products, convolutions or layers"
-        )
+        raise missing_value(file.place, "$", "no row of matrix products, convolutions or layers")
 
 
 def _rows(text: str) -> Iterator[_ConsoleRow]:

@@ -15,8 +15,7 @@ import orjson
 
 from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
-from ingest.benchmarks.values import software_versions
-from ingest.benchmarks.values import positive_number, product_of, time_of_text
+from ingest.benchmarks.values import positive_number, product_of, software_versions, time_of_text
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult
 
 SYSTEM = "hpe-dlcookbook"

@@ -1,7 +1,7 @@
 """KubeEdge Ianvs: tables that rank test cases by metrics that the user defined.
 
-A rank table is CSV, with or without a column ``rank``, or Markdown. It does not say which values are
-better; ``benchmarkingjob.yaml`` beside it or above it does.
+A rank table is CSV, with or without a column ``rank``, or Markdown. It does not say which values
+are better; ``benchmarkingjob.yaml`` beside it or above it does.
 """
 
 from __future__ import annotations

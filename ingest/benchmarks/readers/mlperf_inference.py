@@ -35,11 +35,11 @@ from ingest.benchmarks.results import (
     run_of,
     with_parameters,
 )
-from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     positive_number,
     product_of,
+    software_versions,
     stated_texts,
     time_of_text,
     whole_number,

@@ -21,11 +21,11 @@ import orjson
 
 from ingest.benchmarks.result_tree import Description, ResultTree, results_or_refusal
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, run_of
-from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
     finite_number,
     mapping_of,
     product_of,
+    software_versions,
     stated_texts,
     time_of_epoch,
 )

@@ -13,19 +13,20 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from ingest.benchmarks.values import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
 from ingest.benchmarks.results import LOWER, Measure, Run, measure, numbered_parts
-from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
+    direction_of,
+    is_rate_or_time,
+    software_versions,
     stated_texts,
     time_of_epoch,
+    unit_of,
 )
 from model.errors import InvalidDocument
 from model.json_documents import json_value_of
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Validity
-from model.reasons import Reason
 
 _DEFINITION = "perfzero-1"
 #: Packages that PerfZero calls the framework; the first of them that is known counts.

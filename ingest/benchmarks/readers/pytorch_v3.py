@@ -13,15 +13,17 @@ from statistics import fmean
 from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
-from ingest.benchmarks.values import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import Run, measure
-from ingest.benchmarks.values import software_versions
 from ingest.benchmarks.values import (
+    direction_of,
     finite_number,
+    is_rate_or_time,
     mapping_of,
     model_name,
+    software_versions,
     time_of_epoch,
+    unit_of,
 )
 from model.errors import InvalidDocument
 from model.json_documents import json_value_of
