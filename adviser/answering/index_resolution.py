@@ -20,7 +20,7 @@ from adviser.answering.answers import text_of
 from adviser.answering.index_clients import IndexReader, ReadingEnded, opened_clients, urls_of
 from adviser.answering.index_memory import EarlierReads, IndexMemory, PackageReads, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
-from adviser.resolver.relaxation import NeededReads, ReadingRounds
+from adviser.resolver.relaxation import AllCandidates, Known, NeededReads, ReadingRounds
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease
@@ -181,21 +181,54 @@ class IndexResolution:
         :param explain: gets the advice, and the resolver that it is to use
         :raises IndexesSilent: if no index gave a page
         """
+
+        async def advised() -> tuple[Advice, AllCandidates]:
+            advice = await self.advise()
+            return advice, advice.snapshot.packages
+
+        return await self._until_read(advised, explain)
+
+    async def search(self, search: Callable[[SnapshotAndEvidence, Resolver], T]) -> T:
+        """The result of ``search`` over all listed versions, without an advice.
+
+        :param search: gets what is known, and the resolver that it is to use
+        :raises IndexesSilent: if no index gave a page
+        """
+        if any(self.listed.package(it.name) is None for it in self._roots):
+            await self._read_earlier()
+        await asyncio.gather(*(self._page(it.name) for it in self._roots if it.url is None))
+        locked = [name for name in self._locked if self.listed.package(name) is not None]
+        await asyncio.gather(*map(self._read_locked, locked))
+        await self._read_required_pages()
+        self._require_pages()
+
+        async def listed() -> tuple[SnapshotAndEvidence, AllCandidates]:
+            known = self._known()
+            return known, known[0].packages
+
+        return await self._until_read(listed, search)
+
+    async def _until_read(
+        self,
+        prepared: Callable[[], Awaitable[tuple[Known, AllCandidates]]],
+        use: Callable[[Known, Resolver], T],
+    ) -> T:
+        """The result of ``use``, which is repeated until it needs nothing unread."""
         reading = ReadingRounds()
         while True:
-            advice = await self.advise()
+            known, candidates = await prepared()
             needed: list[NeededReads] = []
 
             def noting(
                 universe: Universe, budget: Budget | None = None, *, count: int = 1,
-                advice: Advice = advice, needed: list[NeededReads] = needed,
+                candidates: AllCandidates = candidates, needed: list[NeededReads] = needed,
             ) -> Resolution:  # fmt: skip
                 resolution = self._resolver(universe, budget, count=count)
-                needed.append(reading.needed(universe, resolution, advice.snapshot.packages))
+                needed.append(reading.needed(universe, resolution, candidates))
                 return resolution
 
             try:
-                result = explain(advice, noting)
+                result = use(known, noting)
                 if not any(needed):
                     return result
             except UnreadVersions as unread:

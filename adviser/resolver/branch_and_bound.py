@@ -15,7 +15,7 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adviser.resolver.objective import combined_costs, levels_of, value_of
+from adviser.resolver.objective import combined_absence, combined_costs, levels_of, value_of
 from adviser.resolver.problem import Atom, SearchResult, SelectionProblem
 
 #: Name in certificates; the number grows when the search changes how it proves a result.
@@ -85,7 +85,10 @@ class _Tree:
                 self._bits[number] = 1 << place
         self._read_atoms()
         self._read_asks()
-        costs = combined_costs(levels_of(problem))
+        levels = levels_of(problem)
+        costs = combined_costs(levels)
+        #: By package, the cost of a stack without it.
+        self._absence = combined_absence(levels) or [0] * len(problem.names)
         #: By package: cost and bit of every version, cheapest first.
         self._costs = [
             sorted((costs[it], self._bits[it]) for it in numbers) for numbers in self._numbers
@@ -189,6 +192,10 @@ class _Tree:
                             cheapest[package] = cost
                             spare -= cost
                             break
+                elif least := self._absence[package]:
+                    alive = branch.alive[package]
+                    present = (cost for cost, bit in self._costs[package] if bit & alive)
+                    spare -= min(least, next(present, least))
             if spare < 0:
                 return False
             changed = [it for it in cheapest if self._trim(branch, it, cheapest[it] + spare)]
@@ -281,6 +288,8 @@ class _Tree:
                 cost += package_cost
                 order[package] = bit.bit_length()
                 nodes.append(numbers[bit.bit_length() - 1])
+            else:
+                cost += self._absence[package]
         insort(self.best, (cost, tuple(order), tuple(nodes)))
         del self.best[self._count :]
 

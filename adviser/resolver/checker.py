@@ -85,7 +85,14 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
 
 def _levels(universe: Universe, chosen: Mapping[str, Candidate]) -> tuple[int, ...]:
     """The score by level: before newness; newness of each direct requirement, of the packages at
-    each distance from the request, and of all others."""
+    each distance from the request, and of all others. Or one level for each criterion."""
+    if universe.criteria_levels:
+        absent = [it for name, it in universe.dropped.items() if name not in chosen]
+        rows = [universe.contributions.get(it.purl, ()) for it in chosen.values()]
+        return tuple(
+            sum(it[level] for it in (*rows, *absent) if it)
+            for level in range(universe.criteria_levels)
+        )
     groups = [*({name} for name in universe.direct), *universe.nearness.packages]
     levels = [0] * (1 + len(groups) + 1)
     for name, candidate in chosen.items():

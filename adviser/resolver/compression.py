@@ -16,7 +16,14 @@ from heapq import nsmallest
 from math import inf
 from operator import and_, or_
 
-from adviser.resolver.problem import Atom, Permit, ProblemSizes, SelectionProblem, VersionNode
+from adviser.resolver.problem import (
+    UNKNOWN_NEED,
+    Atom,
+    Permit,
+    ProblemSizes,
+    SelectionProblem,
+    VersionNode,
+)
 from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
@@ -282,13 +289,24 @@ class _ProblemBuilder:
         self._universe = walk.universe
         self._nodes: list[VersionNode] = []
         self._permits: list[Permit] = []
+        self._costs: list[tuple[int, ...]] = []
+        #: By package with unread versions, what these may need; and the atoms of such needs.
+        self._likely: dict[str, frozenset[str]] = {}
+        self._optional: dict[str, Atom] = {}
         self._members: list[tuple[int, ...] | None] = []
         self._extras: list[tuple[int, Atom, str]] = []
 
     def problem(self) -> SelectionProblem:
-        reached = [it for _, it in sorted(self._walk.packages.items()) if _is_reached(it)]
+        universe = self._universe
+        counted = {it.name: it for it in self._walk.packages.values() if _is_reached(it)}
+        for name in universe.dropped:
+            # The absence of a package that nothing can require is a cost of every stack.
+            counted.setdefault(name, ReachablePackage(name, (), ()))
+        reached = [it for _, it in sorted(counted.items())]
         for package in reached:
             self._number(package)
+        if universe.dropped:
+            self._number_likely_needs(reached)
         if self._walk.anything.reached:
             self._walk.anything.number = len(self._members)
             self._members.append(None)
@@ -300,6 +318,7 @@ class _ProblemBuilder:
                 for extra, it in sorted(package.extras.items())
                 if it.reached
             )
+        own = universe.criteria_levels
         return SelectionProblem(
             names=tuple(it.name for it in reached),
             nodes=tuple(self._nodes),
@@ -307,10 +326,15 @@ class _ProblemBuilder:
             extras=tuple(self._extras),
             roots=tuple(sorted({it.number for it in self._walk.roots})),
             permits=tuple(self._permits),
-            levels=tuple(self._universe.level_of(it.name) for it in reached),
-            level_count=self._universe.level_count,
+            levels=() if own else tuple(universe.level_of(it.name) for it in reached),
+            level_count=universe.level_count,
             sizes=self._sizes(reached),
-        )
+            costs=tuple(self._costs),
+            absence=tuple(
+                tuple(-it for it in universe.dropped.get(package.name, (0,) * own))
+                for package in reached if universe.dropped
+            ),
+        )  # fmt: skip
 
     def _number(self, package: ReachablePackage) -> None:
         """Number demands by content, so that the order of discovery does not matter."""
@@ -321,22 +345,46 @@ class _ProblemBuilder:
             atom.number = len(self._members)
             self._members.append(() if atom.extra is None else None)
 
+    def _number_likely_needs(self, reached: list[ReachablePackage]) -> None:
+        """Number the needs that unread versions may have."""
+        for package in reached:
+            if any(not package.candidates[it].read for it in places(package.met)):
+                self._likely[package.name] = self._universe.likely_needs(package.name)
+        counted = {it.name for it in reached}
+        for name in sorted(frozenset().union(*self._likely.values()) & counted):
+            self._optional[name] = len(self._members)
+            self._members.append(())
+
     def _pack(self, number: int, package: ReachablePackage) -> None:
         atoms = [it for it in package.specifiers.values() if it.reached]
         kept: dict[ReachableVersion, int] = {}
+        own = self._universe.criteria_levels
+        values = (lambda _: (0, 0)) if own else self._universe.values
         for version in self._best_of_each_class(package, atoms):
             kept[version] = len(self._nodes)
+            candidate, requires = package.candidates[version.place], _numbers(version.requires)
+            if not candidate.read:
+                likely = self._likely.get(package.name, frozenset())
+                requires += tuple(
+                    sorted(self._optional[it] for it in likely & self._optional.keys())
+                )
             self._nodes.append(
                 VersionNode(
                     number,
                     version.place,
-                    *self._universe.values(package.candidates[version.place]),
-                    _numbers(version.requires),
+                    *values(candidate),
+                    requires,
                     _brought(version),
                     bool((package.prereleases | package.yanked) >> version.place & 1),
                 )
             )
+            if own:
+                self._costs.append(self._universe.preference(candidate))
             self._permit(package, version.place, kept[version], atoms)
+        if (optional := self._optional.get(package.name)) is not None:
+            self._members[optional] = (*kept.values(), len(self._nodes))
+            self._nodes.append(VersionNode(number, UNKNOWN_NEED, 0, 0, ()))
+            self._costs.append((0,) * own)
         for atom in atoms:
             self._members[atom.number] = tuple(
                 node for version, node in kept.items() if atom.mask >> version.place & 1
@@ -346,13 +394,16 @@ class _ProblemBuilder:
         self, package: ReachablePackage, atoms: list[Demand]
     ) -> list[ReachableVersion]:
         groups = [package.met]
-        for mask in (package.prereleases, package.yanked, *(it.mask for it in atoms)):
+        unread = 0
+        if package.name in self._likely:
+            unread = sum(1 << it for it in places(package.met) if not package.candidates[it].read)
+        special = package.prereleases, package.yanked, unread
+        for mask in (*special, *(it.mask for it in atoms)):
             halves = (half for it in groups for half in (it & mask, it & ~mask))
             groups = [half for half in halves if half]
 
-        def order(place: int) -> tuple[int, int, int]:
-            first, newness = self._universe.values(package.candidates[place])
-            return -first, -newness, place
+        def order(place: int) -> tuple[int, ...]:
+            return *self._universe.preference(package.candidates[place]), place
 
         best: list[int] = []
         for group in groups:

@@ -21,7 +21,15 @@ from time import monotonic
 
 from ortools.sat.python import cp_model
 
-from adviser.resolver.objective import Level, combined_costs, levels_of, packs, parts_of, value_of
+from adviser.resolver.objective import (
+    Level,
+    combined_absence,
+    combined_costs,
+    levels_of,
+    packs,
+    parts_of,
+    value_of,
+)
 from adviser.resolver.problem import Atom, Nodes, SearchResult, SelectionProblem
 from adviser.resolver.resolver_request import Budget
 
@@ -56,11 +64,24 @@ class CpSatModel:
         add = self._model.new_bool_var
         self._nodes = [add("") for _ in problem.nodes]
         self._atoms = [add("") for _ in problem.members]
+        #: What may cost something: the nodes, and the absence of each package.
+        self._priced = [*self._nodes, *(add("") for _ in problem.absence)]
         self._pairs: dict[tuple[int, Atom], cp_model.IntVar] = {}
+        #: By atom, the nodes that require it, each with the extra that adds this requirement.
+        self._requirers: list[list[tuple[int, Atom | None]]] = [[] for _ in problem.members]
+        for number, node in enumerate(problem.nodes):
+            for atom in node.requires:
+                self._requirers[atom].append((number, None))
+            for extra, brought in node.by_extra:
+                for atom in brought:
+                    self._requirers[atom].append((number, extra))
         self._without_cost = True
         self._choose_one_of_each_package()
         self._require()
         self._permit()
+        if problem.absence:
+            self._require_askers(range(len(problem.members)))
+            self._choose_only_required()
 
     def _choose_one_of_each_package(self) -> None:
         for numbers in self._problem.by_package():
@@ -87,24 +108,34 @@ class CpSatModel:
         for permit in self._problem.permits:
             atoms = (self._atoms[it] for it in permit.atoms)
             self._model.add_bool_or(~self._nodes[permit.node], *atoms)
-        for atom in sorted({it for permit in self._problem.permits for it in permit.atoms}):
+        self._require_askers({it for permit in self._problem.permits for it in permit.atoms})
+
+    def _require_askers(self, atoms: Iterable[Atom]) -> None:
+        for atom in sorted(atoms):
             if atom not in self._problem.roots:
                 self._model.add_bool_or(*self._askers(atom), ~self._atoms[atom])
+
+    def _choose_only_required(self) -> None:
+        """Add constraints: something requires each chosen version, and absence is recognised."""
+        asking: list[list[cp_model.IntVar]] = [[] for _ in self._nodes]
+        for literal, members in zip(self._atoms, self._problem.members, strict=True):
+            for number in members or ():
+                asking[number].append(literal)
+        for node, atoms in zip(self._nodes, asking, strict=True):
+            self._model.add_bool_or(*atoms, ~node)
+        absences = self._priced[len(self._nodes) :]
+        for numbers, absent in zip(self._problem.by_package(), absences, strict=True):
+            self._model.add_bool_or(absent, *(self._nodes[it] for it in numbers))
 
     def _askers(
         self, atom: Atom, nodes: frozenset[int] = frozenset(), atoms: frozenset[Atom] = frozenset()
     ) -> list[cp_model.IntVar]:
         """Literals that require ``atom``, but not those of ``nodes`` or of extras in ``atoms``."""
-        literals = []
-        for number, node in enumerate(self._problem.nodes):
-            if number in nodes:
-                continue
-            if atom in node.requires:
-                literals.append(self._nodes[number])
-            for extra, brought in node.by_extra:
-                if atom in brought and extra not in atoms:
-                    literals.append(self._both(number, extra))
-        return literals
+        return [
+            self._nodes[number] if extra is None else self._both(number, extra)
+            for number, extra in self._requirers[atom]
+            if number not in nodes and (extra is None or extra not in atoms)
+        ]
 
     def _both(self, number: int, extra: Atom) -> cp_model.IntVar:
         """A literal that implies a version and the requirement of this extra."""
@@ -116,8 +147,11 @@ class CpSatModel:
         return pair
 
     def minimize(self, costs: Iterable[tuple[int, int]]) -> None:
-        """Set the objective: the sum of the costs of the chosen nodes."""
-        terms = [(self._nodes[number], cost) for number, cost in costs if cost]
+        """Set the objective: the sum of the costs of what is true.
+
+        :param costs: by number of a node; numbers above are those of the absence of packages
+        """
+        terms = [(self._priced[number], cost) for number, cost in costs if cost]
         self._model.clear_objective()  # type: ignore[no-untyped-call]
         self._without_cost = not terms
         if terms:
@@ -129,8 +163,8 @@ class CpSatModel:
         costs = list(costs)
         for number, cost in costs:
             if cost > most:
-                self._model.add_bool_and(~self._nodes[number])
-        terms = [(self._nodes[number], cost) for number, cost in costs if 0 < cost <= most]
+                self._model.add_bool_and(~self._priced[number])
+        terms = [(self._priced[number], cost) for number, cost in costs if 0 < cost <= most]
         if terms:
             variables, factors = zip(*terms, strict=True)
             self._model.add(cp_model.LinearExpr.weighted_sum(variables, factors) <= most)
@@ -321,9 +355,17 @@ class _Search:
             numbers = self._packages[level.package]
             cost = sum(level.costs[it] for it in best.intersection(numbers))
             model.exclude(it for it in numbers if level.costs[it] != cost)
-        costs = combined_costs(rest) if objective.levels else list(objective.costs)
+        costs = _costs(rest) if objective.levels else list(objective.costs)
         if costs:
-            model.limit(enumerate(costs), sum(costs[it] for it in best))
+            model.limit(enumerate(costs), sum(costs[it] for it in self._true(best, costs)))
+
+    def _true(self, stack: Nodes, costs: Sequence[int]) -> list[int]:
+        """The numbers of what is true in a stack, as costs have them."""
+        true = sorted(stack)
+        if len(costs) > len(self._problem.nodes):
+            absent = (n for n, it in enumerate(self._packages) if it.isdisjoint(stack))
+            true += [len(self._problem.nodes) + it for it in absent]
+        return true
 
     def _any(self, model: CpSatModel) -> None:
         """Find any stack quickly, so that a timeout can return it.
@@ -390,10 +432,15 @@ class _Search:
         return self._problem.reached(chosen)[0]
 
     def _holds(self, chosen: Nodes) -> bool:
-        """Whether requirements that the roots reach meet the condition of every permit."""
-        if not self._problem.permits:
+        """Whether requirements that the roots reach meet the condition of every permit.
+
+        If absence costs, also whether they reach every version.
+        """
+        if not self._problem.permits and not self._problem.absence:
             return True
         nodes, atoms = self._problem.reached(chosen)
+        if self._problem.absence and nodes != chosen:
+            return False
         return all(
             it.node not in nodes or not atoms.isdisjoint(it.atoms) for it in self._problem.permits
         )
@@ -423,8 +470,13 @@ def _objectives(problem: SelectionProblem, levels: Sequence[Level]) -> Iterator[
     """Objectives in order of priority; together they tell any two stacks apart."""
     groups = packs(levels, MAX_OBJECTIVE)
     for number, group in enumerate(groups, 1):
-        yield _Objective(combined_costs(group), tuple(group), number == len(groups))
+        yield _Objective(_costs(group), tuple(group), number == len(groups))
     yield from _by_name(problem)
+
+
+def _costs(levels: Sequence[Level]) -> list[int]:
+    """The costs of all nodes, and behind them those of the absence of packages."""
+    return [*combined_costs(levels), *combined_absence(levels)] if levels else []
 
 
 def _by_name(problem: SelectionProblem) -> Iterator[_Objective]:

@@ -5,6 +5,9 @@ direct requirement, in declared order; the newness of the packages at each dista
 project; the newness of all other packages together; the number of versions that nothing but another
 package's requirement admits; the number of newer versions passed over. The first levels are those
 of the score; only the order of their values matters. The last two levels break ties.
+
+A problem with costs of its own has one level for each of its criteria instead, before the two that
+break ties. Then the absence of a package may have a cost, too.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import mul
 
 from adviser.resolver.nearness import DISTANCES
 from adviser.resolver.problem import SelectionProblem
@@ -28,12 +32,14 @@ class Level:
     :param most: upper bound of the cost of a stack
     :param package: the only package with costs; ``None`` if several may have some
     :param values: contribution by cost; empty if the contribution is minus the cost
+    :param absence: by package, the cost of a stack without it, at least 0; empty if none costs
     """
 
     costs: tuple[int, ...]
     most: int
     package: int | None = None
     values: tuple[int, ...] = ()
+    absence: tuple[int, ...] = ()
 
     def contribution(self, cost: int) -> int:
         """The contribution to the score that a cost, or a lower bound of a cost, stands for."""
@@ -42,6 +48,29 @@ class Level:
 
 def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
     """The levels of the score, then the two levels that break ties."""
+    nodes, packages = problem.nodes, problem.by_package()
+    levels = _own(problem) if problem.absence or problem.costs else _of_advice(problem)
+    levels.append(_summed(packages, [int(node.uninvited) for node in nodes]))
+    levels.append(_summed(packages, [max(node.place, 0) for node in nodes]))
+    return tuple(levels)
+
+
+def _own(problem: SelectionProblem) -> list[Level]:
+    """One level for each criterion."""
+    packages, levels = problem.by_package(), list[Level]()
+    for at in range(problem.level_count):
+        costs = [it[at] for it in problem.costs]
+        absence = tuple(it[at] for it in problem.absence)
+        least = absence or (0,) * len(packages)
+        most = sum(
+            max((*(costs[it] for it in numbers), without))
+            for numbers, without in zip(packages, least, strict=True)
+        )
+        levels.append(Level(tuple(costs), most, absence=absence))
+    return levels
+
+
+def _of_advice(problem: SelectionProblem) -> list[Level]:
     nodes, packages = problem.nodes, problem.by_package()
     levels = [_summed(packages, [-node.first for node in nodes])]
     direct = problem.level_count - DISTANCES - 2
@@ -54,9 +83,7 @@ def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
         else:
             costs = [-it.newness if problem.levels[it.package] == level else 0 for it in nodes]
             levels.append(_summed(packages, costs))
-    levels.append(_summed(packages, [int(node.uninvited) for node in nodes]))
-    levels.append(_summed(packages, [node.place for node in nodes]))
-    return tuple(levels)
+    return levels
 
 
 def _summed(packages: Iterable[Sequence[int]], costs: Sequence[int]) -> Level:
@@ -94,9 +121,18 @@ def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
 
 def combined_costs(levels: Sequence[Level]) -> list[int]:
     """The cost of each node over all levels as one exact integer, which may be large."""
+    return _weighted(levels, [it.costs for it in levels])
+
+
+def combined_absence(levels: Sequence[Level]) -> list[int]:
+    """The same for the absence of each package; empty if no absence costs anything."""
+    count = max((len(it.absence) for it in levels), default=0)
+    return _weighted(levels, [it.absence or (0,) * count for it in levels]) if count else []
+
+
+def _weighted(levels: Sequence[Level], rows: Sequence[Sequence[int]]) -> list[int]:
     weights = weights_of(levels)
-    columns = zip(*(level.costs for level in levels), strict=True)
-    return [sum(w * cost for w, cost in zip(weights, costs, strict=True)) for costs in columns]
+    return [sum(map(mul, weights, costs)) for costs in zip(*rows, strict=True)]
 
 
 def parts_of(cost: int, levels: Sequence[Level]) -> list[int]:
@@ -115,6 +151,12 @@ def parts_of(cost: int, levels: Sequence[Level]) -> list[int]:
 def value_of(problem: SelectionProblem, nodes: Iterable[int]) -> LevelValues:
     """The contributions of a stack by level."""
     values = [0] * problem.level_count
+    if problem.costs or problem.absence:
+        chosen = list(nodes)
+        present = {problem.nodes[it].package for it in chosen}
+        rows = [problem.costs[it] for it in chosen]
+        rows += [it for package, it in enumerate(problem.absence) if package not in present]
+        return tuple(-sum(column) for column in zip(values, *rows, strict=True))
     for number in nodes:
         node = problem.nodes[number]
         values[0] += node.first

@@ -9,6 +9,8 @@ from model.json_documents import digest
 #: Number of a specifier or an extra that something may require, or of requirements that are unknown
 #: because a version is unread.
 Atom = int
+#: Place of a node that an unread version may have instead of a package that it may not require.
+UNKNOWN_NEED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,8 @@ class VersionNode:
     """A version that compression kept.
 
     :param package: number of its package
-    :param place: position among the usable versions of the package; 0 is the newest
+    :param place: position among the usable versions of the package; 0 is the newest. It is
+        :data:`UNKNOWN_NEED` for a node that stands for no version
     :param first: contribution by the criteria that come before newness, at most 0
     :param newness: contribution by newness, at most 0
     :param requires: atoms that must hold if it is chosen
@@ -69,6 +72,9 @@ class SelectionProblem:
     :param permits: versions that may only be chosen if something requires them by name
     :param levels: by package, the level of the score to which its newness belongs
     :param level_count: number of levels of the score; the first is for what comes before newness
+    :param costs: by node, the cost at each level, if every criterion is a level of its own; empty
+        for the levels of advice
+    :param absence: by package, the cost of a stack without it at each level; empty without any
     """
 
     names: tuple[str, ...]
@@ -80,14 +86,17 @@ class SelectionProblem:
     levels: tuple[int, ...]
     level_count: int
     sizes: ProblemSizes = field(compare=False)
+    costs: tuple[tuple[int, ...], ...] = ()
+    absence: tuple[tuple[int, ...], ...] = ()
 
     @property
     def digest(self) -> str:
         """Digest of the problem; equal problems have equal digests."""
+        of_criteria = [self.costs, self.absence] if self.costs or self.absence else []
         return digest(
             [
                 self.names, self.nodes, self.members, self.extras, self.roots, self.permits,
-                self.levels, self.level_count,
+                self.levels, self.level_count, *of_criteria,
             ]
         )  # fmt: skip
 

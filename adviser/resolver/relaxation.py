@@ -170,9 +170,8 @@ class ReadingRounds:
         limit = None if walk.levels is None else reached
         invited = universe.needs_invitation(chosen)
 
-        def order(candidate: Candidate) -> tuple[int, int, int]:
-            first, newness = universe.values(candidate)
-            return -first, -newness, places[candidate.purl]
+        def order(candidate: Candidate) -> tuple[int, ...]:
+            return *universe.preference(candidate), places[candidate.purl]
 
         after = order(chosen)
         left = (
@@ -222,12 +221,10 @@ class _Walk:
 
     def score_with(self, universe: Universe, other: Candidate) -> LevelValues:
         """Upper bound of the stack's score if another version replaces this version."""
-        levels = list(self.levels or ())
-        first, newness = universe.values(self.version)
-        other_first, other_newness = universe.values(other)
-        levels[0] += other_first - first
-        levels[universe.level_of(other.name)] += other_newness - newness
-        return tuple(levels)
+        ours, theirs = universe.level_values(self.version), universe.level_values(other)
+        return tuple(
+            at + their - our for at, our, their in zip(self.levels or (), ours, theirs, strict=True)
+        )
 
 
 def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, search_by_branching
 from adviser.resolver.compression import compress
 from adviser.resolver.objective import value_of
-from adviser.resolver.problem import Nodes, SearchResult, SelectionProblem
+from adviser.resolver.problem import UNKNOWN_NEED, Nodes, SearchResult, SelectionProblem
 from adviser.resolver.resolver_request import Budget, OutOfTime, SearchClock
 from adviser.resolver.results import (
     Choice,
@@ -91,6 +91,8 @@ def resolved_stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) 
     choices = []
     for number in sorted(nodes):  # by package, and these are in name order
         node = problem.nodes[number]
+        if node.place == UNKNOWN_NEED:
+            continue
         name = problem.names[node.package]
         candidate = universe.packages[name][node.place]
         choices.append(

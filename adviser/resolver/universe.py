@@ -82,6 +82,13 @@ class Universe:
         (:mod:`adviser.resolver.inferred_bounds`)
     :param inferred: inferred bounds by version, which are among its requirements
     :param nearness: the distance of each package from the request
+    :param criteria_levels: number of criteria, if each is a level of the score by itself, in order;
+        0 for the levels of advice
+    :param dropped: by name, what the absence of a package contributes to each of these levels, at
+        most 0. A cost of absence would reward packages that nothing requires, so the searches
+        choose only what the roots require. It would also punish unread versions, as if they
+        required nothing. So an unread version may keep, at no cost, each of these packages that a
+        read version of the same package requires; it is assumed to require no others of them
     """
 
     packages: Mapping[str, Sequence[Candidate]]
@@ -99,6 +106,8 @@ class Universe:
     bounds_inferred: bool = False
     inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
     nearness: Nearness = field(default_factory=Nearness)
+    criteria_levels: int = 0
+    dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def specifier_of(self, dependency: Dependency) -> str:
         """The specifier of a dependency after overrides."""
@@ -109,6 +118,20 @@ class Universe:
         contributions = self.contributions.get(candidate.purl, ())
         newness = sum(contributions[it] for it in self.newness if it < len(contributions))
         return sum(contributions) - newness, newness
+
+    def level_values(self, candidate: Candidate) -> tuple[int, ...]:
+        """The contributions of a version by level of the score."""
+        if self.criteria_levels:
+            return self.contributions.get(candidate.purl) or (0,) * self.criteria_levels
+        levels = [0] * self.level_count
+        levels[0], newness = self.values(candidate)
+        levels[self.level_of(candidate.name)] += newness
+        return tuple(levels)
+
+    def preference(self, candidate: Candidate) -> tuple[int, ...]:
+        """Sort key: smaller for the version of a package that a stack had better have."""
+        values = self.level_values(candidate) if self.criteria_levels else self.values(candidate)
+        return tuple(-it for it in values)
 
     def inviting(self) -> Universe | None:
         """The universe with ``unread_invite``; ``None`` if the option makes no difference."""
@@ -125,13 +148,19 @@ class Universe:
         for its newness, then each distance from the project (:class:`Nearness`). The last level
         holds the newness of all other packages.
         """
-        return 1 + len(self.direct) + DISTANCES + 1
+        return self.criteria_levels or 1 + len(self.direct) + DISTANCES + 1
 
     def level_of(self, name: str) -> int:
         """The level that the newness of a package belongs to."""
         if name in self.direct:
             return self.direct.index(name) + 1
         return len(self.direct) + 1 + self.nearness.level_of(name)
+
+    def likely_needs(self, name: str) -> frozenset[str]:
+        """The packages in ``dropped`` that read versions of a package require."""
+        candidates = (it for it in self.packages.get(name, ()) if it.read)
+        named = {one.name for it in candidates for one in it.requires}
+        return frozenset(named & self.dropped.keys() - {name})
 
     def needs_invitation(self, candidate: Candidate) -> bool:
         """Whether a version is yanked or a pre-release, so that only a requirement can admit it."""
