@@ -22,6 +22,7 @@ from adviser.guard import changes_of
 from adviser.locks.lock_model import LockFormat
 from adviser.projects.project import Project, ProjectFormat
 from adviser.reports.documents import lock_of
+from adviser.reports.fix_proof import check_fix_proof, fix_proof_in
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.resolver.results import ResolvedStack
@@ -250,19 +251,24 @@ def check(
     Every value of REPORT is compared with the recorded report. The stacks in REPORT are checked
     again on the recorded snapshot, without the solver: they must meet the request and have the
     reported score. For advice that is not recorded here, the command lists what could be verified.
+    A file of `thoth fix --proof` is checked by itself.
     Exit code 1 if something is wrong; 2 if nothing is wrong, but not everything could be verified.
     """
     settings: Settings = context.obj
     with refusing_files():
-        document = read_report(report)
-        known = (
-            None if snapshot is None else Snapshot.from_json(unrepeated(snapshot)),
-            None if evidence is None else Evidence.from_json(unrepeated(evidence)),
-        )
-        with migrated_stores(settings, graph=False) as stores:
-            checked = check_recorded(stores, document, *known)
+        if (proof := fix_proof_in(report.read_bytes())) is not None:
+            document_id, checked, stacks = proof["model"], check_fix_proof(proof), "1 fix"
+        else:
+            document = read_report(report)
+            document_id = document["metadata"]["document_id"]
+            stacks = counted(len(document["result"]["report"]["products"]), "stack")
+            known = (
+                None if snapshot is None else Snapshot.from_json(unrepeated(snapshot)),
+                None if evidence is None else Evidence.from_json(unrepeated(evidence)),
+            )
+            with migrated_stores(settings, graph=False) as stores:
+                checked = check_recorded(stores, document, *known)
     if as_json:
-        document_id = document["metadata"]["document_id"]
         print_canonical_json({"report": document_id, **plain(checked)})
     else:
         print_lines(checked.problems)
@@ -271,7 +277,6 @@ def check(
             print_lines(f"verified: {text}" for text in verified)
             print_lines(f"not verified: {text}" for text in checked.unverified)
         elif not checked.problems:
-            stacks = counted(len(document["result"]["report"]["products"]), "stack")
             click.echo(f"the report is correct: {stacks} verified")
     context.exit(1 if checked.problems else 2 if checked.unverified else 0)
 

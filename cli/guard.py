@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ _RESULTS = {
     "unknown": "result: unknown; no harm was found, and data is missing",
 }
 #: Code hosts refuse comments of more than 65,536 characters.
-_LONGEST_COMMENT = 60_000
+LONGEST_COMMENT = 60_000
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 #: Rules of the SARIF log, with their descriptions; code hosts know alerts by these names.
 _RULES = {
@@ -191,7 +191,7 @@ def guard(
     if (versions := _proposed(upgrade, proposals) if propose else None) is not None:
         stored = service is None and pack is None
         sources = {**options, "fetch": fetch, "stored": stored}
-        _write_proposal(settings, versions, new, locks[1], after, where, sources)
+        write_versions(settings, versions, new, locks[1], after, where, sources)
     if options["comment"]:
         write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
     if options["sarif"]:
@@ -244,7 +244,7 @@ def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str,
     return lock.versions
 
 
-def _write_proposal(
+def write_versions(
     settings: Settings,
     versions: Mapping[str, str],
     new: Path,
@@ -359,18 +359,18 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
     return "\n".join([
         f"**{title}** in `{name}`, {_result_text(upgrade)}",
         "",
-        *_code_block(settled, _LONGEST_COMMENT // 2),
+        *code_block(settled, LONGEST_COMMENT // 2),
         "",
         f"<details><summary>{summary}</summary>",
         "",
-        *_code_block(folded, _LONGEST_COMMENT // 2),
+        *code_block(folded, LONGEST_COMMENT // 2),
         "",
         "</details>",
         "",
     ])  # fmt: skip
 
 
-def _code_block(lines: Sequence[str], longest: int) -> list[str]:
+def code_block(lines: Sequence[str], longest: int) -> list[str]:
     """Lines as a fenced block of at most about ``longest`` characters."""
     kept: list[str] = []
     for line in map(shown, lines):
@@ -384,10 +384,24 @@ def _code_block(lines: Sequence[str], longest: int) -> list[str]:
 
 
 def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
-    """The harm as a SARIF log, each result at the line of its package in the lock.
+    """The harm as a SARIF log."""
+    return sarif_log(lock, "thoth-guard", _RULES, _harm(upgrade))
+
+
+def sarif_log(
+    lock: Path,
+    tool: str,
+    rules: Mapping[str, str],
+    findings: Iterable[tuple[str, str | None, str, str]],
+) -> dict[str, Any]:
+    """A SARIF log, each result at the line of its package in the lock.
 
     Fingerprints contain neither lines nor measured numbers, so that a result keeps its identity
     while the lock grows and measurements are added.
+
+    :param tool: part of the identifier that tells logs of several commands apart
+    :param rules: descriptions by name
+    :param findings: rule, package, what identifies the result beside them, and message
     """
     resolved, here = lock.resolve(), Path.cwd()
     inside = resolved.is_relative_to(here)
@@ -409,14 +423,14 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
             ],
             "partialFingerprints": {"thothGuard/v1": digest([rule, package, identity])},
         }
-        for rule, package, identity, message in _harm(upgrade)
+        for rule, package, identity, message in findings
     ]
-    rules = [{"id": it, "shortDescription": {"text": text}} for it, text in _RULES.items()]
-    driver = {"name": "thoth", "version": __version__, "rules": rules}
+    listed = [{"id": it, "shortDescription": {"text": text}} for it, text in rules.items()]
+    driver = {"name": "thoth", "version": __version__, "rules": listed}
     # The identifier tells apart the logs of several locks.
     run = {
         "tool": {"driver": driver},
-        "automationDetails": {"id": f"thoth-guard/{uri}/"},
+        "automationDetails": {"id": f"{tool}/{uri}/"},
         "results": results,
     }
     return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}

@@ -80,6 +80,7 @@ COMMANDS = {
     "down": ("stores", "Stop the embedded stores; their data stays."),
     "explain": ("explain", "Show what a claim of an advice rests on."),
     "export": ("export", "Export the record for other programs."),
+    "fix": ("fix", "Find the smallest change of a lock that removes its vulnerabilities."),
     "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
     "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),
     "help": ("help", "Show the help of a command, or of all commands with `all`."),
@@ -120,7 +121,7 @@ COMMANDS = {
 FIRST_COMMANDS = ("advise", "compare", "bisect", "guard", "why", "status")
 #: All other commands, by what a person wants.
 PURPOSES = {
-    "Ask": ("why-not", "explain", "check", "replay", "ledger", "provenance"),
+    "Ask": ("fix", "why-not", "explain", "check", "replay", "ledger", "provenance"),
     "Measure": ("inspect", "pi", "monkey", "stacks", "report", "changes", "bisects", "benchmarks",
                 "watch", "loop"),
     "Knowledge": ("packages", "advisories", "analyze", "ingest", "cypher", "export",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from common.settings import Settings
 
 #: Commands that run in the preloaded program: those that people wait for.
-PRELOADED = frozenset({"advise", "guard", "why", "why-not"})
+PRELOADED = frozenset({"advise", "fix", "guard", "why", "why-not"})
 #: Options of commands that must not: a build runs under the limits of the process that wants it.
 _OWN_PROCESS = frozenset({"--build"})
 #: Commands after which the preloaded program is started.

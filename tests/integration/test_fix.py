@@ -1,0 +1,152 @@
+"""``thoth fix``: what an archive of advisories says of a lock, the fix, and who blocks more."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from graph.engine import Stores
+from ingest.advisories.sync import sync_source
+from tests.factories.advisories import HIGH, affected, osv, write_archive
+from tests.requirements import needs
+from tests.services.commands import thoth
+from tests.services.index import Index, package_index
+
+TOOLS = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+RELEASES = (
+    ("app", "1.0", ("lib<3", "core<2")), ("app", "2.0", ("lib>=2", "core<2", "new")),
+    ("lib", "1.0", ()), ("lib", "2.0", ()), ("lib", "2.1", ()), ("lib", "3.0", ()),
+    ("core", "1.0", ()), ("core", "1.1", ()), ("core", "2.0", ()), ("new", "1.0", ()),
+    ("tool", "1.0", ()), ("tool", "1.1", ()),
+)  # fmt: skip
+#: What is vulnerable: lib until 2.1, core until 2.0, and the new release of tool.
+ADVISORIES = (
+    osv("GHSA-lib", vector=HIGH, aliases=["CVE-2026-1"],
+        affected=[affected("lib", ("introduced", "0"), ("fixed", "2.1"))]),
+    osv("PYSEC-lib", aliases=["CVE-2026-1"],
+        affected=[affected("lib", ("introduced", "0"), ("fixed", "2.1"))]),
+    osv("GHSA-core", affected("core", ("introduced", "0"), ("fixed", "2.0")), vector=HIGH),
+    osv("GHSA-tool", vector=HIGH, affected=[affected("tool", ("introduced", "1.1"))]),
+)  # fmt: skip
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        for name, version, requires in RELEASES:
+            lines = "".join(f"Requires-Dist: {it}\n" for it in requires)
+            made.add_wheel(name, version, metadata=lines)
+            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            file = f"{name}-{version}-py3-none-any.whl"
+            made.offer_metadata(file, f"{head}{lines}".encode())
+        yield made
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    path = tmp_path / "requirements.txt"
+    path.write_text("app==1.0\ncore==1.0\nlib==1.0\ntool==1.0\n", encoding="utf-8")
+    return path
+
+
+def fix(stores: Stores, index: Index, path: Path, *options: str) -> CompletedProcess[str]:
+    where = {
+        "PACKAGE_INDEXES": f"pypi={index.url}", "PATH": TOOLS, "UV_PYTHON": sys.executable,
+        "UV_NO_CACHE": "1",
+    }  # fmt: skip
+    python = f"3.{sys.version_info[1]}"
+    return thoth(stores.settings, "fix", str(path), "--python", python, *options, **where)
+
+
+def with_advisories(stores: Stores, folder: Path) -> None:
+    archive = write_archive(folder / "all.zip", list(ADVISORIES))
+    sync_source(stores.settings, stores.engine, str(archive))
+
+
+def test_a_lock_is_fixed_as_far_as_nothing_blocks_it(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    sarif_file, proof = tmp_path / "fix.sarif", tmp_path / "proof.json"
+    files = "--sarif", str(sarif_file), "--proof", str(proof)
+    done = fix(stores, index, lock, "--json", *files)
+    assert done.returncode == 4, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert [(it["package"], it["id"]) for it in document["open"]] == [
+        ("core", "GHSA-core"), ("lib", "CVE-2026-1"),
+    ]  # fmt: skip
+    smallest = document["fixes"][0]
+    assert smallest["changed"] == [
+        {"name": "lib", "old": "1.0", "new": "2.1", "verdict": "not measured", "settled_by": None}
+    ]
+    assert [it["id"] for it in smallest["fixed"]] == ["CVE-2026-1"]
+    (remaining,) = smallest["remaining"]
+    assert remaining["id"] == "GHSA-core"
+    assert remaining["blocked_by"]["requirers"] == ["app 2.0 and 1.0 requires core<2"]
+    assert remaining["blocked_by"]["proven"]
+    values = {it["name"]: (it["value"], it["at_least"]) for it in smallest["proof"]["levels"]}
+    assert values["open vulnerabilities"] == values["changed packages"] == (1, 1)
+    assert values["introduced vulnerabilities"] == (0, 0)
+    sarif = json.loads(sarif_file.read_text("utf-8"))
+    assert len(sarif["runs"][0]["results"]) == 2
+    checked = thoth(stores.settings, "check", str(proof))
+    assert "verified: no other answer has smaller numbers" in checked.stdout
+    assert checked.returncode == 2, checked.stderr  # what indexes list was not verified
+
+
+def test_one_vulnerability_alone_is_fixed_and_people_read_why_another_remains(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    only = fix(stores, index, lock, "--only", "PYSEC-lib")
+    assert only.returncode == 1, only.stdout + only.stderr
+    everything = fix(stores, index, lock)
+    lines = everything.stdout.splitlines()
+    assert "smallest fix: 1 package changes, 1 of 2 fixed, proven" in lines
+    assert "  lib: 1.0 → 2.1; removes CVE-2026-1; not measured" in lines
+    assert "    app 2.0 and 1.0 require core<2" in lines
+    assert "    would help: a release of app that admits core 2.0" in lines
+    accepted = fix(stores, index, lock, "--allow-vulnerability", "GHSA-core", "--only", "GHSA-core")
+    assert accepted.returncode == 0, accepted.stdout
+
+
+@needs("uv")
+def test_uv_writes_the_smallest_fix_and_nothing_else_moves(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        'dependencies = ["app<2", "tool"]\n\n[[tool.uv.index]]\nname = "own"\n'
+        f'url = "{index.url}"\ndefault = true\n',
+        encoding="utf-8",
+    )
+    source = f'source = {{ registry = "{index.url}" }}'
+    parts = ['version = 1\nrevision = 3\nrequires-python = ">=3.11"\n']
+    requires = {"app": ("lib", "core")}
+    for name in ("app", "core", "lib", "tool"):
+        needed = "".join(f'{{ name = "{it}" }}, ' for it in requires.get(name, ()))
+        parts.append(
+            f'[[package]]\nname = "{name}"\nversion = "1.0"\n{source}\ndependencies = [{needed}]\n'
+        )
+    parts.append(
+        '[[package]]\nname = "demo"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "app" }, { name = "tool" }]\n\n[package.metadata]\n'
+        'requires-dist = [{ name = "app", specifier = "<2" }, { name = "tool" }]\n'
+    )
+    (tmp_path / "uv.lock").write_text("\n".join(parts), encoding="utf-8")
+    done = fix(stores, index, tmp_path, "--apply")
+    assert done.returncode == 4, done.stderr
+    assert "is what was advised: it has all 4 versions" in done.stderr
+    text = (tmp_path / "uv.lock").read_text("utf-8")
+    assert 'name = "lib"\nversion = "2.1"' in text
+    assert 'name = "tool"\nversion = "1.0"' in text
+    again = fix(stores, index, tmp_path, "--allow-vulnerability", "GHSA-core")
+    assert again.returncode == 0, again.stdout + again.stderr
