@@ -7,28 +7,26 @@ vulnerability that remains, it says which requirements block its removal.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 
-from adviser.advise import Resolver, UnreadVersions
+from adviser.advise import UnreadVersions
 from adviser.fix_universe import (
     INTRODUCED,
+    LEVELS,
     YOUNG,
     FixUniverse,
     LockToFix,
-    avoiding,
     fix_universe,
     without,
 )
 from adviser.guard import GuardResult, changes_of, guard
-from adviser.resolver.relaxation import NeededReads
-from adviser.resolver.resolver_request import Budget
+from adviser.resolver.relaxation import NeededReads, UniverseResolver
 from adviser.resolver.results import (
     Conflict,
     ConflictStep,
     Resolution,
     ResolutionStatus,
-    VersionChange,
     spans,
 )
 from adviser.resolver.universe import Universe
@@ -47,28 +45,13 @@ from model.text import first_few
 _MOST_SLOWER = 16
 #: Maximum number of packages whose remaining vulnerabilities are explained.
 _MOST_EXPLAINED = 40
-
-
-@dataclass(frozen=True, slots=True)
-class OpenVulnerability:
-    """A vulnerability of a version of the lock, or of a fix."""
-
-    package: str
-    version: str
-    id: str
-    aliases: tuple[str, ...] = ()
-    severity: str | None = None
-    summary: str | None = None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Package and identifier."""
-        return self.package, self.id
-
-    @property
-    def version_key(self) -> tuple[str, str]:
-        """Package and version."""
-        return self.package, self.version
+#: What a proof rests on if versions were not read and it does not hold without this.
+ASSUMPTION = (
+    "versions that were not read require no locked packages but those that read versions of the"
+    " same package require"
+)
+#: Verdict of a change that was not measured on this hardware.
+NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,50 +72,113 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenVulnerability:
+    """A vulnerability of a version of the lock, or of a fix.
+
+    :param blocked_by: why the smallest fix leaves it; ``None`` if it does not, or if too many
+        remain
+    """
+
+    package: str
+    version: str
+    id: str
+    aliases: tuple[str, ...] = ()
+    severity: str | None = None
+    summary: str | None = None
+    blocked_by: Blocker | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Package and identifier."""
+        return self.package, self.id
+
+    @property
+    def text(self) -> str:
+        """``CVE-2024-1 (high) of jinja2 3.1.2``."""
+        return f"{self.id} ({self.severity or 'unrated'}) of {self.package} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPackage:
+    """A package that a fix changes, adds or drops.
+
+    :param verdict: on its speed against the locked version here: ``slower``, ``faster``,
+        ``equivalent``, ``undetermined`` or ``not measured``; ``None`` if it is added or dropped
+    :param settled_by: the command whose measurements would settle the verdict
+    """
+
+    name: str
+    old: str | None
+    new: str | None
+    verdict: str | None
+    settled_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FixProof:
+    """What is proven of a fix.
+
+    :param status: ``optimal`` if no fix has smaller numbers
+    :param numbers: of the fix, by name, in their order
+    :param at_least: the first of them that differs is smaller in no fix; equal if proven
+    :param assumption: what else the proof rests on; ``None`` if it holds for all listed versions
+    """
+
+    status: ResolutionStatus
+    numbers: Mapping[str, int]
+    at_least: Mapping[str, int]
+    solver: str
+    assumption: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A changed lock.
 
     :param kind: ``smallest``, ``not_slower`` or ``newest``
-    :param versions: by name
-    :param changes: packages that differ from the lock; ``advised`` is the new version
     :param fixed: vulnerabilities of the lock that it does not have
     :param remaining: those that it still has
     :param introduced: those that only it has
-    :param young: changed packages whose version is younger than the request allows
-    :param upgrade: the comparison with the lock
-    :param resolution: the search that found it; ``None`` if it is the advised stack
+    :param younger_than_allowed: changed packages whose version is younger than the request allows
+    :param slower: packages that are settled to be slower; ``None`` stands for the whole lock
+    :param verdict: on the speed of the whole lock, as for a package
+    :param versions: by name
+    :param proof: ``None`` for the advised stack, which is no smallest change
     """
 
     kind: str
-    versions: Mapping[str, str]
-    changes: tuple[VersionChange, ...]
+    changed: tuple[ChangedPackage, ...]
     fixed: tuple[OpenVulnerability, ...]
     remaining: tuple[OpenVulnerability, ...]
     introduced: tuple[OpenVulnerability, ...]
-    young: tuple[str, ...]
-    upgrade: GuardResult
-    resolution: Resolution | None = None
+    younger_than_allowed: tuple[str, ...]
+    slower: tuple[str | None, ...]
+    verdict: str
+    versions: Mapping[str, str]
+    proof: FixProof | None = None
 
     @property
     def is_proven(self) -> bool:
         """Whether no smaller change leaves as few vulnerabilities open."""
-        return self.resolution is not None and self.resolution.status is ResolutionStatus.OPTIMAL
+        return self.proof is not None and self.proof.status is ResolutionStatus.OPTIMAL
 
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
     """The fixes of a lock, best first.
 
-    :param fixes: empty if the lock has no open vulnerability, or if none was found
     :param open: vulnerabilities of the lock that count
-    :param blocked: by package and identifier, why the first fix leaves a vulnerability
+    :param fixes: empty if the lock has no open vulnerability, or if none was found
+    :param resolution: the search that found the first one
+    :param proven_in: the universe in which the first one is proven
     :param conflict: why no stack meets the requirements at all
     """
 
     universe: FixUniverse
     open: tuple[OpenVulnerability, ...]
     fixes: tuple[Fix, ...] = ()
-    blocked: Mapping[tuple[str, str], Blocker] = field(default_factory=dict)
+    resolution: Resolution | None = None
+    proven_in: Universe | None = None
     conflict: Conflict | None = None
 
 
@@ -140,6 +186,8 @@ class FixSearch:
     """Searches the fixes of one lock over one snapshot.
 
     :param snapshot: has the packages of the lock among its roots; may have unread versions
+    :param resolver: may note what must be read before its answers are proven
+    :param alone: solves alike and notes nothing; by default the same
     :raises UnreadVersions: if a locked version must be read first
     """
 
@@ -150,15 +198,15 @@ class FixSearch:
         evidence: Evidence,
         environment: Environment,
         hardware: str | None,
-        resolver: Resolver,
-        budget: Budget | None = None,
+        resolver: UniverseResolver,
+        alone: UniverseResolver | None = None,
     ) -> None:
         self._lock, self._snapshot, self._evidence = lock, snapshot, evidence
         self._guarded = partial(
             guard, lock.versions, snapshot=snapshot, evidence=evidence, environment=environment,
             hardware=hardware, vulnerabilities=lock.vulnerabilities,
         )  # fmt: skip
-        self._resolver, self._budget = resolver, budget
+        self._resolved, self._alone = resolver, alone or resolver
         self.known = fix_universe(snapshot, lock)
         unread = tuple(it for it in self.known.locked.values() if not it.read)
         unlisted = tuple(sorted(self.known.universe.unlisted.intersection(lock.versions)))
@@ -189,73 +237,110 @@ class FixSearch:
                if it.purl in chosen):  # fmt: skip
             # The resolver knows what to read; until then, nothing else is worth a search.
             raise UnreadVersions(NeededReads())
-        smallest = self._fix("smallest", resolution.stacks[0].versions(), resolution)
-        fixes = [smallest]
-        if smallest.upgrade.slower and (other := self._not_slower(smallest)) is not None:
+        proven_in = self._proven_in(universe, resolution)
+        smallest = self._fix("smallest", resolution.stacks[0].versions(), resolution, proven_in)
+        blockers = dict(self._blockers(smallest))
+        remaining = (replace(it, blocked_by=blockers.get(it.key)) for it in smallest.remaining)
+        fixes = [replace(smallest, remaining=tuple(remaining))]
+        if smallest.slower and (other := self._not_slower(smallest)) is not None:
             fixes.append(other)
         if newest is not None:
             # The advice is not about groups and extras that nobody asked for.
             newest = {**self.known.beside, **newest}
             if all(changes_of(it.versions, newest) for it in fixes):
                 fixes.append(self._fix("newest", newest))
-        blocked = dict(self._blockers(smallest))
-        return FixResult(self.known, self.open, tuple(fixes), blocked)
+        return FixResult(self.known, self.open, tuple(fixes), resolution, proven_in)
 
-    def _resolved(self, universe: Universe, count: int = 1) -> Resolution:
-        return self._resolver(universe, self._budget, count=count)
+    def _proven_in(self, universe: Universe, resolution: Resolution) -> Universe:
+        """The widest universe in which the best stack of this universe is proven the best."""
+        if all(it.read for them in universe.packages.values() for it in them):
+            return universe
+        wider = replace(universe.inviting() or universe, unread_keep_all=True)
+        least = self._alone(wider).bound
+        return wider if least is not None and least == resolution.objective else universe
 
     def _fix(
-        self, kind: str, versions: Mapping[str, str], resolution: Resolution | None = None
+        self,
+        kind: str,
+        versions: Mapping[str, str],
+        resolution: Resolution | None = None,
+        proven_in: Universe | None = None,
     ) -> Fix:
-        snapshot = self._snapshot.with_old_sdists(self._snapshot.old_sdists)
-        listed, others = self.known.universe.packages, snapshot.packages
+        """
+        :param resolution: has the stack of these versions
+        """
+        listed = self.known.universe.packages
+        others = self._snapshot.with_old_sdists(self._snapshot.old_sdists).packages
         pools = ((*listed.get(name, ()), *others.get(name, ())) for name in versions)
         chosen = [
             next(it for it in pool if same_version(it.version, versions[it.name])) for pool in pools
         ]
         has = {(it.name, v.id) for it in chosen for v in it.vulnerabilities}
-        changes = changes_of(self._lock.versions, versions)
-        changed = {it.name for it in changes if it.advised is not None}
-        contributions = self.known.universe.contributions
+        changes, upgrade = changes_of(self._lock.versions, versions), self._guarded(new=versions)
+        commands = {it.package: it.remedy for it in upgrade.missing if it.remedy}
+        moved = {it.name for it in changes if it.advised and it.forced}
+        whole = changes[0].name if len(changes) == 1 else None
+        costs = self.known.universe.contributions
         return Fix(
             kind,
-            versions,
-            changes,
+            changed=tuple(
+                ChangedPackage(
+                    name, change.forced, change.advised,
+                    _verdict(upgrade, name) if name in moved else None, commands.get(name),
+                )
+                for change in changes
+                for name in [change.name]
+            ),
             fixed=tuple(it for it in self.open if it.key not in has),
             remaining=tuple(it for it in self.open if it.key in has),
             introduced=tuple(self._introduced_in(chosen)),
-            young=tuple(
-                it.name
-                for it in chosen
-                if it.name in changed and contributions.get(it.purl, (0,) * 4)[YOUNG]
+            younger_than_allowed=tuple(
+                it.name for it in chosen if it.purl in costs and costs[it.purl][YOUNG]
             ),
-            upgrade=self._guarded(new=versions),
-            resolution=resolution,
-        )
+            slower=tuple(it.package for it in upgrade.slower),
+            verdict=_verdict(upgrade, whole) if changes else Verdict.EQUIVALENT.value,
+            versions=dict(sorted(versions.items())),
+            proof=self._proof(versions, resolution, proven_in) if resolution else None,
+        )  # fmt: skip
 
-    def _not_slower(self, smallest: Fix) -> Fix | None:
+    def _proof(
+        self, versions: Mapping[str, str], resolution: Resolution, proven_in: Universe | None
+    ) -> FixProof:
+        """What a search proves of its stack with these versions."""
+        universe = proven_in or self.known.universe
+        stack = next(it for it in resolution.stacks if it.versions() == versions)
+        proven = resolution.status is ResolutionStatus.OPTIMAL
+        least = stack.levels if proven else resolution.bound or stack.levels
+        assumes = not universe.unread_keep_all and any(
+            not it.read for them in universe.packages.values() for it in them
+        )
+        numbers, at_least = (
+            dict(zip(LEVELS, (-it for it in them), strict=True)) for them in (stack.levels, least)
+        )
+        assumption = ASSUMPTION if assumes else None
+        return FixProof(resolution.status, numbers, at_least, resolution.solver, assumption)
+
+    def _not_slower(self, fix: Fix) -> Fix | None:
         """The smallest fix of which nothing is settled to be slower; ``None`` if none was found."""
-        refused, stacks, fix = dict[Purl, str](), list[Mapping[str, str]](), smallest
+        packages, refused, whole = self.known.universe.packages, dict[Purl, str](), []
         for _ in range(_MOST_SLOWER):
-            slower = fix.upgrade.slower
-            texts = ClaimTexts((*fix.upgrade.stacks, *fix.upgrade.claims))
-            named = {it.package: texts.sentence(it) for it in slower if it.package is not None}
-            packages = self.known.universe.packages
-            purls = {
-                it.purl: named[name]
-                for name in named
-                for it in packages[name]
-                if same_version(it.version, fix.versions.get(name))
+            upgrade = self._guarded(new=fix.versions)
+            texts = ClaimTexts((*upgrade.stacks, *upgrade.claims))
+            slower = {it.package: texts.sentence(it) for it in upgrade.slower}
+            named = {
+                it.purl: sentence
+                for name, sentence in slower.items()
+                for it in packages.get(name or "", ())
+                if same_version(it.version, fix.versions.get(it.name))
             }
-            refused.update(purls)
-            if not purls:
-                stacks.append(fix.versions)
-            resolution = self._resolved(without(self.known.universe, refused), 1 + len(stacks))
-            left = [it for it in resolution.stacks if it.versions() not in stacks]
+            refused.update(named)
+            whole += [] if named else [fix.versions]
+            resolution = self._resolved(without(self.known.universe, refused), count=1 + len(whole))
+            left = [it.versions() for it in resolution.stacks if it.versions() not in whole]
             if not left:
                 return None
-            fix = self._fix("not_slower", left[0].versions(), resolution)
-            if not fix.upgrade.slower:
+            fix = self._fix("not_slower", left[0], resolution)
+            if not fix.slower:
                 return fix
         return None
 
@@ -298,28 +383,20 @@ class FixSearch:
         self, vulnerability: OpenVulnerability, affected: Collection[Purl], fix: Fix
     ) -> Blocker:
         """Why one vulnerability remains: a conflict, or others that would be open instead."""
-        resolution = self._resolved(avoiding(self.known.universe, affected))
-        if resolution.objective is None:
+        refused = dict.fromkeys(affected, f"{vulnerability.package} without {vulnerability.id}")
+        if not fix.introduced:
+            refused |= self._introducing()
+        universe = without(self.known.universe, refused)
+        resolution = self._resolved(universe)
+        if resolution.conflict is not None:
+            return self._of_conflict(vulnerability, universe, resolution.conflict)
+        if not resolution.stacks:
             return Blocker(("there was no time to find out",), proven=False)
         other = self._fix("other", resolution.stacks[0].versions(), resolution)
-        proven = resolution.status is ResolutionStatus.OPTIMAL
-        if vulnerability.key in {one.key for one in other.remaining} or len(other.introduced) > len(
-            fix.introduced
-        ):
-            refused = dict.fromkeys(affected, f"{vulnerability.package} without {vulnerability.id}")
-            if not fix.introduced:
-                refused |= self._introducing()
-            universe = without(self.known.universe, refused)
-            if (conflict := self._resolved(universe).conflict) is not None:
-                return self._of_conflict(vulnerability, universe, conflict)
-            names = [f"{one.id} of {one.package} {one.version}" for one in other.introduced]
-            return Blocker((f"its removal would introduce {first_few(names, 5)}",), proven=proven)
-        before = {one.key for one in fix.remaining}
-        gained = [one for one in other.remaining if one.key not in before]
-        names = [f"{one.id} of {one.package} {one.version}" for one in gained]
-        return Blocker(
-            (f"{first_few(names, 5)} would remain instead",), proven=proven and bool(gained)
-        )
+        before = {one.key for one in (*fix.remaining, *fix.introduced)}
+        gained = [it.text for it in (*other.introduced, *other.remaining) if it.key not in before]
+        proven = resolution.status is ResolutionStatus.OPTIMAL and bool(gained)
+        return Blocker((f"{first_few(gained, 5)} would be open instead",), proven=proven)
 
     def _introducing(self) -> dict[Purl, str]:
         """The versions with a vulnerability that the lock does not have, with a rule for each."""
@@ -330,7 +407,7 @@ class FixSearch:
             for it in them
             if (values := universe.contributions.get(it.purl)) and values[INTRODUCED]
         ]
-        first = {it.version_key: it for it in self._introduced_in(versions)}
+        first = {(it.package, it.version): it for it in self._introduced_in(versions)}
         return {it.purl: f"{it.name} without {first[it.name, it.version].id}" for it in versions}
 
     def _of_conflict(
@@ -391,18 +468,12 @@ class FixSearch:
         return f"{who} requires {wanted}"
 
 
-def settling_command(fix: Fix, name: str) -> str | None:
-    """The command whose measurements would settle the speed of a change, if it is not settled."""
-    missing = (it.remedy for it in fix.upgrade.missing if it.package == name and it.remedy)
-    return next(missing, None)
-
-
-def verdict_of(fix: Fix, name: str) -> str:
-    """``slower``, ``faster``, ``equivalent``, ``undetermined`` or ``not measured``."""
-    upgrade = fix.upgrade
-    mine = [it.verdict for it in upgrade.claims if it.package == name]
+def _verdict(upgrade: GuardResult, name: str | None) -> str:
+    """The verdict on a package, or on the whole lock if it is ``None``."""
+    claims = [it for it in (*upgrade.stacks, *upgrade.claims) if it.package == name]
+    verdicts = {it.verdict for it in claims}
     for verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.EQUIVALENT):
-        if verdict in mine:
+        if verdict in verdicts:
             return verdict.value
     undetermined = any(it.package == name for it in upgrade.undetermined)
-    return Verdict.UNDETERMINED.value if undetermined else "not measured"
+    return Verdict.UNDETERMINED.value if undetermined else NOT_MEASURED

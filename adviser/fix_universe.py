@@ -10,6 +10,7 @@ that can be avoided.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -212,17 +213,6 @@ def without(universe: Universe, refused: Mapping[Purl, str]) -> Universe:
     return replace(universe, packages=packages, refused=out)
 
 
-def avoiding(universe: Universe, avoided: Collection[Purl]) -> Universe:
-    """The universe in which each of these versions costs as much as an introduced vulnerability."""
-    nothing = (0,) * len(LEVELS)
-    costs = {
-        purl: tuple(it - (level == INTRODUCED) for level, it in
-                    enumerate(universe.contributions.get(purl, nothing)))
-        for purl in avoided
-    }  # fmt: skip
-    return replace(universe, contributions={**universe.contributions, **costs})
-
-
 def _with_locked(snapshot: Snapshot, lock: LockToFix) -> tuple[Snapshot, tuple[str, ...]]:
     """The snapshot in which every locked version is a candidate, and what of it is unknown."""
     packages, unknown = dict(snapshot.packages), list[str]()
@@ -300,7 +290,8 @@ def _contributions(
     name: str, versions: Sequence[Candidate], lock: LockToFix, known: frozenset[str]
 ) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
     """What each version costs; those that cost nothing are left out."""
-    ours, lines = lock.versions.get(name), None
+    ours = lock.versions.get(name)
+    lines = release_lines(one.version for one in versions) if ours is not None else []
     for candidate in versions:
         introduced = lock.counted.introduced(candidate, known)
         remaining = [v for v in lock.counted.to_remove(candidate) if v.id in known]
@@ -309,8 +300,7 @@ def _contributions(
         same = same_version(candidate.version, ours)
         steps = 0, 0, 0
         if ours is not None and not same:
-            lines = lines or ReleaseLines([one.version for one in versions])
-            steps = lines.steps(ours, candidate.version)
+            steps = steps_between(ours, candidate.version, lines)
         uploaded, limit = candidate.uploaded_at, lock.young_from
         young = not same and limit is not None and (uploaded is None or uploaded >= limit)
         if not same or remaining:
@@ -327,32 +317,36 @@ def _values(
     return -introduced, -remaining, -young, -changed, -major, -minor, -patch
 
 
-class ReleaseLines:
-    """The release lines of a package, such as 1.x and 2.x, to count the steps between versions.
+def release_lines(versions: Iterable[str]) -> list[list[tuple[int, ...]]]:
+    """The major release lines of a package, such as 1.x, and the minor ones, each sorted."""
+    parsed = list(filter(None, map(version_of, versions)))
+    return [sorted({_line(it, size) for it in parsed}) for size in (1, 2)]
 
-    >>> lines = ReleaseLines(["1.0", "1.1", "1.4", "1.4.2", "2.0", "4.0"])
-    >>> lines.steps("1.0", "1.4.2"), lines.steps("1.4", "4.0"), lines.steps("1.4.2", "1.4")
-    ((0, 2, 0), (2, 0, 0), (0, 0, 1))
+
+def steps_between(
+    old: str, new: str, lines: Iterable[Sequence[tuple[int, ...]]]
+) -> tuple[int, int, int]:
+    """The numbers of major, minor and other steps between two versions.
+
+    A step back to an older version counts as a major one.
+
+    >>> lines = release_lines(["1.0", "1.1", "1.4", "1.4.2", "2.0", "4.0"])
+    >>> steps_between("1.0", "1.4.2", lines), steps_between("1.4", "4.0", lines)
+    ((0, 2, 0), (2, 0, 0))
+    >>> steps_between("1.4.2", "1.4", lines)
+    (1, 0, 0)
     """
+    first, other = version_of(old), version_of(new)
+    if first is None or other is None:
+        return 0, 0, 1
+    major, minor = (
+        abs(bisect_left(known, _line(first, size)) - bisect_left(known, _line(other, size)))
+        for size, known in enumerate(lines, 1)
+    )
+    if major or other < first:
+        return max(major, 1), 0, 0
+    return (0, minor, 0) if minor else (0, 0, 1)
 
-    def __init__(self, versions: Iterable[str]) -> None:
-        parsed = list(filter(None, map(version_of, versions)))
-        majors = sorted({(it.epoch, it.major) for it in parsed})
-        minors = sorted({(it.epoch, it.major, it.minor) for it in parsed})
-        self._majors = {it: place for place, it in enumerate(majors)}
-        self._minors = {it: place for place, it in enumerate(minors)}
 
-    def steps(self, old: str, new: str) -> tuple[int, int, int]:
-        """The numbers of major, minor and other steps between two listed versions."""
-        first, other = version_of(old), version_of(new)
-        if first is None or other is None:
-            return 0, 0, 1
-        if major := self._between(first, other):
-            return major, 0, 0
-        lines = ((it.epoch, it.major, it.minor) for it in (first, other))
-        here, there = (self._minors.get(it, 0) for it in lines)
-        return (0, abs(here - there), 0) if here != there else (0, 0, 1)
-
-    def _between(self, first: Version, other: Version) -> int:
-        here, there = (self._majors.get((it.epoch, it.major), 0) for it in (first, other))
-        return abs(here - there)
+def _line(version: Version, size: int) -> tuple[int, ...]:
+    return version.epoch, *(version.major, version.minor)[:size]

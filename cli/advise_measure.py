@@ -1,13 +1,14 @@
-"""``thoth advise --measure``: measures what could change the advice, within a budget of time.
+"""``--measure`` of ``thoth advise`` and ``thoth fix``: measurements within a budget of time.
 
-The strategy ``informative`` of Dependency Monkey chooses the stacks. What is measured is ingested
-round by round, and each round chooses again.
+For an advice, the strategy ``informative`` of Dependency Monkey chooses the stacks; for a fix, they
+are the lock and its fixes. What is measured is ingested round by round, and each round chooses
+again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,8 +18,10 @@ from typing import Any
 import click
 
 from adviser.answering.answers import on_hardware
+from adviser.answering.lock_fixes import LockFixes
 from adviser.answering.stack_generation import files_of_stack, recorded_ranking
 from adviser.bisect.search import SearchStopped, StopReason
+from adviser.fix import NOT_MEASURED
 from adviser.monkey.job_value import WORTHWHILE
 from adviser.monkey.specifications import NotInstallable, lock_of, python_part
 from adviser.monkey.strategies import (
@@ -28,7 +31,10 @@ from adviser.monkey.strategies import (
     Strategy,
 )
 from adviser.resolver.resolver_request import SearchClock
+from adviser.resolver.results import Choice, ResolvedStack
+from adviser.resolver.universe import Universe
 from adviser.scoring.samples import MIN_JOBS
+from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from cli.bisect_measurer import SearchFolder
 from cli.compare_jobs import StackFailed
@@ -37,12 +43,14 @@ from cli.machine import busy_hint, machine_of_this_command, print_wait
 from cli.monkey import known_stacks
 from cli.own_benchmarks import chosen_benchmarks
 from common.settings import Settings
+from graph.engine import Stores
 from graph.migrate import migrated_stores
 from loop.stacks import indicator_named
 from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.measurements.evidence import COMMAND
 from model.packages.environments import host_environment
+from model.packages.identity import same_version
 from model.text import counted, duration_text, first_few, printable
 from pis.amun.free_machine import wait_until_quiet
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
@@ -95,13 +103,16 @@ def measure_for_advice(
     budget_s: float,
     resolver: Any,
     options: Mapping[str, Any],
+    find: Callable[[], LockFixes] | None = None,
 ) -> None:
     """Measure what could change the advice for a project, and ingest it.
 
     An interrupted measurement continues with what was left of its budget.
 
     :param path: of the project
-    :param options: of ``thoth advise``
+    :param options: of ``thoth advise`` or ``thoth fix``
+    :param find: the fixes of its lock by what is known now; then these are measured against the
+        lock, until no verdict is open
     :raises StackFailed: if nothing can be measured on the reference stack, or the record refuses
         what was measured
     """
@@ -117,13 +128,14 @@ def measure_for_advice(
         _Benchmark(it.name, indicator_of(it.name).title, parameters=it.parameters)
         for it in map(indicator_named, settings.loop_indicators)
     ]
-    if own:
+    if own and find is None:
         # Commands such as pytest are installed for development.
         request = replace(request, options=replace(request.options, dev=True))
     question = {
         "project": str(folder.absolute()),
         "requirements": sorted(it.text for it in request.requirements),
         "python": target.python_version,
+        **({"fixed": dict(request.locked or {})} if find else {}),
         "measured": [[it.name, *(it.command.identity.values() if it.command else ())]
                      for it in benchmarks],
     }  # fmt: skip
@@ -136,8 +148,9 @@ def measure_for_advice(
         commands = [it.command for it in benchmarks if it.command is not None]
         launcher = stack.enter_context(closing(LocalLauncher(settings, commands=commands)))
         run = _Measuring(
-            settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options
-        )
+            settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options,
+            find,
+        )  # fmt: skip
         run.measure(question, budget_s)
 
 
@@ -152,6 +165,7 @@ class _Measuring:
     launcher: LocalLauncher
     resolver: Any
     options: Mapping[str, Any]
+    find: Callable[[], LockFixes] | None = None
     state: dict[str, Any] = field(default_factory=dict)
     deadline: float = 0.0
 
@@ -265,29 +279,17 @@ class _Measuring:
 
     def _stacks(self) -> Iterator[dict[str, Any]]:
         """The reference, then the others by the value of their jobs, as JSON values."""
-        request = self.request
         with migrated_stores(self.settings) as stores:
-            request = on_hardware(stores, request, None)
-            known = known_stacks(stores, request, {**self.options, "varied": ()}, self.resolver)
-            ranking = recorded_ranking(
-                stores, request, known, sorted({it.title for it in self.benchmarks}),
-                usual_minutes=self.state.get("job_s", 60.0) / 60, threshold=WORTHWHILE,
-            )  # fmt: skip
-            generation = GenerationOptions(
-                Strategy.INFORMATIVE, None, base=request.locked, ranking=ranking
-            )
-            generator = StackGenerator(
-                known.universe, generation, SearchClock(request.options.budget())
-            )
+            universe, stacks = self._generated(stores) if self.find is None else _fixed(self.find())
             reference: dict[str, str] | None = None
-            for generated in generator.stacks():
+            for generated in stacks:
                 label = _label(generated, reference)
                 if label in self.state.get("left_out", ()):
                     continue
                 try:
                     files = files_of_stack(stores, generated)
-                    lock = lock_of(generated, known.universe, files, request.environment)
-                    python = python_part(lock, known.universe.direct)
+                    lock = lock_of(generated, universe, files, self.request.environment)
+                    python = python_part(lock, universe.direct)
                     self._check(python)
                 except NotInstallable as error:
                     self._say(f"not measured: {label}: {error}")
@@ -296,6 +298,20 @@ class _Measuring:
                     continue
                 reference = reference or generated.pins
                 yield {"label": label, "reason": generated.reason, "python": python}
+
+    def _generated(self, stores: Stores) -> tuple[Universe, Iterable[GeneratedStack]]:
+        """The stacks that could change the advice."""
+        request = on_hardware(stores, self.request, None)
+        known = known_stacks(stores, request, {**self.options, "varied": ()}, self.resolver)
+        ranking = recorded_ranking(
+            stores, request, known, sorted({it.title for it in self.benchmarks}),
+            usual_minutes=self.state.get("job_s", 60.0) / 60, threshold=WORTHWHILE,
+        )  # fmt: skip
+        generation = GenerationOptions(
+            Strategy.INFORMATIVE, None, base=request.locked, ranking=ranking
+        )
+        clock = SearchClock(request.options.budget())
+        return known.universe, StackGenerator(known.universe, generation, clock).stacks()
 
     def _check(self, python: Mapping[str, Any]) -> None:
         """Leave out indicators that measure no package of the project.
@@ -388,6 +404,25 @@ class _Measuring:
     def _say(self, text: str) -> None:
         if not self.options["as_json"]:
             click.echo(printable(text), err=True)
+
+
+def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
+    """The lock, and those of its fixes whose speed is not settled against it."""
+    universe, open_verdicts = fixes.result.universe.universe, {NOT_MEASURED, Verdict.UNDETERMINED}
+    unsettled = [it for it in fixes.result.fixes if it.proof and it.verdict in open_verdicts]
+    named = [("the lock", fixes.locked), *((f"its {it.kind} fix", it.versions) for it in unsettled)]
+    stacks = []
+    for reason, versions in named if unsettled else ():
+        choices = [
+            Choice(name, it.version, it.purl, place)
+            for name, version in versions.items()
+            for place, it in enumerate(universe.packages.get(name, ()))
+            if same_version(it.version, version)
+        ]
+        if missing := versions.keys() - {it.name for it in choices}:
+            raise NotInstallable(f"{reason}: not installable here: {first_few(sorted(missing), 5)}")
+        stacks.append(GeneratedStack(ResolvedStack(tuple(choices), 0), reason))
+    return replace(universe, direct=tuple(it.name for it in universe.roots)), stacks
 
 
 @dataclass

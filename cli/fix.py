@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from adviser.advise import Resolver
 from adviser.answering.answers import on_hardware
-from adviser.answering.lock_fixes import (
-    FixOptions,
-    LockFixes,
-    fix_document,
-    fixes_of_lock,
-    project_of_lock,
-    vulnerability_text,
-)
-from adviser.fix import Fix, FixResult, settling_command, verdict_of
+from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
+from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult
+from adviser.guard import changes_of
 from adviser.locks.lock_model import UnwritableLock
 from adviser.projects.locks import ProjectLock
-from adviser.projects.project import Project, ProjectFormat
+from adviser.projects.project import Project, ProjectFormat, ProjectRequirement
 from adviser.reports.fix_proof import proof_document
 from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
+from adviser.stack_request import StackRequest
 from cli.console import moment_text, print_canonical_json, print_lines, print_note
 from cli.guard import LONGEST_COMMENT, code_block, sarif_log, write_versions
 from cli.knowledge import knowledge_for, require_projected
-from cli.options import as_json_option
+from cli.machine import machine_options
+from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option
+from cli.own_benchmarks import confirmation_option, of_these_files
+from cli.packed_answers import archive_knowledge
 from cli.project_files import read_lock_file, read_project, write_file
 from cli.project_tools import show_changes, tool_of
 from cli.request_options import (
@@ -59,6 +62,7 @@ _TITLES = {
 _RULES = {
     "vulnerable": "A locked version has a vulnerability.",
 }
+_OUTPUT = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -70,15 +74,26 @@ _RULES = {
                    " more.")  # fmt: skip
 @click.option("--min-severity", type=click.Choice([it.value for it in Severity]),
               help="Leave out less severe vulnerabilities; unrated ones count.")  # fmt: skip
+@click.option("--advisories", metavar="SOURCE",
+              help="Read advisories from an archive in the OSV format; use no store.")  # fmt: skip
+@click.option("--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED_PACK),
+              metavar="[PATH]",
+              help="Take verdicts on speed from a pack of measurements, by default the one that"
+                   " ships; use no store. Give it last, or as --pack=PATH.")  # fmt: skip
+@click.option("--measure", "budget", type=BudgetOfTime(), metavar="BUDGET",
+              help="First measure whether the fix is slower, for a time such as 15m: with the"
+                   " project's own benchmarks, else with LOOP_INDICATORS.")  # fmt: skip
+@confirmation_option
+@machine_options
 @click.option("--apply", "applies", is_flag=True,
               help="Write the first fix into the lock, with the tool that made it.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
               help="With --apply, only show what would change, and the command.")  # fmt: skip
-@click.option("--comment", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--comment", type=_OUTPUT,
               help="Write the first fix to this file, as Markdown for a pull request.")  # fmt: skip
-@click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--sarif", type=_OUTPUT,
               help="Write open vulnerabilities to this file, as SARIF.")  # fmt: skip
-@click.option("--proof", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--proof", type=_OUTPUT,
               help="Write the proof of the first fix to this file, for `thoth check`.")  # fmt: skip
 @as_json_option
 @click.pass_context
@@ -99,39 +114,42 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     settings: Settings = context.obj
     if options["dry_run"] and not options["applies"]:
         raise click.UsageError("--dry-run is for --apply")
-    lock = _lock_of(path or Path(), options)
-    fix_options = FixOptions(
-        options["only"], Severity(options["min_severity"]) if options["min_severity"] else None
-    )
+    if options["budget"] is not None and _needs_no_store(options):
+        raise click.UsageError("--measure needs the stores: leave out --advisories and --pack")
+    lock = lock_at(path or Path(), options)
     with ResolverWorker() as worker:
         worker.start()  # it is needed nearly always, and takes a while
-        request = advice_request_of(settings, lock.path, lock.options, project=lock.project)
-        with migrated_stores(settings) as stores:
-            request = on_hardware(stores, request, options["hardware"])
-            more = [Dependency(name) for name in lock.packages]
-            known = knowledge_for(stores, request, options, worker.resolve, more)
-            fixes = fixes_of_lock(
-                known, lock.packages, lock.elsewhere, fix_options, options["threads"]
-            )
-            if fixes.result.conflict is not None and not known.is_listed:
-                require_projected(stores, fixes.snapshot.revisions)
+        if options["budget"] is not None:
+            # Measuring loads the executor.
+            from cli.advise_measure import measure_for_advice
+
+            measure_for_advice(
+                settings, _request_of(settings, lock), lock.path, options["budget"],
+                worker.resolve, {**options, "as_json": as_json},
+                partial(fixes_of, settings, lock, options, worker.resolve),
+            )  # fmt: skip
+        fixes = fixes_of(settings, lock, options, worker.resolve)
     if as_json:
-        print_canonical_json(fix_document(fixes, lock.packages))
+        print_canonical_json(fixes.document())
     else:
-        print_lines(fix_lines(fixes, lock.packages))
+        print_lines(fix_lines(fixes, datetime.now(UTC)))
+    result = fixes.result
     if options["comment"]:
-        write_file(options["comment"], _comment(fixes, lock).encode())
+        write_file(options["comment"], _comment(fixes).encode())
     if options["sarif"]:
-        write_file(options["sarif"], canonical_json(_sarif(fixes.result, lock.path)))
-    if options["proof"] and fixes.result.fixes:
-        proof = proof_document(fixes.result.universe.universe, fixes.result.fixes[0])
-        if proof is None:
+        write_file(options["sarif"], canonical_json(_sarif(result, lock.path)))
+    if options["proof"] and result.fixes:
+        if (proof := proof_document(result)) is None:
             print_note("the first fix is not proven, so no proof was written")
         else:
             write_file(options["proof"], canonical_json(proof))
-    if options["applies"] and fixes.result.fixes:
-        _apply(settings, lock, fixes.result.fixes[0], request.environment, options)
+    if options["applies"] and result.fixes:
+        _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
+
+
+def _needs_no_store(options: Mapping[str, Any]) -> bool:
+    return options["advisories"] is not None or options["pack"] is not None
 
 
 def exit_code(fixes: LockFixes) -> int:
@@ -149,24 +167,34 @@ class LockWithProject:
     """A lock that was read, with its project.
 
     :param project: requires the packages of the lock in any version if there is no manifest
-    :param elsewhere: names of packages that come from no index
+    :param where: the environment in which the lock is installed
     :param options: of the request for this project
     """
 
     path: Path
     content: ProjectLock
     project: Project
-    packages: Mapping[str, LockEntry]
-    elsewhere: frozenset[str]
+    where: Environment
     options: Mapping[str, Any]
 
+    @property
+    def packages(self) -> Mapping[str, LockEntry]:
+        """The packages that it installs, by name."""
+        return self.project.locked or {}
 
-def _lock_of(path: Path, options: Mapping[str, Any]) -> LockWithProject:
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """Names of packages that come from no index."""
+        return frozenset(it.name for it in self.content.others)
+
+
+def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
     """The lock that a path names, or the one of the project in a folder.
 
+    :param options: values of :func:`request_options` by name
     :raises InvalidArgument: if there is no lock
     """
-    selection = lock_selection(options)
+    selection, project = lock_selection(options), Project(source=path.name)
     if path.is_dir():
         project = read_project(path, selection)
         if project.lock_source is None:
@@ -176,43 +204,84 @@ def _lock_of(path: Path, options: Mapping[str, Any]) -> LockWithProject:
             )
         path /= project.lock_source
     else:
-        try:
-            project = read_project(path, selection)
-            if project.source == path.name and path.is_file():
-                # A compiled requirements file belongs to the manifest beside it.
-                beside = read_project(path.parent, selection)
-                project = beside if beside.lock_source == path.name else project
-        except ProjectError:
-            project = Project(source=path.name)
+        # A compiled requirements file belongs to the manifest beside it.
+        for place in (path.parent, path) if path.is_file() else (path,):
+            with suppress(ProjectError):
+                beside = read_project(place, selection)
+                if place == path or beside.lock_source == path.name:
+                    project = beside
+                    break
     alone = project.format is ProjectFormat.LOCK or project.source == path.name
     where = requested_environment(project, options)
-    lock = read_lock_file(path, selection, where.markers)
-    packages = lock.packages(where.markers)
-    if not packages:
+    content = read_lock_file(path, selection, where.markers)
+    locked = {
+        name: replace(it, dev=False, marker=None)
+        for name, it in content.packages(where.markers).items()
+    }
+    if not locked:
         raise InvalidArgument(f"{path} locks no package of an index")
-    for text in dict.fromkeys(it.text for it in lock.warnings):
+    for text in dict.fromkeys(it.text for it in content.warnings):
         print_note(text)
-    own = {**options, "extras": (), "groups": (), "dev": False} if alone else options
-    project = project_of_lock(project, lock, packages, alone=alone)
-    return LockWithProject(
-        path, lock, project, packages, frozenset(it.name for it in lock.others), own
-    )
+    project = replace(
+        project, locked=locked, lock_entries=tuple(locked.values()), lock_source=content.source,
+        lock_indexes=content.indexes, python=project.python or content.python,
+    )  # fmt: skip
+    if alone:
+        requirements = tuple(ProjectRequirement(it.name, "", it.extras) for it in locked.values())
+        project = replace(
+            project, requirements=requirements, constraints=(), dev=(), extras={}, groups={},
+            format=ProjectFormat.LOCK,
+        )  # fmt: skip
+        options = {**options, "extras": (), "groups": (), "dev": False}
+    return LockWithProject(path, content, project, where, options)
 
 
-def fix_lines(fixes: LockFixes, locked: Mapping[str, LockEntry]) -> Iterator[str]:
+def _request_of(settings: Settings, lock: LockWithProject) -> StackRequest:
+    return advice_request_of(settings, lock.path, lock.options, project=lock.project)
+
+
+def fixes_of(
+    settings: Settings, lock: LockWithProject, options: Mapping[str, Any], resolver: Resolver
+) -> LockFixes:
+    """The fixes of a lock by what the stores know, or by an archive and a pack.
+
+    :param options: of ``thoth fix``
+    """
+    folders = Path.cwd(), lock.path.absolute().parent
+    least = options["min_severity"]
+    wanted = FixOptions(
+        options["only"], Severity(least) if least else None, lock.elsewhere,
+        partial(of_these_files, folders=folders),
+    )  # fmt: skip
+    request = _request_of(settings, lock)
+    more = [Dependency(name) for name in lock.packages]
+    if _needs_no_store(options):
+        known = archive_knowledge(settings, request, resolver, more, options)
+        return fixes_of_lock(known, wanted, options["threads"])
+    with migrated_stores(settings) as stores:
+        request = on_hardware(stores, request, options["hardware"])
+        stored = knowledge_for(stores, request, options, resolver, more)
+        fixes = fixes_of_lock(stored, wanted, options["threads"])
+        if fixes.result.conflict is not None and not stored.is_listed:
+            require_projected(stores, fixes.snapshot.revisions)
+    return fixes
+
+
+def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
     """The fixes as lines: what is open, each fix, what remains and why, and what is proven."""
     result, as_of = fixes.result, fixes.advisories_as_of
     if as_of is None:
         yield NO_ADVISORIES
         return
-    age = f" (advisories of {moment_text(as_of)})"
+    packages = counted(len(fixes.locked), "package")
+    old = f", {counted(days, 'day')} old" if (days := (now - as_of).days) > 0 else ""
+    age = f"(advisories of {moment_text(as_of)}{old})"
     if not result.open:
-        yield f"no open vulnerability in {counted(len(locked), 'package')}{age}"
+        yield f"no open vulnerability in {packages} {age}"
         return
     affected = len({it.package for it in result.open})
     many = "vulnerability" if len(result.open) == 1 else "vulnerabilities"
-    packages = counted(len(locked), "package")
-    yield f"{len(result.open)} open {many} in {affected} of {packages}{age}"
+    yield f"{len(result.open)} open {many} in {affected} of {packages} {age}"
     if result.conflict is not None:
         yield "nothing meets the requirements of the project:"
         yield from result.conflict.lines()
@@ -224,47 +293,47 @@ def fix_lines(fixes: LockFixes, locked: Mapping[str, LockEntry]) -> Iterator[str
 
 
 def _lines_of(fix: Fix, result: FixResult) -> Iterator[str]:
-    first = fix is result.fixes[0]
-    changes = counted(len(fix.changes), "package")
+    changes = counted(len(fix.changed), "package")
     gone = f"{len(fix.fixed)} of {len(result.open)} fixed"
-    verb = "change" if len(fix.changes) != 1 else "changes"
+    verb = "change" if len(fix.changed) != 1 else "changes"
     yield f"{_TITLES[fix.kind]}: {changes} {verb}, {gone}{', proven' if fix.is_proven else ''}"
     if fix.kind == "newest":
         yield "  `thoth advise` shows it"
         return
-    for change in fix.changes:
+    for change in fix.changed:
         yield f"  {_change_line(change, fix)}"
+    if len(fix.changed) > 1 and fix.verdict != NOT_MEASURED:
+        yield f"  the whole lock: {fix.verdict}"
     for vulnerability in fix.introduced:
-        yield f"  introduces {vulnerability_text(vulnerability)}"
-    if fix.young:
-        yield f"  younger than --older-than allows: {first_few(fix.young, 10)}"
-    if fix.upgrade.slower:
-        slower = [it.package or "the whole lock" for it in fix.upgrade.slower]
-        names = first_few(slower, 5)
+        yield f"  introduces {vulnerability.text}"
+    if fix.younger_than_allowed:
+        names = first_few(fix.younger_than_allowed, 10)
+        yield f"  younger than --older-than allows, because nothing older is a fix: {names}"
+    if fix.slower:
+        names = first_few([it or "the whole lock" for it in fix.slower], 5)
         yield f"  settled slower: {names}"
-    for vulnerability in fix.remaining if first else ():
-        blocker = result.blocked.get(vulnerability.key)
-        yield f"  remains: {vulnerability_text(vulnerability)}"
-        for line in blocker.reasons if blocker else ():
-            yield f"    {line}"
-        for line in blocker.unblocked_by if blocker else ():
-            yield f"    would help: {line}"
+    for vulnerability in fix.remaining:
+        if (blocker := vulnerability.blocked_by) is not None:
+            yield f"  remains: {vulnerability.text}"
+            yield from (f"    {line}" for line in blocker.reasons)
+            yield from (f"    would help: {line}" for line in blocker.unblocked_by)
 
 
-def _change_line(change: VersionChange, fix: Fix) -> str:
+def _change_line(change: ChangedPackage, fix: Fix) -> str:
     ours = [it.id for it in fix.fixed if it.package == change.name]
     removes = f"; removes {first_few(ours, 5)}" if ours else ""
-    measured = verdict_of(fix, change.name)
-    speed = "" if change.advised is None or change.forced is None else f"; {measured}"
-    command = settling_command(fix, change.name)
-    settled_by = f" (`{command}`)" if command and speed else ""
-    versions = f"{change.forced or 'none'} → {change.advised or 'none'}"
+    speed = f"; {change.verdict}" if change.verdict else ""
+    settled_by = f" (`{change.settled_by}`)" if change.settled_by and speed else ""
+    versions = f"{change.old or 'none'} → {change.new or 'none'}"
     return f"{change.name}: {versions}{removes}{speed}{settled_by}"
 
 
 def _note_lines(result: FixResult) -> Iterator[str]:
     """What restricts the answer."""
     universe = result.universe
+    proof = result.fixes[0].proof if result.fixes else None
+    if proof is not None and proof.assumption is not None:
+        yield f"the proof assumes that {proof.assumption}"
     if universe.unknown:
         names = first_few(universe.unknown, 5)
         yield f"kept if possible, because their requirements are unknown here: {names}"
@@ -274,12 +343,12 @@ def _note_lines(result: FixResult) -> Iterator[str]:
         yield f"not counted, because the lock itself does not meet it: {first_few(broken, 5)}"
 
 
-def _comment(fixes: LockFixes, lock: LockWithProject) -> str:
+def _comment(fixes: LockFixes) -> str:
     """The answer as Markdown; all text of documents stands in a code block."""
     result = fixes.result
     left = len(result.fixes[0].remaining) if result.fixes else len(result.open)
     title = f"thoth fix: {len(result.open)} open, {left} cannot be removed"
-    lines = list(fix_lines(fixes, lock.packages))
+    lines = list(fix_lines(fixes, datetime.now(UTC)))
     return "\n".join([f"**{title}**", "", *code_block(lines, LONGEST_COMMENT), ""])
 
 
@@ -291,24 +360,18 @@ def _sarif(result: FixResult, lock: Path) -> dict[str, Any]:
         name, how = vulnerability.package, "remains"
         if fix is not None and vulnerability in fix.fixed:
             how = f"instead: {name} {fix.versions.get(name, 'left out')}"
-        text = f"{vulnerability_text(vulnerability)}; {how}"
-        results.append(("vulnerable", name, vulnerability.id, text))
+        results.append(("vulnerable", name, vulnerability.id, f"{vulnerability.text}; {how}"))
     return sarif_log(lock, "thoth-fix", _RULES, results)
 
 
-def _apply(
-    settings: Settings,
-    lock: LockWithProject,
-    fix: Fix,
-    where: Environment,
-    options: Mapping[str, Any],
-) -> None:
+def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping[str, Any]) -> None:
     """Write a fix into the lock, with the tool that made it if one is known.
 
     :raises UnwritableLock: if the lock cannot be written here
     :raises ToolFailed: if the tool fails or chooses other versions
     """
-    if not fix.changes:
+    before = {name: it.version for name, it in lock.packages.items()}
+    if not (changes := changes_of(before, fix.versions)):
         click.echo(f"{lock.path} stays as it is", err=True)
         return
     tool = tool_of(lock.path)
@@ -320,8 +383,40 @@ def _apply(
         )
     if options["dry_run"]:
         if tool is not None:
-            show_changes(tool, fix.changes)
+            show_changes(tool, changes)
         return
-    before = {name: it.version for name, it in lock.packages.items()}
-    how = {**options, "output": None, "stored": True}
-    write_versions(settings, fix.versions, lock.path, lock.content, before, where, how)
+    data = lock.path.read_bytes()
+    if tool is None and (edited := with_other_pins(data.decode(), changes)) is not None:
+        write_file(lock.path, edited.encode())
+        again = read_lock_file(lock.path, lock_selection(options), lock.where.markers)
+        written = {it.name: it.version for it in again.packages(lock.where.markers).values()}
+        if not changes_of(fix.versions, written):
+            click.echo(f"wrote {lock.path}: only the pins changed", err=True)
+            return
+        write_file(lock.path, data)
+    how = {**options, "output": None, "stored": not _needs_no_store(options)}
+    write_versions(settings, fix.versions, lock.path, lock.content, before, lock.where, how)
+
+
+def with_other_pins(text: str, changes: Iterable[VersionChange]) -> str | None:
+    """A requirements file in which only pins changed; ``None`` if that is not possible.
+
+    >>> text = "# mine\\nA_b[x]==1.0  # why\\nc==2\\n"
+    >>> changes = VersionChange("a-b", "1.1", "1.0"), VersionChange("c", None, "2")
+    >>> with_other_pins(text, changes)
+    '# mine\\nA_b[x]==1.1  # why\\n'
+    """
+    for change in changes:
+        name = change.name.replace("-", "[-_.]+")
+        old = re.escape(change.forced or "")
+        pin = re.compile(
+            rf"^([ \t]*{name}[ \t]*(?:\[[^]]*\])?[ \t]*===?[ \t]*){old}(?![\w.+!*-])(.*\n?)",
+            re.IGNORECASE | re.MULTILINE,
+        )
+        if change.forced is None:
+            text = f"{text.rstrip()}\n{change.name}=={change.advised}\n"
+            continue
+        if "--hash" in text or len(pin.findall(text)) != 1:
+            return None
+        text = pin.sub(rf"\g<1>{change.advised}\g<2>" if change.advised else "", text)
+    return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import click
@@ -60,28 +60,9 @@ class TerminalObserver:
         """Wait until the graph is up to date."""
         catch_up_graph(self._stores)
 
-    @contextmanager
-    def reading(self) -> Iterator[ReadingCallbacks]:
+    def reading(self) -> AbstractContextManager[ReadingCallbacks]:
         """Show progress bars."""
-        with progress_bars("packages", "releases") as bars:
-
-            def show(progress: ResolutionProgress) -> None:
-                if bars.visible:
-                    bars.update("packages", progress.packages, progress.packages)
-                    bars.update("releases", progress.read, progress.read)
-                    return
-                reached = counted(progress.packages, "package"), counted(progress.rounds, "round")
-                text = f"{', '.join(reached)}; releases"
-                bars.update("releases", progress.read, description=text)
-
-            def show_build(name: str, version: str) -> None:
-                line = printable(f"building the metadata of {name} {version}")
-                if bars.visible:
-                    bars.advance("builds", description=line)
-                else:
-                    click.echo(line, err=True)
-
-            yield show, show_build
+        return reading_progress()
 
     def after_reading(self, resolution: IndexResolution) -> None:
         """Store what was read, and print how much it was and what is still missing."""
@@ -133,6 +114,30 @@ class TerminalObserver:
             " the answer is among the versions in the store; check their addresses"
             " (PACKAGE_INDEXES) and the network"
         )
+
+
+@contextmanager
+def reading_progress() -> Iterator[ReadingCallbacks]:
+    """Show on standard error what is read from indexes."""
+    with progress_bars("packages", "releases") as bars:
+
+        def show(progress: ResolutionProgress) -> None:
+            if bars.visible:
+                bars.update("packages", progress.packages, progress.packages)
+                bars.update("releases", progress.read, progress.read)
+                return
+            reached = counted(progress.packages, "package"), counted(progress.rounds, "round")
+            text = f"{', '.join(reached)}; releases"
+            bars.update("releases", progress.read, description=text)
+
+        def show_build(name: str, version: str) -> None:
+            line = printable(f"building the metadata of {name} {version}")
+            if bars.visible:
+                bars.advance("builds", description=line)
+            else:
+                click.echo(line, err=True)
+
+        yield show, show_build
 
 
 def _note(text: str) -> None:

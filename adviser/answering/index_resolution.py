@@ -28,7 +28,6 @@ from adviser.resolver.universe import Universe
 from adviser.stack_request import StackRequest
 from common.index.release_metadata import metadata_files, read_release
 from common.settings import Settings
-from graph.engine import Stores
 from model.declared_fields import Field
 from model.errors import IndexFault, IndexProblem
 from model.packages.candidates import (
@@ -545,7 +544,8 @@ def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) 
 
 
 def over_indexes(  # noqa: PLR0913 - parts of one resolution
-    stores: Stores,
+    settings: Settings,
+    recorded: Callable[[IndexMemory], KnowledgeOfListed],
     request: StackRequest,
     use: Callable[[IndexResolution], Awaitable[T]],
     resolver: Resolver,
@@ -558,8 +558,9 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
 ) -> tuple[T, IndexResolution]:
     """The result of ``use`` over all versions that the indexes of a request list.
 
-    Nothing is stored. Vulnerabilities and measurements come from the record.
+    Nothing is stored.
 
+    :param recorded: knows vulnerabilities and measurements, such as :meth:`IndexMemory.knowledge`
     :param use: such as :meth:`IndexResolution.advise`
     :param on_build: called before the metadata of a release is built
     :param more: requirements whose packages are read besides those of the request
@@ -568,10 +569,10 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     :raises IndexesSilent: if no index gave a page
     :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
-    settings, options, more = stores.settings, request.options, tuple(more)
+    options, more = request.options, tuple(more)
     # What a build says counts for requests that want builds, and for no others.
     memory = IndexMemory() if memory is None or options.build else memory
-    knowledge = memory.knowledge(stores)
+    knowledge = recorded(memory)
     earlier = EarlierReads(settings.index_cache, _reading_key(request, more))
     builder = _builder(settings, request, on_build) if options.build else None
     outcome: list[tuple[T, IndexResolution]] = []

@@ -6,7 +6,7 @@ The stores know what was read before. Indexes list all versions, and reading the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,12 +23,20 @@ from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
+from graph.record.advisories import source_states
 from graph.record.evidence import evidence_for
 from graph.record.freshness import evidence_position
 from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
+from graph.record.vulnerability_queries import known_vulnerabilities
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
-from model.packages.candidates import Absence, Dependency, ExclusionReason, IndexesSilent
+from model.packages.candidates import (
+    Absence,
+    Dependency,
+    ExclusionReason,
+    IndexesSilent,
+    KnownVulnerability,
+)
 from model.packages.environments import Environment
 from model.packages.identity import version_of
 from model.packages.snapshot import Snapshot, with_absences, with_revision
@@ -203,6 +211,19 @@ class Knowledge:
         snapshot, evidence = self._stored
         return (with_absences(snapshot, self._absences) if self._absences else snapshot), evidence
 
+    def affecting(
+        self, releases: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], Sequence[KnownVulnerability]]:
+        """The vulnerabilities of versions, which need not be in the record, by name and version."""
+        with self.sources.stores.engine.connect() as connection:
+            return known_vulnerabilities(connection, releases)
+
+    @property
+    def advisories_as_of(self) -> datetime | None:
+        """When the oldest archive of advisories was read; ``None`` if none was."""
+        with self.sources.stores.engine.connect() as connection:
+            return min((it.as_of for it in source_states(connection)), default=None)
+
     def use(self, listed: Callable[[IndexResolution], Awaitable[T]], stored: Callable[[], T]) -> T:
         """The result over all versions that the indexes list, or from :attr:`stored`.
 
@@ -216,9 +237,9 @@ class Knowledge:
             with timed(self.timings, "indexes_s"):
                 with self.observer.reading() as (on_progress, on_build):
                     result, resolution = over_indexes(
-                        stores, self.request, listed, self.resolver, on_progress=on_progress,
-                        on_build=on_build, more=self.more, memory=memory,
-                        parse_elsewhere=memory is None,
+                        stores.settings, lambda it: it.knowledge(stores), self.request, listed,
+                        self.resolver, on_progress=on_progress, on_build=on_build, more=self.more,
+                        memory=memory, parse_elsewhere=memory is None,
                     )  # fmt: skip
                 self.observer.after_reading(resolution)
         except IndexesSilent as error:

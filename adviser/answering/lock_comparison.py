@@ -38,7 +38,7 @@ from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
-from graph.record.vulnerability_queries import vulnerabilities_by_version
+from graph.record.vulnerability_queries import known_vulnerabilities
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
 from model.errors import InvalidDocument
@@ -65,7 +65,7 @@ class LockKnowledge:
 
     snapshot: Snapshot
     evidence: Evidence
-    vulnerabilities: Mapping[tuple[str, str], tuple[KnownVulnerability, ...]]
+    vulnerabilities: Mapping[tuple[str, str], Sequence[KnownVulnerability]]
     hardware: tuple[RecordedHardware, ...]
     speed_only: bool = False
 
@@ -165,12 +165,7 @@ def knowledge_of_locks(
         packs = PackReader(connection, stores.settings, now)
         evidence = packs.with_packs(own, snapshot, with_excluded=True)
         unlisted = versions_without_candidate(old, new, snapshot)
-        vulnerabilities = {
-            release: tuple(
-                KnownVulnerability(it.vulnerability_id, it.severity, it.score) for it in known
-            )
-            for release, known in vulnerabilities_by_version(connection, unlisted).items()
-        }
+        vulnerabilities = known_vulnerabilities(connection, unlisted)
     known = LockKnowledge(snapshot, evidence, vulnerabilities, tuple(recorded))
     return known.of_locks(old, new, environment, hardware or ())
 

@@ -1,8 +1,8 @@
 """The proof of a smallest fix as a file, and its check without the stores.
 
 The file holds the compressed problem that was solved, and the answer. The check reads nothing else:
-it follows the requirements of the answer from the roots, adds up what it costs, and then lets the
-solver that did not find the answer prove again that none costs less.
+it follows the requirements of the answer from the roots, adds up what it costs, and then searches
+again for an answer that costs less, by the solver alone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 
 import orjson
 
-from adviser.fix import Fix
+from adviser.fix import FixResult
 from adviser.fix_universe import LEVELS
 from adviser.reports.checking import READING_ERRORS, ReportCheck
 from adviser.reports.serialization import dataclass_of, plain
 from adviser.resolver.compression import compress
 from adviser.resolver.problem import SelectionProblem
 from adviser.resolver.resolver_request import Budget
-from adviser.resolver.universe import Universe
 from model.errors import InvalidDocument
 from model.json_documents import fault_in
 from model.reasons import Reason
@@ -27,22 +26,19 @@ from model.reasons import Reason
 SCHEMA_VERSION = "fix-proof-1"
 _FOLLOWED = "every requirement that the roots reach is met, by at most one version of each package"
 _ADDED_UP = "the numbers of the answer, level by level"
-_LEAST = "no other answer has smaller numbers: proven again by a search that did not find this one"
+_LEAST = "no other answer has smaller numbers: searched again, from the file alone"
 _UNKNOWN = "that indexes list these versions with these requirements: run `thoth fix` again"
 #: Limits of the second proof.
 _BUDGET = Budget(time_s=60.0, steps=0)
 
 
-def proof_document(universe: Universe, fix: Fix) -> dict[str, Any] | None:
-    """The proof of a fix as JSON values; ``None`` if it is not proven.
-
-    :param universe: the one that was resolved
-    """
-    resolution = fix.resolution
-    if resolution is None or not fix.is_proven:
+def proof_document(result: FixResult) -> dict[str, Any] | None:
+    """The proof of the first fix as JSON values; ``None`` if it is not proven."""
+    fix, universe = result.fixes[0], result.proven_in
+    if universe is None or result.resolution is None or not (fix.proof and fix.is_proven):
         return None
     problem = compress(universe)
-    places = {it.name: it.place for it in resolution.stacks[0].choices}
+    places = {it.name: it.place for it in result.resolution.stacks[0].choices}
     chosen = [
         number
         for number, node in enumerate(problem.nodes)
@@ -50,12 +46,12 @@ def proof_document(universe: Universe, fix: Fix) -> dict[str, Any] | None:
     ]
     return {
         "schema_version": SCHEMA_VERSION,
-        "levels": list(LEVELS),
-        "numbers": [-it for it in resolution.objective or ()],
+        "assumption": fix.proof.assumption,
+        "numbers": fix.proof.numbers,
         "chosen": {problem.names[problem.nodes[it].package]: it for it in chosen},
-        "versions": dict(sorted(fix.versions.items())),
+        "versions": fix.versions,
         "model": problem.digest,
-        "solver": resolution.solver,
+        "solver": fix.proof.solver,
         "problem": plain(problem),
     }
 
@@ -78,7 +74,8 @@ def check_fix_proof(document: Mapping[str, Any]) -> ReportCheck:
     try:
         problem = dataclass_of(document["problem"], SelectionProblem)
         chosen = {str(name): int(it) for name, it in document["chosen"].items()}
-        numbers = [int(it) for it in document["numbers"]]
+        numbers = [int(document["numbers"][it]) for it in LEVELS]
+        assumed = document["assumption"]
         problems = list(_wrong(problem, chosen, numbers, document))
     except READING_ERRORS as error:
         raise InvalidDocument(Reason.UNREADABLE, f"not a proof: {fault_in(error)}") from error
@@ -87,13 +84,14 @@ def check_fix_proof(document: Mapping[str, Any]) -> ReportCheck:
     # The solver is loaded only for a proof.
     from adviser.resolver.cp_sat_search import search
 
+    unknown = (*([f"that {assumed}"] if assumed else []), _UNKNOWN)
     again = search(problem, _BUDGET)
     if again.bound is None or again.objective is None or again.bound != again.objective:
-        return ReportCheck((), (_FOLLOWED, _ADDED_UP), (f"{_LEAST}: no time", _UNKNOWN))
+        return ReportCheck((), (_FOLLOWED, _ADDED_UP), (f"{_LEAST}: no time", *unknown))
     best = [-it for it in again.objective]
     if best != numbers:
         return ReportCheck((f"an answer with the numbers {best} exists",))
-    return ReportCheck((), (_FOLLOWED, _ADDED_UP, _LEAST), (_UNKNOWN,))
+    return ReportCheck((), (_FOLLOWED, _ADDED_UP, _LEAST), unknown)
 
 
 def _wrong(

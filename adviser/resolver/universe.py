@@ -89,6 +89,8 @@ class Universe:
         choose only what the roots require. It would also punish unread versions, as if they
         required nothing. So an unread version may keep, at no cost, each of these packages that a
         read version of the same package requires; it is assumed to require no others of them
+    :param unread_keep_all: whether unread versions may keep any of these packages instead, so that
+        nothing is assumed
     """
 
     packages: Mapping[str, Sequence[Candidate]]
@@ -108,6 +110,7 @@ class Universe:
     nearness: Nearness = field(default_factory=Nearness)
     criteria_levels: int = 0
     dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    unread_keep_all: bool = False
 
     def specifier_of(self, dependency: Dependency) -> str:
         """The specifier of a dependency after overrides."""
@@ -157,7 +160,9 @@ class Universe:
         return len(self.direct) + 1 + self.nearness.level_of(name)
 
     def likely_needs(self, name: str) -> frozenset[str]:
-        """The packages in ``dropped`` that read versions of a package require."""
+        """The packages in ``dropped`` that unread versions of a package may require."""
+        if self.unread_keep_all:
+            return frozenset(self.dropped.keys() - {name})
         candidates = (it for it in self.packages.get(name, ()) if it.read)
         named = {one.name for it in candidates for one in it.requires}
         return frozenset(named & self.dropped.keys() - {name})

@@ -56,13 +56,15 @@ def lock(tmp_path: Path) -> Path:
     return path
 
 
-def fix(stores: Stores, index: Index, path: Path, *options: str) -> CompletedProcess[str]:
+def fix(
+    stores: Stores, index: Index, path: Path, *options: str, **more: str
+) -> CompletedProcess[str]:
     where = {
         "PACKAGE_INDEXES": f"pypi={index.url}", "PATH": TOOLS, "UV_PYTHON": sys.executable,
         "UV_NO_CACHE": "1",
     }  # fmt: skip
     python = f"3.{sys.version_info[1]}"
-    return thoth(stores.settings, "fix", str(path), "--python", python, *options, **where)
+    return thoth(stores.settings, "fix", str(path), "--python", python, *options, **where, **more)
 
 
 def with_advisories(stores: Stores, folder: Path) -> None:
@@ -83,6 +85,7 @@ def test_a_lock_is_fixed_as_far_as_nothing_blocks_it(
         ("core", "GHSA-core"), ("lib", "CVE-2026-1"),
     ]  # fmt: skip
     smallest = document["fixes"][0]
+    assert smallest["kind"] == "smallest"
     assert smallest["changed"] == [
         {"name": "lib", "old": "1.0", "new": "2.1", "verdict": "not measured", "settled_by": None}
     ]
@@ -91,9 +94,9 @@ def test_a_lock_is_fixed_as_far_as_nothing_blocks_it(
     assert remaining["id"] == "GHSA-core"
     assert remaining["blocked_by"]["requirers"] == ["app 2.0 and 1.0 requires core<2"]
     assert remaining["blocked_by"]["proven"]
-    values = {it["name"]: (it["value"], it["at_least"]) for it in smallest["proof"]["levels"]}
-    assert values["open vulnerabilities"] == values["changed packages"] == (1, 1)
-    assert values["introduced vulnerabilities"] == (0, 0)
+    assert smallest["proof"]["numbers"] == smallest["proof"]["at_least"]
+    assert smallest["proof"]["numbers"]["changed packages"] == 1
+    assert smallest["proof"]["assumption"] is None
     sarif = json.loads(sarif_file.read_text("utf-8"))
     assert len(sarif["runs"][0]["results"]) == 2
     checked = thoth(stores.settings, "check", str(proof))
@@ -115,6 +118,24 @@ def test_one_vulnerability_alone_is_fixed_and_people_read_why_another_remains(
     assert "    would help: a release of app that admits core 2.0" in lines
     accepted = fix(stores, index, lock, "--allow-vulnerability", "GHSA-core", "--only", "GHSA-core")
     assert accepted.returncode == 0, accepted.stdout
+
+
+def test_a_lock_is_fixed_without_any_store(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    archive = write_archive(tmp_path / "all.zip", list(ADVISORIES))
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
+    done = fix(stores, index, lock, "--json", "--advisories", str(archive), **nowhere)
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    with_advisories(stores, tmp_path)
+    stored = json.loads(fix(stores, index, lock, "--json").stdout)
+    for it in (document, stored):
+        del it["advisories_as_of"], it["snapshot"], it["evidence"]
+    assert document == stored
+    unnamed = fix(stores, index, lock, "--pack", **nowhere)
+    assert unnamed.returncode == 2
+    assert "--advisories" in unnamed.stderr
 
 
 @needs("uv")

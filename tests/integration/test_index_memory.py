@@ -40,8 +40,9 @@ def advise(stores: Stores, index: Index) -> Callable[[], Advice]:
 
     def advise_once() -> Advice:
         advice, resolution = over_indexes(
-            configured, request, IndexResolution.advise, in_this_process, memory=memory
-        )
+            configured.settings, lambda it: it.knowledge(configured), request,
+            IndexResolution.advise, in_this_process, memory=memory,
+        )  # fmt: skip
         if unstored := resolution.listed.unstored():
             store_read(at_index, stores.engine, unstored)
         resolution.keep()
@@ -94,8 +95,9 @@ def test_what_the_record_has_as_of_the_same_answer_is_not_stored_again(
     def stored(settings: Settings) -> tuple[int, int]:
         configured = replace(stores, settings=settings)
         _, resolution = over_indexes(
-            configured, request_for("app\n"), IndexResolution.advise, in_this_process
-        )
+            configured.settings, lambda it: it.knowledge(configured), request_for("app\n"),
+            IndexResolution.advise, in_this_process,
+        )  # fmt: skip
         added = store_read(settings, stores.engine, resolution.listed.unstored())
         return len(added.new), added.unchanged
 

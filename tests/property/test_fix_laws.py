@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from packaging.requirements import Requirement
@@ -14,7 +15,8 @@ from packaging.version import Version
 
 from adviser.advise import UnreadVersions
 from adviser.fix import Fix, FixResult, FixSearch
-from adviser.fix_universe import CountedVulnerabilities, LockToFix
+from adviser.fix_universe import LEVELS, CountedVulnerabilities, LockToFix
+from adviser.guard import guard
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
@@ -29,11 +31,13 @@ from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
 from tests.effort import slow
 from tests.factories.drawn_indexes import PLAIN, drawn_index, drawn_requirement
+from tests.factories.evidence import GAIN, HERE, Bench, jobs
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import ENVIRONMENT, snapshot_of
 
 NOTHING = AllowList((), {})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UNMEASURED = Evidence(NOW)
 #: What branch and bound proves, and the same by the solver.
 EITHER_WAY = (Budget(), Budget(steps=0))
 #: Costs of a stack by level, and what breaks ties.
@@ -197,8 +201,9 @@ def costs_of(drawn: Drawn, universe: Universe, versions: Mapping[str, str]) -> C
             releases = [Version(it.version) for it in listed]
             majors = sorted({it.major for it in releases})
             minors = sorted({(it.major, it.minor) for it in releases})
-            if one.major != other.major:
-                steps[0] += abs(majors.index(one.major) - majors.index(other.major))
+            far = abs(majors.index(one.major) - majors.index(other.major))
+            if one.major != other.major or other < one:
+                steps[0] += max(far, 1)
             elif one.minor != other.minor:
                 places = [minors.index((it.major, it.minor)) for it in (one, other)]
                 steps[1] += abs(places[0] - places[1])
@@ -222,30 +227,23 @@ def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int, budget: B
         result = fixed(drawn, budget)
         assert result.open, seed
         smallest = result.fixes[0]
-        assert smallest.resolution is not None
-        objective = smallest.resolution.objective or ()
-        assert tuple(-it for it in objective) == best[0], seed
+        assert smallest.proof is not None
+        assert tuple(smallest.proof.numbers.values()) == best[0][: len(LEVELS)], seed
         assert dict(smallest.versions) == expected, seed
         assert smallest.is_proven, seed
-        assert check_resolution(result.universe.universe, smallest.resolution) == [], seed
-        assert len(smallest.changes) == best[0][3], seed
+        assert result.resolution is not None
+        assert check_resolution(result.universe.universe, result.resolution) == [], seed
+        assert len(smallest.changed) == best[0][3], seed
         assert len(smallest.introduced) == best[0][0], seed
         fixable += bool(smallest.fixed)
         kept += bool(smallest.remaining)
-        check_blocked(drawn, universe, [it for _, it in stacks], result, smallest)
+        check_blocked(drawn, universe, stacks, result, smallest)
     assert min(fixable, kept) > 5
 
 
-def fixed(drawn: Drawn, budget: Budget) -> FixResult:
-    def resolver(
-        universe: Universe, budget: Budget | None = budget, *, count: int = 1
-    ) -> Resolution:
-        return resolve(universe, budget, count=count)
-
-    evidence = Evidence(NOW)
-    inputs = drawn.lock, drawn.snapshot, evidence, ENVIRONMENT, None
-    search = FixSearch(*inputs, resolver, budget)
-    return search.result()
+def fixed(drawn: Drawn, budget: Budget, evidence: Evidence = UNMEASURED) -> FixResult:
+    inputs = drawn.lock, drawn.snapshot, evidence, ENVIRONMENT, HERE
+    return FixSearch(*inputs, partial(resolve, budget=budget)).result()
 
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
@@ -260,12 +258,71 @@ def test_reading_a_few_versions_gives_what_reading_all_gives(part: int, budget: 
         assert result.open == expected.open, seed
         for ours, theirs in zip(result.fixes, expected.fixes, strict=True):
             assert ours.versions == theirs.versions, seed
-            assert ours.remaining == theirs.remaining, seed
+            assert [it.key for it in ours.remaining] == [it.key for it in theirs.remaining], seed
             assert ours.is_proven, seed
             compared += 1
         spared += sum(map(len, drawn.snapshot.packages.values())) - len(read)
     assert compared > 5
     assert spared > compared
+
+
+@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
+def test_what_is_proven_without_an_assumption_holds_for_unlike_versions_too(part: int) -> None:
+    held = 0
+    for seed in range(7000 + part * 40, 7000 + part * 40 + 40):
+        drawn = drawn_lock(seed)
+        first = fixed_by_reading(drawn, Budget())[0].fixes[0]
+        expected = fixed(drawn, Budget()).fixes[0]
+        assert first.proof is not None
+        assert expected.proof is not None
+        assert expected.proof.assumption is None
+        if first.proof.assumption is None:
+            held += 1
+            assert first.proof.numbers == expected.proof.numbers, seed
+    assert held > 10
+
+
+@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
+def test_the_front_with_slower_versions_equals_brute_force(part: int) -> None:
+    """The smallest fix of which nothing is settled to be slower is what trying everything finds."""
+    compared = 0
+    for seed in range(9000 + part * 20, 9000 + part * 20 + 20):
+        drawn = drawn_lock(seed)
+        evidence = levels_of_package(drawn, seed)
+        result = fixed(drawn, Budget(), evidence)
+        universe = candidates_to_choose(drawn)
+        fine = [
+            (costs_of(drawn, universe, versions), *key[1:])
+            for key, versions in stacks_by_force(universe)
+            if not guard(
+                drawn.locked, versions, drawn.snapshot, evidence, ENVIRONMENT, HERE
+            ).slower
+        ]  # fmt: skip
+        kinds = {it.kind: it for it in result.fixes}
+        best = kinds.get("not_slower", kinds["smallest"])
+        assert bool(result.fixes[0].slower) == (len(kinds) > 1) or not fine, seed
+        assert best.proof is not None
+        if not result.fixes[0].slower or len(kinds) > 1:
+            assert not best.slower, seed
+            assert tuple(best.proof.numbers.values()) == min(fine)[0], seed
+        compared += len(kinds) > 1
+    assert compared
+
+
+def levels_of_package(drawn: Drawn, seed: int) -> Evidence:
+    """Measurements of all versions of a vulnerable package, of which some are slower."""
+    draw, bench = random.Random(seed), Bench()
+    name = next(
+        it for it, version in drawn.locked.items()
+        for one in drawn.snapshot.packages[it]
+        if one.version == version and drawn.lock.counted.to_remove(one)
+    )  # fmt: skip
+    others = [f"{it}=={version}" for it, version in drawn.locked.items() if it != name]
+    for candidate in drawn.snapshot.packages[name]:
+        is_locked = candidate.version == drawn.locked[name]
+        level = 0.0 if is_locked else draw.choice([0.0, -GAIN])
+        bench.measure(bench.stack(f"{name}=={candidate.version}", *others), jobs(level, 10))
+    return bench.evidence()
 
 
 def fixed_by_reading(drawn: Drawn, budget: Budget) -> tuple[FixResult, set[Purl]]:
@@ -291,7 +348,7 @@ def fixed_by_reading(drawn: Drawn, budget: Budget) -> tuple[FixResult, set[Purl]
 
         inputs = drawn.lock, known, Evidence(NOW), ENVIRONMENT, None
         try:
-            result = FixSearch(*inputs, noting, budget).result()
+            result = FixSearch(*inputs, noting, partial(resolve, budget=budget)).result()
             if not any(needed):
                 return result, read
         except UnreadVersions as unread:
@@ -304,27 +361,68 @@ def fixed_by_reading(drawn: Drawn, budget: Budget) -> tuple[FixResult, set[Purl]
 def check_blocked(
     drawn: Drawn,
     universe: Universe,
-    stacks: list[dict[str, str]],
+    stacks: list[tuple[Costs, dict[str, str]]],
     result: FixResult,
     smallest: Fix,
 ) -> None:
-    """A conflict is real: no stack removes the vulnerability and introduces none."""
-    least = costs_of(drawn, universe, smallest.versions)
+    """A conflict is real: no stack removes the vulnerability and introduces none.
+
+    Its requirers have the stated requirement. Otherwise what is named is what the best stack that
+    removes the vulnerability has instead.
+    """
+    kept = open_in(drawn, universe, smallest.versions)
     for it in smallest.remaining:
-        blocker = result.blocked[it.key]
-        removing = [
-            costs_of(drawn, universe, versions)
-            for versions in stacks
-            if not has(universe, versions, *it.key)
-        ]
-        possible = [costs for costs in removing if costs[0] == 0]
+        blocker = it.blocked_by
+        assert blocker is not None
         assert blocker.proven
-        if possible:
-            assert min(possible)[1] >= least[1] or least[0] > 0
-            assert "instead" in blocker.reasons[0]
+        removing = [
+            (key, versions)
+            for key, versions in stacks
+            if not has(universe, versions, *it.key) and (smallest.introduced or not key[0][0])
+        ]
+        assert blocker.reasons
+        if removing:
+            _, instead = min(removing, key=lambda them: them[0])
+            gained = open_in(drawn, universe, instead) - kept
+            assert blocker.reasons[0].endswith("would be open instead")
+            assert all(f"{one} (" in blocker.reasons[0] for _, one in gained)
+            assert gained
         else:
             assert "instead" not in blocker.reasons[0]
-            assert blocker.reasons
+            assert all(is_requirer(drawn, universe, one) for one in blocker.requirers)
+
+
+def open_in(drawn: Drawn, universe: Universe, versions: Mapping[str, str]) -> set[tuple[str, str]]:
+    """The vulnerabilities that count in a stack: those to remove, and those that it introduces."""
+    counted, found = drawn.lock.counted, set[tuple[str, str]]()
+    for name, version in versions.items():
+        candidate = next(it for it in universe.packages[name] if it.version == version)
+        ours = [
+            v for it in universe.packages[name] if it.version == drawn.locked.get(name)
+            for v in counted.to_remove(it)
+        ]  # fmt: skip
+        all_of_locked = {
+            v.id for it in universe.packages[name] if it.version == drawn.locked.get(name)
+            for v in it.vulnerabilities
+        }  # fmt: skip
+        found |= {
+            (name, it.id) for it in candidate.vulnerabilities
+            if it in ours or (it.id not in all_of_locked and counted.counts(it))
+        }  # fmt: skip
+    return found
+
+
+def is_requirer(drawn: Drawn, universe: Universe, text: str) -> bool:
+    """Whether a sentence such as ``web 2 requires core<2`` is true of some version."""
+    who, _, wanted = text.partition(" requires ")
+    requirement = Requirement(wanted)
+    required = drawn.roots if who == "the project" else [
+        one for it in universe.packages[who.split()[0]] for one in it.requires
+    ]  # fmt: skip
+    return any(
+        it.name == requirement.name and SpecifierSet(it.specifier) == requirement.specifier
+        for it in required
+    )
 
 
 def has(universe: Universe, versions: Mapping[str, str], name: str, identifier: str) -> bool:

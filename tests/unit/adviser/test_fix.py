@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
 from adviser.advise import in_this_process
-from adviser.answering.lock_fixes import LockFixes, fix_document
-from adviser.fix import FixResult, FixSearch, settling_command, verdict_of
+from adviser.answering.lock_fixes import LockFixes
+from adviser.fix import FixResult, FixSearch
 from adviser.fix_universe import CountedVulnerabilities, LockToFix
 from adviser.reports.fix_proof import check_fix_proof, proof_document
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.vulnerability_policy import AllowList
 from cli.fix import exit_code, fix_lines
-from common.formats.locks.entries import LockEntry
 from model.advisories import Severity
 from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence
@@ -78,7 +77,7 @@ def fixed(
 
 
 def changed(result: FixResult, place: int = 0) -> dict[str, str | None]:
-    return {it.name: it.advised for it in result.fixes[place].changes}
+    return {it.name: it.new for it in result.fixes[place].changed}
 
 
 def tool_levels(**levels: float) -> Evidence:
@@ -93,29 +92,30 @@ def test_the_nearest_version_is_taken_and_a_slower_one_has_an_alternative() -> N
     result = fixed(snapshot, evidence=tool_levels(v1=0.0, v2=-GAIN, v3=0.001))
     assert [it.kind for it in result.fixes] == ["smallest", "not_slower"]
     assert (changed(result), changed(result, 1)) == ({"tool": "2"}, {"tool": "3"})
-    assert verdict_of(result.fixes[0], "tool") == "slower"
-    assert verdict_of(result.fixes[1], "tool") == "equivalent"
+    assert [it.changed[0].verdict for it in result.fixes] == ["slower", "equivalent"]
     unmeasured = fixed(snapshot, newest={**LOCK, "tool": "3"})
     assert [it.kind for it in unmeasured.fixes] == ["smallest", "newest"]
-    assert verdict_of(unmeasured.fixes[0], "tool") == "not measured"
-    assert settling_command(unmeasured.fixes[0], "tool") is None  # no indicator measures it
+    (change,) = unmeasured.fixes[0].changed
+    assert change.verdict == "not measured"
+    assert change.settled_by is None  # no indicator measures it
 
 
 def test_a_dropped_package_counts_as_changed() -> None:
     """Only ``web`` 3 is free; it drops ``old`` and moves ``core``, so three packages change."""
     result = fixed(known({"web==1": "V-1", "web==1.1": "V-1", "web==2": "V-1"}))
     assert changed(result) == {"web": "3", "core": "2.1", "old": None}
-    resolution = result.fixes[0].resolution
-    assert resolution is not None
-    assert (resolution.objective or ())[3] == -3
+    proof = result.fixes[0].proof
+    assert proof is not None
+    assert proof.numbers["changed packages"] == proof.at_least["changed packages"] == 3
 
 
 def test_what_has_another_vulnerability_is_no_fix() -> None:
     result = fixed(known({"tool==1": "V-1", "tool==2": "V-2", "tool==3": "V-2"}))
     (fix,) = result.fixes
-    assert not fix.changes
+    assert not fix.changed
     assert [it.id for it in fix.remaining] == ["V-1"]
-    blocker = result.blocked["tool", "V-1"]
+    blocker = fix.remaining[0].blocked_by
+    assert blocker is not None
     assert "a fix must have tool without V-2" in blocker.reasons
     accepted = CountedVulnerabilities(AllowList(["v-2"], {}))
     assert changed(fixed(known({"tool==1": "V-1", "tool==2": "V-2"}), counted=accepted)) == {
@@ -137,15 +137,15 @@ def test_young_versions_are_chosen_only_to_remove_a_vulnerability() -> None:
     old, new = datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
     times = {"tool_1": old, "tool_2": new, "tool_3": old, "core_1": old, "web_1": old, "old_1": old}
     result = fixed(known({"tool==1": "V-1"}, **times), young_from=NOW)
-    assert (changed(result), result.fixes[0].young) == ({"tool": "3"}, ())
+    assert (changed(result), result.fixes[0].younger_than_allowed) == ({"tool": "3"}, ())
     result = fixed(known({"tool==1": "V-1", "tool==3": "V-1"}, **times), young_from=NOW)
-    assert (changed(result), result.fixes[0].young) == ({"tool": "2"}, ("tool",))
+    assert (changed(result), result.fixes[0].younger_than_allowed) == ({"tool": "2"}, ("tool",))
 
 
 def test_a_yanked_version_is_kept_and_never_chosen() -> None:
     index = {**INDEX, "tool": {"3": {"yanked": True}, "2": {"yanked": True}, "1": {"yanked": True}}}
     result = fixed(known({"tool==1": "V-1"}, index))
-    assert not result.fixes[0].changes
+    assert not result.fixes[0].changed
     assert result.fixes[0].remaining
 
 
@@ -171,7 +171,8 @@ def test_the_requirements_of_the_project_count_and_block_in_its_words() -> None:
     snapshot = known({"core==1": "V-1", "core==1.1": "V-1"})
     roots = (Dependency("web", "<3"), Dependency("tool"))
     result = fixed(snapshot, requirements=roots)
-    blocker = result.blocked["core", "V-1"]
+    blocker = result.fixes[0].remaining[0].blocked_by
+    assert blocker is not None
     assert blocker.proven
     assert blocker.requirers == ("web 2 to 1 (3 versions) requires core<2",)
     assert "the project requires web<3" in blocker.reasons
@@ -182,13 +183,12 @@ def test_the_requirements_of_the_project_count_and_block_in_its_words() -> None:
 
 def test_a_proof_is_checked_by_itself_and_a_smaller_answer_is_found() -> None:
     result = fixed(known({"web==1": "V-1", "tool==1": "V-2"}))
-    proof = proof_document(result.universe.universe, result.fixes[0])
+    proof = proof_document(result)
     assert proof is not None
     document = orjson.loads(canonical_json(proof))
     checked = check_fix_proof(document)
     assert (checked.problems, len(checked.verified)) == ((), 3)
-    numbers = document["numbers"]
-    wrong = {**document, "numbers": [*numbers[:3], numbers[3] - 1, *numbers[4:]]}
+    wrong = {**document, "numbers": {**document["numbers"], "changed packages": 1}}
     assert check_fix_proof(wrong).problems == ("changed packages: 2 instead of 1",)
 
 
@@ -200,11 +200,8 @@ def test_fixes_read_well() -> None:
         "slower": fixed(known({"tool==1": "V-2"}), evidence=tool_levels(v1=0.0, v2=-GAIN, v3=0.0)),
         "nothing is open": fixed(known({})),
     }.items():
-        fixes = LockFixes(result, snapshot, NOTHING, NOW)
-        entries = {name: LockEntry(name, version) for name, version in LOCK.items()}
-        lines = "\n".join(fix_lines(fixes, entries))
+        fixes = LockFixes(result, LOCK, snapshot, NOTHING, NOW)
+        lines = "\n".join(fix_lines(fixes, NOW + timedelta(days=2)))
         views[f"{title}: exit code {exit_code(fixes)}"] = lines
-        assert fix_document(fixes, entries)["open"] == [
-            {**it, "aliases": []} for it in fix_document(fixes, entries)["open"]
-        ]
+        assert len(fixes.document()["fixes"]) == len(result.fixes)
     compare_views("fix", views)
