@@ -18,7 +18,6 @@ def blueprints() -> tuple[Blueprint, ...]:
         docs,
         home,
         inspections,
-        lock_comparisons,
         operation,
         packages,
         questions,
@@ -30,6 +29,6 @@ def blueprints() -> tuple[Blueprint, ...]:
     static = Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
     subjects = (
         docs, sessions, home, ask, advice, benchmarks, changes, packages, inspections, stacks,
-        lock_comparisons, questions, reports, operation,
+        questions, reports, operation,
     )  # fmt: skip
     return static, *(it.blueprint for it in subjects)
