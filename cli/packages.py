@@ -9,7 +9,6 @@ from typing import Any
 import click
 from packaging.utils import canonicalize_name
 
-from cli.closure import closure
 from cli.console import print_graph_state, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
@@ -299,6 +298,3 @@ def _past_moment(text: str) -> datetime:
     if moment is None or moment > now:
         raise InvalidArgument(f"--as-of: {text!r} lies in the future")
     return moment
-
-
-packages.add_command(closure)

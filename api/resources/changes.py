@@ -1,21 +1,16 @@
-"""Settled changes of performance with their feeds, and series in the order of time."""
+"""Settled changes of performance, and series in the order of time."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, tostring
 
-import orjson
-from flask import Response, request, url_for
 from flask.views import MethodView
 from marshmallow import fields, validate
 
-from adviser.changes.documents import change_text, change_title
+from adviser.changes.documents import change_title
 from adviser.series_history import (
     HistoryJob,
     HistoryRun,
@@ -40,7 +35,7 @@ from api.http.schema_fields import (
     text,
     texts,
 )
-from api.resources.base import Resources, filters, members, package_name, whole_digest
+from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import HARDWARE
 from graph.record import changes as record
 from graph.record.changes import ChangeFilter
@@ -48,28 +43,9 @@ from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope
 from model.changes import PerformanceChange, RecordedChange
 from model.declared_documents import document_of
-from model.json_documents import as_json_time
 from model.measurements.evidence import MeasuredObservation, Series
 
-#: Namespace of the identifiers in feeds; the digest of an entry follows.
-_URN = "urn:thoth:change:"
-_ATOM = "http://www.w3.org/2005/Atom"
-_TITLE = "Thoth: changes of performance"
-#: Media types of the two feeds (RFC 4287; JSON Feed 1.1).
-ATOM_TYPE, JSON_FEED_TYPE = "application/atom+xml", "application/feed+json"
-
 ChangeQuerySchema = query_of("ChangeQuery", ChangeFilter)
-
-
-class FeedQuerySchema(StrictSchema):
-    """Filters for feeds."""
-
-    package = filter_text("Name of the package.", "numpy")
-    limit = fields.Integer(
-        load_default=50,
-        validate=validate.Range(1, 500),
-        metadata={"description": "Maximum number of entries.", "example": 50},
-    )
 
 
 ChangeSchema = schema_of(
@@ -119,98 +95,8 @@ class ChangeResource(MethodView):
         return {**_item(change), **freshness(progress)}
 
 
-@blueprint.route("/changes/feed.atom")
-class ChangesAtomResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(FeedQuerySchema, location="query")
-    @blueprint.response(200, content_type=ATOM_TYPE)
-    def get(self, query: dict[str, Any]) -> Response:
-        """Get the newest changes as an Atom feed (RFC 4287)."""
-        return _feed(query, _atom, ATOM_TYPE)
-
-
-@blueprint.route("/changes/feed.json")
-class ChangesJsonFeedResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(FeedQuerySchema, location="query")
-    @blueprint.response(200, content_type=JSON_FEED_TYPE)
-    def get(self, query: dict[str, Any]) -> Response:
-        """Get the newest changes as a JSON Feed (version 1.1)."""
-        return _feed(query, _json_feed, JSON_FEED_TYPE)
-
-
 def _item(change: RecordedChange) -> dict[str, Any]:
     return {**members(change), "title": change_title(change)}
-
-
-def _feed(query: dict[str, Any], written: Any, media_type: str) -> Response:
-    package = query.get("package")
-    name = None if package is None else package_name(package)
-    with reading() as (connection, _):
-        wanted = record.ChangeFilter(package=name)
-        listed = record.browse_changes(connection, wanted, limit=query["limit"])
-    response = Response(written(listed), content_type=f"{media_type}; charset=utf-8")
-    response.last_modified = _updated(listed)
-    return response
-
-
-def _updated(listed: Sequence[RecordedChange]) -> datetime:
-    """Time of the newest entry; without entries, the beginning of time, so that tags are stable."""
-    return max((it.recorded_at for it in listed), default=datetime.fromtimestamp(0, UTC))
-
-
-def _page_url(change: RecordedChange) -> str:
-    return url_for("v2-changes.ChangeResource", change_id=change.change_id, _external=True)
-
-
-def _clean(value: str) -> str:
-    """Text without the control characters that XML 1.0 forbids."""
-    return "".join(it for it in value if it in "\t\n" or (it >= " " and it not in "\ufffe\uffff"))
-
-
-def _atom(listed: Sequence[RecordedChange]) -> bytes:
-    feed = Element("feed", xmlns=_ATOM)
-    SubElement(feed, "id").text = request.base_url
-    SubElement(feed, "title").text = _TITLE
-    SubElement(feed, "updated").text = as_json_time(_updated(listed))
-    SubElement(SubElement(feed, "author"), "name").text = "Thoth"
-    SubElement(feed, "link", rel="self", type=ATOM_TYPE, href=request.url)
-    for change in listed:
-        recorded = as_json_time(change.recorded_at)
-        entry = SubElement(feed, "entry")
-        SubElement(entry, "id").text = _URN + change.change_id
-        SubElement(entry, "title").text = _clean(change_title(change))
-        SubElement(entry, "published").text = recorded
-        SubElement(entry, "updated").text = recorded
-        SubElement(entry, "link", rel="alternate", href=_page_url(change))
-        if change.refers_to is not None:
-            SubElement(entry, "link", rel="related", href=_URN + change.refers_to)
-        SubElement(entry, "category", term=change.event.value)
-        SubElement(entry, "content", type="text").text = _clean(change_text(change))
-    document: bytes = tostring(feed, encoding="utf-8", xml_declaration=True)
-    return document
-
-
-def _json_feed(listed: Sequence[RecordedChange]) -> bytes:
-    items = [
-        {
-            "id": _URN + change.change_id,
-            "url": _page_url(change),
-            "title": change_title(change),
-            "content_text": change_text(change),
-            "date_published": as_json_time(change.recorded_at),
-            "tags": [change.kind.value, change.event.value],
-        }
-        for change in listed
-    ]
-    return orjson.dumps(
-        {
-            "version": "https://jsonfeed.org/version/1.1",
-            "title": _TITLE,
-            "feed_url": request.url,
-            "items": items,
-        }
-    )
 
 
 class SeriesQuerySchema(StrictSchema):

@@ -346,22 +346,3 @@ def with_suggestions(
         if name not in known:
             suggested[name] += suggestion(name, known, _SIMILARITY)
     return suggested
-
-
-def reasons_for_missing(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """Messages, by package name, that explain why the graph has no release of the package."""
-    troubles: dict[str, list[str]] = {}
-    unknown, answers = without_releases(connection, names), answers_of(connection, names)
-    for (index, name), answer in answers.items():
-        match answer.state:
-            case "missing":
-                text = f"{index} does not have it"
-            case "known" if name in unknown:
-                text = f"{index} lists no release of it"
-            case "known":
-                text = "its releases are not in the graph yet: `thoth graph sync` adds them"
-            case _:
-                text = f"{index} did not return its page: {answer.failure}"
-        troubles.setdefault(name, []).append(text)
-    reasons = {name: "; ".join(dict.fromkeys(texts)) for name, texts in troubles.items()}
-    return with_suggestions(connection, reasons, unknown)

@@ -1,4 +1,4 @@
-"""The list of changes in the record, on the command line, over HTTP and in its feeds."""
+"""The list of changes in the record, on the command line, and over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
@@ -29,7 +28,6 @@ from tests.factories.inspections import (
 from tests.services.threads import in_threads
 
 RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
-ATOM = {"a": "http://www.w3.org/2005/Atom"}
 
 
 @pytest.fixture
@@ -137,45 +135,3 @@ def test_pages_show_what_the_api_lists(client: FlaskClient) -> None:
         content = client.get(address).text
         assert page["items"][0]["title"] in content
         assert f"{page['items'][0]['observed_pct']:+.1f} %" in content
-
-
-def test_the_atom_feed_is_well_formed_and_escapes_what_came_from_outside(
-    client: FlaskClient, measured: Stores
-) -> None:
-    with measured.engine.begin() as connection:
-        connection.exec_driver_sql(
-            "UPDATE changes SET hardware_label = '<script>alert(1)</script> & \x01'"
-        )
-    response = client.get("/api/v2/changes/feed.atom")
-    assert response.content_type.startswith("application/atom+xml")
-    assert "<script>" not in response.text
-    feed = ET.fromstring(response.data)
-    assert feed.tag == "{http://www.w3.org/2005/Atom}feed"
-    (entry,) = feed.findall("a:entry", ATOM)
-    assert "<script>alert(1)</script> & " in (entry.findtext("a:content", "", ATOM))
-    assert entry.findtext("a:id", "", ATOM).startswith("urn:thoth:change:sha256:")
-    for name in ("id", "title", "updated"):
-        assert feed.findtext(f"a:{name}", "", ATOM)
-        assert entry.findtext(f"a:{name}", "", ATOM)
-    again = client.get(
-        "/api/v2/changes/feed.atom", headers={"If-None-Match": response.headers["ETag"]}
-    )
-    assert (again.status_code, again.data) == (304, b"")
-    late = {"If-Modified-Since": response.headers["Last-Modified"]}
-    assert client.get("/api/v2/changes/feed.atom", headers=late).status_code == 304
-
-
-def test_the_json_feed_has_the_same_entries(client: FlaskClient) -> None:
-    response = client.get("/api/v2/changes/feed.json")
-    assert response.content_type.startswith("application/feed+json")
-    feed = json.loads(response.data)
-    assert feed["version"] == "https://jsonfeed.org/version/1.1"
-    (item,) = feed["items"]
-    assert {"id", "url", "title", "content_text", "date_published"} <= item.keys()
-    entry = client.get(item["url"]).json
-    assert entry is not None
-    assert item["id"] == f"urn:thoth:change:{entry['change_id']}"
-    unchanged = {"If-None-Match": response.headers["ETag"]}
-    assert client.get("/api/v2/changes/feed.json", headers=unchanged).status_code == 304
-    none = json.loads(client.get("/api/v2/changes/feed.json?package=flask").data)
-    assert none["items"] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import shutil
 import signal
@@ -22,10 +21,8 @@ from sqlalchemy import Engine, text
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.indexes import with_suggestions
-from graph.record.releases import ReleaseDelivery, add_releases
-from tests.factories.releases import release
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
-from tests.services.index import Index, package_index, status
+from tests.services.index import Index, package_index
 from tests.services.ports import closed_port
 from tests.services.projection import verified
 from tests.services.waiting import DEADLINE_S, wait_until
@@ -49,7 +46,7 @@ def at(index: Index) -> dict[str, str]:
     return {"PACKAGE_INDEXES": f"local={index.url}"}
 
 
-def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) -> None:
+def test_packages_are_added_shown_and_projected(stores: Stores, index: Index) -> None:
     settings = stores.settings
     report = thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
     (crawled,) = report["indexes"]
@@ -104,7 +101,6 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
     assert (state, reason) == ("archived", "write to [e-mail removed]")
     assert edges == [["local", "archived", reason]]
     assert "archived: write to" in thoth(settings, "packages", "show", "lib").stdout
-    closure = thoth_json(settings, "packages", "closure", "lib")["revision"]
 
     del index.states["lib"]
     shutil.rmtree(settings.home / "cache", ignore_errors=True)
@@ -112,7 +108,6 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
     state, _, edges, active = shown()
     assert (state, edges) == ("active", [])
     assert active != archived
-    assert thoth_json(settings, "packages", "closure", "lib")["revision"] != closure
 
 
 def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) -> None:
@@ -185,63 +180,20 @@ def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: I
     assert (again.returncode, "not watched: app" in again.stderr) == (1, True)
 
 
-def test_a_closure_counts_listed_versions_that_nobody_read(stores: Stores, index: Index) -> None:
-    settings = stores.settings
-    arguments = ("app", "--index", "local", "--max-versions", "1")
-    thoth_json(settings, "packages", "add", *arguments, **at(index))
-    closure = thoth_json(settings, "packages", "closure", "app")
-    app = next(it for it in closure["packages"] if it["name"] == "app")
-    assert (len(app["candidates"]), app["unread"]) == (1, 1)
-    shown = thoth(settings, "packages", "closure", "app").stdout
-    assert "listed but not read: 1 of app" in shown
-    thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
-    assert "not read" not in thoth(settings, "packages", "closure", "app").stdout
-
-
 def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     done = thoth(settings, "packages", "add", "app==9", "gone", "--index", "local", **there)
     assert (done.returncode, "meets app==9" in done.stderr) == (1, True)
-    index.answers["/simple/later/"] = status(200, b"log in", Content_Type="text/html")
-    thoth(settings, "packages", "add", "later", "--index", "local", **there)
-    whole = thoth_json(settings, "packages", "closure", "app<2")
-    assert [(it["name"], it["meets"]) for it in whole["packages"]] == [("app", 2), ("lib", None)]
-    assert whole["unmet"] == []
-    done = thoth(settings, "packages", "closure", "app>=99", "gone", "later")
-    assert done.returncode == 1
-    assert "no candidate of app meets the requirement" in done.stdout
-    assert "missing: gone, local does not have it" in done.stdout
-    assert "[wrong_content_type]" in done.stdout
-    assert thoth(settings, "packages", "closure", "app>=99").returncode == 1
-    for command in (("closure",), ("add", "--index", "local")):
-        done = thoth(settings, "packages", *command, "app @ https://u:SECRET@h.example/a", **there)
-        assert (done.returncode, "SECRET" in done.stdout + done.stderr) == (2, False)
-
-
-def test_a_closure_names_all_misspelt_extras(stores: Stores, index: Index) -> None:
-    settings = stores.settings
-    extras = "Provides-Extra: async\nProvides-Extra: dotenv\n"
-    index.add_wheel("web", "1.0", metadata=extras)
-    thoth_json(settings, "packages", "add", "web", "--index", "local", **at(index))
-    reason = (
-        "no version of web has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
-        " 'dotenv'?); there are: async, dotenv"
+    done = thoth(
+        settings,
+        "packages",
+        "add",
+        "--index",
+        "local",
+        "app @ https://u:SECRET@h.example/a",
+        **there,
     )
-    done = thoth(settings, "packages", "closure", "web[asinc,dotnev]")
-    assert (done.returncode, f"warning: {reason}\n" in done.stdout) == (0, True)
-    answer = json.loads(
-        thoth(settings, "packages", "closure", "web[asinc,dotnev]", "--json").stdout
-    )
-    assert (answer["unmet"], answer["troubles"]) == ([], {"web": reason})
-    assert thoth(settings, "packages", "closure", "web[async,dotenv]").returncode == 0
-
-
-def test_a_closure_brings_the_graph_up_to_date(stores: Stores) -> None:
-    delivery = ReleaseDelivery(release(name="kit", version="1.0"), "test", None)
-    with stores.engine.begin() as connection:
-        add_releases(connection, stores.settings, [delivery])
-    (kit,) = thoth_json(stores.settings, "packages", "closure", "kit")["packages"]
-    assert kit["candidates"] == ["1.0"]
+    assert (done.returncode, "SECRET" in done.stdout + done.stderr) == (2, False)
 
 
 def test_a_misspelt_package_is_reported_with_the_similar_name(
@@ -253,25 +205,10 @@ def test_a_misspelt_package_is_reported_with_the_similar_name(
     done = thoth(settings, "advise", str(tmp_path), "--index", "local", **there)
     message = "appp: local does not have it (did you mean app?)"
     assert (done.returncode, f"still missing: {message}\n" in done.stderr) == (1, True)
-    thoth(settings, "packages", "add", "appp", "--index", "local", **there)
-    shown = thoth(settings, "packages", "closure", "appp", "unheard").stdout
-    assert f"missing: {message.replace(':', ',')}\n" in shown
-    assert "missing: unheard, and nothing is known about it\n" in shown
     with stores.engine.connect() as connection:
         reasons = {"app": "again does not have it", "appp": "again does not have it"}
         suggested = with_suggestions(connection, reasons, {"app", "appp"})
     assert suggested == {**reasons, "appp": f"{reasons['appp']} (did you mean app?)"}
-
-
-def test_releases_that_are_not_in_the_graph_yet_are_not_denied(
-    stores: Stores, index: Index
-) -> None:
-    settings = stores.settings
-    thoth_json(settings, "packages", "add", "lib", "--index", "local", **at(index))
-    with stores.driver.session(database=stores.database) as session:
-        session.run("MATCH (it) WHERE it:Package OR it:PackageVersion DETACH DELETE it").consume()
-    done = thoth(settings, "packages", "closure", "lib")
-    assert "missing: lib, its releases are not in the graph yet: `thoth graph sync`" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,7 @@ from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.factories.worlds import Made, World, fill, reader_of, world_of
-from tests.services.commands import thoth, thoth_json
-from tests.services.fixtures import embedded_only, empty
+from tests.services.fixtures import empty
 from tests.services.projection import project
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
@@ -354,38 +353,6 @@ def test_what_changes_an_answer_changes_the_revision(
     deliver(stores, releases, NOW + timedelta(days=1))
     assert not current(stores, known)
     assert snapshot(stores, "web").revision != known.revision
-
-
-def test_the_command_shows_the_closure(stores: Stores, known: Snapshot) -> None:
-    there = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
-    told = thoth_json(stores.settings, "packages", "closure", "web", *there)
-    assert told["revision"] == known.revision
-    assert told["missing"] == ["gone"]
-    assert [(it["name"], it["layer"], it["candidates"]) for it in told["packages"]] == [
-        ("core", 2, ["1"]), ("web", 1, ["2", "1"]),
-    ]  # fmt: skip
-    shown = thoth(stores.settings, "packages", "closure", "web[dev]", *there)
-    assert shown.returncode == 0, shown.stderr
-    assert "missing: tool, and nothing is known about it" in shown.stdout
-    assert "2 packages in 3 layers" in shown.stdout
-
-
-@embedded_only
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("nothing-like-it",), 1),
-        (("web>>1",), 2),
-        (("web", "--python", "four"), 2),
-        (("web", "--platform", "amiga"), 2),
-    ],
-)
-def test_the_command_ends_with_a_code(
-    stores: Stores, known: Snapshot, arguments: tuple[str, ...], code: int
-) -> None:
-    done = thoth(stores.settings, "packages", "closure", *arguments)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.fixture

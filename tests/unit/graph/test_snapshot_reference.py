@@ -6,7 +6,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-from cli.closure import closure
 from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.snapshot import Snapshot
 
@@ -30,8 +29,3 @@ def test_every_field_is_explained() -> None:
     assert codes(text) == {it.name for it in dataclasses.fields(Snapshot)}
     told = set(re.findall(r"`(\w+)`", text))
     assert {it.name for it in dataclasses.fields(Candidate)} <= told
-
-
-def test_every_option_has_its_line() -> None:
-    options = {option for it in closure.params for option in it.opts if option.startswith("--")}
-    assert codes(section("The command")) == options
