@@ -17,7 +17,6 @@ from api.http import errors, request_bodies, request_context
 from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
 from api.resources import blueprints as own
-from api.server import access_log
 from api.service import EXTENSION, ServiceStores
 from api.thamos import blueprints as compatible
 from common import __version__
@@ -86,7 +85,7 @@ def _surround(app: Flask, settings: Settings) -> None:
     """Register handlers. They run in this order before a request, in reverse order after it."""
     tracing.register(app)
     errors.register(app)
-    access_log.register(app)
+    audit.register_access_log(app)
     Compress(app)
     if settings.cors_origins:
         origins = list(settings.cors_origins)

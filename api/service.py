@@ -1,19 +1,19 @@
-"""Connections of a process of the service: PostgreSQL, the graph and the queue."""
+"""Connections of a process of the service, and limits of time for readings of the graph."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore, Event, Lock
 from typing import Any, TypeVar, cast
 
 import sqlalchemy
 from flask import current_app
 
-from api.health.graph_timeout import MAX_READINGS
 from api.http.comparison_cache import ComparisonCache
 from api.http.errors import ApiError, ProblemType
 from api.jobs.queue import Queue, QueueClient, room_for
@@ -30,8 +30,40 @@ from graph.engine import (
 )
 from graph.record.freshness import changes
 from graph.record.measurements import SeriesMark, series_marks
+from graph.snapshot_reader import CheckTime
 from graph.statement_watch import watch_statements
 from model.errors import ProjectError, StoreUnavailable
+
+#: Concurrent readings of one process. One that never returns keeps its place.
+MAX_READINGS = 4
+
+_pool = ThreadPoolExecutor(MAX_READINGS, "graph-question")
+
+
+def answer_within(seconds: float, ask: Callable[[CheckTime], T]) -> T:
+    """Run ``ask``, which waits for the graph, in a thread and return its result.
+
+    :param ask: gets a function that raises :exc:`StoreUnavailable` after ``seconds``; work of
+        several steps calls it before each step, so that it ends when nobody waits for it
+    :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
+    """
+    over = Event()
+    no_answer = StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", "see `thoth status`")
+
+    def check_time() -> None:
+        if over.is_set():
+            raise no_answer
+
+    future = _pool.submit(ask, check_time)
+    try:
+        return future.result(seconds)
+    except TimeoutError:
+        if future.done():  # raised by `ask` itself
+            raise
+        over.set()
+        future.cancel()
+        raise no_answer from None
+
 
 T = TypeVar("T")
 

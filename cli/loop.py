@@ -1,8 +1,10 @@
-"""``thoth loop``: run a night in the foreground, and show how far releases and projects are."""
+"""``thoth loop`` and ``thoth watch``: nights in the foreground, and what they keep advice for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,10 +13,15 @@ from adviser.resolver.worker import ResolverWorker
 from cli.console import Column, Table, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from cli.own_benchmarks import confirm_own_benchmarks, confirmation_option
+from cli.request_options import advice_request_of, request_options
 from common.settings import Settings
 from graph.migrate import migrated_stores
+from graph.record.watches import AdviceWatch, NewWatch, add_watch, remove_watches, watches
 from loop.night import run_night
 from loop.status import is_idle, morning_summary, status_document
+from loop.watching import identifiers_of, package_project, package_watch, project_watch
+from model.errors import InvalidArgument
 from model.text import printable, step_text
 from pis.amun.processes import interrupted_by_signals
 
@@ -98,3 +105,106 @@ def status(settings: Settings, as_json: bool) -> None:
     for night in document["nights"][:1]:
         click.echo(f"night {night['night']}: {night['state']}")
     _print_summary(summary)
+
+
+@click.group(cls=CommandGroup)
+def watch() -> None:
+    """Name the projects and packages that the nightly loop watches."""
+
+
+@watch.command()
+@click.argument("names", nargs=-1, required=True, metavar="PROJECT|PACKAGE...")
+@request_options
+@confirmation_option
+@as_json_option
+@click.pass_obj
+def add(
+    settings: Settings, /, names: tuple[str, ...], confirmed: bool, as_json: bool, **options: Any
+) -> None:
+    """Watch projects and packages.
+
+    PROJECT is the path of a project's folder, or of a file in it; PACKAGE is a name or a
+    requirement, such as 'numpy>=2'. The options are those of `thoth advise`, and every night
+    repeats this request. A name that is watched already gets the new request.
+
+    The night also runs the benchmarks that the files of a project name, after you have confirmed
+    them here; a changed command does not run before you add the project again.
+    """
+    wanted = [_new_watch(settings, name, options) for name in names]
+    for project in (Path(it) for it in names if Path(it).exists()):
+        confirm_own_benchmarks(
+            settings, project if project.is_dir() else project.parent, confirmed=confirmed
+        )
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        added = [(it, add_watch(connection, it)) for it in wanted]
+    if as_json:
+        print_json({"watches": [
+            {"watch_id": it.watch_id, "kind": it.kind.value, "name": it.name, "new": new}
+            for it, new in added
+        ]})  # fmt: skip
+        return
+    for each, new in added:
+        click.echo(f"{each.name}: {'watched' if new else 'watched already; request replaced'}")
+
+
+@watch.command()
+@click.argument("names", nargs=-1, required=True, metavar="PROJECT|PACKAGE...")
+@as_json_option
+@click.pass_obj
+def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
+    """Stop watching projects and packages; what was measured stays.
+
+    A project that clients of the service ask about is switched off, and stays off.
+    """
+    shown = [_name_of(name) for name in names]
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        removed = remove_watches(connection, set(identifiers_of(connection, shown).values()))
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        click.echo(f"{len(removed)} removed")
+
+
+@watch.command("list")
+@click.option("--all", "everything", is_flag=True, help="Include watches that are switched off.")
+@as_json_option
+@click.pass_obj
+def list_(settings: Settings, everything: bool, as_json: bool) -> None:
+    """List what is watched, with its state."""
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        listed = watches(connection, enabled=not everything)
+    if as_json:
+        print_json({"watches": [watch_document(it) for it in listed]})
+        return
+    if not listed:
+        click.echo("Nothing is watched: watch something with `thoth watch add PROJECT|PACKAGE`.")
+        return
+    table = Table([
+        Column("kind"), Column("name"), Column("weight", right=True), Column("state"),
+        Column("reason", wraps=True),
+    ])  # fmt: skip
+    for each in listed:
+        state = each.state.value if each.enabled else "off"
+        table.add(each.kind.value, each.name, f"{each.weight:g}", state, each.reason or "")
+    table.print()
+
+
+def watch_document(watch: AdviceWatch) -> dict[str, Any]:
+    """A watch as JSON values, without its request and its closure."""
+    names = [it.name for it in fields(watch) if it.name not in {"request", "closure"}]
+    return {name: getattr(watch, name) for name in names}
+
+
+def _new_watch(settings: Settings, name: str, options: dict[str, Any]) -> NewWatch:
+    path = Path(name)
+    if path.exists():
+        return project_watch(_name_of(name), advice_request_of(settings, path, options))
+    if "/" in name:
+        raise InvalidArgument(f"there is no project at {name}")
+    project = package_project(name)
+    return package_watch(name, advice_request_of(settings, None, options, project=project))
+
+
+def _name_of(name: str) -> str:
+    """The absolute path of a project; other names as they are."""
+    return str(Path(name).absolute()) if Path(name).exists() else name

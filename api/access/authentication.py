@@ -14,9 +14,9 @@ from limits import parse_many
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from api.access.client_addresses import client_address
 from api.health.schema_state import refuse_writes
 from api.http.errors import ApiError, ProblemType
+from api.http.request_context import client_address
 from api.service import service
 from common.settings import OPENABLE_SCOPES, Settings
 from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown

@@ -9,8 +9,8 @@ from flask_limiter import Limiter, RequestLimit
 from limits.errors import ConfigurationError
 
 from api.access.authentication import OPEN, PAGE_TOKEN, UNLIMITED, token
-from api.access.client_addresses import client_address, is_loopback
 from api.http.errors import ProblemType, problem_response
+from api.http.request_context import client_address, is_loopback
 from common.settings import Settings
 from model.errors import InvalidSettings
 

@@ -12,8 +12,8 @@ from marshmallow import Schema, fields, validate
 from api.access.authentication import needs
 from api.amun import submission
 from api.http.errors import ApiError, ProblemType, not_found
+from api.http.openapi import Routes
 from api.http.request_bodies import json_of
-from api.http.routes import Routes
 from api.http.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
 from api.service import service
 from common import __version__

@@ -1,7 +1,8 @@
-"""The OpenAPI document: errors and security of all operations."""
+"""The blueprint of all resources, and the OpenAPI document: errors and security of operations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from threading import Lock
 from typing import Any
@@ -11,6 +12,7 @@ from flask_smorest import Api, Blueprint
 from marshmallow import INCLUDE, Schema, fields
 
 from api.http.errors import MEDIA_TYPE
+from api.http.request_bodies import BodyParser
 from api.http.schema_fields import text
 
 
@@ -144,3 +146,23 @@ def _with_scopes(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[s
     """Add the scopes of :func:`api.access.authentication.needs`; other operations are open."""
     doc.setdefault("security", _info.get("security", []))
     return doc
+
+
+class _Parser(BodyParser):
+    """Answers invalid requests with 400; each schema may allow or refuse unknown members."""
+
+    DEFAULT_VALIDATION_STATUS = 400
+    DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}  # noqa: RUF012
+
+
+class Routes(Blueprint):
+    """A blueprint of one subject."""
+
+    ARGUMENTS_PARSER = _Parser()
+
+    def arguments(
+        self, schema: type[Schema] | Schema, **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Pass the data that a schema loads to a view; the schema is created only once."""
+        instance = schema() if isinstance(schema, type) else schema
+        return super().arguments(instance, **options)  # type: ignore[no-any-return]

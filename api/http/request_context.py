@@ -1,4 +1,4 @@
-"""Context of a request: its identifier, and the headers that all responses carry.
+"""Context of a request: its client's address, its identifier, and headers of all responses.
 
 These are versions, the age of the data, and security headers for browsers.
 """
@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from secrets import token_hex
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 from sqlalchemy import Connection
 
-from api.access.client_addresses import is_loopback
 from api.http.errors import ApiError, ProblemType
 from api.service import service
 from common import __version__
@@ -128,3 +128,39 @@ def _protect(response: Response) -> Response:
     if request.is_secure and not is_loopback(urlsplit(request.host_url).hostname or ""):
         headers.setdefault("Strict-Transport-Security", f"max-age={_YEAR_S}")
     return response
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is a loopback address.
+
+    >>> [is_loopback(it) for it in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "a.example")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def neighbourhood(host: str) -> str:
+    """The network that counts as one client: an IPv4 address, or an IPv6 network of 64 bits.
+
+    >>> [neighbourhood(it) for it in ("192.0.2.7", "::ffff:192.0.2.7", "2001:db8::9:1", "?")]
+    ['192.0.2.7', '192.0.2.7', '2001:db8::/64', '?']
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), 64), strict=False))
+
+
+def client_address() -> str:
+    """The address by which the present request is counted."""
+    return neighbourhood(request.remote_addr or "unknown")

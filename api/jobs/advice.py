@@ -33,9 +33,8 @@ from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.access.index_policy import public_indexes
 from api.jobs.queue import PROJECT_SOON
-from api.jobs.request_run import log_for_client, store_result
-from api.jobs.request_types import AdviceRequest, ProvenanceRequest
-from api.jobs.worker_context import WorkerContext
+from api.jobs.request_run import WorkerContext, log_for_client, store_result
+from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
 from common.index.configuration import configured_indexes
 from graph.engine import Stores
 from graph.record.advice import report_document_of

@@ -7,8 +7,7 @@ from typing import Any
 
 import orjson
 
-from api.jobs.request_run import store_result
-from api.jobs.worker_context import WorkerContext
+from api.jobs.request_run import WorkerContext, store_result
 from common.settings import Settings
 from graph.record.analyses import Analysis
 from ingest.crawl.closure import CrawlBounds

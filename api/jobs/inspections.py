@@ -11,8 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from api.jobs.queue import PROJECT, Queue, QueueJob, QueueName
-from api.jobs.request_run import log_for_client, store_result
-from api.jobs.worker_context import WorkerContext
+from api.jobs.request_run import WorkerContext, log_for_client, store_result
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores

@@ -1,9 +1,12 @@
-"""Running one analysis in a worker, from its request to a final state, with its log."""
+"""A worker's state between jobs, and how it runs an analysis: to a final state, with its log."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +17,16 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import Connection
 
+from adviser.answering.index_memory import IndexMemory
+from adviser.answering.knowledge import GraphSource
+from adviser.resolver.worker import ResolverWorker
 from api.http.errors import public_message
-from api.jobs.worker_context import WorkerContext
+from api.jobs.queue import PROJECT
+from api.service import ServiceStores
+from common.settings import Settings
+from graph.checkpoints import stores_agree
 from graph.embedded.home import disk_errors
+from graph.engine import GRAPH, Stores
 from graph.record.analyses import (
     Analysis,
     AnalysisState,
@@ -28,9 +38,11 @@ from graph.record.analyses import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.postgresql_helpers import commit_unflushed
+from graph.watchdog import watchdog
 from model.errors import (
     AlreadyRunning,
     DamagedDocument,
+    GraphMismatch,
     IndexProblem,
     InvalidSettings,
     ProjectError,
@@ -40,6 +52,83 @@ from model.errors import (
     StoreUnavailable,
 )
 from model.json_documents import canonical_json, digest_bytes
+
+#: Pause between two checks for overdue jobs, s.
+CHECK_INTERVAL_S = 5.0
+
+
+class JobTimeouts:
+    """Running jobs with their deadlines."""
+
+    def __init__(self) -> None:
+        self._until: dict[object, tuple[str, float]] = {}
+
+    @contextmanager
+    def over(self, name: str, limit_s: float) -> Iterator[None]:
+        """Limit the time of a block, which may run in any thread."""
+        key = object()
+        self._until[key] = name, time.monotonic() + limit_s
+        try:
+            yield
+        finally:
+            del self._until[key]
+
+    def overdue(self) -> str | None:
+        """Return the name of a job that has exceeded its time limit, if any."""
+        now = time.monotonic()
+        return next((name for name, until in list(self._until.values()) if now > until), None)
+
+
+def leave(status: int = 1) -> None:
+    """End this process at once, even if one of its threads never returns."""
+    sys.stderr.flush()
+    os._exit(status)
+
+
+async def guard(
+    watch: JobTimeouts, end: Callable[[], None] = leave, look_s: float = CHECK_INTERVAL_S
+) -> None:
+    """Call ``end`` once a job is overdue."""
+    while (name := watch.overdue()) is None:
+        await asyncio.sleep(look_s)
+    _LOG.error("job_stalled", extra={"task": name})
+    end()
+
+
+#: Maximum number of kept items, such as versions and readings: at most 80 MB, unless the last
+#: request alone needs more.
+KEPT_ITEMS = 50_000
+
+
+class WorkerContext:
+    """Context of one worker, whose jobs run one at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.service = ServiceStores(settings)
+        self.resolver = ResolverWorker()
+        self.watch = JobTimeouts()
+        self.index_memory = IndexMemory(settings.index_page_age_s)
+        self.graph = GraphSource(KEPT_ITEMS)
+
+    def require_own_graph(self, stores: Stores) -> None:
+        """Refuse a graph that was not projected from this record, and have it projected again.
+
+        :raises GraphMismatch: if there is such a graph; a rebuild is enqueued if the settings allow
+        """
+        with watchdog(GRAPH, self.settings.query_timeout_s * 2):
+            if stores_agree(stores):
+                return
+        if self.settings.graph_rebuild:
+            with stores.engine.begin() as connection:
+                self.service.queue.enqueue(connection, PROJECT)
+        raise GraphMismatch
+
+    def close(self) -> None:
+        """End the solver process and close all connections."""
+        self.resolver.close()
+        self.service.close()
+
 
 #: Attempts before a job is given up; waiting for a store does not count as one.
 MAX_ATTEMPTS = 3

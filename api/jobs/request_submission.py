@@ -1,27 +1,33 @@
-"""Requests that a worker answers: submission, lookup, results and logs, for all API versions."""
+"""Requests that a worker answers: their types, submission, results and logs, for all API versions.
+
+Every version of the API converts request bodies to these types, which hold no credentials.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from flask import current_app, request
 from sqlalchemy import Connection
 
+from adviser.projects.project import Project
+from adviser.reports.serialization import dataclass_of, plain
+from adviser.stack_request import StackRequest
 from api.access.audit import wrote_nothing
 from api.access.authentication import token
-from api.access.client_addresses import client_address
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
-from api.http.request_context import from_earlier_data
+from api.http.request_context import client_address, from_earlier_data
 from api.jobs.queue import REQUEST_WORK, QueueClient
 from api.service import service
 from graph.record import analyses
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
 from graph.record.tokens import Scope, Token
-from model.errors import StoreUnavailable
+from model.errors import InvalidArgument, InvalidDocument, StoreUnavailable
 from model.json_documents import digest
 
 #: How long a submission waits for a quick result, s; then the client has to poll.
@@ -209,3 +215,95 @@ def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+_VERSION_FIELD = "schema_version"
+#: Fields that say who sends a request; requests that differ only in these are equal.
+_SENDER = ("origin", "source_type")
+
+
+class _StoredRequest:
+    """A dataclass that is stored as a JSON object with a schema version."""
+
+    __slots__ = ()
+    SCHEMA_VERSION: ClassVar[str]
+
+    def to_document(self) -> dict[str, Any]:
+        """JSON values to store; fields without a value are left out."""
+        fields = {name: value for name, value in plain(self).items() if value is not None}
+        return {_VERSION_FIELD: self.SCHEMA_VERSION, **fields}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Restore a stored request.
+
+        :raises InvalidArgument: if another version of the service stored it
+        """
+        fields = {name: value for name, value in document.items() if name != _VERSION_FIELD}
+        message = "this request was stored by another version of the service: send it again"
+        if document.get(_VERSION_FIELD) != cls.SCHEMA_VERSION:
+            raise InvalidArgument(message)
+        try:
+            return dataclass_of(fields, cls)
+        except InvalidDocument as error:
+            raise InvalidArgument(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRequest(_StoredRequest):
+    """A valid request for advice.
+
+    A worker chooses the hardware class, because the choice needs the recorded classes.
+
+    :param asked: project, environment and options; no hardware class
+    :param hardware_prefix: how the digest of the hardware class begins
+    :param described_hardware: processor and GPU as ``thamos`` describes them
+    :param may_fetch: whether a worker may fetch missing packages from the configured indexes
+    :param origin: address of the project; stored for the operator, never evaluated
+    :param source_type: kind of client, stored likewise
+    :param library_usage: names that the project uses by module, stored likewise
+    """
+
+    SCHEMA_VERSION: ClassVar[str] = "advice-request-2"
+
+    asked: StackRequest
+    hardware_prefix: str | None = None
+    described_hardware: Mapping[str, Any] = field(default_factory=dict)
+    may_fetch: bool = False
+    origin: str | None = None
+    source_type: str | None = None
+    library_usage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def cache_key(self) -> str:
+        """Digest of the request; equal requests of different clients have the same digest."""
+        document = self.to_document()
+        return digest({name: value for name, value in document.items() if name not in _SENDER})
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenanceRequest(_StoredRequest):
+    """A valid request for a provenance check.
+
+    :param project: with a lock in which every package is pinned
+    :param requirements: the Pipfile, which the report repeats
+    :param requirements_locked: the Pipfile.lock, likewise
+    :param debug: part of the cache key only
+    """
+
+    SCHEMA_VERSION: ClassVar[str] = "provenance-request-2"
+
+    project: Project
+    requirements: Mapping[str, Any]
+    requirements_locked: Mapping[str, Any]
+    debug: bool = False
+    origin: str | None = None
+
+    def cache_key(self, allowed_indexes: Mapping[str, str]) -> str:
+        """Digest of the request and the configured indexes; equal requests have the same digest.
+
+        :param allowed_indexes: URLs by name
+        """
+        document = self.to_document()
+        content = {name: value for name, value in document.items() if name not in _SENDER}
+        return digest({**content, "allowed": dict(allowed_indexes)})

@@ -13,8 +13,7 @@ from procrastinate.jobs import Job, Status
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
-from api.jobs.request_run import MAX_ATTEMPTS
-from api.jobs.worker_context import WorkerContext
+from api.jobs.request_run import MAX_ATTEMPTS, WorkerContext
 from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState

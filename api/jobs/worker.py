@@ -28,10 +28,15 @@ from procrastinate.jobs import DeleteJobCondition, Job
 
 from api.health.tracing import trace_process
 from api.jobs.queue import NAMESPACE, QueueName, connection_name
-from api.jobs.schedules import DatabaseClockManager, keep_scheduling, scheduled_tasks
-from api.jobs.tasks import CONTEXT, blueprint
+from api.jobs.request_run import WorkerContext, guard, leave
+from api.jobs.tasks import (
+    CONTEXT,
+    DatabaseClockManager,
+    blueprint,
+    keep_scheduling,
+    scheduled_tasks,
+)
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
-from api.jobs.worker_context import WorkerContext, guard, leave
 from common.settings import Settings
 from common.tracing import stop_tracing
 from graph.engine import relational_url

@@ -9,9 +9,8 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.scoring.criteria import RecommendationType
 from api.pages.api_client import ApiProblem, read, read_if_any, write
-from api.pages.forms import uploaded_text
 from api.pages.inspections import hardware_choices
-from api.pages.site import Pages, render
+from api.pages.site import Pages, render, uploaded_text
 
 #: Names of files that the form offers for pasted text.
 _FILES = ("requirements.txt", "requirements.in", "pyproject.toml", "Pipfile", "Pipfile.lock",

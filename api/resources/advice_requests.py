@@ -23,7 +23,7 @@ from api.http.errors import ApiError, ProblemType, not_found
 from api.http.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.http.schema_fields import StrictSchema, described, no_nul
 from api.jobs import request_submission
-from api.jobs.request_types import AdviceRequest
+from api.jobs.request_submission import AdviceRequest
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,

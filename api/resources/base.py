@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from adviser.stack_comparison import NEWEST_BASELINE
 from api.http.errors import ApiError, ProblemType
-from api.http.routes import Routes
+from api.http.openapi import Routes
 
 #: Prefix of every digest.
 _SHA256 = "sha256:"

@@ -10,13 +10,12 @@ from marshmallow import Schema, fields, validate
 
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs, token
-from api.health.graph_timeout import answer_within
 from api.http.errors import ApiError, ProblemType
 from api.http.request_context import from_data
 from api.http.schema_fields import StrictSchema, choice, described, flag, texts
 from api.jobs.request_submission import sender
 from api.resources.base import Resources
-from api.service import service
+from api.service import answer_within, service
 from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import stores_agree
 from graph.engine import graph_database

@@ -31,7 +31,6 @@ from adviser.projects.locks import PYPROJECT, ProjectLock, read_lock, require_pi
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs, token
 from api.access.credential_removal import public_file
-from api.health.graph_timeout import answer_within
 from api.http.paging import freshness
 from api.http.project_files import ProjectFiles
 from api.http.request_context import reading
@@ -52,7 +51,7 @@ from api.jobs.request_submission import sender
 from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
 from api.resources.stacks import HardwareNameSchema, stack_labels
-from api.service import service
+from api.service import answer_within, service
 from common.formats.locks.entries import LockSelection
 from graph.record.packages import version_count
 from graph.record.stacks import stack_named

@@ -29,7 +29,7 @@ from api.http.schema_fields import (
     text,
 )
 from api.jobs.queue import NAMESPACE, QueueName
-from api.jobs.schedules import schedules
+from api.jobs.tasks import schedules
 from api.resources.base import Resources, members
 from api.service import service
 from common import __version__

@@ -28,8 +28,8 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.gasgi import ASGIWorker
 from werkzeug.test import run_wsgi_app
 
-from api.access.client_addresses import is_loopback
 from api.http.request_bodies import LATE, body_limit
+from api.http.request_context import is_loopback
 from api.server.supervisor import keeping_stores
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings

@@ -18,7 +18,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
 from api.access.credential_removal import public_file, public_project
 from api.access.index_policy import refuse_foreign_indexes
-from api.jobs.request_types import AdviceRequest, ProvenanceRequest
+from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
 from common.index.configuration import configured_indexes
 from common.settings import Settings
 from graph.record.tokens import Token

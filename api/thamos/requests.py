@@ -11,8 +11,8 @@ from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 from adviser.scoring.criteria import RecommendationType
 from api.access.authentication import needs, require_token, token
 from api.http.errors import ApiError, ProblemType
+from api.http.openapi import Routes
 from api.http.project_files import MAX_MANIFEST, check_constraints, check_lock
-from api.http.routes import Routes
 from api.http.schema_fields import LenientSchema, ResultDocumentSchema
 from api.jobs import request_submission
 from api.service import service

@@ -30,11 +30,10 @@ from sqlalchemy import Engine, make_url, text
 from api.jobs import request_run
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import PROJECT, PROJECT_SOON, Queue, QueueJob, QueueName
-from api.jobs.request_run import MAX_ATTEMPTS
-from api.jobs.schedules import keep_scheduling, scheduled_tasks, schedules
+from api.jobs.request_run import MAX_ATTEMPTS, JobTimeouts, WorkerContext, guard
+from api.jobs.tasks import keep_scheduling, scheduled_tasks, schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.worker import _RunningWorker, _work, queue_app
-from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.supervisor import keeping_stores
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
@@ -559,7 +558,7 @@ def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
 def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
     script = (
         "import asyncio, threading\n"
-        "from api.jobs.worker_context import JobTimeouts, guard\n"
+        "from api.jobs.request_run import JobTimeouts, guard\n"
         "watch = JobTimeouts()\n"
         "def wait():\n"
         "    with watch.over('stuck', 0.0):\n"

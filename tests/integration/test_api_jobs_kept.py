@@ -13,8 +13,8 @@ from sqlalchemy import Engine, text
 
 from adviser.answering.knowledge import GraphSource
 from api.jobs import upkeep as upkeep_module
+from api.jobs.request_run import WorkerContext
 from api.jobs.upkeep import prune
-from api.jobs.worker_context import WorkerContext
 from graph.engine import Stores
 from graph.record.events import EventKind, record_event
 from graph.record.freshness import changes

@@ -27,7 +27,7 @@ from api.jobs.queue import Queue, QueueJob, QueueName, connection_name
 from api.jobs.worker import queue_app
 from api.server.certificates import self_signed
 from api.service import EXTENSION
-from cli.audit import audit
+from cli.access import audit
 from cli.stores import status
 from common import __version__
 from common.settings import Settings

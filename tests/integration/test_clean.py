@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.clean import clean
+from cli.stores import clean
 from common.settings import Settings
 from tests.services.commands import run_here
 

@@ -84,8 +84,7 @@ from api.health.metrics_files import files, metrics_folder
 from pathlib import Path
 with metrics_folder(Path(sys.argv[1]), "serve"):
     from api.health import metrics
-    from api.health import metrics_values
-    metrics_values.RETRY_S = 0.0
+    metrics.RETRY_S = 0.0
     for step in range(3):
         for number in range(3000):
             metrics.REQUESTS.labels(f"/{step}/{number}", "GET", "200").inc()

@@ -22,7 +22,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from api.jobs.queue import NAMESPACE, QueueName
-from api.jobs.schedules import schedules
+from api.jobs.tasks import schedules
 from api.jobs.worker import queue_app
 from common.settings import Settings
 from graph.engine import Stores

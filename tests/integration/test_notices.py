@@ -286,7 +286,7 @@ def test_metrics_say_how_far_the_outbox_of_notices_is(
 
 
 def test_notices_are_scheduled_only_if_there_is_a_target(settings: Settings) -> None:
-    from api.jobs.schedules import schedules
+    from api.jobs.tasks import schedules
 
     assert NOTICES.task not in {it.task for it in schedules(settings)}
     due = {it.task: it for it in schedules(hooked(settings, "https://build.example/"))}

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.service import EXTENSION
-from cli.token import token
+from cli.access import token
 from common.settings import Settings
 from graph.record.tokens import Scope, create_token, open_session, session_token
 

@@ -17,9 +17,9 @@ from sqlalchemy import Engine, text
 
 from api.app import create_app
 from api.jobs.queue import QueueName
+from api.jobs.request_run import WorkerContext
 from api.jobs.tasks import CONTEXT
 from api.jobs.worker import queue_app
-from api.jobs.worker_context import WorkerContext
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.record.tokens import Scope, create_token

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from api.health.graph_timeout import MAX_READINGS, answer_within
+from api.service import MAX_READINGS, answer_within
 from graph.snapshot_reader import CheckTime
 from model.errors import StoreUnavailable
 

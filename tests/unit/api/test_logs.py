@@ -8,8 +8,8 @@ import logging
 import pytest
 from flask import Flask
 
+from api.access import audit
 from api.http import request_context
-from api.server import access_log
 from common.logs import JsonFormatter, TextFormatter
 from model.redaction import scrubbed
 
@@ -19,9 +19,9 @@ SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"
 def logged(caplog: pytest.LogCaptureFixture, url: str, status: int = 200) -> str:
     app = Flask("logged")
     request_context.register(app)
-    access_log.register(app)
+    audit.register_access_log(app)
     app.add_url_rule("/<path:path>", view_func=lambda path: ("", status), endpoint="any")
-    with caplog.at_level(logging.INFO, "api.server.access_log"):
+    with caplog.at_level(logging.INFO, "api.access.audit"):
         app.test_client().get(url)
     return "\n".join(JsonFormatter().format(record) for record in caplog.records)
 

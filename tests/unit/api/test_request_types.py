@@ -11,7 +11,7 @@ import pytest
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from api.jobs.request_types import AdviceRequest, ProvenanceRequest
+from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
 from model.errors import InvalidArgument
 from model.packages.environments import environment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.jobs.schedules import schedules
+from api.jobs.tasks import schedules
 from common.settings import Settings
 from model.errors import InvalidSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.token import duration
+from cli.access import duration
 from model.errors import InvalidArgument
 
 
