@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from cli.machine import (
     machine_options,
     warn_if_busy,
 )
-from cli.options import as_json_option, key_and_value
+from cli.options import as_json_option
 from common.private_folders import private_folder
 from common.settings import Settings
 from ingest.runs import run as run_ingest
@@ -68,8 +68,6 @@ class _Folder(click.Path):
 @click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
               help="Number of jobs of the first stack in each turn.  [default: 1, or about the"
               " square root of the number of other stacks if there are three or more]")  # fmt: skip
-@click.option("--vary", metavar="NAME=VALUE,...",
-              help="Run each specification once for each value of this parameter.")  # fmt: skip
 @click.option("--ingest", is_flag=True, help="Ingest the documents after they are written.")
 @click.option("--out", type=_Folder(file_okay=False, path_type=Path),
               help="Folder for the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
@@ -88,7 +86,6 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     jobs: int | None,
     interleave: bool,
     reference_jobs: int | None,
-    vary: str | None,
     ingest: bool,
     out: Path | None,
     launcher: str,
@@ -103,8 +100,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     SPEC is a file with a specification in JSON, or - for standard input; `thoth pi pin` writes one.
     If a stack cannot be built or a job fails, the failure is recorded, and the exit code is 1. Run
     the command again to continue after an interruption; finished jobs are kept. If the first job of
-    your own script prints no result, no further job runs. With --vary, all jobs of one value run
-    before those of the next.
+    your own script prints no result, no further job runs.
 
     Before jobs run, the command waits until other processes use at most a fifth of the processors,
     up to --wait seconds; with --share-machine, it does not wait.
@@ -115,7 +111,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     settings: Settings = context.obj
     if trust_script and launcher != "local":
         raise click.UsageError("--trust-script is for --launcher local, which runs on this machine")
-    rounds = _checked(specifications, settings, launcher, vary)
+    checked = _checked(specifications, settings, launcher)
     _require_folders(out, settings, launcher)
     options = InspectOptions(
         (out or settings.home / "inspections").absolute(), jobs, interleave, timeout,
@@ -124,8 +120,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     if trust_script:
         user = "root" if os.geteuid() == 0 else "you"
         click.echo(f"--trust-script: your own scripts run as {user}, without a sandbox", err=True)
-    each_with_options = [(it, options) for it in rounds]
-    outcomes = run_rounds(settings, each_with_options, launcher, wait, share_machine, quiet=as_json)
+    rounds = [(checked, options)]
+    outcomes = run_rounds(settings, rounds, launcher, wait, share_machine, quiet=as_json)
     print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
     if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
         click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
@@ -178,58 +174,25 @@ def _lacks_sandbox(outcome: InspectionOutcome) -> bool:
     return outcome.failure is not None and outcome.failure.reason == "cannot-confine"
 
 
-def _checked(
-    names: Sequence[str], settings: Settings, launcher: str, vary: str | None
-) -> list[list[Specification]]:
-    """Read the specifications, once for each value of the parameter that varies.
+def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
+    """Read the specifications.
 
     :raises UnusableSpecification: with the problems of all of them
     """
-    changes: list[dict[str, Any]] = [{}] if vary is None else _varied(vary)
     indexes, problems = dict(settings.package_indexes), []
-    rounds: list[list[Specification]] = [[] for _ in changes]
+    checked: list[Specification] = []
     for name in names:
         try:
-            document = read_specification(name)
-            for change, checked in zip(changes, rounds, strict=True):
-                specification = load_specification(_changed(document, change), indexes)
-                if launcher in _WITH_IMAGES and specification.base is None:
-                    message = f"missing: the launcher {launcher} needs the image to start from"
-                    raise InvalidSpecification([SpecificationProblem("base", message)])
-                checked.append(specification)
+            specification = load_specification(read_specification(name), indexes)
+            if launcher in _WITH_IMAGES and specification.base is None:
+                message = f"missing: the launcher {launcher} needs the image to start from"
+                raise InvalidSpecification([SpecificationProblem("base", message)])
+            checked.append(specification)
         except InvalidSpecification as error:
             problems += [str(InvalidSpecification([each], name)) for each in error.problems]
     if problems:
         raise UnusableSpecification("\n".join(problems))
-    return rounds
-
-
-def _varied(text: str) -> list[dict[str, Any]]:
-    """The parameter with each of its values: ``matrix_size=64,128``."""
-    name, values = key_and_value(text, "--vary")
-    parts = [it.strip() for it in values.split(",")]
-    if not all(parts) or len(set(parts)) < len(parts):
-        raise InvalidArgument(f"--vary: {text!r} has an empty or a repeated value")
-    return [{name: _number_or_text(it)} for it in parts]
-
-
-def _number_or_text(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _changed(document: Any, change: Mapping[str, Any]) -> Any:
-    """A specification with other parameters; what is no specification stays as it is."""
-    if not change or not isinstance(document, dict):
-        return document
-    parameters = document.get("parameters", {})
-    if not isinstance(parameters, dict):
-        return document
-    return {**document, "parameters": {**parameters, **change}}
+    return checked
 
 
 def _require_folders(out: Path | None, settings: Settings, launcher: str) -> None:

@@ -1,4 +1,4 @@
-"""``thoth up``, ``down``, ``status``, ``migrate`` and ``clean``: both stores, and the home folder."""
+"""``thoth up``, ``down``, ``status``, ``migrate`` and ``clean``: the stores and the home folder."""
 
 from __future__ import annotations
 

@@ -103,17 +103,3 @@ def test_an_index_that_pip_does_not_reach_is_not_the_stacks_fault(said: str) -> 
     verdict = "ERROR: No matching distribution found for parrot==1.0"
     failure = _not_built(f"{said}\n{verdict}\n", BuildLog(), 1)
     assert (failure.reason, failure.host_problem) == ("index-unreachable", True)
-
-
-@pytest.mark.parametrize(
-    ("vary", "message"),
-    [
-        ("matrix_size", "is not NAME=VALUE"),
-        ("matrix_size=64,,128", "empty or a repeated value"),
-        ("matrix_size=64,64", "empty or a repeated value"),
-        ("matrix_size=64,none", "spec.json: parameters.matrix_size"),
-        ("sizes=64,128", "spec.json: parameters.sizes"),
-    ],
-)
-def test_values_that_cannot_vary_are_refused(refused: Said, vary: str, message: str) -> None:
-    assert message in refused("--vary", vary)
