@@ -70,7 +70,7 @@ COMMANDS = {
         "List results of other benchmark systems and of our own inspections.",
     ),
     "bisect": ("bisect", "Find the release that made an operation slower or faster."),
-    "bisects": ("bisects", "List the searches of `thoth bisect`, or show the one with ID."),
+    "bisects": ("changes", "List the searches of `thoth bisect`, or show the one with ID."),
     "changes": ("changes", "List settled changes of performance."),
     "check": ("advise", "Verify a report of advice."),
     "clean": ("stores", "Remove old environments of inspections, and cached pages."),

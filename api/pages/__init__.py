@@ -13,22 +13,30 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages import (
         advice,
         ask,
-        benchmarks,
         changes,
         docs,
         home,
-        inspections,
-        operation,
+        measurements,
         packages,
         questions,
-        reports,
         sessions,
         stacks,
     )
 
     static = Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
     subjects = (
-        docs, sessions, home, ask, advice, benchmarks, changes, packages, inspections, stacks,
-        questions, reports, operation,
+        docs,
+        sessions,
+        home,
+        ask,
+        advice,
+        changes,
+        packages,
+        measurements,
+        stacks,
+        questions,
+    )
+    return (
+        static, *(it.blueprint for it in subjects), home.operation_pages,
+        measurements.reports_pages, measurements.benchmarks_pages,
     )  # fmt: skip
-    return static, *(it.blueprint for it in subjects)

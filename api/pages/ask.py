@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.scoring.criteria import RecommendationType
 from api.pages.api_client import ApiProblem, read, read_if_any, write
-from api.pages.inspections import hardware_choices
+from api.pages.measurements import hardware_choices
 from api.pages.site import Pages, render, uploaded_text
 
 #: Names of files that the form offers for pasted text.

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from api.pages.api_client import ApiDocument, read
 from api.pages.groups import comparisons_plot, group_views
-from api.pages.inspections import hardware_choices
+from api.pages.measurements import hardware_choices
 from api.pages.site import Pages, next_page, other_url, render
 from model.packages.identity import DEFAULT_INDEX
 

@@ -20,7 +20,7 @@ from werkzeug.test import TestResponse, encode_multipart
 
 from api.access.authentication import SESSION_COOKIE
 from api.http.request_bodies import REQUEST_BYTES
-from api.pages.operation import STEP_LABELS
+from api.pages.home import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores, relational_engine

@@ -1,21 +1,24 @@
-"""Inspections, their jobs down to the raw samples, and the hardware classes they ran on."""
+"""Measurements: inspections, jobs down to the raw samples, hardware, quality, other benchmarks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import orjson
-from flask import Response, request
+from flask import Response, request, url_for
 
+from adviser.group_titles import TitledSeries, short_titles
 from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots.history import samples_plot
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day, digest, prefixed_unit, visible
 from api.pages.groups import group_views
+from api.pages.report_view import report_view
 from api.pages.site import Pages, next_page, plot, render
 from model.measurements.job_stability import exclusion_text
 from model.text import counted
@@ -190,3 +193,60 @@ def _sentence(coverage: ApiDocument) -> str:
     measured = f" of {', '.join(packages)}" if packages else ""
     last = f"; the last one on {day(max(times))}" if times else ""
     return f"{counted(measurements, 'measurement')}{measured}{last}."
+
+
+reports_pages = Pages("reports", __name__)
+
+
+@reports_pages.get("/reports")
+def reports() -> Response:
+    """All series that a report can be made of."""
+    listed = read("/api/v2/reports", **request.args)
+    titles = short_titles(
+        [
+            TitledSeries(
+                it["indicator"], it["component"], it["hardware"]["label"], it["parameters"]
+            )
+            for it in listed["items"]
+        ]
+    )
+    return render(
+        "reports.html", listed, series=list(zip(titles, listed["items"], strict=True)),
+        following=next_page(listed), selected=request.args,
+    )  # fmt: skip
+
+
+@reports_pages.get("/reports/<comparison_key>")
+def report(comparison_key: str) -> Response:
+    """The report on one series."""
+    known = read(f"/api/v2/reports/{comparison_key}", **request.args)
+    view = report_view(known.body)
+    return render("report.html", known, view=view, job_link=_job_url)
+
+
+def _job_url(observation_id: str) -> str:
+    return url_for("pages-inspections.job", observation_id=observation_id)
+
+
+benchmarks_pages = Pages("benchmarks", __name__)
+
+
+@benchmarks_pages.get("/benchmarks")
+def benchmarks() -> Response:
+    """Results, in one table for each definition, since only these are comparable."""
+    listed = read("/api/v2/benchmarks", **request.args)
+    return render(
+        "benchmarks.html", listed, tables=_by_definition(listed["items"]),
+        following=next_page(listed), selected=request.args,
+    )  # fmt: skip
+
+
+def _by_definition(
+    results: Iterable[Mapping[str, Any]],
+) -> list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+    """The results of each definition in order, with the first of them as their head."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for result in results:
+        names = ("system", "metric", "unit", "definition")
+        groups[tuple(result[name] for name in names)].append(result)
+    return [(rows[0], rows) for rows in groups.values()]
