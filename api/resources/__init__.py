@@ -18,7 +18,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         changes,
         cypher,
         inspections,
-        lock_comparisons,
+        lock_knowledge,
         loop,
         operation,
         packages,
@@ -39,5 +39,5 @@ def blueprints() -> tuple[Blueprint, ...]:
         operation.status_routes, loop.blueprint, recorded_advice.ledger_routes,
         operation.blueprint, advice_requests.blueprint, accepted_requests.blueprint,
         uploads.blueprint, packages.fetch_routes, cypher.blueprint,
-        lock_comparisons.knowledge_routes, lock_comparisons.blueprint,
+        lock_knowledge.blueprint,
     )  # fmt: skip
