@@ -207,12 +207,6 @@ class TestAdvise:
         assert product["project"]["runtime_environment"]["name"] == "old"
         assert small.read("Pipfile.lock") == ""
 
-    def test_an_unknown_type_is_refused_and_named(self, small: Project) -> None:
-        ran = small.thamos("advise", "-t", "fastest")
-        assert ran.exit_code == 1
-        assert "query.recommendation_type" in ran.errors
-        assert small.read("Pipfile.lock") == ""
-
     def test_what_is_submitted_is_answered_later(self, small: Project) -> None:
         first = small.done("advise", "--no-wait", "--labels", "a=b;c=d,e").strip()
         assert re.fullmatch(r"adviser-\d{12}-[0-9a-f]{16}", first)
@@ -273,13 +267,6 @@ class TestAdvise:
         assert small.thamos("graph").exit_code == 1
         small.done("results")
         assert "infeasible" in small.done("log")
-
-    def test_an_index_that_the_service_does_not_read_is_refused(self, small: Project) -> None:
-        source = '[[source]]\nname = "x"\nurl = "https://other.example/simple"\nverify_ssl = true\n'
-        small.write("Pipfile", source + '[packages]\ndemoapp = "*"\n')
-        ran = small.thamos("advise")
-        assert ran.exit_code == 1
-        assert "is not one that this service reads" in ran.errors
 
     @pytest.mark.slow  # the client asks again and again
     def test_an_identifier_that_does_not_exist(self, small: Project) -> None:

@@ -22,10 +22,6 @@ from graph.engine import Stores
 from graph.record.analyses import analysis_of, request_of
 from graph.record.tokens import Scope
 from graph.tables import AnalysisRow
-from ingest.native.environments import analyze_image
-from ingest.native.recorded_analyses import record_analysis
-from tests.factories.native import ROOT as SYSTEM
-from tests.factories.native import write_root
 from tests.factories.releases import release
 from tests.services.index import package_index
 from tests.services.jobs import client_of, run_jobs
@@ -379,32 +375,6 @@ class TestListings:
             "url": INDEX, "verify_ssl": False, "only_if_package_seen": True,
             "warehouse_api_url": None,
         } in listed  # fmt: skip
-
-    @pytest.mark.parametrize(
-        ("image", "name", "tag"),
-        [
-            ("py:v1", "py", "v1"),
-            ("registry.example:5000/py", "registry.example:5000/py", None),
-            ("registry.example:5000/a/py:v1", "registry.example:5000/a/py", "v1"),
-        ],
-    )
-    def test_an_image_has_its_name_and_tag(
-        self, client: FlaskClient, known: Stores, tmp_path: Any, image: str, name: str,
-        tag: str | None,
-    ) -> None:  # fmt: skip
-        record_analysis(
-            known.settings, analyze_image(str(write_root(tmp_path, SYSTEM)), image), "a test"
-        )
-        first = client.get("/api/v1/container-images?page=0&os_name=demo").get_json()
-        (found,) = first["container_images"]
-        assert (found["thoth_image_name"], found["thoth_image_version"]) == (name, tag)
-        assert found["environment_type"] == "RUNTIME"
-        for never_null in ("datetime", "image_analysis_url", "package_extract_document_id",
-                           "quay_repo_url"):  # fmt: skip
-            assert isinstance(found[never_null], str)
-        for page in ("page=1", "page=0&os_name=other", "page=0&rpm_package_name=x"):
-            listed = client.get(f"/api/v1/container-images?{page}").get_json()
-            assert listed["container_images"] == []
 
     @pytest.mark.parametrize(
         ("name", "release"), [("nothing.*", "NAME==VERSION"), ("Web", "web==2.0")]

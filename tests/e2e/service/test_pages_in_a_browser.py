@@ -189,18 +189,6 @@ def test_pages_have_no_serious_barriers(
     context.close()
 
 
-@pytest.mark.slow
-def test_the_documentation_of_the_api_has_no_serious_barriers(
-    site: Served, browser: Browser
-) -> None:
-    context = _context(browser, bypass_csp=True)
-    page = context.new_page()
-    page.goto(f"{site.base_url}/docs")
-    violations = Axe().run(page).response["violations"]
-    assert [it["id"] for it in violations if it["impact"] in {"serious", "critical"}] == []
-    context.close()
-
-
 def test_the_plot_with_zoom_leads_to_a_job(site: Served, browser: Browser) -> None:
     with site.client() as client:
         groups = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
@@ -213,18 +201,6 @@ def test_the_plot_with_zoom_leads_to_a_job(site: Served, browser: Browser) -> No
     page.wait_for_url("**/jobs/*")
     assert problems == []
     context.close()
-
-
-def test_an_advice_says_a_reason_once_and_names_its_hardware(site: Served) -> None:
-    with site.client(site.token("admin")) as client:
-        (advice,) = client.get("/api/v2/advice", params={"limit": 1}).json()["items"]
-        content = client.get(f"/advice/{advice['advice_id']}").text
-        (hardware,) = client.get("/api/v2/hardware?measured=true").json()["items"]
-    rows = content.partition("<h2>Packages</h2>")[2].partition("</table>")[0]
-    assert rows.count("requires Python &gt;=3.12") == 1
-    link = f'<a href="/hardware/{hardware["digest"]}">{hardware["label"]}</a>'
-    assert f"measured in this version on {link}" in content
-    assert "on this hardware" not in content
 
 
 def test_a_question_shows_what_the_graph_answers(site: Served) -> None:

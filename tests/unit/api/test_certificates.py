@@ -34,23 +34,11 @@ def test_only_its_owner_can_read_the_key_of_a_certificate(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
 
 
-def test_servers_can_use_the_certificate(tmp_path: Path) -> None:
-    made = self_signed(tmp_path / "tls")
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)
-    assert len(made.fingerprint.split(":")) == 32
-
-
 def test_a_name_that_it_lacks_makes_a_new_one(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     second = self_signed(tmp_path / "tls", ["192.0.2.7", "build.example"])
     assert second.fingerprint != first.fingerprint
     assert {"192.0.2.7", "build.example"} <= names_of(second.path)
-
-
-def test_a_key_of_another_one_makes_a_new_one(tmp_path: Path) -> None:
-    made, other = self_signed(tmp_path / "a"), self_signed(tmp_path / "b")
-    made.key_path.write_bytes(other.key_path.read_bytes())
-    assert self_signed(tmp_path / "a").fingerprint != made.fingerprint
 
 
 def test_broken_files_are_replaced(tmp_path: Path) -> None:

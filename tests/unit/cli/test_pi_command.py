@@ -204,13 +204,6 @@ def test_what_cannot_be_pinned_to_is_reported_in_a_line(arguments: list[str], wo
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_warning_reaches_the_person() -> None:
-    ran = pi("run", "memory", "--array-mib=1", *QUICK[1:])
-    assert ran.returncode == 0
-    if ran.stderr:  # a machine may hide its caches
-        assert ran.stderr.startswith("warning: the last cache has")
-
-
 def test_lines_come_while_the_script_runs() -> None:
     lines: list[str] = []
     finished = run_script("matmul", sys.executable, QUICK, lines.append)
