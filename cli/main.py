@@ -75,7 +75,7 @@ COMMANDS = {
     "check": ("advise", "Verify a report of advice."),
     "clean": ("stores", "Remove old environments of inspections, and cached pages."),
     "compare": ("compare", "Compare the speed of a command with other versions or settings."),
-    "completion": ("help_pages", "Print the completion script for a shell."),
+    "completion": ("help", "Print the completion script for a shell."),
     "cypher": ("cypher", "Query the graph, read-only."),
     "down": ("stores", "Stop the embedded stores; their data stays."),
     "explain": ("explain", "Show what a claim of an advice rests on."),
@@ -83,7 +83,7 @@ COMMANDS = {
     "fix": ("fix", "Find the smallest change of a lock that removes its vulnerabilities."),
     "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
     "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),
-    "help": ("help_pages", "Show the help of a command, or of all commands with `all`."),
+    "help": ("help", "Show the help of a command, or of all commands with `all`."),
     "ingest": (
         "ingest",
         "Ingest inspections and results of benchmarks, and list refused documents.",
