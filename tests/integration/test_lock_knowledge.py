@@ -10,12 +10,17 @@ from adviser.answering import lock_comparison
 from api.jobs.queue import QueueClient
 from api.resources import lock_knowledge
 from api.service import EXTENSION
+from common.settings import Settings
+from tests.services.commands import thoth
 
 _HARDWARE = "fa9f8e70"
 
 
 @pytest.fixture(scope="module")
-def client(filled_app: Flask) -> FlaskClient:
+def client(filled: Settings, filled_app: Flask) -> FlaskClient:
+    """A client of a service whose graph other tests may have emptied."""
+    done = thoth(filled, "graph", "rebuild")
+    assert done.returncode == 0, done.stderr
     return filled_app.test_client()
 
 
