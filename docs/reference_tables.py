@@ -45,8 +45,8 @@ _PROPERTIES = {
     "status": ("string", "How the search ended: `optimal`, `feasible`, `infeasible`, `unknown`."),
     "repetitions": ("integer", "Number of repetitions; their durations are in the record."),
 }
-#: Properties of the document behind a node, which share a row.
-_ORIGIN = ("ingested_at", "collector", "source")
+#: Properties of most nodes, about the document behind them, which the page describes once.
+ORIGIN = frozenset({"document_id", "ingested_at", "collector", "source"})
 _PARAMETER = "parameter_"
 
 
@@ -54,16 +54,13 @@ def node_table(label: str) -> Iterator[str]:
     """The properties of a label with their types and meanings."""
     node = next(it for it in NODES if it.label == label)
     declared = {it.name: (_type_of(it), _meaning(it)) for it in declared_fields(_DECLARED[label])}
-    meanings = {"document_id": ("string", "Digest of the report."), **declared, **_PROPERTIES}
+    meanings = {**declared, **_PROPERTIES}
     files = sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
     statements = "".join(path.read_text(encoding="utf-8") for path in files)
     yield "| property | type | meaning |"
     yield "| --- | --- | --- |"
     for name in node.properties:
-        if name == _ORIGIN[0]:
-            names = ", ".join(f"`{it}`" for it in _ORIGIN)
-            yield f"| {names} | datetime, string | Of the document. |"
-        elif name not in _ORIGIN and not name.startswith(_PARAMETER):
+        if (name not in ORIGIN or name == node.key) and not name.startswith(_PARAMETER):
             indexed = f"FOR (node:{label}) ON (node.{name})" in statements
             note = ", key" if name == node.key else ", indexed" if indexed else ""
             kind, meaning = meanings[name]
