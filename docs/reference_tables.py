@@ -57,20 +57,20 @@ def node_table(label: str) -> Iterator[str]:
     meanings = {**declared, **_PROPERTIES}
     files = sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
     statements = "".join(path.read_text(encoding="utf-8") for path in files)
-    yield "| property | type | meaning |"
-    yield "| --- | --- | --- |"
+    yield "| property | meaning |"
+    yield "| --- | --- |"
     for name in node.properties:
         if (name not in ORIGIN or name == node.key) and not name.startswith(_PARAMETER):
             indexed = f"FOR (node:{label}) ON (node.{name})" in statements
-            note = ", key" if name == node.key else ", indexed" if indexed else ""
             kind, meaning = meanings[name]
-            yield f"| `{name}` | {kind}{note} | {meaning} |"
+            notes = [it for it in (kind,) if it != "string"]
+            notes += ["key"] if name == node.key else ["indexed"] if indexed else []
+            yield f"| `{name}` | {', '.join(notes)}{': ' if notes else ''}{meaning} |"
     if parameters := [it for it in node.properties if it.startswith(_PARAMETER)]:
         names = ", ".join(f"`{it}`" for it in parameters)
         yield (
-            f"| {names} | number, string or boolean | The indicator's parameter of this name, with"
-            " its type in the document. Other parameters, lists and objects are only in"
-            " `parameters`. |"
+            f"| {names} | number, string or boolean: The indicator's parameter of this name. Other"
+            " parameters, lists and objects are only in `parameters`. |"
         )
 
 
