@@ -51,7 +51,7 @@ _PARAMETER = "parameter_"
 
 
 def node_table(label: str) -> Iterator[str]:
-    """The properties of a label with their types and meanings."""
+    """The properties of a label with their types, except strings, and meanings."""
     node = next(it for it in NODES if it.label == label)
     declared = {it.name: (_type_of(it), _meaning(it)) for it in declared_fields(_DECLARED[label])}
     meanings = {**declared, **_PROPERTIES}
@@ -75,12 +75,13 @@ def node_table(label: str) -> Iterator[str]:
 
 
 def key_table(view: type) -> Iterator[str]:
-    """The keys of a JSON document with their types and meanings."""
-    yield "| key | type | meaning |"
-    yield "| --- | --- | --- |"
+    """The keys of a JSON document with their types, except strings, and meanings."""
+    yield "| key | meaning |"
+    yield "| --- | --- |"
     for field in declared_fields(view):
         if field.declared.description:
-            yield f"| `{field.name}` | {_type_of(field)} | {_meaning(field)} |"
+            kind = _type_of(field)
+            yield f"| `{field.name}` | {'' if kind == 'string' else f'{kind}: '}{_meaning(field)} |"
 
 
 #: Lines of each table by its name.
