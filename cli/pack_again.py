@@ -222,7 +222,8 @@ def _result(
             known = result is not None and math.isfinite(result.standard_error)
             if known and stack.stack_digest == cell.stack.stack_digest:
                 return _Result(cell, result)
-    return _Result(cell, None, "too few jobs of the same series can be used")
+    disturbed = counted(sum(it.reading.unstable_reason is not None for it in own), "disturbed job")
+    return _Result(cell, None, f"too few jobs of the same series, without {disturbed}")
 
 
 def _line(result: _Result) -> str:
