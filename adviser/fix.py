@@ -34,6 +34,7 @@ from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.stack_pairs import release_order
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import severity_of
+from adviser.vex import VexStatement
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, KnownVulnerability
 from model.packages.environments import Environment
@@ -75,6 +76,7 @@ class Blocker:
 class OpenVulnerability:
     """A vulnerability of a version of the lock, or of a fix.
 
+    :param vex: what a document says of it
     :param blocked_by: why the smallest fix leaves it; ``None`` if it does not, or if too many
         remain
     """
@@ -85,6 +87,7 @@ class OpenVulnerability:
     aliases: tuple[str, ...] = ()
     severity: str | None = None
     summary: str | None = None
+    vex: VexStatement | None = None
     blocked_by: Blocker | None = None
 
     @property
@@ -172,6 +175,7 @@ class FixResult:
     :param resolution: the search that found the first one
     :param proven_in: the universe in which the first one is proven
     :param conflict: why no stack meets the requirements at all
+    :param closed: vulnerabilities of the lock that documents close: they are accepted, for example
     """
 
     universe: FixUniverse
@@ -180,6 +184,7 @@ class FixResult:
     resolution: Resolution | None = None
     proven_in: Universe | None = None
     conflict: Conflict | None = None
+    closed: tuple[OpenVulnerability, ...] = ()
 
 
 class FixSearch:
@@ -218,6 +223,13 @@ class FixSearch:
             for candidate in self.known.locked.values()
             for it in lock.counted.to_remove(candidate)
         )
+        closing = lock.counted.vex.closing
+        self._closed = tuple(
+            self._described(candidate, it)
+            for candidate in self.known.locked.values()
+            for it in candidate.vulnerabilities
+            if closing(candidate.name, candidate.version, it.id) is not None
+        )
 
     def result(self, newest: Mapping[str, str] | None = None) -> FixResult:
         """The smallest fix, the same without a settled slow-down, and another stack.
@@ -228,10 +240,11 @@ class FixSearch:
         """
         universe = self.known.universe
         if not self.open:
-            return FixResult(self.known, ())
+            return FixResult(self.known, (), closed=self._closed)
         resolution = self._resolved(universe)
         if not resolution.stacks:
-            return FixResult(self.known, self.open, conflict=resolution.conflict)
+            conflict = resolution.conflict
+            return FixResult(self.known, self.open, conflict=conflict, closed=self._closed)
         chosen = {it.purl for it in resolution.stacks[0].choices}
         if any(not it.read for them in universe.packages.values() for it in them
                if it.purl in chosen):  # fmt: skip
@@ -249,7 +262,9 @@ class FixSearch:
             newest = {**self.known.beside, **newest}
             if all(changes_of(it.versions, newest) for it in fixes):
                 fixes.append(self._fix("newest", newest))
-        return FixResult(self.known, self.open, tuple(fixes), resolution, proven_in)
+        return FixResult(
+            self.known, self.open, tuple(fixes), resolution, proven_in, closed=self._closed
+        )
 
     def _proven_in(self, universe: Universe, resolution: Resolution) -> Universe:
         """The widest universe in which the best stack of this universe is proven the best."""
@@ -275,7 +290,7 @@ class FixSearch:
         chosen = [
             next(it for it in pool if same_version(it.version, versions[it.name])) for pool in pools
         ]
-        has = {(it.name, v.id) for it in chosen for v in it.vulnerabilities}
+        has = {(it.name, one) for it in chosen for one in self._lock.counted.known(it)}
         changes, upgrade = changes_of(self._lock.versions, versions), self._guarded(new=versions)
         commands = {it.package: it.remedy for it in upgrade.missing if it.remedy}
         moved = {it.name for it in changes if it.advised and it.forced}
@@ -347,7 +362,7 @@ class FixSearch:
     def _introduced_in(self, versions: Sequence[Candidate]) -> Iterator[OpenVulnerability]:
         for candidate in versions:
             ours = self.known.locked.get(candidate.name)
-            known = {it.id for it in ours.vulnerabilities} if ours else set()
+            known = self._lock.counted.known(ours) if ours else ()
             for it in self._lock.counted.introduced(candidate, known):
                 yield self._described(candidate, it)
 
@@ -363,6 +378,7 @@ class FixSearch:
         return OpenVulnerability(
             candidate.name, candidate.version, vulnerability.id, aliases,
             severity.value if severity else None, summary,
+            self._lock.counted.vex.on(candidate.name, candidate.version, vulnerability.id),
         )  # fmt: skip
 
     def _blockers(self, fix: Fix) -> Iterator[tuple[tuple[str, str], Blocker]]:
@@ -372,7 +388,7 @@ class FixSearch:
             affected = frozenset(
                 one.purl
                 for one in self.known.universe.packages[vulnerability.package]
-                if any(v.id == vulnerability.id for v in one.vulnerabilities)
+                if vulnerability.id in self._lock.counted.known(one)
             )
             if affected not in reasons and len(reasons) < _MOST_EXPLAINED:
                 reasons[affected] = self._blocker(vulnerability, affected, fix)

@@ -23,6 +23,7 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.vulnerability_policy import AllowList, severity_of
+from adviser.vex import NO_STATEMENTS, VexStatements
 from model.advisories import Severity
 from model.packages.candidates import Candidate, Dependency, KnownVulnerability, newest_first
 from model.packages.identity import (
@@ -54,14 +55,18 @@ class CountedVulnerabilities:
     :param accepted: those that the user accepts
     :param only: if given, only these are to be removed; a fix introduces no others in any case
     :param least: less severe ones do not count; those without a rating do
+    :param vex: what documents say of them; those that are not open do not count
     """
 
     accepted: AllowList
     only: AllowList | None = None
     least: Severity | None = None
+    vex: VexStatements = NO_STATEMENTS
 
-    def counts(self, vulnerability: KnownVulnerability) -> bool:
-        """Whether a fix must not introduce it."""
+    def counts(self, candidate: Candidate, vulnerability: KnownVulnerability) -> bool:
+        """Whether a fix must not introduce a vulnerability of a version."""
+        if self.vex.closing(candidate.name, candidate.version, vulnerability.id) is not None:
+            return False
         severity = severity_of(vulnerability)
         if self.least is not None and severity is not None and severity.rank < self.least.rank:
             return False
@@ -72,12 +77,17 @@ class CountedVulnerabilities:
         return [
             it
             for it in candidate.vulnerabilities
-            if self.counts(it) and (self.only is None or self.only.accepts(it))
+            if self.counts(candidate, it) and (self.only is None or self.only.accepts(it))
         ]
 
     def introduced(self, candidate: Candidate, known: Collection[str]) -> list[KnownVulnerability]:
         """The vulnerabilities of a version that are not among the identifiers ``known``."""
-        return [it for it in candidate.vulnerabilities if it.id not in known and self.counts(it)]
+        new = (it for it in candidate.vulnerabilities if it.id not in known)
+        return [it for it in new if self.counts(candidate, it)]
+
+    def known(self, candidate: Candidate) -> frozenset[str]:
+        """The identifiers of the vulnerabilities of a locked version that count."""
+        return frozenset(it.id for it in candidate.vulnerabilities if self.counts(candidate, it))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +179,7 @@ def fix_universe(snapshot: Snapshot, lock: LockToFix) -> FixUniverse:
         if name in unmet else them
         for name, them in universe.packages.items()
     }  # fmt: skip
-    known = {it.name: frozenset(v.id for v in it.vulnerabilities) for it in ours.values()}
+    known = {it.name: lock.counted.known(it) for it in ours.values()}
     contributions = {
         it.purl: values
         for name, them in packages.items()

@@ -20,6 +20,7 @@ from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
+from adviser.vex import NO_STATEMENTS, VexStatement, VexStatements
 from model.declared_fields import Field
 from model.measurements.evidence import Evidence
 from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
@@ -72,6 +73,7 @@ class VersionVulnerability:
     version: Annotated[str, Field("Its version in this lock.", "2.2.2")]
     id: Annotated[str, Field("Identifier of the vulnerability.", "CVE-2023-30861")]
     severity: Annotated[str | None, Field("Severity.", "high")]
+    vex: VexStatement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class GuardResult:
     :param bundled: by name of a changed package, what its new wheel bundles otherwise: context that
         decides nothing
     :param shown: comparisons of packs that decide nothing
+    :param closed: vulnerabilities of the new lock only that documents close: they do no harm
     :param speed_only: whether vulnerabilities, and versions that were yanked since, were not looked
         at, so that an outcome without harm is about speed
     """
@@ -148,6 +151,7 @@ class GuardResult:
     speed_only: bool = False
     bundled: Steps = field(default_factory=dict)
     shown: tuple[Claim, ...] = ()
+    closed: tuple[VersionVulnerability, ...] = ()
 
     def without_unseen(self) -> GuardResult:
         """The result if only speed was looked at: nothing else is missing."""
@@ -412,12 +416,17 @@ def with_reasons(upgrade: GuardResult, unmet: Mapping[str, str]) -> GuardResult:
     return replace(upgrade, missing=tuple(map(explained, upgrade.missing)))
 
 
-def without_accepted(upgrade: GuardResult, accepted: AllowList) -> GuardResult:
-    """The result without the vulnerabilities that a request accepts."""
-    introduced = (
-        it for it in upgrade.introduced if not accepted.accepts(KnownVulnerability(it.id))
-    )
-    return replace(upgrade, introduced=tuple(introduced))
+def without_accepted(
+    upgrade: GuardResult, accepted: AllowList, vex: VexStatements = NO_STATEMENTS
+) -> GuardResult:
+    """The result without the vulnerabilities that a request accepts, or that documents close."""
+    left = [
+        replace(it, vex=vex.closing(it.name, it.version, it.id))
+        for it in upgrade.introduced
+        if not accepted.accepts(KnownVulnerability(it.id))
+    ]
+    introduced = tuple(it for it in left if it.vex is None)
+    return replace(upgrade, introduced=introduced, closed=tuple(it for it in left if it.vex))
 
 
 def _missing_advisories(

@@ -214,9 +214,11 @@ def _claims(
 
 def _vulnerable(upgrade: GuardResult) -> Iterator[Finding]:
     group = GuardGroup.VULNERABLE
-    for each in upgrade.introduced:
-        text = f"{each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
-        yield Finding(group, each.name, text, _ADVISED, True, "vulnerable", each.id)
+    for each in (*upgrade.introduced, *upgrade.closed):
+        why = f", {each.vex.text(closed=True)}" if each.vex else ""
+        text = f"{each.name} {each.version} has {each.id} ({each.severity or 'unrated'}){why}"
+        rule = None if each.vex else "vulnerable"
+        yield Finding(group, each.name, text, _ADVISED, rule is not None, rule, each.id)
     for release in upgrade.yanked:
         name, version = release.name, release.version
         text = f"{name} {version} is yanked{f': {release.reason}' if release.reason else ''}"

@@ -1,22 +1,41 @@
-"""``thoth export``: data of the record for other programs."""
+"""``thoth export``: data of the record for other programs, and locks as bills of materials."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
+from adviser.answering.lock_comparison import knowledge_of_locks
+from adviser.answering.target_hardware import requested_hardware
 from adviser.exports.parquet import ExportReport, export_parquet
-from cli.console import Column, Table, print_json, progress_bars
+from adviser.packs.stored_packs import known_hardware
+from adviser.projects.project import KINDS_OF_REFERENCES
+from cli.console import Column, Table, print_json, print_note, progress_bars
 from cli.help_pages import CommandGroup
-from cli.options import NamedPath, as_json_option
+from cli.knowledge import catch_up_graph
+from cli.options import NamedPath, as_json_option, pack_option
+from cli.packed_answers import knowledge_in_pack
+from cli.project_files import lock_content, read_lock_file, write_file
+from cli.request_options import (
+    environment_options,
+    lock_options,
+    lock_selection,
+    moment,
+    requested_environment,
+)
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.release_queries import licences_of
 from ingest.record import open_record
 
 
 @click.group(cls=CommandGroup)
 def export() -> None:
-    """Export the record for other programs."""
+    """Export the record, or a lock, for other programs."""
 
 
 @export.command()
@@ -40,6 +59,76 @@ def parquet(
         print_json(report.as_json())
     else:
         print_export(report)
+
+
+@export.command()
+@click.argument("lock", type=NamedPath(path_type=Path))
+@lock_options
+@environment_options
+@click.option("--record", is_flag=True,
+              help="Add what the stores know: declared licences, dependencies and measurements on"
+                   " the hardware class.")  # fmt: skip
+@pack_option
+@click.option("--as-of", envvar="SOURCE_DATE_EPOCH", metavar="TIME",
+              help="Time of the bill, a date or seconds since 1970.  [default: SOURCE_DATE_EPOCH,"
+                   " or now]")  # fmt: skip
+@click.option("-o", "--output", type=NamedPath(path_type=Path),
+              help="Write to this file.  [default: standard output]")  # fmt: skip
+@click.pass_obj
+def sbom(
+    settings: Settings,
+    /,
+    lock: Path,
+    record: bool,
+    pack: Path | None,
+    as_of: str | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Write a lock as a software bill of materials (CycloneDX 1.6).
+
+    It has the packages that LOCK installs in the environment, with the addresses and hashes of
+    their files, their indexes without credentials, and their dependencies. --record or --pack add
+    declared licences, and compare each version with the measured version before it: the
+    properties thoth:measured have the sentences, and references of the type evidence say where
+    the measurements are. Both work offline; without them, no store is needed.
+    """
+    from adviser.exports.sbom import bill_of_materials, component_facts  # loads the library
+
+    if record and pack is not None:
+        raise click.UsageError("--record and --pack: give only one of them")
+    where = requested_environment(None, options)
+    content = read_lock_file(lock, lock_selection(options), where.markers)
+    for warning in content.warnings:
+        if warning.code not in KINDS_OF_REFERENCES:
+            print_note(warning.text)
+    locked = content.packages(where.markers)
+    facts = {}
+    if record or pack is not None:
+        versions = {name: it.version for name, it in locked.items()}
+        if pack is None:
+            with migrated_stores(settings) as stores, stores.engine.connect() as connection:
+                catch_up_graph(stores)
+                recorded = known_hardware(connection, settings)
+                hardware = requested_hardware(recorded, options["hardware"])
+                sides = versions, versions, where, recorded, (hardware.digest,)
+                known = knowledge_of_locks(stores, *sides)
+                licences = licences_of(connection, versions)
+        else:
+            known, licences = knowledge_in_pack(settings, pack, versions, where)
+            hardware = requested_hardware(known.hardware, options["hardware"])
+        print_note(hardware.note)
+        facts = component_facts(known, locked, where, hardware.digest, licences)
+    if as_of is not None and re.fullmatch(r"\d{1,11}", as_of):
+        at = datetime.fromtimestamp(int(as_of), UTC)
+    else:
+        now = datetime.now(UTC)
+        at = moment(as_of, now, "--as-of") or now
+    bill = bill_of_materials(content, lock_content(lock), where, at, facts)
+    if output is None:
+        click.echo(bill, nl=False)
+    else:
+        write_file(output, bill)
 
 
 def print_export(report: ExportReport) -> None:

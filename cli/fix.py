@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import click
 from adviser.advise import Resolver
 from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
-from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult
+from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult, OpenVulnerability
 from adviser.guard import changes_of
 from adviser.locks.lock_model import UnwritableLock
 from adviser.projects.locks import ProjectLock
@@ -25,14 +25,21 @@ from adviser.reports.fix_proof import proof_document
 from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
 from adviser.stack_request import StackRequest
+from adviser.vex import VEX_FILE, VexStatement, VexStatus, with_acceptance
 from cli.console import moment_text, print_canonical_json, print_lines, print_note
 from cli.guard import LONGEST_COMMENT, code_block, sarif_log, write_versions
 from cli.knowledge import knowledge_for, require_projected
 from cli.machine import machine_options
-from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option
+from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
 from cli.own_benchmarks import confirmation_option, of_these_files
 from cli.packed_answers import archive_knowledge
-from cli.project_files import read_lock_file, read_project, write_file
+from cli.project_files import (
+    lock_content,
+    read_lock_file,
+    read_project,
+    read_vex_files,
+    write_file,
+)
 from cli.project_tools import show_changes, tool_of
 from cli.request_options import (
     advice_request_of,
@@ -85,6 +92,13 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
                    " project's own benchmarks, else with LOOP_INDICATORS.")  # fmt: skip
 @confirmation_option
 @machine_options
+@click.option("--accept", "accepted", multiple=True, metavar="ID",
+              help="Record that this vulnerability is accepted, in thoth.vex.json beside the lock"
+                   " or in the first --vex; repeat the option for more.")  # fmt: skip
+@click.option("--reason", help="Why --accept accepts it.")
+@click.option("--until", metavar="DATE",
+              help="The last day on which it is accepted (UTC), such as 2027-01-31.")  # fmt: skip
+@vex_option
 @click.option("--apply", "applies", is_flag=True,
               help="Write the first fix into the lock, with the tool that made it.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
@@ -116,7 +130,11 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         raise click.UsageError("--dry-run is for --apply")
     if options["budget"] is not None and _needs_no_store(options):
         raise click.UsageError("--measure needs the stores: leave out --advisories and --pack")
+    accepted, record = _accepted(options), next(iter(options["vex"]), None)
+    if accepted and record is not None and not record.exists():
+        options["vex"] = options["vex"][1:]
     lock = lock_at(path or Path(), options)
+    lock = replace(lock, vex=(*lock.vex, *accepted))
     with ResolverWorker() as worker:
         worker.start()  # it is needed nearly always, and takes a while
         if options["budget"] is not None:
@@ -129,6 +147,7 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
                 partial(fixes_of, settings, lock, options, worker.resolve),
             )  # fmt: skip
         fixes = fixes_of(settings, lock, options, worker.resolve)
+    _record(record or lock.path.with_name(VEX_FILE), accepted, fixes.result.closed)
     if as_json:
         print_canonical_json(fixes.document())
     else:
@@ -169,6 +188,7 @@ class LockWithProject:
     :param project: requires the packages of the lock in any version if there is no manifest
     :param where: the environment in which the lock is installed
     :param options: of the request for this project
+    :param vex: what documents say of vulnerabilities
     """
 
     path: Path
@@ -176,6 +196,7 @@ class LockWithProject:
     project: Project
     where: Environment
     options: Mapping[str, Any]
+    vex: Sequence[VexStatement] = ()
 
     @property
     def packages(self) -> Mapping[str, LockEntry]:
@@ -191,7 +212,7 @@ class LockWithProject:
 def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
     """The lock that a path names, or the one of the project in a folder.
 
-    :param options: values of :func:`request_options` by name
+    :param options: values of :func:`request_options` by name, and of ``--vex``
     :raises InvalidArgument: if there is no lock
     """
     selection, project = lock_selection(options), Project(source=path.name)
@@ -233,7 +254,57 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
             format=ProjectFormat.LOCK,
         )  # fmt: skip
         options = {**options, "extras": (), "groups": (), "dev": False}
-    return LockWithProject(path, content, project, where, options)
+    vex = read_vex_files(path, options.get("vex", ()))
+    return LockWithProject(path, content, project, where, options, vex)
+
+
+def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
+    """What ``--accept`` accepts.
+
+    :raises InvalidArgument: if the last day is no day, or has passed
+    """
+    reason, until = " ".join((options["reason"] or "").split()), options["until"]
+    if not options["accepted"] and not reason and until is None:
+        return []
+    if not (options["accepted"] and reason and until):
+        raise click.UsageError("--accept, --reason and --until are given together")
+    try:
+        last, now = date.fromisoformat(until), datetime.now(UTC).replace(microsecond=0)
+    except ValueError:
+        raise InvalidArgument(f"--until: {until!r} is not a day such as 2027-01-31") from None
+    if last < now.date():
+        raise InvalidArgument(f"--until: {last} has passed")
+    source = next(iter(options["vex"]), Path(VEX_FILE)).as_posix()
+    accepted = VexStatement(frozenset(), VexStatus.AFFECTED, reason, source, str(last), made_at=now)
+    names = [frozenset({it.strip().upper()}) for it in options["accepted"]]
+    return [replace(accepted, names=it) for it in names]
+
+
+def _record(
+    path: Path, accepted: Sequence[VexStatement], closed: Sequence[OpenVulnerability]
+) -> None:
+    """Write acceptances into a VEX document, if there are any.
+
+    :raises InvalidArgument: if the lock does not have the vulnerability, or if the document is not
+        CycloneDX
+    """
+    if not accepted:
+        return
+    data = lock_content(path) if path.exists() else None
+    for statement in accepted:
+        matching = [
+            it for it in closed if statement.names & {one.upper() for one in (it.id, *it.aliases)}
+        ]
+        if not matching:
+            raise InvalidArgument(
+                f"--accept: the lock has no vulnerability {', '.join(statement.names)}",
+                hint="`thoth fix` lists those that it has",
+            )
+        for vulnerability in matching:
+            names = vulnerability.id, *vulnerability.aliases
+            data = with_acceptance(data, vulnerability.package, names, statement)
+    write_file(path, data or b"")
+    print_note(f"recorded in {path}")
 
 
 def _request_of(settings: Settings, lock: LockWithProject) -> StackRequest:
@@ -251,7 +322,7 @@ def fixes_of(
     least = options["min_severity"]
     wanted = FixOptions(
         options["only"], Severity(least) if least else None, lock.elsewhere,
-        partial(of_these_files, folders=folders),
+        partial(of_these_files, folders=folders), lock.vex,
     )  # fmt: skip
     request = _request_of(settings, lock)
     more = [Dependency(name) for name in lock.packages]
@@ -276,9 +347,17 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
     packages = counted(len(fixes.locked), "package")
     old = f", {counted(days, 'day')} old" if (days := (now - as_of).days) > 0 else ""
     age = f"(advisories of {moment_text(as_of)}{old})"
-    if not result.open:
+    if result.open:
+        yield from _fix_lines(result, packages, age)
+    else:
         yield f"no open vulnerability in {packages} {age}"
-        return
+    for vulnerability in (*result.open, *result.closed):
+        if (statement := vulnerability.vex) is not None:
+            closed = vulnerability in result.closed
+            yield f"{'not ' * closed}open: {vulnerability.text}: {statement.text(closed=closed)}"
+
+
+def _fix_lines(result: FixResult, packages: str, age: str) -> Iterator[str]:
     affected = len({it.package for it in result.open})
     many = "vulnerability" if len(result.open) == 1 else "vulnerabilities"
     yield f"{len(result.open)} open {many} in {affected} of {packages} {age}"
@@ -353,14 +432,18 @@ def _comment(fixes: LockFixes) -> str:
 
 
 def _sarif(result: FixResult, lock: Path) -> dict[str, Any]:
-    """The open vulnerabilities as a SARIF log."""
+    """The open vulnerabilities as a SARIF log, and suppressed those that documents close."""
     fix = result.fixes[0] if result.fixes else None
-    results = []
+    results: list[tuple[str, str | None, str, str, str | None]] = []
     for vulnerability in result.open:
         name, how = vulnerability.package, "remains"
         if fix is not None and vulnerability in fix.fixed:
             how = f"instead: {name} {fix.versions.get(name, 'left out')}"
-        results.append(("vulnerable", name, vulnerability.id, f"{vulnerability.text}; {how}"))
+        text = f"{vulnerability.text}; {how}"
+        results.append(("vulnerable", name, vulnerability.id, text, None))
+    for closed in result.closed:
+        why = closed.vex.text(closed=True) if closed.vex else None
+        results.append(("vulnerable", closed.package, closed.id, closed.text, why))
     return sarif_log(lock, "thoth-fix", _RULES, results)
 
 

@@ -42,10 +42,10 @@ from adviser.reports.documents import lock_of
 from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import TerminalObserver
-from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option
+from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
 from cli.packed_answers import knowledge_of_pack
-from cli.project_files import read_lock_file, read_project, write_file
+from cli.project_files import read_lock_file, read_project, read_vex_files, write_file
 from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
@@ -100,6 +100,7 @@ _RULES = {
 @pack_option
 @click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
               help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
+@vex_option
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @click.option("--comment", type=NamedPath(path_type=Path),
               help="Write the settled differences to this file, as Markdown for a comment; the file"
@@ -149,6 +150,7 @@ def guard(
     where = requested_environment(None, options)
     selection = lock_selection(options)
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
+    vex = read_vex_files(new, options["vex"])
     if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
         raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
     for note in dict.fromkeys(lock_notes(*locks)):
@@ -179,7 +181,7 @@ def guard(
     knowledge = replace(knowledge, evidence=evidence)
     hardware = requested_hardware(knowledge.hardware, options["hardware"])
     sides = before, after, where, hardware.digest, options["allowed"]
-    upgrade = with_reasons(compare_lock_versions(knowledge, *sides), unmet or {})
+    upgrade = with_reasons(compare_lock_versions(knowledge, *sides, vex), unmet or {})
     proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, where))
     upgrade = proposals.with_proposals(upgrade)
     print_note(hardware.note)
@@ -384,7 +386,7 @@ def code_block(lines: Sequence[str], longest: int) -> list[str]:
 
 
 def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
-    """The harm as a SARIF log."""
+    """The harm as a SARIF log; what documents close is suppressed."""
     return sarif_log(lock, "thoth-guard", _RULES, _harm(upgrade))
 
 
@@ -392,7 +394,7 @@ def sarif_log(
     lock: Path,
     tool: str,
     rules: Mapping[str, str],
-    findings: Iterable[tuple[str, str | None, str, str]],
+    findings: Iterable[tuple[str, str | None, str, str, str | None]],
 ) -> dict[str, Any]:
     """A SARIF log, each result at the line of its package in the lock.
 
@@ -401,7 +403,8 @@ def sarif_log(
 
     :param tool: part of the identifier that tells logs of several commands apart
     :param rules: descriptions by name
-    :param findings: rule, package, what identifies the result beside them, and message
+    :param findings: rule, package, what identifies the result beside them, message, and why it is
+        suppressed, if it is
     """
     resolved, here = lock.resolve(), Path.cwd()
     inside = resolved.is_relative_to(here)
@@ -423,7 +426,8 @@ def sarif_log(
             ],
             "partialFingerprints": {"thothGuard/v1": digest([rule, package, identity])},
         }
-        for rule, package, identity, message in findings
+        | ({"suppressions": [{"kind": "external", "justification": shown(why)}]} if why else {})
+        for rule, package, identity, message, why in findings
     ]
     listed = [{"id": it, "shortDescription": {"text": text}} for it, text in rules.items()]
     driver = {"name": "thoth", "version": __version__, "rules": listed}
@@ -436,14 +440,17 @@ def sarif_log(
     return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str]]:
-    """Rule, package, what identifies the harm beside them, and message."""
+def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str, str | None]]:
+    """Rule, package, what identifies the harm beside them, message, and why it is suppressed."""
     proposals = {it.package: f"; {proposal_text(it)}" for it in upgrade.proposals}
+    closed = {(it.name, it.id): it.vex.text(closed=True) for it in upgrade.closed if it.vex}
     for finding in findings_of(upgrade, every=True):
-        if finding.rule is not None:
-            proposal = proposals.get(finding.package or "", "")
-            message = f"{finding.rule}: {finding.line}{proposal}"
-            yield finding.rule, finding.package, finding.identity, message
+        why = closed.get((finding.package or "", finding.identity))
+        rule = "vulnerable" if why else finding.rule
+        if rule is not None:
+            proposal = "" if why else proposals.get(finding.package or "", "")
+            message = f"{rule}: {finding.line}{proposal}"
+            yield rule, finding.package, finding.identity, message, why
 
 
 def _line_of(package: str | None, lines: Sequence[str]) -> int:

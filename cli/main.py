@@ -79,7 +79,7 @@ COMMANDS = {
     "cypher": ("cypher", "Query the graph, read-only."),
     "down": ("stores", "Stop the embedded stores; their data stays."),
     "explain": ("explain", "Show what a claim of an advice rests on."),
-    "export": ("export", "Export the record for other programs."),
+    "export": ("export", "Export the record, or a lock, for other programs."),
     "fix": ("fix", "Find the smallest change of a lock that removes its vulnerabilities."),
     "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
     "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),

@@ -104,6 +104,13 @@ pack_option: Callable[[Any], Any] = click.option(
 )  # fmt: skip
 
 
+vex_option: Callable[[Any], Any] = click.option(
+    "--vex", type=NamedPath(path_type=Path), multiple=True, metavar="FILE",
+    help="Also honour this OpenVEX or CycloneDX document; repeat the option for more.  [always:"
+         " thoth.vex.json beside the lock]",
+)  # fmt: skip
+
+
 def key_and_value(text: str, option: str) -> tuple[str, str]:
     """Split ``NAME=VALUE``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -45,14 +45,27 @@ def knowledge_of_pack(
 
     :raises InvalidPack: if it is damaged or was changed
     """
+    known, _ = knowledge_in_pack(settings, path, {*old, *new}, where)
+    return known.of_locks(old, new, where, {it.digest for it in known.hardware})
+
+
+def knowledge_in_pack(
+    settings: Settings, path: Path, names: Collection[str], where: Environment
+) -> tuple[LockKnowledge, dict[tuple[str, str], str | None]]:
+    """What a pack knows of packages in all their versions; whose it is, is printed.
+
+    :returns: also the declared licences, by name and version
+    :raises InvalidPack: if it is damaged or was changed
+    """
     # These load pyarrow.
     from adviser.packs.pack_evidence import packed_evidence, packed_hardware, packed_snapshot
 
     pack, about, now = _opened(settings, path)
-    snapshot = packed_snapshot(pack, sorted({*old, *new}), where)
+    snapshot = packed_snapshot(pack, sorted(names), where)
     evidence = packed_evidence(pack, about, purls_in(snapshot, with_excluded=True), now)
     known = LockKnowledge(snapshot, evidence, {}, packed_hardware(pack), speed_only=True)
-    return known.of_locks(old, new, where, {it.digest for it in known.hardware})
+    rows = pack.rows("releases", ("name", "version", "license"), name=names)
+    return known, {(it["name"], it["version"]): it["license"] for it in rows}
 
 
 def _opened(settings: Settings, path: Path) -> tuple[Pack, EvidencePack, datetime]:

@@ -7,9 +7,10 @@ import posixpath
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from adviser.projects.parsing import (
 )
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from adviser.projects.thoth_table import THOTH_TOML
+from adviser.vex import VEX_FILE, VexStatement, read_vex
 from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
@@ -184,6 +186,19 @@ def lock_content(path: Path) -> bytes:
     if name is None:
         raise InvalidArgument(f"{path} is a folder: name the lock in it")
     return content(name) or b""
+
+
+def read_vex_files(lock: Path, others: Iterable[Path]) -> list[VexStatement]:
+    """The statements of the VEX document beside a lock, if there is one, and of other documents.
+
+    :raises InvalidArgument: if another document is missing
+    :raises InvalidFile: with the field
+    """
+    beside = _located(lock)[3](VEX_FILE)
+    documents = [(VEX_FILE, beside)] if beside is not None else []
+    documents += [(it.as_posix(), lock_content(it)) for it in others]
+    now = datetime.now(UTC)
+    return [one for name, data in documents for one in read_vex(name, data, now)]
 
 
 def keep_manifest(output: Path, path: Path, project: Project) -> None:

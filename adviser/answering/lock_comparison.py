@@ -35,6 +35,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import family_document
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
+from adviser.vex import VexStatement, VexStatements
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
@@ -138,7 +139,7 @@ def knowledge_of_locks(
     hardware: Collection[str] | None = None,
     check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
-    """What the stores know of two locks, each given as version by package name.
+    """What the stores know of the packages of two locks, each given as version by package name.
 
     The packages of the locks are read in all versions, because measurements of the others show the
     noise; what they require is not read. The number of queries to PostgreSQL does not depend on
@@ -166,8 +167,7 @@ def knowledge_of_locks(
         evidence = packs.with_packs(own, snapshot, with_excluded=True)
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = known_vulnerabilities(connection, unlisted)
-    known = LockKnowledge(snapshot, evidence, vulnerabilities, tuple(recorded))
-    return known.of_locks(old, new, environment, hardware or ())
+    return LockKnowledge(snapshot, evidence, vulnerabilities, tuple(recorded))
 
 
 def read_knowledge_of_locks(
@@ -196,6 +196,7 @@ def read_knowledge_of_locks(
 
     def stored() -> tuple[LockKnowledge, GuardResult]:
         known = knowledge_of_locks(stores, old, new, environment, recorded, hardware)
+        known = known.of_locks(old, new, environment, hardware)
         return known, compare_lock_versions(known, old, new, environment, hardware[0])
 
     def read_from_indexes(versions: Sequence[Dependency], harmful: Sequence[str] = ()) -> None:
@@ -281,15 +282,19 @@ def compare_lock_versions(
     environment: Environment,
     hardware: str | None,
     allowed: Collection[str] = (),
+    vex: Sequence[VexStatement] = (),
 ) -> GuardResult:
     """Compare two locks, each given as version by package name; nothing is proposed.
 
     :param allowed: identifiers of accepted vulnerabilities
+    :param vex: what documents say of vulnerabilities
     """
     known, evidence = knowledge.snapshot, knowledge.evidence
     upgrade = guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
     upgrade = upgrade.without_unseen() if knowledge.speed_only else upgrade
-    return without_accepted(upgrade, AllowList(allowed, evidence.vulnerabilities))
+    details = evidence.vulnerabilities
+    statements = VexStatements(vex, details, evidence.as_of.date())
+    return without_accepted(upgrade, AllowList(allowed, details), statements)
 
 
 def proposals_for(

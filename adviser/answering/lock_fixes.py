@@ -17,6 +17,7 @@ from adviser.reports.serialization import plain
 from adviser.resolver.specifiers import admits
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
+from adviser.vex import VexStatement, VexStatements
 from common.formats.locks.entries import LockEntry
 from model.advisories import Severity
 from model.measurements.evidence import Evidence
@@ -64,12 +65,14 @@ class FixOptions:
     :param least: less severe vulnerabilities do not count
     :param elsewhere: names of locked packages that come from no index
     :param of_these: leaves out evidence about other states of the project
+    :param vex: what documents say of vulnerabilities
     """
 
     only: Collection[str] = ()
     least: Severity | None = None
     elsewhere: Collection[str] = ()
     of_these: Callable[[Evidence], Evidence] = lambda evidence: evidence
+    vex: Sequence[VexStatement] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class LockFixes:
             "packages": len(self.locked),
             "advisories_as_of": plain(self.advisories_as_of),
             "open": plain(result.open),
+            "closed": plain(result.closed),
             "fixes": plain(result.fixes),
             "conflict": plain(result.conflict),
             "unknown": result.universe.unknown,
@@ -165,6 +169,7 @@ def _lock_to_fix(
             AllowList(allowed, details),
             AllowList(options.only, details) if options.only else None,
             options.least,
+            VexStatements(options.vex, details, evidence.as_of.date()),
         ),
         replace(rules, constraints=(*rules.constraints, *_bounds(request, locked))),
         () if project.format is ProjectFormat.LOCK else request.roots,

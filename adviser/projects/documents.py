@@ -118,7 +118,7 @@ def table_of(name: str, data: bytes) -> FileTable:
     return FileTable(toml_of(name, data), FieldPath(f"{name}:$"))
 
 
-def json_of(name: str, data: bytes) -> Any:
+def json_of(name: str, data: bytes, remedy: str = "create the lock again") -> Any:
     """Parse a JSON document.
 
     :raises InvalidFile: with line and column
@@ -126,7 +126,7 @@ def json_of(name: str, data: bytes) -> Any:
     try:
         value = orjson.loads(text_of(name, data))
     except orjson.JSONDecodeError as error:
-        refuse(Reason.INVALID_JSON, str(error)[:300], f"{name}:$", "create the lock again")
+        refuse(Reason.INVALID_JSON, str(error)[:300], f"{name}:$", remedy)
     _check_values(name, value)
     return value
 

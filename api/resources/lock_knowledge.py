@@ -70,7 +70,9 @@ def read_lock_knowledge(
 
     def ask(check_time: CheckTime) -> LockKnowledge:
         with stores.stores() as opened:
-            return knowledge_of_locks(opened, old, new, environment, recorded, hardware, check_time)
+            sides = old, new, environment
+            known = knowledge_of_locks(opened, *sides, recorded, hardware, check_time)
+            return known.of_locks(*sides, hardware or ())
 
     return answer_within(stores.settings.query_timeout_s * 2, ask)
 

@@ -214,6 +214,18 @@ def metadata_files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Pur
     return {Purl(purl): file for purl, file in connection.execute(query) if file is not None}
 
 
+def licences_of(
+    connection: Connection, versions: Mapping[str, str]
+) -> dict[tuple[str, str], str | None]:
+    """The declared licences of the given version of each package, by name and version."""
+    row = PackageVersionRow
+    query = select(row.name, row.version, row.license).where(
+        row.name == any_(texts(versions)), row.version == any_(texts(versions.values()))
+    )
+    ordered = query.order_by(row.license.is_not(None), row.index_name)
+    return {(name, version): licence for name, version, licence in connection.execute(ordered)}
+
+
 def listings_of(
     connection: Connection, versions: Mapping[str, str]
 ) -> Iterator[tuple[str, ReleaseListing]]:

@@ -41,7 +41,8 @@ ADVISORIES = (
 def index() -> Iterator[Index]:
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         for name, version, requires in RELEASES:
-            lines = "".join(f"Requires-Dist: {it}\n" for it in requires)
+            lines = "License-Expression: MIT\n"
+            lines += "".join(f"Requires-Dist: {it}\n" for it in requires)
             made.add_wheel(name, version, metadata=lines)
             head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
             file = f"{name}-{version}-py3-none-any.whl"
@@ -171,3 +172,48 @@ def test_uv_writes_the_smallest_fix_and_nothing_else_moves(
     assert 'name = "tool"\nversion = "1.0"' in text
     again = fix(stores, index, tmp_path, "--allow-vulnerability", "GHSA-core")
     assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_an_accepted_vulnerability_is_recorded_shown_and_open_again_later(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    record = tmp_path / "thoth.vex.json"
+    why = "--reason", "core reads only\nour files", "--until", "2999-01-31"
+    refused = fix(stores, index, lock, "--accept", "CVE-1999-1", *why)
+    assert refused.returncode == 2
+    assert not record.exists()
+    accepted = fix(stores, index, lock, "--accept", "ghsa-core", *why)
+    assert accepted.returncode == 1, accepted.stderr
+    line = "accepted until 2999-01-31: core reads only our files (thoth.vex.json)"
+    assert f"not open: GHSA-core (high) of core 1.0: {line}" in accepted.stdout.splitlines()
+    assert fix(stores, index, lock, "--accept", "PYSEC-lib", *why).returncode == 0
+    files = tmp_path / "a.sarif", tmp_path / "a.md"
+    options = "--json", "--sarif", str(files[0]), "--comment", str(files[1])
+    document = json.loads(fix(stores, index, lock, *options).stdout)
+    assert document["open"] == []
+    assert [it["vex"]["until"] for it in document["closed"]] == ["2999-01-31"] * 2
+    results = json.loads(files[0].read_text("utf-8"))["runs"][0]["results"]
+    assert [it["suppressions"][0]["justification"] for it in results] == [line, line]
+    assert line in files[1].read_text("utf-8")
+    harm = tmp_path / "new.txt"
+    harm.write_text("app==1.0\ncore==1.0\nlib==2.1\ntool==1.0\n", encoding="utf-8")
+    lock.write_text("app==1.0\nlib==2.1\ntool==1.0\n", encoding="utf-8")
+    python = "--python", f"3.{sys.version_info[1]}"
+    guarded = thoth(stores.settings, "guard", str(lock), str(harm), *python, "--json")
+    guard_document = json.loads(guarded.stdout)
+    assert (guard_document["introduced"], guard_document["outcome"]) == ([], "no_harm")
+    assert [it["id"] for it in guard_document["closed"]] == ["GHSA-core"]
+    record.write_text(record.read_text("utf-8").replace("2999", "1999"), encoding="utf-8")
+    expired = fix(stores, index, harm)
+    assert expired.returncode == 4, expired.stdout
+    again = "was accepted until 1999-01-31: core reads only our files (thoth.vex.json)"
+    assert f"open: GHSA-core (high) of core 1.0: {again}" in expired.stdout.splitlines()
+    exported = thoth(stores.settings, "export", "sbom", str(harm), "--record", *python)
+    bill = json.loads(exported.stdout)
+    assert {it["licenses"][0]["license"]["id"] for it in bill["components"]} == {"MIT"}
+    needs = {it["ref"]: it.get("dependsOn") for it in bill["dependencies"]}
+    assert needs["pkg:pypi/app@1.0"] == ["pkg:pypi/core@1.0", "pkg:pypi/lib@2.1"]
+    record.write_text('{"bomFormat": "CycloneDX", "vulnerabilities": 1}', encoding="utf-8")
+    broken = fix(stores, index, harm)
+    assert (broken.returncode, "thoth.vex.json: vulnerabilities" in broken.stderr) == (2, True)

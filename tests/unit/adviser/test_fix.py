@@ -16,6 +16,7 @@ from adviser.fix_universe import CountedVulnerabilities, LockToFix
 from adviser.reports.fix_proof import check_fix_proof, proof_document
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.vulnerability_policy import AllowList
+from adviser.vex import VexProduct, VexStatement, VexStatements, VexStatus
 from cli.fix import exit_code, fix_lines
 from model.advisories import Severity
 from model.json_documents import canonical_json
@@ -131,6 +132,17 @@ def test_only_chosen_and_severe_vulnerabilities_count() -> None:
     assert not fixed(
         snapshot, counted=CountedVulnerabilities(nothing, None, Severity.CRITICAL)
     ).open
+
+
+def test_what_a_document_closes_is_not_open_in_the_versions_that_it_names() -> None:
+    said = VexStatement(
+        frozenset({"V-1"}), VexStatus.NOT_AFFECTED, "", "a", products=(VexProduct("tool", "1"),)
+    )
+    counted = CountedVulnerabilities(AllowList((), {}), vex=VexStatements([said], {}, NOW.date()))
+    result = fixed(known({"tool==1": "V-1 V-2", "tool==2": "V-1"}), counted=counted)
+    assert changed(result) == {"tool": "3"}
+    assert [(it.id, it.vex) for it in result.closed] == [("V-1", said)]
+    assert not fixed(known({"tool==1": "V-1"}), counted=counted).open
 
 
 def test_young_versions_are_chosen_only_to_remove_a_vulnerability() -> None:

@@ -1,0 +1,148 @@
+"""``thoth export sbom``: valid by the schema, the same stack when read back, and no secret."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from adviser.answering.target_hardware import own_hardware
+from cli.export import sbom
+from cli.project_files import read_lock_file
+from common.settings import Settings
+from model.packages.environments import environment
+from tests.factories.evidence import GAIN, Bench, jobs, series
+from tests.factories.packs import pack_of
+from tests.services.commands import WHERE
+
+_DATA = os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[3].parent / "shared" / "data"
+REAL = Path(_DATA, "locks")
+DIGESTS = ["a" * 64, "b" * 64]
+PIPFILE_LOCK = {
+    "_meta": {
+        "hash": {"sha256": "c" * 64},
+        "requires": {},
+        "sources": [
+            {"name": "own", "url": "https://me:secret@index.example/simple?token=secret",
+             "verify_ssl": True},
+            {"name": "other", "url": "https://${USER}:${PASSWORD}@other.example/simple",
+             "verify_ssl": True},
+        ],
+    },
+    "default": {
+        "flask": {"hashes": [f"sha256:{it}" for it in DIGESTS], "version": "==3.0.0"},
+        "torch": {"hashes": [], "version": "==2.9.0+cpu", "index": "other"},
+        "ours": {"git": "https://me:secret@git.example/ours.git", "ref": "1f2e"},
+    },
+    "develop": {},
+}  # fmt: skip
+
+
+def run(*arguments: str, **variables: str) -> Result:
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
+    settings = Settings.from_env({**nowhere, "THOTH_HOME": str(Path.cwd() / "home")})
+    return CliRunner().invoke(sbom, [*WHERE, *arguments], obj=settings, env=variables)
+
+
+def bill(*arguments: str) -> Bom:
+    done = run(*arguments, "--as-of", "2026-01-02")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    # The validator takes 0.05 s for each address.
+    small = [it for it in document["components"] if len(it.get("externalReferences", ())) < 4]
+    few = json.dumps({**document, "components": small[:4]})
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(few) is None
+    read: Bom = Bom.from_json(document)  # type: ignore[attr-defined]
+    return read
+
+
+def hashes(component: Component) -> list[str]:
+    return sorted(it.content for ref in component.external_references for it in ref.hashes)
+
+
+def properties(owner: Any, name: str) -> list[str]:
+    return [it.value for it in owner.properties if it.name == f"thoth:{name}"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_bill_has_what_the_lock_says_without_secrets() -> None:
+    lock = Path("Pipfile.lock")
+    lock.write_text(json.dumps(PIPFILE_LOCK), encoding="utf-8")
+    bom = bill(str(lock))
+    flask, ours, torch = sorted(bom.components, key=lambda it: it.name)
+    assert (flask.name, flask.version, hashes(flask)) == ("flask", "3.0.0", DIGESTS)
+    purl = "pkg:pypi/torch@2.9.0%2Bcpu?repository_url=https://other.example/simple"
+    assert (torch.purl and torch.purl.to_string()) == purl
+    assert ours.purl is not None
+    assert ours.purl.qualifiers == {"vcs_url": "https://git.example/ours.git"}
+    assert properties(bom.metadata, "dependencies") == ["partly unknown"]
+    text = run(str(lock)).stdout
+    assert not [it for it in ("secret", "token", "USER", "PASSWORD") if it in text]
+
+
+def test_equal_locks_give_equal_bills_and_the_time_changes_nothing_else() -> None:
+    lock = Path("requirements.txt")
+    lock.write_text("a==1.0 --hash=sha256:" + DIGESTS[0] + "\nb==2\n", encoding="utf-8")
+    epoch = run("requirements.txt", SOURCE_DATE_EPOCH="1767312000").stdout
+    assert epoch == run("requirements.txt", "--as-of", "2026-01-02").stdout
+    now = json.loads(run("requirements.txt").stdout)
+    then = json.loads(epoch)
+    assert now["metadata"].pop("timestamp") > then["metadata"].pop("timestamp")
+    assert now == then
+    Path("other.txt").write_text(lock.read_text("utf-8") + "c==1\n", encoding="utf-8")
+    assert json.loads(run("other.txt").stdout)["serialNumber"] != then["serialNumber"]
+    for wrong in ("soon", "1e9", "99999999999999"):
+        assert run("requirements.txt", "--as-of", wrong).exit_code != 0
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs the real locks")
+@pytest.mark.parametrize(
+    "project", ["uv-flask", "poetry-poetry-21", "pdm-unearth-45", "pylock-h11"]
+)
+def test_a_bill_of_a_real_lock_reads_back_as_the_same_stack(project: str) -> None:
+    (lock,) = (it for it in (REAL / project).iterdir() if "lock" in it.name)
+    markers = environment(WHERE[1], WHERE[3]).markers
+    content = read_lock_file(lock, markers=markers)
+    locked = content.packages(markers)
+    bom = bill(os.fspath(lock))
+    listed = {it.name: it for it in bom.components if "vcs_url" not in str(it.purl)}
+    assert {it: listed[it].version for it in listed} == {it: locked[it].version for it in locked}
+    for name, entry in locked.items():
+        assert hashes(listed[name]) == sorted(it.partition(":")[2] for it in entry.hashes), name
+    needs = {str(it.ref): {str(one.ref) for one in it.dependencies} for it in bom.dependencies}
+    for name, entry in locked.items():
+        wanted = {str(listed[it].bom_ref) for it in entry.dependencies if it in listed}
+        assert needs[str(listed[name].bom_ref)] == wanted - {str(listed[name].bom_ref)}
+
+
+def test_a_pack_adds_what_was_measured_and_says_whose_it_is(tmp_path: Path) -> None:
+    hardware = own_hardware().digest
+    bench = Bench()
+    for version, gain in (("1", 0.0), ("2", GAIN), ("3", 0.0)):
+        rates, turns = jobs(gain, seed=int(version)), [f"run:{turn}" for turn in range(8)]
+        stack = bench.stack(f"numpy=={version}", "rest==1")
+        bench.measure(stack, rates, series(hardware=hardware), blocks=turns)
+    evidence = bench.evidence(hardware={hardware: "a class"})
+    pack = pack_of(evidence, tmp_path / "pack", key=tmp_path / "key")
+    Path("lock.txt").write_text("numpy==2\nrest==1\n", encoding="utf-8")
+    bom = bill("lock.txt", f"--pack={pack}")
+    numpy, rest = sorted(bom.components, key=lambda it: it.name)
+    (measured,) = properties(numpy, "measured")
+    assert measured.startswith("numpy 2 is 30 % faster than 1 in PiMatmul")
+    assert "measured by others: pack" in measured
+    (reference,) = (it for it in numpy.external_references if it.type.value == "evidence")
+    assert str(reference.url).startswith("sha256:")
+    assert not properties(rest, "measured")
+    assert run("lock.txt", "--record", f"--pack={pack}").exit_code == 2
