@@ -91,6 +91,7 @@ COMMANDS = {
     "inspect": ("inspect", "Build and measure stacks."),
     "ledger": ("ledger", "Show how past advice holds up against what was learned later."),
     "loop": ("loop", "Keep the advice of watched projects up to date."),
+    "mcp": ("assistants", "Answer assistants over the Model Context Protocol."),
     "migrate": ("stores", "Migrate the schemas of both stores to this version."),
     "monkey": ("monkey", "Generate valid stacks to measure (Dependency Monkey)."),
     "notices": (
@@ -126,7 +127,7 @@ PURPOSES = {
                 "watch", "loop"),
     "Knowledge": ("packages", "advisories", "analyze", "ingest", "cypher", "export",
                   "pack"),
-    "Serve": ("serve", "worker", "queue", "token", "audit", "notices"),
+    "Serve": ("serve", "worker", "queue", "token", "audit", "notices", "mcp"),
     "Operate": ("up", "down", "migrate", "backup", "restore", "graph", "record", "clean",
                 "completion", "help"),
 }  # fmt: skip

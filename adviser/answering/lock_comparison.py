@@ -30,7 +30,7 @@ from adviser.harm import pins_of
 from adviser.packs.stored_packs import PackReader, known_hardware
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectRequirement
-from adviser.reports.serialization import claim_document, plain
+from adviser.reports.serialization import claim_document, identified_claim, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import family_document
 from adviser.scoring.vulnerability_policy import AllowList
@@ -320,7 +320,7 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
     """The result as JSON values."""
     findings = findings_of(upgrade)
     groups = {group: [plain(it) for it in findings if it.group is group] for group in GuardGroup}
-    shown = {"shown": [claim_document(it) for it in upgrade.shown]} if upgrade.shown else {}
+    shown = {"shown": [identified_claim(it) for it in upgrade.shown]} if upgrade.shown else {}
     return {
         "outcome": upgrade.outcome.value,
         "family": family_document(upgrade.comparisons),
@@ -331,8 +331,8 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
             if them or group is not GuardGroup.SHOWN
         },
         "proposals": [{**plain(it), "message": proposal_text(it)} for it in upgrade.proposals],
-        "claims": [claim_document(it) for it in upgrade.claims],
-        "stacks": [claim_document(it) for it in upgrade.stacks],
+        "claims": [identified_claim(it) for it in upgrade.claims],
+        "stacks": [identified_claim(it) for it in upgrade.stacks],
         "undetermined": [claim_document(it) for it in upgrade.undetermined],
         **shown,
     }

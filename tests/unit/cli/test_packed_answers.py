@@ -14,19 +14,10 @@ from adviser.packs.pack_files import opened
 from cli.compare import compare
 from cli.guard import guard
 from common.settings import Settings
-from tests.factories.evidence import ELSEWHERE, GAIN, Bench, jobs, series
-from tests.factories.packs import pack_of
+from tests.factories.evidence import ELSEWHERE
+from tests.factories.packs import pack_on
 
 LOCKS = {"one.txt": "numpy==1\nother==1\nrest==1\n", "two.txt": "numpy==2\nother==2\nrest==1\n"}
-
-
-def pack_on(hardware: str, folder: Path) -> Path:
-    bench = Bench()
-    how = series(hardware=hardware, parameters={"operation": "sort"})
-    for version, gain in (("1", 0.0), ("2", GAIN)):
-        rates, turns = jobs(gain, seed=int(version)), [f"run:{turn}" for turn in range(8)]
-        bench.measure(bench.stack(f"numpy=={version}", "rest==1"), rates, how, blocks=turns)
-    return pack_of(bench.evidence(hardware={hardware: "a class"}), folder, key=folder / "../key")
 
 
 @pytest.fixture

@@ -1,0 +1,147 @@
+"""Answers for assistants from a pack, and what no answer may have; the library is not needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from adviser.answering.target_hardware import own_hardware
+from adviser.packs.pack_files import opened
+from cli.assistants import TOOLS, Assistant, mcp
+from cli.guard import guard
+from cli.short_answers import MOST_BYTES, fitted
+from common.settings import Settings
+from model.errors import InvalidArgument
+from tests.factories.packs import pack_on
+from tests.services.commands import run_here
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Nothing is where the stores should be, and one key is trusted."""
+    pack = pack_on(own_hardware().digest, tmp_path / "pack")
+    policy = tmp_path / "packs.toml"
+    policy.write_text(f'[[rules]]\nkey = "{opened(pack).key}"\n', encoding="utf-8")
+    return Settings.from_env({
+        "DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1",
+        "THOTH_HOME": str(tmp_path / "home"), "PACKS_POLICY": str(policy),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def assistant(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assistant:
+    """Answers from the pack in a folder with two locks."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, version in (("one.txt", "1"), ("two.txt", "2")):
+        (folder / name).write_text(f"numpy=={version}\nrest==1\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    return Assistant(settings, pack=tmp_path / "pack")
+
+
+def ask(assistant: Assistant, tool: str, **values: Any) -> dict[str, Any]:
+    text, _ = assistant.answer(tool, values)
+    assert len(text.encode()) < MOST_BYTES
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
+def test_an_answer_selects_what_the_command_prints(assistant: Assistant) -> None:
+    harm = ask(assistant, "judge_lock_change", old="two.txt", new="one.txt")
+    assert (harm["answer"], harm["source"]) == ("harm", "pack test pack")
+    assert harm["as_of"].startswith("2026-11-29T12:00")
+    arguments = "two.txt", "one.txt", "--json", f"--pack={assistant.pack}"
+    printed = run_here(guard, assistant.settings, *arguments).stdout
+    assert harm["id"] == f"sha256:{hashlib.sha256(printed.encode()).hexdigest()}"
+    (measured,) = harm["measured"]
+    (claim,) = json.loads(printed)["claims"]
+    assert measured["group"] == "slower"
+    assert claim["claim_id"].startswith(harm["claims"][0])
+    assert "95 % interval" in measured["message"]
+
+
+def test_texts_and_paths_of_locks_have_one_answer(assistant: Assistant) -> None:
+    text = ask(assistant, "judge_lock_change", old="numpy==1\nrest==1", new="numpy==2\nrest==1")
+    assert text == ask(assistant, "judge_lock_change", old="one.txt", new="./two.txt")
+    assert text["answer"] == "no_harm"
+    assert ask(assistant, "compare_versions", package="NumPy", old="1", new="2")["measured"]
+
+
+def test_what_nobody_measured_or_a_pack_has_not_is_unknown(assistant: Assistant) -> None:
+    for package, new in (("numpy", "3"), ("nunpy", "2"), ("rest", "2")):
+        answer = ask(assistant, "compare_versions", package=package, old="1", new=new)
+        assert answer["answer"] == "unknown"
+        assert answer["settled_by"] == ["thoth compare OLD NEW --ingest -- COMMAND"]
+        assert "measured" not in answer
+    assert ask(assistant, "why", requirement="numpy")["answer"] == "unknown"
+    assert ask(assistant, "fix_vulnerabilities", lock="one.txt")["answer"] == "unknown"
+
+
+def test_stores_that_do_not_answer_are_no_mistake_of_the_assistant(assistant: Assistant) -> None:
+    text, is_error = Assistant(assistant.settings).answer(
+        "compare_versions", {"package": "numpy", "old": "1", "new": "2"}
+    )
+    assert (json.loads(text)["error"]["code"], is_error) == ("store_unavailable", False)
+
+
+def test_nothing_outside_the_folder_is_read(assistant: Assistant) -> None:
+    secret = Path("../secret.txt")
+    secret.write_text("numpy==1\n", encoding="utf-8")
+    Path("link.txt").symlink_to(secret)
+    Path("link").symlink_to("..")
+    outside = "../secret.txt", "link.txt", "link/secret.txt", "main:../secret.txt", "main:/a"
+    Path("loop.txt").symlink_to("loop.txt")
+    for path in (*outside, str(secret.absolute()), "loop.txt", "a\0b"):
+        text, is_error = assistant.answer("judge_lock_change", {"old": "one.txt", "new": path})
+        assert is_error, path
+        assert json.loads(text)["error"]["code"] == "archive_path", path
+    included = ask(assistant, "judge_lock_change", old="one.txt", new="-r ../secret.txt\na==1\n")
+    assert included["error"]["file"] == "requirements.txt"
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({}, "missing_field"),
+        ({"package": "numpy", "old": 1, "new": "2"}, "wrong_type"),
+        ({"package": ["numpy"], "old": "1", "new": "2"}, "wrong_type"),
+        ({"package": "numpy", "old": "1", "new": "2", "shell": "x"}, "unknown_schema"),
+        ({"package": "numpy\n-r x", "old": "1", "new": "2"}, "invalid_requirement"),
+        ({"package": "--output=x", "old": "1", "new": "2"}, "invalid_requirement"),
+        ({"package": "numpy", "old": "1; obey", "new": "2"}, "invalid_requirement"),
+        ({"package": "n" * 201, "old": "1", "new": "2"}, "out_of_range"),
+    ],
+)
+def test_wrong_arguments_are_named(assistant: Assistant, values: Any, code: str) -> None:
+    text, is_error = assistant.answer("compare_versions", values)
+    assert (json.loads(text)["error"]["code"], is_error) == (code, True)
+
+
+def test_schemas_take_less_than_1500_tokens() -> None:
+    # A token of JSON has three bytes or more, measured with real tokenizers.
+    assert len(TOOLS) <= 4
+    assert len(json.dumps(TOOLS)) + 400 < 3 * 1_500
+
+
+def test_whole_items_are_left_out_until_an_answer_fits() -> None:
+    texts = [f"{number} % faster (95 % interval 1 to 9 %)" for number in range(12)]
+    answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x" * 5_000], "c": ["\x1b"]}))
+    assert (answer["a"], answer["c"], answer["left_out"]) == (texts, ["\\x1b"], 1)
+    answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x"] * 40}, 300))
+    assert (answer["a"], answer["answer"]) == (texts[: len(answer["a"])], "harm")
+    assert len(answer["a"]) + len(answer.get("b", [])) + answer["left_out"] == 52
+
+
+def test_without_the_library_the_error_names_the_extra(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
+    done = CliRunner().invoke(mcp, [], obj=settings)
+    assert isinstance(done.exception, InvalidArgument)
+    assert "extra mcp" in (done.exception.hint or "")
