@@ -1,23 +1,27 @@
 """``thoth mcp``: answers assistants over the Model Context Protocol on standard input and output.
 
 A tool runs a command with ``--json`` in this process and selects its answer from the document
-(:mod:`cli.short_answers`). Nothing is measured, and no lock is written. Questions are answered one
-after the other in the main thread, where the wait for a store can be ended.
+(:mod:`cli.short_answers`). Nothing is measured, and no lock is written. The protocol has a thread;
+the main thread, where the wait for a store can be ended, answers one call after the other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -107,17 +111,28 @@ def mcp(context: click.Context, /, fetch: bool, pack: Path | None, **where: str 
         message = f"`thoth mcp` needs the library mcp: {error}"
         raise InvalidArgument(message, hint="install Thoth with the extra mcp") from None
     options = [f"--{name}={value}" for name, value in where.items() if value is not None]
-    server = protocol_server(Assistant(context.obj, tuple(options), pack, fetch))
+    calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    server = protocol_server(Assistant(context.obj, tuple(options), pack, fetch), calls)
 
     async def serve() -> None:
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
-    anyio.run(serve)
+    def serve_until_the_end() -> None:
+        try:
+            anyio.run(serve)
+        finally:
+            calls.put(None)
+
+    Thread(target=serve_until_the_end, daemon=True).start()
+    while (answer_call := calls.get()) is not None:
+        answer_call()
 
 
-def protocol_server(assistant: Assistant) -> Server[Any]:
-    """The server that lists the tools, and hands their calls to an assistant."""
+def protocol_server(
+    assistant: Assistant, calls: SimpleQueue[Callable[[], None] | None]
+) -> Server[Any]:
+    """The server that lists the tools, and queues their calls for another thread."""
     from mcp import types
     from mcp.server.lowlevel import Server
 
@@ -133,7 +148,14 @@ def protocol_server(assistant: Assistant) -> Server[Any]:
         return types.ListToolsResult(tools=[tool(name, *it) for name, it in TOOLS.items()])
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        text, is_error = assistant.answer(params.name, params.arguments or {})
+        answered = Future[tuple[str, bool]]()
+
+        def answer() -> None:
+            if answered.set_running_or_notify_cancel():
+                answered.set_result(assistant.answer(params.name, params.arguments or {}))
+
+        calls.put(answer)
+        text, is_error = await asyncio.wrap_future(answered)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)], is_error=is_error
         )

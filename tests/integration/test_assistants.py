@@ -7,7 +7,7 @@ import random
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 
+from adviser.answering.target_hardware import own_hardware
 from cli.assistants import TOOLS
 from cli.ingest import ingest
 from cli.short_answers import MOST_BYTES
+from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
@@ -31,8 +33,10 @@ from tests.factories.inspections import (
     stack_jobs,
     write,
 )
+from tests.factories.packs import pack_on
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import ROOT, WHERE, variables
+from tests.services.index import package_index
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
@@ -115,20 +119,21 @@ def known(stores: Stores, tmp_path: Path) -> Stores:
     return stores
 
 
-def answers(stores: Stores, folder: Path) -> tuple[list[Any], str]:
-    """Each answer with its question, by the client of the library; and all that was printed."""
+def answers(
+    calls: Iterable[tuple[str, dict[str, Any]]], settings: Settings, folder: Path, *options: str,
+    **more: str,
+) -> tuple[list[Any], str]:  # fmt: skip
+    """Each call with its answer, by the client of the library; and all that was printed."""
     pytest.importorskip("mcp")
     import anyio
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    with stores.engine.connect() as connection:
-        hardware = connection.scalars(select(HardwareRow.digest)).one()
-    server = shlex.join([sys.executable, "-m", "cli", "mcp", *WHERE, "--hardware", hardware])
+    server = shlex.join([sys.executable, "-m", "cli", "mcp", *WHERE, *options])
     printed = folder.parent / "printed"
     parameters = StdioServerParameters(
         command="sh", args=["-c", f"{server} | tee {shlex.quote(str(printed))}"], cwd=folder,
-        env=variables(stores.settings, PYTHONPATH=str(ROOT)),
+        env=variables(settings, PYTHONPATH=str(ROOT), **more),
     )  # fmt: skip
     given: list[Any] = []
 
@@ -137,13 +142,33 @@ def answers(stores: Stores, folder: Path) -> tuple[list[Any], str]:
             await session.initialize()
             listed = await session.list_tools()
             assert [it.name for it in listed.tools] == list(TOOLS)
-            for tool, values in questions():
+            for tool, values in calls:
                 answer = await session.call_tool(tool, values)
                 (content,) = answer.content
                 given.append((tool, values, content.text))
 
     anyio.run(talk)
     return given, printed.read_text("utf-8")
+
+
+def test_fixes_need_no_store_with_a_pack_an_archive_and_an_index(tmp_path: Path) -> None:
+    pack, folder = pack_on(own_hardware().digest, tmp_path / "pack"), tmp_path / "project"
+    folder.mkdir()
+    hurt = affected("lib", ("introduced", "0"), ("fixed", "2.1"))
+    archive = write_archive(tmp_path / "all.zip", [osv("GHSA-lib", hurt, vector=HIGH)])
+    nowhere = Settings.from_env(
+        {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1",
+         "THOTH_HOME": str(tmp_path / "home"), "INDEX_CACHE": str(tmp_path / "cache")}
+    )  # fmt: skip
+    with package_index(protected=False, json=True, ranges=True) as index:
+        for version in ("1.0", "2.1"):
+            index.add_wheel("lib", version)
+        ((_, _, text),), _ = answers(
+            [("fix_vulnerabilities", {"lock": "lib==1.0\n"})], nowhere, folder, "--fetch",
+            f"--pack={pack}", PACKAGE_INDEXES=f"pypi={index.url}", ADVISORIES=str(archive),
+        )  # fmt: skip
+    answer = json.loads(text)
+    assert (answer["answer"], answer["changed"]) == ("fixable", [{"name": "lib", "new": "2.1"}])
 
 
 @pytest.mark.slow
@@ -153,7 +178,9 @@ def test_200_questions_have_short_true_answers_that_are_data(known: Stores, tmp_
     (tmp_path / "secret.txt").write_text("secret==1\n", encoding="utf-8")
     for name, text in {**LOCKS, "requirements.in": "app\n"}.items():
         (folder / name).write_text(text, encoding="utf-8")
-    given, printed = answers(known, folder)
+    with known.engine.connect() as connection:
+        hardware = connection.scalars(select(HardwareRow.digest)).one()
+    given, printed = answers(questions(), known.settings, folder, "--hardware", hardware)
     assert len(given) == QUESTIONS
     words = set()
     for tool, values, text in given:
