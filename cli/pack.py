@@ -25,7 +25,7 @@ from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
 from model.declared_documents import document_of
-from model.errors import InvalidPack
+from model.errors import InvalidArgument, InvalidPack
 from model.json_documents import as_json_time
 from model.packages.identity import distributions_of
 from model.reasons import Reason
@@ -186,6 +186,8 @@ def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) 
 def _print_samples(pack: Pack, observations: Sequence[str], as_json: bool) -> None:
     columns = ("observation_id", "stack_digest", "component", "ended_at", "job_id")
     rows = pack.rows("observations", columns, observation_id=observations)
+    if unknown := set(observations) - {it["observation_id"] for it in rows}:
+        raise InvalidArgument(f"{pack.path}: the pack has no observation {min(unknown)}")
     samples: dict[str, list[float]] = defaultdict(list)
     for row in pack.rows("samples", ("observation_id", "duration_s"), observation_id=observations):
         samples[row["observation_id"]].append(row["duration_s"])
