@@ -193,9 +193,11 @@ def claim_lines(report: Mapping[str, Any]) -> Iterator[str]:
         ours, theirs = (claim[it].rpartition("@")[2] for it in ("purl", "baseline_purl"))
         low, high = claim["interval_low_pct"], claim["interval_high_pct"]
         interval = "" if low is None else f", 95 % interval {low:+.1f} to {high:+.1f} %"
+        origin = claim.get("origin")
+        whose = f", measured by others: pack {origin['name']}" if origin else ""
         yield (
             f"claim {claim_id.removeprefix('sha256:')[:8]}: {claim['package']} {ours} against"
-            f" {theirs} in {claim['indicator']}: {claim['verdict']}{interval}"
+            f" {theirs} in {claim['indicator']}: {claim['verdict']}{interval}{whose}"
         )
     if claims:
         advice_id = report["metadata"]["document_id"]

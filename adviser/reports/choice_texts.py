@@ -21,13 +21,24 @@ def reason_against(assessment: Assessment, purl: Purl) -> str:
     """
     name, version = name_of(purl), version_of_purl(purl)
     if purl in assessment.unmeasured.get(name, ()):
-        return f"{version} was never measured here, and versions of {name} differ in speed"
+        return f"{version} {_unmeasured_text(assessment, name)}"
     choice = assessment.choices.get(name)
     preference = choice.lost.get(purl) if choice else None
     if choice is None or preference is None:
         return ""
     better = preference.better
     return f"{version_of_purl(better)} is {comparison_text(assessment, choice, better, purl)}"
+
+
+def _unmeasured_text(assessment: Assessment, name: str) -> str:
+    choice = assessment.choices.get(name)
+    whose = whose_text(choice) if choice else ""
+    return f"was never measured here, and versions of {name} differ in speed{whose}"
+
+
+def whose_text(choice: PackageChoice) -> str:
+    """The pack that decides about a package, in brackets; empty for own jobs."""
+    return f" (measured by others: pack {choice.pack.name})" if choice.pack else ""
 
 
 def percent_text(probability: float) -> str:
@@ -73,8 +84,7 @@ def series_text(choice: PackageChoice) -> str:
     for indicator, settings in sorted(texts.items()):
         named = [f"with {it}" for it in dict.fromkeys(settings) if it]
         parts.append(f"{indicator} {first_few(named, 5)}".strip())
-    whose = f" (measured by others: pack {choice.pack.name})" if choice.pack else ""
-    return f"{' and '.join(parts)}{whose}"
+    return f"{' and '.join(parts)}{whose_text(choice)}"
 
 
 def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> Iterator[str]:
@@ -86,7 +96,7 @@ def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> It
     choice, baseline = assessment.choices.get(name), assessment.baseline.get(name)
     release = f"{name} {version_of_purl(ours)}"
     if ours in assessment.unmeasured.get(name, ()):
-        yield f"{release} was never measured here, and versions of {name} differ in speed"
+        yield f"{release} {_unmeasured_text(assessment, name)}"
     elif choice is not None and {ours, theirs} <= set(choice.measured):
         yield f"{release} is {comparison_text(assessment, choice, ours, theirs)}"
     if baseline is not None and baseline not in (ours, theirs):

@@ -159,8 +159,10 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
         reasons.append(f"it is {comparison_text(assessment, measured, ours, newer[0])}")
     if unmeasured:
         versions = spans(tuple(map(version_of_purl, unmeasured)))
-        reasons.append(f"{versions} {'was' if len(unmeasured) == 1 else 'were'} not compared here: "
-                       f"{_command(advice, measured, unmeasured[0])}")  # fmt: skip
+        were = "was" if len(unmeasured) == 1 else "were"
+        packed = f", nor in pack {measured.pack.name}, which decides" if measured.pack else ""
+        command = _command(advice, measured, unmeasured[0])
+        reasons.append(f"{versions} {were} not compared here{packed}: {command}")
     reasons += _left_out(advice, choice, measured)
     if not reasons:
         return ""
