@@ -18,8 +18,8 @@ from pis.amun.control_groups import (
 from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
     boot,
-    cpu_info,
-    first_processor,
+    _cpu_info,
+    _first_processor,
     host,
     hwinfo,
     os_release,
@@ -138,13 +138,13 @@ def test_without_lscpu_the_kernel_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
-    info = cpu_info(first_processor(text), {})
+    info = _cpu_info(_first_processor(text), {})
     assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
 
 
 def test_lscpu_knows_processors_whose_kernel_says_little() -> None:
     listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
-    info = cpu_info({"BogoMIPS": "50"}, listed)
+    info = _cpu_info({"BogoMIPS": "50"}, listed)
     assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
     assert info["stepping"] is None
 
