@@ -1,8 +1,7 @@
 """Steps of a machine: false alarms in series of 60 nights, and how often true steps are found.
 
 A series has the mean of one run a night, with a standard deviation of 3 %. The step is 5 % in
-night 54, seen after six nights, or 10 % in night 50, seen after five. Each series is judged once.
-The last rows judge fewer series again every night, by the rule of announcements.
+night 54, seen after six nights, or 10 % in night 50, seen after five.
 
 ``--otava PYTHON`` judges the same series with Apache Otava, too, a detector of the same purpose
 (Fleming et al. 2023, doi:10.1145/3578244.3583719), with its default options. PYTHON is the
@@ -23,11 +22,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adviser.scoring.drift import FIRST_NIGHT, nightly_steps, steps
+from adviser.scoring.drift import steps
 
 SERIES, SEED, NIGHTS, SD = 3000, 5, 60, 0.03
-#: One of this many series is judged every night, because each takes forty looks.
-NIGHTLY_SHARE = 3
 #: Reads series of rates as JSON, and prints the share in which Otava finds a change point.
 _OTAVA = """
 import json, sys
@@ -74,10 +71,6 @@ def main(arguments: Sequence[str] = ()) -> None:
         share = sum(bool(steps(row)) for row in series.tolist()) / count
         other = "" if otava is None else f" {_otava_share(otava, series):7.2%}"
         print(f"{name:<58} {share:7.2%}{other}", flush=True)
-    few = max(1, count // NIGHTLY_SHARE)
-    for name, series in cases(few):
-        share = sum(map(_announced, series.tolist())) / few
-        print(f"{'every night, ' + name:<58} {share:7.2%}", flush=True)
 
 
 def _otava_share(python: str, series: NDArray[np.float64]) -> float:
@@ -87,12 +80,6 @@ def _otava_share(python: str, series: NDArray[np.float64]) -> float:
         capture_output=True, check=True,
     )  # fmt: skip
     return float(done.stdout)
-
-
-def _announced(series: list[float]) -> bool:
-    """Whether any look finds a step; the looks begin at the twentieth night."""
-    looks = range(FIRST_NIGHT, len(series) + 1)
-    return any(nightly_steps(series[:nights]) for nights in looks)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,8 @@ def changes(
 ) -> None:
     """List settled changes of performance.
 
-    A change is a release that differs from the measured release before it, or a machine whose speed
-    changed overnight. Entries are never edited: later evidence makes a new entry that refers to the
-    first one.
+    A change is a release that differs from the measured release before it. Entries are never
+    edited: later evidence makes a new entry that refers to the first one.
     """
     start = moment(since, datetime.now(UTC), "--since")
     name = None if package is None else canonicalize_name(package)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Engine
 
-from adviser.changes.entries import new_entries
+from adviser.changes.release_steps import new_entries
 from graph.record.changes import add_changes, all_changes, change_looks, lock_changes
 from graph.record.evidence import measured_evidence
 from graph.record.loop import reference_stacks

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
@@ -48,25 +48,40 @@ class _ReleaseComparison:
         return min(self.estimate.jobs, self.estimate.baseline_jobs)
 
 
-def release_entries(
+@dataclass(frozen=True, slots=True)
+class ChangeUpdate:
+    """What new evidence adds to the list of changes.
+
+    :param entries: new entries, in a stable order
+    :param looks: looks that were taken, by identifier of the change
+    """
+
+    entries: tuple[PerformanceChange, ...]
+    looks: Mapping[str, ChangeLook]
+
+
+def new_entries(
     evidence: Evidence,
-    latest: Mapping[str, PerformanceChange],
+    known: Iterable[PerformanceChange],
     looks: Mapping[str, ChangeLook],
     references: Collection[str] = (),
-) -> tuple[list[PerformanceChange], dict[str, ChangeLook]]:
-    """Entries about releases, and the looks that were taken for them.
+) -> ChangeUpdate:
+    """The entries that the evidence adds. Equal evidence adds nothing the second time.
 
-    :param latest: the last entry about each announcement, by the identifier of the announcement
-    :param looks: by identifier of the change
+    :param evidence: all measurements, stacks included
+    :param known: all earlier entries, oldest first
+    :param looks: earlier looks, by identifier of the change
     :param references: see :func:`compared_releases`
     """
+    earlier = list(known)
+    recorded, latest = {it.change_id for it in earlier}, {it.announcement: it for it in earlier}
     due = [
         it
         for it in _compared(evidence, references)
         if it.estimate.tested and is_due(looks.get(it.identifier), it.jobs)
     ]
     if not due:
-        return [], {}
+        return ChangeUpdate((), {})
     members = [FamilyMember(it.estimate, it.history.log_margin, it.pair.series) for it in due]
     family = judge_family(members, LOOK_ALPHA)
     shrunk = _shrunk(due, family)
@@ -75,9 +90,10 @@ def release_entries(
     for place, compared in enumerate(due):
         look = taken[compared.identifier].looks
         now = _entry(compared, family, place, float(shrunk[place]), look, evidence)
-        if (entry := later_entry(now, latest.get(compared.identifier))) is not None:
+        entry = later_entry(now, latest.get(compared.identifier))
+        if entry is not None and entry.change_id not in recorded:
             entries.append(entry)
-    return entries, taken
+    return ChangeUpdate(tuple(entries), taken)
 
 
 def later_entry(now: PerformanceChange, last: PerformanceChange | None) -> PerformanceChange | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
@@ -26,29 +25,12 @@ from model.measurements.job_stability import MAD_TO_SD
 #: steady runs, also if neighbours correlate by 0.3 (``benchmarks/drift.py``).
 PENALTY = 4.3
 
-#: Runs before a series is judged every night: early looks give most of the false alarms.
-FIRST_NIGHT = 20
-
 #: Upper limit of the estimated autocorrelation: a short history estimates it badly, and a step
 #: looks like autocorrelation.
 _MAX_CORRELATION = 0.5
 
-
-@dataclass(frozen=True, slots=True)
-class _Correlation:
-    """Expected autocorrelation of the means of nightly runs.
-
-    :param weight: of the expectation, as a number of values
-    """
-
-    expected: float
-    weight: int
-
-
-_CORRELATION = _Correlation(0.2, 20)
-#: For looks every night. Most false alarms come from series that look less correlated than they
-#: are, so the expectation is higher, and hardly follows a short series.
-_NIGHTLY_CORRELATION = _Correlation(0.3, 200)
+#: Expected autocorrelation of the means of nightly runs, and its weight as a number of values.
+_CORRELATION, _CORRELATION_WEIGHT = 0.2, 20
 
 #: Values that differ by no more than this are equal.
 _ROUNDING = 1e-12
@@ -65,87 +47,16 @@ def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
     """
     if len(values) < 2 * shortest:
         return []
-    return _steps(values, shortest, PENALTY * math.log(len(values)), _CORRELATION)
-
-
-def nightly_steps(values: Sequence[float]) -> list[int]:
-    """The same for a series that is judged again every night, if any of these looks counts.
-
-    There is none before :data:`FIRST_NIGHT`.
-
-    >>> nightly_steps([1.0, 1.1] * 12), nightly_steps([1.0, 1.1] * 10 + [2.0, 2.1] * 5)
-    ([], [20])
-    """
-    if len(values) < FIRST_NIGHT:
-        return []
-    penalty = _nightly_penalty(len(values))
-    several = _steps(values, MIN_JOBS, _SEVERAL * penalty, _NIGHTLY_CORRELATION)
-    if several:
-        return several
-    clearness, cut = _clearest_cut(np.asarray(values, dtype=np.float64), _coarseness(values))
-    return [cut] if clearness > penalty else []
-
-
-def _clearest_cut(values: FloatArray, coarseness: float) -> tuple[float, int]:
-    """The squared difference of the levels before and after the clearest cut, and its index.
-
-    The unit is the variance of this difference. The mean of a few correlated values varies less
-    than the noise of a long series suggests, so the newest level counts with its own variance.
-    """
-    n = len(values)
-    variance, correlation = _pooled_noise(values, (), MIN_JOBS, _NIGHTLY_CORRELATION)
-    before = np.arange(MIN_JOBS, n - MIN_JOBS + 1)
-    after = n - before
-    error = np.zeros(len(before))
-    for length in (before, after):
-        # The variance of the mean of an autoregression of order one, times its length.
-        fading = correlation * (1 - correlation**length) / (length * (1 - correlation) ** 2)
-        inflated = variance * ((1 + correlation) / (1 - correlation) - 2 * fading)
-        error += np.maximum(np.maximum(inflated, coarseness**2), 1e-18) / length
-    sums = np.cumsum(values - values[0])
-    means = sums[before - 1] / before
-    clearness = (means - (sums[-1] - sums[before - 1]) / after) ** 2 / error
-    best = int(np.argmax(clearness))
-    return float(clearness[best]), int(before[best])
-
-
-def _nightly_penalty(nights: int) -> float:
-    """What a step must save, in variances of the noise, if the series has this number of nights.
-
-    Early looks have badly known noise and need clear steps, as in group sequential tests (O'Brien &
-    Fleming 1979, doi:10.2307/2530245). The factor holds false alarms below 1 % of series of 60
-    nights, also if neighbours correlate by 0.3. Later, the penalty grows slowly.
-
-    >>> [round(_nightly_penalty(n), 1) for n in (20, 30, 60, 365)]
-    [45.1, 29.3, 18.4, 26.5]
-    """
-    early = 1 + _EARLY / (min(nights, 60) - 8)
-    return _NIGHTLY_PENALTY * early * math.log(max(nights, 60)) / math.log(60)
-
-
-#: Penalty of a late look, how much more early looks need, and how much more each of several steps
-#: needs, because two steps can lie at far more places. ``benchmarks/drift.py`` checks all three.
-_NIGHTLY_PENALTY, _EARLY, _SEVERAL = 10.4, 40.0, 1.4
-
-
-def _steps(
-    values: Sequence[float], shortest: int, penalty: float, correlation: _Correlation
-) -> list[int]:
-    """See :func:`steps`.
-
-    :param penalty: what each step must save, in variances of the noise
-    """
+    penalty = PENALTY * math.log(len(values))
     taken = np.asarray(values, dtype=np.float64)
     robust = long_run_sd(values)
     first = _segmented(taken, penalty * robust**2, shortest)
-    variance, likeness = _pooled_noise(taken, first, shortest, correlation)
+    variance, likeness = _pooled_noise(taken, first, shortest)
     noise = max(variance * (1 + likeness) / (1 - likeness), _coarseness(values) ** 2)
     return _segmented(taken, penalty * noise, shortest)
 
 
-def _pooled_noise(
-    values: FloatArray, known: Sequence[int], shortest: int, expected: _Correlation
-) -> tuple[float, float]:
+def _pooled_noise(values: FloatArray, known: Sequence[int], shortest: int) -> tuple[float, float]:
     """Variance of the values around their levels, and their autocorrelation, over all levels.
 
     The levels are the known ones and one more: the step that is looked for must not count as noise.
@@ -168,7 +79,7 @@ def _pooled_noise(
     if squares == 0.0 or n <= levels:
         return 0.0, 0.0
     raw = float(rest[1:] @ rest[:-1]) / squares + (levels + 1) / n
-    correlation = (n * raw + expected.weight * expected.expected) / (n + expected.weight)
+    correlation = (n * raw + _CORRELATION_WEIGHT * _CORRELATION) / (n + _CORRELATION_WEIGHT)
     correlation = min(_MAX_CORRELATION, max(0.0, correlation))
     return squares / (n - levels), correlation
 

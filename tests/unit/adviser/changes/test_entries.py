@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from adviser.changes.entries import ChangeUpdate, new_entries
 from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS
-from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
+from adviser.changes.release_steps import ChangeUpdate, new_entries
+from model.changes import ChangeEvent, ChangeLook, PerformanceChange
 from tests.factories.evidence import GAIN, Bench, jobs, series
-
-BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def releases(gains: Sequence[float], count: int = 8, *, rest: str = "rest==1") -> Bench:
@@ -151,50 +148,3 @@ def test_identical_releases_are_seldom_announced_although_they_are_judged_five_t
         false += bool(known)
     # Five looks of a fifth of 5 %; a binomial count of 150 exceeds 14 in 1 of 100 cases at 5 %.
     assert false <= 14, LOOK_ALPHA
-
-
-def nights(levels: Sequence[float], *, runs: int, begin: int = 0) -> Bench:
-    """Runs of one stack of five jobs each, one a night, with these levels in equal parts."""
-    bench, stack = Bench(), ""
-    stack = bench.stack("fast==1", "rest==1")
-    draw = np.random.default_rng(5)
-    for night in range(runs):
-        level = levels[night * len(levels) // runs] + draw.normal(0, 0.01)
-        when = BEGAN + timedelta(days=begin + night)
-        bench.measure(stack, jobs(level, 5, seed=night), run=f"run {night:03}", begin=when)
-    return bench
-
-
-def test_a_machine_that_slows_down_is_announced_with_night_and_size() -> None:
-    (entry,) = first(nights([0.0, -0.15], runs=40)).entries
-    assert (entry.kind, entry.event) == (ChangeKind.MACHINE, ChangeEvent.ANNOUNCED)
-    assert (entry.host, entry.package, entry.verdict) == ("h1", None, "slower")
-    assert entry.from_stack == entry.to_stack
-    assert entry.seen_at is not None
-    assert abs((entry.seen_at - BEGAN).days - 20) <= 1
-    assert entry.interval_low_pct <= 100 * math.expm1(-0.15) <= entry.interval_high_pct
-
-
-def test_a_steady_machine_has_no_entry() -> None:
-    assert first(nights([0.0], runs=40)).entries == ()
-
-
-def test_a_step_is_confirmed_once_and_is_not_announced_again_if_its_night_moves() -> None:
-    bench = nights([0.0] * 3 + [-0.15], runs=40)
-    whole = bench.evidence()
-    update = new_entries(whole, [], {})
-    (entry,) = update.entries
-    later = new_entries(whole, update.entries, update.looks)
-    assert [it.event for it in later.entries] == [ChangeEvent.CONFIRMED]
-    known = [*update.entries, *later.entries]
-    assert new_entries(whole, known, {}).entries == ()
-    assert entry.seen_at is not None
-    moved = replace(entry, change_id="sha256:moved", seen_at=entry.seen_at - timedelta(days=2))
-    again = new_entries(whole, [moved], {}).entries
-    assert [(it.event, it.refers_to) for it in again] == [(ChangeEvent.CONFIRMED, "sha256:moved")]
-
-
-def test_a_step_that_later_runs_do_not_show_is_withdrawn() -> None:
-    (entry,) = first(nights([0.0, -0.15], runs=40)).entries
-    (gone,) = new_entries(nights([0.0], runs=40).evidence(), [entry], {}).entries
-    assert (gone.event, gone.refers_to) == (ChangeEvent.WITHDRAWN, entry.change_id)

@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.scoring.drift import (
-    FIRST_NIGHT,
-    PENALTY,
-    _segmented,
-    long_run_sd,
-    nightly_steps,
-    steps,
-)
+from adviser.scoring.drift import PENALTY, _segmented, long_run_sd, steps
 from tests.effort import examples, slow
 
 
@@ -126,34 +119,3 @@ def test_a_step_of_a_tenth_is_found_within_five_runs(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(13), 200, likeness)[:, :55]
     series[:, 50:] += math.log(0.9)
     assert sum(bool(steps(list(it))) for it in series) >= 0.8 * 200
-
-
-def announced(series: np.ndarray[Any, Any], first: int) -> float:
-    """Share of series in which a look finds a step; the looks are every night from ``first``."""
-    return sum(
-        any(nightly_steps(list(row[:night])) for night in range(first, len(row) + 1))
-        for row in series
-    ) / len(series)
-
-
-@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
-def test_looks_every_night_hardly_ever_announce_a_step_of_steady_runs(likeness: float) -> None:
-    series = runs_of_60(np.random.default_rng(14), 100, likeness)
-    # At 1 %, a count of 100 exceeds 4 in 1 of 250 cases.
-    assert announced(series, FIRST_NIGHT) <= 0.04
-
-
-@pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
-def test_a_step_of_a_tenth_is_announced_within_five_nights(likeness: float) -> None:
-    series = runs_of_60(np.random.default_rng(15), 100, likeness)[:, :55]
-    series[:, 50:] += math.log(0.9)
-    assert announced(series, 55) >= 0.8
-
-
-def test_a_down_and_an_up_are_both_announced() -> None:
-    noise = np.random.default_rng(16).normal(0, 0.01, 60)
-    assert nightly_steps(list(noise + np.repeat([0.0, 0.1, 0.0], 20))) == [20, 40]
-
-
-def test_no_step_is_announced_before_the_first_night() -> None:
-    assert nightly_steps([0.0] * 10 + [1.0] * (FIRST_NIGHT - 11)) == []
