@@ -20,7 +20,7 @@ from graph.record.tokens import Scope, create_token
 from graph.tables import AdvisorySource
 from model.measurements.evidence import MeasuredObservation
 from tests.services.commands import thoth_json
-from tests.services.filled import every, got
+from tests.services.filled import UNPROTECTED, every, got
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> 
     assert None not in [got(client, f"/api/v2/{it}")[name] for it, name in places.items()]
     with service.writing() as connection:
         sources = [it._asdict() for it in connection.execute(select(AdvisorySource))]
+        connection.execute(UNPROTECTED)
         connection.execute(delete(AdvisorySource))
     try:
         values = [got(client, f"/api/v2/{it}")[name] for it, name in places.items()]
@@ -51,6 +52,7 @@ def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> 
         ]
     finally:
         with service.writing() as connection:
+            connection.execute(UNPROTECTED)
             connection.execute(insert(AdvisorySource).values(sources))
     assert values == [None] * 3
     assert set(counts) == {None}

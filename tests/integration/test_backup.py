@@ -46,6 +46,7 @@ from tests.factories.inspections import inspection_files, specification_document
 from tests.services.commands import row_counts, run_here, thoth
 from tests.services.databases import new_database
 from tests.services.disks import fill, mounted_disk
+from tests.services.filled import unprotected
 from tests.services.fixtures import embedded_only, empty
 from tests.services.jobs import run_jobs, upkeep
 from tests.services.object_store import object_store
@@ -72,9 +73,10 @@ def target(
 def saved(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A backup of a filled record, which forgets it, because others read that record, too."""
     path = tmp_path_factory.mktemp("saved") / "saved.tar"
-    done = run_here(backup, filled, str(path))
+    writable = unprotected(filled)
+    done = run_here(backup, writable, str(path))
     assert done.exit_code == 0, done.stderr
-    engine = relational_engine(filled)
+    engine = relational_engine(writable)
     with engine.begin() as connection:
         set_sources(connection, BACKUP, [])
     engine.dispose()

@@ -12,17 +12,27 @@ import pytest
 import sqlalchemy
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import make_url, text
 
 from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
-from graph.engine import graph_database
+from graph.engine import graph_database, relational_engine
 from graph.record.tokens import Scope, create_token
+from graph.tables import Base
 from tests.factories.advisories import flask_sessions, requests_headers, write_archive
 from tests.services.commands import ROOT, thoth
 from tests.services.databases import new_database
 
 SAMPLES = ROOT / "samples"
+#: What clients leave behind who only read; no test compares it.
+_OF_CLIENTS = {"tokens", "page_sessions", "request_counts", "audit_log"}
+_REFUSE = """
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE 'the filled record is shared and only read: a test changes its table %', TG_TABLE_NAME;
+END $$
+"""
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +42,7 @@ def filled(
     embedded_graph: neo4j.Driver,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Settings]:
-    """Settings of a record that was filled by the commands that people use; nobody writes to it.
+    """Settings of a record that was filled by the commands that people use, and refuses changes.
 
     The graph is emptied by whichever test comes next.
     """
@@ -40,6 +50,7 @@ def filled(
         session.run("MATCH (n) WHERE NOT n:SchemaMigration DETACH DELETE n").consume()
     with new_database(postgresql, replace(embedded_settings, rate_limit=None)) as settings:
         _fill(settings, tmp_path_factory.mktemp("filled"))
+        _protect(settings)
         yield settings
 
 
@@ -59,6 +70,33 @@ def filled_client(filled_app: Flask) -> FlaskClient:
     client = filled_app.test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
     return client
+
+
+def _protect(settings: Settings) -> None:
+    """Make each later change of a row an error, except of what clients leave behind."""
+    engine = relational_engine(settings)
+    with engine.begin() as connection:
+        connection.execute(text(_REFUSE))
+        for table in sorted(Base.metadata.tables.keys() - _OF_CLIENTS):
+            connection.execute(
+                text(
+                    f"CREATE TRIGGER only_read BEFORE INSERT OR UPDATE OR DELETE ON {table}"
+                    " FOR EACH ROW EXECUTE FUNCTION refuse_change()"
+                )
+            )
+    engine.dispose()
+
+
+#: Ends the refusal for one transaction, for a test that puts everything back.
+UNPROTECTED = text("SET LOCAL session_replication_role = replica")
+
+
+def unprotected(settings: Settings) -> Settings:
+    """Settings of the same record without the refusal, for a test that puts everything back."""
+    url = make_url(settings.database_url or "")
+    options = {"options": "-c session_replication_role=replica"}
+    changed = url.update_query_dict(options).render_as_string(hide_password=False)
+    return replace(settings, database_url=changed)
 
 
 def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) -> Any:
