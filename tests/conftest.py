@@ -194,9 +194,17 @@ def database_url(reused_databases: ReusedDatabases) -> Iterator[str]:
 
 
 @pytest.fixture
-def settings(embedded_settings: Settings, database_url: str) -> Settings:
-    """Settings for a test's own database and the run's embedded graph."""
-    return replace(embedded_settings, database_url=database_url)
+def settings(
+    embedded_settings: Settings, database_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """Settings for a test's own database, documents and index cache, and the run's graph."""
+    own = tmp_path_factory.mktemp("own")
+    return replace(
+        embedded_settings,
+        database_url=database_url,
+        document_store_url=(own / "documents").as_uri(),
+        index_cache=own / "cache",
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,9 +33,8 @@ from tests.services.index import JSON, Index, package_index, status
 
 
 @pytest.fixture
-def index(settings: Settings) -> Iterator[Index]:
-    """An index without a password; no page of another test's index is in the cache."""
-    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+def index() -> Iterator[Index]:
+    """An index without a password."""
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         yield made
 

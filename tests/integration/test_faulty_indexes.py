@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -39,9 +38,8 @@ pytestmark = pytest.mark.faults
 
 
 @pytest.fixture
-def index(stores: Stores) -> Iterator[Index]:
-    """``app`` needs ``lib``; no page of another test's index is in the cache."""
-    shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
+def index() -> Iterator[Index]:
+    """``app`` needs ``lib``."""
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         for version in ("1.0", "1.1"):
             made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,9 +27,8 @@ WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 
 
 @pytest.fixture
-def index(stores: Stores) -> Iterator[Index]:
-    """``app`` needs ``lib``; no page of another test's index is in the cache."""
-    shutil.rmtree(stores.settings.home / "cache", ignore_errors=True)
+def index() -> Iterator[Index]:
+    """``app`` needs ``lib``."""
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         for version in ("1.0", "1.1"):
             made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -152,7 +151,6 @@ def test_an_advisory_about_a_version_that_nobody_has_read_is_harm(
 def test_the_changed_versions_are_read_and_nothing_else(
     measured: Stores, locks: tuple[str, str]
 ) -> None:
-    shutil.rmtree(measured.settings.home / "cache", ignore_errors=True)
     with package_index(protected=False, json=True, ranges=True, validators=True) as index:
         for version in ("2.0.0", "2.1.0", "2.2.0"):
             index.add_wheel("numpy", version)

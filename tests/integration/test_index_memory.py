@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +32,6 @@ def index() -> Iterator[Index]:
 @pytest.fixture
 def advise(stores: Stores, index: Index) -> Callable[[], Advice]:
     """Advises on ``app``, as one worker does for one request after the other."""
-    shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
     at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
     configured = replace(stores, settings=at_index)
     memory, request = IndexMemory(), request_for("app\n")
@@ -89,7 +87,6 @@ def test_a_release_that_a_refresh_stored_meanwhile_counts(
 def test_what_the_record_has_as_of_the_same_answer_is_not_stored_again(
     stores: Stores, index: Index
 ) -> None:
-    shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
     at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
 
     def stored(settings: Settings) -> tuple[int, int]:

@@ -29,9 +29,8 @@ from tests.services.waiting import DEADLINE_S, wait_until
 
 
 @pytest.fixture
-def index(settings: Settings) -> Iterator[Index]:
-    """An index with a small closure; no page of another test's index is in the cache."""
-    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+def index() -> Iterator[Index]:
+    """An index with a small closure."""
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         for version in ("1.0", "1.1"):
             made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
@@ -103,7 +102,7 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
     assert "archived: write to" in thoth(settings, "packages", "show", "lib").stdout
 
     del index.states["lib"]
-    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+    shutil.rmtree(settings.index_cache)
     thoth_json(settings, "packages", "refresh", **there)
     state, _, edges, active = shown()
     assert (state, edges) == ("active", [])

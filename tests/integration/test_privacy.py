@@ -99,8 +99,6 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
     changed = osv("GHSA-9", modified="2024-02-01T00:00:00Z", aliases=["CVE-9"], **persons)
     record = Record(stores.settings, stores.engine, tmp_path)
     folder = Path(stores.settings.document_store_url.removeprefix("file://"))
-    # Tests of one process share the document store.
-    others = set(folder.rglob("*.zst"))
     deliver(stores, [release("flask", "2.0")])
     with monkeypatch.context() as earlier:
         earlier.setattr(sync, "without_persons", lambda value, canonical: (value, canonical))
@@ -125,7 +123,7 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
     texts = list(stored_texts(stores))
     assert [it for it in texts if re.search("adalind|person@", it, re.IGNORECASE)] == []
     assert record.rows(count) == [("osv-2", 4)]
-    assert len(set(folder.rglob("*.zst")) - others) == 1
+    assert len(list(folder.rglob("*.zst"))) == 1
     assert record.pairs == affecting
     run(stores.settings, "record", "verify")
     run(stores.settings, "graph", "verify")

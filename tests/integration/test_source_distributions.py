@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,9 +62,8 @@ STATIC = "Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n"
 
 
 @pytest.fixture
-def index(stores: Stores) -> Iterator[Index]:
+def index() -> Iterator[Index]:
     """``certain`` and ``likely`` say what they require; ``dynamic`` does not."""
-    shutil.rmtree(stores.settings.home / "cache", ignore_errors=True)
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:
         made.add_wheel("lib", "1.0")
         made.add_wheel("lib", "2.0")
