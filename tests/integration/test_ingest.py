@@ -32,7 +32,7 @@ from tests.factories.documents import (
     result_document,
     stdout,
 )
-from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.documents import GENERATIONS
 from tests.services.commands import Ended, row_counts, run_here
 from tests.services.projection import verified
 

@@ -21,7 +21,7 @@ from graph.record.document_store import identify_store
 from graph.record.freshness import NEVER, source_successes
 from ingest.runs import run_nightly
 from model.errors import AlreadyRunning
-from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.documents import GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
 from tests.services.projection import verified
 from tests.services.waiting import DEADLINE_S, wait_until

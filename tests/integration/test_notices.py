@@ -53,7 +53,7 @@ from ingest.record import exclusive_run
 from loop import night as loop_night
 from loop.notices import deliver_notices
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange
-from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.documents import GENERATIONS
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import run_here, thoth
 from tests.services.disks import fill, mounted_disk

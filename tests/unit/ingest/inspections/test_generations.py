@@ -20,7 +20,7 @@ from tests.factories.documents import (
     single,
     specification,
 )
-from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.documents import GENERATIONS
 from tests.services.commands import ROOT
 
 

@@ -15,8 +15,7 @@ from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument
 from model.measurements.inspection import InspectionDocument
-from samples.pack import ARCHIVE
-from tests.factories.generations import FOLDER
+from tests.factories.documents import GENERATIONS, SAMPLES
 
 #: Of all rows of the documents in the samples and in ``tests/data``, by version.
 ROWS = {4: "76416b035dcc5978ddc2dc3c761937c28892e9a679d652e52369bd22fd023ac6"}
@@ -34,7 +33,7 @@ def documents(source: Path) -> list[InspectionDocument]:
 
 @pytest.fixture(scope="module")
 def known() -> list[InspectionDocument]:
-    return [*documents(ARCHIVE), *documents(FOLDER)]
+    return [*documents(SAMPLES), *documents(GENERATIONS)]
 
 
 def test_stored_documents_are_parsed_as_delivered_ones(known: list[InspectionDocument]) -> None:

@@ -1,4 +1,4 @@
-"""The documents that tests share are what their generator writes; the samples come in whole."""
+"""The documents that tests share, and the samples, come in whole."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument
 from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
 from model.reasons import Correction
-from samples.pack import ARCHIVE
-from tests.factories import generations
+from tests.factories.documents import GENERATIONS, SAMPLES
 from tests.services.commands import ROOT
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def documents(source: Path) -> list[InspectionDocument]:
@@ -36,18 +27,8 @@ def documents(source: Path) -> list[InspectionDocument]:
     return found
 
 
-def test_the_documents_are_those_the_generator_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    committed = contents(generations.FOLDER)
-    assert sum(map(len, committed.values())) < 600_000
-    monkeypatch.setattr(generations, "FOLDER", tmp_path / "inspections")
-    generations.main()
-    assert contents(tmp_path / "inspections") == committed
-
-
 def test_every_generation_and_outcome_occurs() -> None:
-    found = documents(generations.FOLDER)
+    found = documents(GENERATIONS)
     assert {document.schema_version for document in found} == set(SchemaVersion)
     seen = [observation for document in found for observation in document.observations]
     assert Counter(it.outcome for it in seen)[Outcome.CRASHED] == 2
@@ -61,7 +42,7 @@ def test_every_generation_and_outcome_occurs() -> None:
 
 
 def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
-    found = documents(ARCHIVE)
+    found = documents(SAMPLES)
     seen = [observation for document in found for observation in document.observations]
     outcomes = Counter(observation.outcome for observation in seen)
     assert len(found) == 22
@@ -70,11 +51,11 @@ def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
     assert {it.indicator.name for it in measured} == {"PiMatmul", "PiConv2D"}
     assert {it.indicator.component for it in measured} == {"numpy", "torch", "tensorflow"}
     assert all(it.host and it.block and len(it.repetitions_s) >= 9 for it in measured)
-    assert ARCHIVE.stat().st_size < 500_000
+    assert SAMPLES.stat().st_size < 500_000
 
 
 def test_the_cookbooks_stacks_are_among_the_samples() -> None:
     text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
     asked = set(re.findall(r"sha256:[0-9a-f]{64}", text))
     assert asked
-    assert asked <= {document.stack.digest for document in documents(ARCHIVE) if document.stack}
+    assert asked <= {document.stack.digest for document in documents(SAMPLES) if document.stack}
