@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -164,16 +163,6 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
 
 
 class TestBoards:
-    def test_the_files_are_what_the_script_makes(self) -> None:
-        path = GRAFANA / "boards.py"
-        spec = importlib.util.spec_from_file_location("boards", path)
-        assert spec is not None
-        assert spec.loader is not None
-        script = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(script)
-        made = script.boards()
-        assert made == {name: (GRAFANA / f"{name}.json").read_text("utf-8") for name in BOARDS}
-
     @pytest.mark.parametrize("name", BOARDS)
     def test_a_board_works_in_any_grafana(self, name: str) -> None:
         text, loaded = (GRAFANA / f"{name}.json").read_text("utf-8"), board(name)
