@@ -1,8 +1,7 @@
 """A real Neo4j 5.26 community server for the tests, wherever one can be had.
 
-In this order: the server of ``NEO4J_TEST_URL``; one assembled by Maven from ``pom.xml`` in this
-folder and run by the JDK of this machine; a container. Without any of them
-:class:`Neo4jMissing` says what was looked for and how to get one.
+It is the server of ``NEO4J_TEST_URL``, or one assembled by Maven from ``pom.xml`` in this folder and
+run by the JDK of this machine. Otherwise, :class:`Neo4jMissing` says how to get one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
 
 VERSION = "5.26.28"
-IMAGE = f"neo4j:{VERSION}-community"
 POM = Path(__file__).with_name("pom.xml")
 
 _ASSEMBLE_TIMEOUT_S = 900
@@ -81,8 +79,9 @@ def neo4j_server(folder: Path) -> Iterator[Neo4jServer]:
         raise Neo4jMissing(reason)
     java, _ = java_at_least(_JDK)
     maven = shutil.which("mvn")
-    started = _assembled(java, jars(maven), folder) if java and maven else _container()
-    with started as server:
+    assert java is not None
+    assert maven is not None
+    with _assembled(java, jars(maven), folder) as server:
         yield server
 
 
@@ -90,13 +89,13 @@ def missing() -> str | None:
     """Why no Neo4j can be had here, and how to get one; None if one can."""
     java, reason = java_at_least(_JDK)
     maven = shutil.which("mvn")
-    if os.environ.get("NEO4J_TEST_URL") or (java and maven) or _docker_answers():
+    if os.environ.get("NEO4J_TEST_URL") or (java and maven):
         return None
     return (
         f"no Neo4j for the tests: NEO4J_TEST_URL is not set, {reason or 'Java was found'},"
-        f" {'Maven was found' if maven else 'mvn is not on PATH'}, and no Docker engine answers."
-        f" Install a JDK {_JDK} or newer with Maven (Debian: openjdk-17-jdk-headless maven), or"
-        " start Docker, or set NEO4J_TEST_URL, NEO4J_TEST_USER and NEO4J_TEST_PASSWORD."
+        f" {'Maven was found' if maven else 'mvn is not on PATH'}. Install a JDK {_JDK} or newer with"
+        " Maven (Debian: openjdk-17-jdk-headless maven), or start one, for example with Docker, and"
+        " set NEO4J_TEST_URL, NEO4J_TEST_USER and NEO4J_TEST_PASSWORD."
     )
 
 
@@ -219,57 +218,6 @@ def _set_password(url: str, password: str) -> bool:
     except (DriverError, Neo4jError, OSError):
         return False
     return True
-
-
-def _docker_answers() -> bool:
-    docker = shutil.which("docker")
-    if docker is None:
-        return False
-    with suppress(subprocess.TimeoutExpired):
-        return not subprocess.run(
-            [docker, "info"], capture_output=True, timeout=20, check=False
-        ).returncode
-    return False
-
-
-@contextmanager
-def _container() -> Iterator[Neo4jServer]:
-    password, port = secrets.token_urlsafe(24), closed_port()
-    settings = {"NEO4J_AUTH": f"neo4j/{password}", "NEO4J_server_memory_heap_max__size": "512m"}
-    for name, value in HARDENING.items():
-        settings["NEO4J_" + name.replace("_", "__").replace(".", "_")] = value
-    command = ["docker", "run", "--detach", "--rm", "--publish", f"127.0.0.1:{port}:7687"]
-    for name in settings:
-        command += ["--env", name]
-    started = subprocess.run(
-        [*command, IMAGE],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        timeout=_ASSEMBLE_TIMEOUT_S,
-        check=False,
-    )
-    if started.returncode:
-        raise Neo4jMissing(f"Docker could not start {IMAGE}: {started.stderr[-2000:]}")
-    try:
-        server = Neo4jServer(f"bolt://127.0.0.1:{port}", "neo4j", password)
-        wait_until(lambda: _answers(server), f"{IMAGE} answers")
-        yield server
-    finally:
-        remove = ["docker", "rm", "--force", started.stdout.strip()]
-        subprocess.run(remove, capture_output=True, timeout=60, check=False)
-
-
-def _answers(server: Neo4jServer) -> bool:
-    with (
-        suppress(DriverError, Neo4jError, OSError),
-        neo4j.GraphDatabase.driver(
-            server.url, auth=(server.user, server.password), connection_timeout=2.0
-        ) as driver,
-    ):
-        driver.verify_connectivity()
-        return True
-    return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
