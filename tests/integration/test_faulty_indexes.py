@@ -284,15 +284,6 @@ def test_a_project_in_quarantine_needs_no_build(
     assert not [it for it in report["stack_info"] if it["code"] == "package_unsolvable"]
 
 
-def test_failures_that_pass_are_not_seen(stores: Stores, index: Index, project: Path) -> None:
-    index.answers["/simple/lib/"] = [status(500), status(429, Retry_After="1")]
-    index.answers["/files/lib/lib-2.0-py3-none-any.whl"] = [raw(b""), status(503)]
-    done, report = advise(stores, index, project)
-    assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"})
-    assert "unavailable" not in report["search"]
-    assert "warning" not in done.stderr
-
-
 def test_a_page_of_30_mb_is_read(stores: Stores, index: Index, project: Path) -> None:
     page = json.loads(index.page("lib")[1])
     page["rest"] = "x" * (30 << 20)
@@ -382,15 +373,6 @@ def test_ended_while_it_reads_the_next_command_works(
     done, report = advise(stores, index, project)
     assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"})
     assert intact(stores, index)
-
-
-def test_a_cache_that_cannot_be_written_is_reported(
-    stores: Stores, index: Index, project: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    done, report = advise(stores, index, project, INDEX_CACHE=str(tmp_path / "file"))
-    assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"}), done.stderr
-    assert "warning: the cache cannot be written, so the same is read again" in done.stderr
 
 
 @needs("bwrap")

@@ -158,18 +158,6 @@ def test_two_measurements_never_run_on_one_machine() -> None:
             pass
 
 
-def test_inspect_waits_for_the_machine_and_then_says_how_to_go_on(
-    settings: Settings, tmp_path: Path
-) -> None:
-    specification = tmp_path / "stack.json"
-    specification.write_text(json.dumps(specification_document({"numpy": "2.0.0"})))
-    with free_machine(600):
-        done = thoth(settings, "inspect", str(specification), "--wait", "1")
-    assert done.returncode == 5, done.stderr
-    assert "another measurement runs on this machine: waiting up to 1 s" in done.stderr
-    assert "--share-machine" in done.stderr
-
-
 def test_an_indicator_waits_for_the_machine_unless_it_only_explains_itself(
     settings: Settings,
 ) -> None:
@@ -180,24 +168,6 @@ def test_an_indicator_waits_for_the_machine_unless_it_only_explains_itself(
     assert "another measurement runs on this machine: waiting up to 0.1 s" in refused.stderr
     assert "--share-machine" in refused.stderr
     assert (helped.returncode, "--matrix-size" in helped.stdout) == (0, True)
-
-
-def test_a_night_sends_one_notice_of_each_settled_event(
-    stores: Stores, night_settings: Settings, index: Index
-) -> None:
-    watch_app(stores)
-    with receiver() as server:
-        settings = hooked(night_settings, server.url)
-        night(settings)
-        assert server.received == []
-        index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
-        report = night(settings)
-        night(settings)
-    (notice,) = server.received
-    assert notice.document["type"] == "release.given_up"
-    assert notice.document["data"]["subject"] == KEY.subject
-    last = report.steps[-1]
-    assert (last.step, last.output["delivered"]) == ("notify", 1)
 
 
 def test_a_release_that_the_advice_follows_before_it_is_settled_is_compared_with_another(
@@ -364,20 +334,6 @@ def test_a_release_is_settled_at_planned_looks_only(stores: Stores) -> None:
 
 def replace_nights(stores: Stores, nights: int) -> Stores:
     return replace(stores, settings=replace(stores.settings, loop_nights=nights))
-
-
-def test_an_unexpected_exception_counts_as_an_attempt(
-    stores: Stores, night_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crash(_running: object) -> dict[str, int]:
-        raise ZeroDivisionError("no jobs")
-
-    monkeypatch.setattr("loop.night.STEPS", {**STEPS, "settle": crash})
-    report = night(night_settings)
-    assert report.problem == "settle: ZeroDivisionError: no jobs"
-    assert [(it.step, it.attempts) for it in report.steps[-2:]] == [
-        ("settle", MOST_ATTEMPTS), ("notify", 0)
-    ]  # fmt: skip
 
 
 def watched(stores: Stores) -> list[AdviceWatch]:

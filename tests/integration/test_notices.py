@@ -359,20 +359,6 @@ def test_a_nightly_run_tells_of_each_failure_once_and_of_its_end(
         assert sent(server) == first
 
 
-def test_a_nightly_run_without_a_worker_sends_its_notices_itself(
-    stores: Stores, tmp_path: Path
-) -> None:
-    missing = tmp_path / "missing"
-    chosen = replace(stores.settings, ingest_sources=(str(missing),))
-    with receiver() as server:
-        aim = {"WEBHOOKS": f"build={server.url} other=https://build.example/"}
-        for _ in range(2):
-            done = thoth(chosen, "ingest", "nightly", WEBHOOK_SECRETS=f"build={SECRET}", **aim)
-            assert done.returncode == 1, done.stderr
-            assert "warning: WEBHOOK_SECRETS: the webhook other has no secret" in done.stderr
-    assert texts(server) == [f"The nightly run on {HOST} has failed: {missing}: could not be read."]
-
-
 def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path: Path) -> None:
     source = str(tmp_path / "missing")
     chosen = replace(stores.settings, ingest_sources=(source,))

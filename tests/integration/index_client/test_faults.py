@@ -92,15 +92,6 @@ def test_a_transient_fault_is_not_visible(index: Index, settings: Settings, answ
     assert len(index.seen) == 2
 
 
-@pytest.mark.parametrize("answer", [silent, half_open])
-def test_a_transient_silence_is_not_visible(index: Index, settings: Settings, answer: Any) -> None:
-    index.add_wheel("parrot", "1.0")
-    index.answers["/simple/parrot/"] = [answer]
-    # On a busy machine, the index itself may be silent for so long, too, but not every time.
-    assert page(settings, limits=replace(LIMITS, silence_s=0.5, attempts=20)).files
-    assert len(index.seen) >= 2
-
-
 def test_a_cache_that_cannot_be_written_costs_no_answer(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     (settings.home / "cache").touch()
@@ -162,14 +153,6 @@ def test_an_index_that_asks_for_patience_gets_it(index: Index, settings: Setting
     index.answers["/simple/parrot/"] = status(429, Retry_After="3600")
     refused = problem(settings)
     assert (refused.code, refused.status, refused.retry_after_s) == ("http_status", 429, 3600)
-
-
-def test_an_index_that_does_not_exist(tmp_path: Path, index: Index) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/simple"
-        settings = replace(settings_for(index, tmp_path), package_indexes=(("own", url),))
-        assert problem(settings).code is IndexFault.UNREACHABLE
 
 
 def test_a_name_server_that_does_not_answer_holds_up_neither_the_request_nor_the_end(

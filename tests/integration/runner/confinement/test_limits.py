@@ -112,29 +112,6 @@ print("sum", sum(os.statvfs(it).f_blocks * os.statvfs(it).f_frsize for it in ("/
     assert free - os.statvfs(tmp_path).f_bavail < GIBIBYTE // os.statvfs(tmp_path).f_frsize
 
 
-def test_endless_output_ends_and_a_part_is_kept(tmp_path: Path, marker: str) -> None:
-    finished = run("while True: os.write(1, b'x' * 65536)", tmp_path, marker)
-    assert finished.ended is JobEnd.OUTPUT_LIMIT
-    assert finished.stdout_truncated
-    assert len(finished.stdout) <= MEBIBYTE
-
-
-def test_who_ignores_sigterm_is_killed(tmp_path: Path, marker: str) -> None:
-    finished = run(
-        """
-import signal, time
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-while True:
-    time.sleep(60)
-""",
-        tmp_path,
-        marker,
-        limits=replace(LIMITS, wall_s=1),
-    )
-    assert finished.ended is JobEnd.TIMED_OUT
-
-
 def test_a_child_does_not_survive_the_job(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
@@ -155,21 +132,6 @@ print("parent ends")
         marker,
     )
     assert (finished.ended, finished.stdout) == (JobEnd.EXITED, b"parent ends\n")
-
-
-def test_a_child_that_holds_the_output_open_does_not_hold_up_the_job(
-    tmp_path: Path, marker: str
-) -> None:
-    finished = run(
-        """
-if not os.fork():
-    os.setsid()
-    import time; time.sleep(600)
-""",
-        tmp_path,
-        marker,
-    )
-    assert (finished.ended, finished.exit_code) == (JobEnd.EXITED, 0)
 
 
 def test_folders_without_end_are_ended_before_the_kernel_has_no_memory(tmp_path: Path) -> None:
