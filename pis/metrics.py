@@ -124,18 +124,6 @@ def metric_values(
         yield MetricValue(declared, declared.formula(amount, seconds), samples)
 
 
-#: Parameters that decide which metrics an indicator measures.
-_CASES: dict[str, tuple[dict[str, Parameter], ...]] = {
-    "deepbench-rnn": ({"cell": "rnn"}, {"cell": "lstm"}, {"cell": "gru"}),
-    "frame-latency": ({"form": "frame"}, {"form": "tail"}),
-    "vips": ({"score": "vips"}, {"score": "vops"}),
-    "loadgen": (
-        {"scenario": "single-stream"}, {"scenario": "multi-stream"}, {"scenario": "server"},
-        {"scenario": "offline"},
-    ),
-}  # fmt: skip
-
-
 @cache
 def shared_metrics() -> tuple[SharedMetric, ...]:
     """The metrics of indicators whose definitions are those of other systems.
@@ -255,176 +243,145 @@ def rate_jitter(amount: float, seconds: Sequence[float]) -> float:
     return 1.4826 * median(abs(rate - middle) for rate in rates)
 
 
+#: Name, unit, direction and definition of a metric, and how its value follows.
+_Rule = tuple[str, str, Direction, str, Aggregate, Formula]
+_LOWER, _HIGHER = Direction.LOWER, Direction.HIGHER
+_TIME: _Rule = ("time", "ms", _LOWER, _DEEPBENCH, Aggregate.MEDIAN, median_time(1e3))
+
+
+def _declared(benchmark: str, *rules: _Rule) -> tuple[DeclaredMetric, ...]:
+    return tuple(
+        DeclaredMetric(benchmark, Metric(name, unit, direction, definition), aggregate, formula)
+        for name, unit, direction, definition, aggregate, formula in rules
+    )
+
+
 def _own(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
     """The median rate, by a definition of this project."""
-    multiple = DISPLAY_UNITS[unit]
-    metric = Metric("rate", multiple.name, Direction.HIGHER, f"thoth-{name}-1")
-    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate(multiple.factor)),)
-
-
-def _time(benchmark: str, definition: str) -> DeclaredMetric:
-    metric = Metric("time", "ms", Direction.LOWER, definition)
-    return DeclaredMetric(benchmark, metric, Aggregate.MEDIAN, median_time(1e3))
+    multiple, rule = DISPLAY_UNITS[unit], (_HIGHER, f"thoth-{name}-1", Aggregate.MEDIAN)
+    return _declared(name, ("rate", multiple.name, *rule, median_rate(multiple.factor)))
 
 
 def _gemm(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
     """The rate counts k - 1 additions per result, DeepBench's counts k: only times are equal."""
-    return (*_own(name, parameters, unit), _time("gemm", _DEEPBENCH))
-
-
-def _convolution(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    metric = Metric("rate", "TFLOPS", Direction.HIGHER, _DEEPBENCH)
-    rate = DeclaredMetric("convolution", metric, Aggregate.MEDIAN, median_rate(1e12))
-    return (_time("convolution", _DEEPBENCH), rate)
+    return (*_own(name, parameters, unit), *_declared("gemm", _TIME))
 
 
 def _recurrent(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
     """DeepBench's formulas count the products with the state only: only times are equal."""
     cell = str(parameters.get("cell", "rnn"))
-    time = _time("rnn_vanilla" if cell == "rnn" else f"rnn_{cell}", _DEEPBENCH)
-    return (time, *_own(name, parameters, unit))
+    benchmark = "rnn_vanilla" if cell == "rnn" else f"rnn_{cell}"
+    return (*_declared(benchmark, _TIME), *_own(name, parameters, unit))
 
 
 def _compilation(
     name: str, parameters: Mapping[str, Any], unit: Unit
 ) -> tuple[DeclaredMetric, ...]:
-    metric = Metric("compile_time", "s", Direction.LOWER, f"thoth-{name}-1")
-    time = DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time())
-    if parameters.get("phase") in ("cold", "warm"):
-        return (time,)
-    rate = _own(name, parameters, unit)
-    return rate if parameters.get("phase") == "call" else (time, *rate)
+    rule = ("compile_time", "s", _LOWER, f"thoth-{name}-1", Aggregate.MEDIAN, median_time())
+    phase, rate = parameters.get("phase"), _own(name, parameters, unit)
+    time = () if phase == "call" else _declared(name, rule)
+    return time if phase in ("cold", "warm") else (*time, *rate)
 
 
-def _throughput(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
-    """The quantities of tf_cnn_benchmarks, for steps that are timed one by one."""
-    if unit is not Unit.IMAGES_PER_SECOND:
-        return _own(name, parameters, unit)
-    rules: tuple[tuple[str, Direction, Aggregate, Formula], ...] = (
-        ("total_images_per_sec", Direction.HIGHER, Aggregate.TOTAL, mean_rate),
-        ("images_per_sec", Direction.HIGHER, Aggregate.MEAN, mean_rate),
-        ("uncertainty", Direction.LOWER, Aggregate.SINGLE, rate_uncertainty),
-        ("jitter", Direction.LOWER, Aggregate.SINGLE, rate_jitter),
-    )
-    return tuple(
-        DeclaredMetric(name, Metric(metric, "images/s", direction, _TF_CNN), aggregate, formula)
-        for metric, direction, aggregate, formula in rules
-    )
+def _of_images(
+    times: Sequence[_Rule], rates: Sequence[_Rule]
+) -> Callable[[str, Mapping[str, Any], Unit], tuple[DeclaredMetric, ...]]:
+    """Metrics of networks: only those of images have ``rates``; without ``times``, own ones."""
+
+    def declared(
+        name: str, parameters: Mapping[str, Any], unit: Unit
+    ) -> tuple[DeclaredMetric, ...]:
+        if unit is Unit.IMAGES_PER_SECOND:
+            return _declared(name, *times, *rates)
+        return _declared(name, *times) or _own(name, parameters, unit)
+
+    return declared
 
 
-def _batch_latency(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    latency = Metric("seconds_per_batch", "s", Direction.LOWER, _PYTORCH_BENCHMARK)
-    declared = DeclaredMetric(name, latency, Aggregate.MEAN, mean_time())
-    if unit is not Unit.IMAGES_PER_SECOND:
-        return (declared,)
-    rate = Metric("images_per_second", "images/s", Direction.HIGHER, _PYTORCH_BENCHMARK)
-    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_of_rates))
-
-
-def _batch_sweep(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    latency = Metric("latency", "ms", Direction.LOWER, _AIIA)
-    declared = DeclaredMetric(name, latency, Aggregate.MEAN, mean_time(1e3))
-    if unit is not Unit.IMAGES_PER_SECOND:
-        return (declared,)
-    rate = Metric("throughput", "frames/s", Direction.HIGHER, _AIIA)
-    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_rate))
-
-
-def _frame_latency(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    """Latencies of single frames; the form ``tail`` has one percentile for each group of frames."""
-    if parameters.get("form") == "tail":
-        metric = Metric("frame_latency_p99", "s", Direction.LOWER, f"thoth-{name}-1")
-        return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time()),)
-    rules = (
-        ("mean", Aggregate.MEAN, mean_time()),
-        ("p50", Aggregate.P50, time_percentile(50)),
-        ("p90", Aggregate.P90, time_percentile(90)),
-        ("p99", Aggregate.P99, time_percentile(99)),
-        ("max", Aggregate.MAXIMUM, time_percentile(100)),
-    )
-    return tuple(
-        DeclaredMetric(
-            name,
-            Metric(f"frame_latency_{suffix}", "s", Direction.LOWER, _EDGE_AIBENCH),
-            aggregate,
-            formula,
-        )
-        for suffix, aggregate, formula in rules
-    )
-
-
-def _valid_images(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    score = "vops" if parameters.get("score") == "vops" else "vips"
-    spoken = "FLOP/s" if score == "vops" else "images/s"
-    metric = Metric(score, spoken, Direction.HIGHER, _AIOT_BENCH)
-    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate()),)
-
-
-def _time_to_accuracy(
-    name: str, parameters: Mapping[str, Any], unit: Unit
-) -> tuple[DeclaredMetric, ...]:
-    metric = Metric("time_to_accuracy", "s", Direction.LOWER, f"thoth-{name}-1")
-    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time()),)
-
-
-def _search(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
-    """AIPerf's formula; its rules also demand an hour, its data set and an accuracy."""
-    metric = Metric("score", "GFLOPS", Direction.HIGHER, f"thoth-{name}-1")
-    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate(1e9)),)
-
-
-def _load(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
-    """The headline of a scenario, by LoadGen's name for it.
-
-    The scenario multi stream of v0.5 had another definition: the most samples per query.
-    """
-    latency, rate = Direction.LOWER, Direction.HIGHER
-    scenario = str(parameters.get("scenario", ""))
-    headlines: dict[str, tuple[Metric, Formula]] = {
-        "single-stream": (
-            Metric("90th percentile latency (ns)", "ns", latency, _MLPERF_INFERENCE),
-            median_time(1e9),
+#: Metrics that depend on one parameter: its name, and the rules by its values, the default first.
+#: The scenario multi stream of v0.5 had another definition: the most samples per query.
+_CHOSEN: dict[str, tuple[str, dict[str, tuple[_Rule, ...]]]] = {
+    "frame-latency": ("form", {
+        "frame": tuple(
+            (f"frame_latency_{suffix}", "s", _LOWER, _EDGE_AIBENCH, aggregate, formula)
+            for suffix, aggregate, formula in (
+                ("mean", Aggregate.MEAN, mean_time()), ("p50", Aggregate.P50, time_percentile(50)),
+                ("p90", Aggregate.P90, time_percentile(90)),
+                ("p99", Aggregate.P99, time_percentile(99)),
+                ("max", Aggregate.MAXIMUM, time_percentile(100)),
+            )
         ),
-        "multi-stream": (
-            Metric("99th percentile latency (ns)", "ns", latency, f"thoth-{name}-1"),
-            median_time(1e9),
-        ),
-        "server": (
-            Metric("Scheduled samples per second", "samples/s", rate, _MLPERF_INFERENCE),
-            median_rate(),
-        ),
-        "offline": (
-            Metric("Samples per second", "samples/s", rate, _MLPERF_INFERENCE),
-            median_rate(),
-        ),
-    }
-    if scenario not in headlines:
-        return tuple(it for each in headlines for it in _load(name, {"scenario": each}, unit))
-    metric, formula = headlines[scenario]
-    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, formula),)
+        # One percentile for each group of frames.
+        "tail": (("frame_latency_p99", "s", _LOWER, "thoth-frame-latency-1", Aggregate.MEDIAN,
+                  median_time()),),
+    }),
+    "vips": ("score", {
+        "vips": (("vips", "images/s", _HIGHER, _AIOT_BENCH, Aggregate.MEDIAN, median_rate()),),
+        "vops": (("vops", "FLOP/s", _HIGHER, _AIOT_BENCH, Aggregate.MEDIAN, median_rate()),),
+    }),
+    "loadgen": ("scenario", {
+        "single-stream": (("90th percentile latency (ns)", "ns", _LOWER, _MLPERF_INFERENCE,
+                           Aggregate.MEDIAN, median_time(1e9)),),
+        "multi-stream": (("99th percentile latency (ns)", "ns", _LOWER, "thoth-loadgen-1",
+                          Aggregate.MEDIAN, median_time(1e9)),),
+        "server": (("Scheduled samples per second", "samples/s", _HIGHER, _MLPERF_INFERENCE,
+                    Aggregate.MEDIAN, median_rate()),),
+        "offline": (("Samples per second", "samples/s", _HIGHER, _MLPERF_INFERENCE,
+                     Aggregate.MEDIAN, median_rate()),),
+    }),
+}  # fmt: skip
 
+
+def _chosen(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """Those of the parameter's value; a load without a scenario has all of them."""
+    parameter, by_value = _CHOSEN[name]
+    chosen = by_value.get(str(parameters.get(parameter)))
+    if chosen is None and name == "loadgen":
+        return _declared(name, *(it for rules in by_value.values() for it in rules))
+    return _declared(name, *(next(iter(by_value.values())) if chosen is None else chosen))
+
+
+#: Parameters that decide which metrics an indicator measures.
+_CASES: dict[str, tuple[dict[str, Parameter], ...]] = {
+    "deepbench-rnn": ({"cell": "rnn"}, {"cell": "lstm"}, {"cell": "gru"}),
+    **{
+        name: tuple({parameter: value} for value in by_value)
+        for name, (parameter, by_value) in _CHOSEN.items()
+    },
+}
 
 _DECLARED: dict[str, Callable[[str, Mapping[str, Any], Unit], tuple[DeclaredMetric, ...]]] = {
     "gemm": _gemm,
-    "deepbench-conv": _convolution,
+    "deepbench-conv": lambda name, parameters, unit: _declared(
+        "convolution", _TIME,
+        ("rate", "TFLOPS", _HIGHER, _DEEPBENCH, Aggregate.MEDIAN, median_rate(1e12)),
+    ),
     "deepbench-rnn": _recurrent,
     "compile": _compilation,
-    "cnn-throughput": _throughput,
-    "batch-latency": _batch_latency,
-    "batch-sweep": _batch_sweep,
-    "frame-latency": _frame_latency,
-    "vips": _valid_images,
-    "time-to-accuracy": _time_to_accuracy,
-    "automl": _search,
-    "loadgen": _load,
-}
+    # The quantities of tf_cnn_benchmarks, for steps that are timed one by one.
+    "cnn-throughput": _of_images((), (
+        ("total_images_per_sec", "images/s", _HIGHER, _TF_CNN, Aggregate.TOTAL, mean_rate),
+        ("images_per_sec", "images/s", _HIGHER, _TF_CNN, Aggregate.MEAN, mean_rate),
+        ("uncertainty", "images/s", _LOWER, _TF_CNN, Aggregate.SINGLE, rate_uncertainty),
+        ("jitter", "images/s", _LOWER, _TF_CNN, Aggregate.SINGLE, rate_jitter),
+    )),
+    "batch-latency": _of_images(
+        [("seconds_per_batch", "s", _LOWER, _PYTORCH_BENCHMARK, Aggregate.MEAN, mean_time())],
+        [("images_per_second", "images/s", _HIGHER, _PYTORCH_BENCHMARK, Aggregate.MEAN,
+          mean_of_rates)],
+    ),
+    "batch-sweep": _of_images(
+        [("latency", "ms", _LOWER, _AIIA, Aggregate.MEAN, mean_time(1e3))],
+        [("throughput", "frames/s", _HIGHER, _AIIA, Aggregate.MEAN, mean_rate)],
+    ),
+    "frame-latency": _chosen,
+    "vips": _chosen,
+    "loadgen": _chosen,
+    "time-to-accuracy": lambda name, parameters, unit: _declared(
+        name, ("time_to_accuracy", "s", _LOWER, f"thoth-{name}-1", Aggregate.MEDIAN, median_time())
+    ),
+    # AIPerf's formula; its rules also demand an hour, its data set and an accuracy.
+    "automl": lambda name, parameters, unit: _declared(
+        name, ("score", "GFLOPS", _HIGHER, f"thoth-{name}-1", Aggregate.MEDIAN, median_rate(1e9))
+    ),
+}  # fmt: skip
