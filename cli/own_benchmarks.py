@@ -12,11 +12,15 @@ import click
 
 from cli.console import print_note
 from common.settings import Settings
-from loop.own_benchmarks import benchmark_files, benchmarks_of
+from loop.own_benchmarks import (
+    benchmark_files,
+    benchmarks_of,
+    confirm_commands,
+    unconfirmed,
+)
 from model.errors import InvalidArgument
 from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence
 from model.text import first_few, printable
-from pis.confirmed_commands import confirm_commands, unconfirmed
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -38,8 +38,7 @@ from pis.bundle import script_sha256
 from pis.catalogue import INDICATORS, check_flags, indicator_of
 from pis.indicators.harness import Indicator
 from pis.metrics import metrics_of
-from pis.result_documents import results_in
-from pis.scripts import ScriptRun, run_script
+from pis.scripts import ScriptRun, results_in, run_script
 
 _PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 _HELP = frozenset({"-h", "--help"})

@@ -1,12 +1,14 @@
 """The benchmarks of watched projects: those that the files of a project name on this machine.
 
-A night runs only commands that the user of this machine has confirmed, as they are in the files
-now. Projects of the service's clients have no files here, and none of their commands is run.
+Such a command runs only after a person has seen it. A changed command, or the same command in
+another folder, is another command. Projects of the service's clients have no files here, and none
+of their commands is run.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,16 +16,47 @@ from pathlib import Path
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.watches import AdviceWatch, WatchKind, WatchSource
 from model.errors import InvalidArgument
+from model.json_documents import canonical_json, digest
 from model.measurements.evidence import COMMAND_FILES
 from pis.commands import Command, command_of
-from pis.confirmed_commands import unconfirmed
 
 _LOG = logging.getLogger(__name__)
 
 _FILES = ("pyproject.toml", THOTH_TOML)
+_CONFIRMED = "confirmed-commands"
+
+
+def unconfirmed(settings: Settings, folder: Path, commands: Mapping[str, str]) -> dict[str, str]:
+    """Those of a project's commands, by name, that were not confirmed on this machine."""
+    return {
+        name: command
+        for name, command in commands.items()
+        if not _place_of_command(settings, folder, command).is_file()
+    }
+
+
+def confirm_commands(settings: Settings, folder: Path, commands: Mapping[str, str]) -> None:
+    """Remember that the user confirmed these commands of the project in ``folder``.
+
+    :raises OSError: if that cannot be written
+    """
+    for command in commands.values():
+        place = _place_of_command(settings, folder, command)
+        private_folder(place.parent)
+        text = canonical_json({"folder": os.fsdecode(folder.resolve()), "command": command})
+        # Renamed, so that a command is confirmed or not, also after a crash.
+        beside = place.with_suffix(f".{os.getpid()}")
+        beside.write_bytes(text + b"\n")
+        beside.replace(place)
+
+
+def _place_of_command(settings: Settings, folder: Path, command: str) -> Path:
+    key = digest([os.fsdecode(folder.resolve()), command]).removeprefix("sha256:")
+    return settings.home / _CONFIRMED / f"{key}.json"
 
 
 def benchmarks_of(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Runs the script of an indicator with a given Python."""
+"""Runs the script of an indicator with a given Python, and reads the results that it printed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import errno
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 from model.errors import InvalidArgument
+from model.measurements.benchmark_results import BenchmarkResult, Validity
+from model.measurements.units import DISPLAY_UNITS, UNITS
 from pis.amun.processes import dying_with_parent, kill_group
 from pis.bundle import script_of
+from pis.metrics import metric_values
 from pis.scratch import scratch_folder
 
 #: How many of the last lines of standard error are kept to explain a failure.
@@ -96,3 +101,44 @@ def _lines(process: subprocess.Popen[str], on_line: Callable[[str], object]) -> 
         kept = [*kept[1 - _KEPT_LINES :], line.rstrip("\n")]
         on_line(kept[-1])
     return tuple(kept)
+
+
+def results_in(document: Mapping[str, Any], ended_at: datetime) -> Iterator[BenchmarkResult]:
+    """The value of each declared metric in the document that a bundled indicator printed.
+
+    >>> printed = {"name": "PiMatmul", "component": "numpy", "component_version": "2.4.6",
+    ...            "python": "3.11.7", "@parameters": {"matrix_size": 8},
+    ...            "@result": {"rate": 4.0, "unit": "GFLOPS", "elapsed": 2.0, "repetitions": [2.0]}}
+    >>> [(it.metric.name, it.value, it.metric.unit) for it in results_in(printed, datetime.now())]
+    [('rate', 4.0, 'GFLOPS')]
+    """
+    software = {document["component"]: document["component_version"], "python": document["python"]}
+    gpu = document.get("gpu")
+    for part in document.get("@results", [document]):
+        measured, parameters = part["@result"], part["@parameters"]
+        unit = UNITS[measured["unit"]]
+        values = metric_values(
+            document["name"],
+            parameters,
+            unit,
+            measured["rate"] * DISPLAY_UNITS[unit].factor,
+            measured["elapsed"] / 1e3,
+            [it / 1e3 for it in measured["repetitions"]],
+        )
+        for measurement in values:
+            yield BenchmarkResult(
+                system="thoth",
+                source=document["name"],
+                benchmark=measurement.declared.benchmark,
+                metric=measurement.declared.metric,
+                value=measurement.value,
+                aggregate=measurement.declared.aggregate,
+                parameters={
+                    key: it for key, it in parameters.items() if isinstance(it, str | int | float)
+                },
+                samples=measurement.samples,
+                validity=Validity.VALID,
+                hardware={"accelerator": gpu["name"]} if gpu and gpu.get("name") else {},
+                software=software,
+                measured_at=ended_at,
+            )

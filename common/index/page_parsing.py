@@ -286,7 +286,8 @@ class JsonPage:
         else:
             parsed = self._parsed()
             if self._places is None:
-                self._places = _places(self._name, parsed, self._base_url)
+                self._summarise(parsed)
+            assert self._places is not None  # noqa: S101 - just set
             api = str(parsed.api)
             entries = [parsed.entries[place] for place in self._places.get(version, ())]
         files: dict[str, IndexFile] = {}
@@ -365,26 +366,6 @@ _NEWEST = 8
 def _uploaded_last(listed: Iterable[ListedVersion]) -> list[str]:
     known = [(it.uploaded_at, it.version) for it in listed if it.uploaded_at and it.file_count]
     return [version for _, version in nlargest(_NEWEST, known)]
-
-
-def _places(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, list[int]]:
-    """The places of each version's entries in the page, as :func:`_summaries` returns them."""
-    names = FilenameParser(name)
-    spelled: dict[str, str] = {}
-    for version in parsed.versions:
-        spelled.setdefault(*spelling(version))
-    places: dict[str, list[int]] = {}
-    for place, entry in enumerate(parsed.entries):
-        parts = names.parts(entry)
-        if parts is not None and has_usual_types(entry):
-            written = parts[0]
-        else:
-            file = file_of_entry(name, entry, base_url, parsed.api, names)
-            if isinstance(file, str):
-                continue
-            written = file.version
-        places.setdefault(spelled.setdefault(*spelling(written)), []).append(place)
-    return places
 
 
 def _summaries(

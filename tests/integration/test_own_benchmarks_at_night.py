@@ -22,7 +22,7 @@ from loop.measuring import measure_batches
 from loop.night import run_night
 from loop.watching import project_watch
 from model.packages.environments import host_environment
-from pis.confirmed_commands import confirm_commands
+from loop.own_benchmarks import confirm_commands
 from tests.services.index import Index, package_index
 
 COMMAND = "python bench.py"
