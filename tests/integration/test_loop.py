@@ -596,6 +596,6 @@ def test_a_night_stays_open_until_it_ends_and_counts_failed_steps(
 
 
 @pytest.mark.parametrize("text", ["./missing", "a @ https://b/c.whl", "a; python_version < '3'"])
-def test_what_is_neither_a_project_nor_a_package_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_name_that_is_no_project_and_no_package_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         package_project(text)

@@ -141,7 +141,7 @@ def test_old_notices_of_another_process_wait_until_they_are_deleted_with_their_e
     assert sorted(left) == [(2, "build"), (2, "mail")]
 
 
-def test_an_attempt_that_was_overtaken_fails_nothing(relational: sqlalchemy.Engine) -> None:
+def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(relational: sqlalchemy.Engine) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
     with relational.begin() as connection:
         slow = claim_notices(connection, ["mail"], timedelta(), 1)[0]
@@ -438,7 +438,7 @@ def test_a_disk_that_is_nearly_full_is_reported_once_until_it_has_space(
     assert kinds(relational) == ["disk.full", "problem.solved", "disk.full"]
 
 
-def test_without_a_target_nobody_looks_at_the_disk(
+def test_without_a_target_the_disk_is_not_checked(
     relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
 ) -> None:
     with mounted_disk(tmp_path / "disk", 20) as disk:

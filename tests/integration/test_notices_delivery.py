@@ -190,7 +190,7 @@ def test_attempts_end_and_a_receiver_can_refuse_all_further_ones(
     assert {it.state for it in listed(relational)} == {NoticeState.GIVEN_UP}
 
 
-def test_pauses_grow(relational: sqlalchemy.Engine, settings: Settings) -> None:
+def test_pauses_between_attempts_grow(relational: sqlalchemy.Engine, settings: Settings) -> None:
     pauses = [DeliveryPace().pause_after(it) for it in range(1, MAX_ATTEMPTS + 1)]
     assert pauses[-1] is None
     lengths = [it for it in pauses if it is not None]
@@ -222,7 +222,7 @@ def test_a_notice_waits_for_a_process_that_knows_its_target(
     assert len(set(signatures)) == 2
 
 
-def test_people_hear_of_settled_events_only(
+def test_services_for_people_get_settled_events_only(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational)

@@ -44,7 +44,7 @@ def taken_or_refused(value: Any) -> None:
 
 
 @given(values)
-def test_any_json(value: Any) -> None:
+def test_any_json_is_a_specification_or_refused(value: Any) -> None:
     taken_or_refused(value)
 
 
@@ -72,7 +72,7 @@ lines = st.lists(
 
 @settings(max_examples=examples(300))
 @given(lines)
-def test_any_requirements(parts: list[str]) -> None:
+def test_any_requirements_file_is_a_lock_or_has_problems(parts: list[str]) -> None:
     lock, problems = read_requirements("".join(parts), "txt", "3.11")
     for package in lock.packages:
         assert package.hashes
@@ -81,6 +81,6 @@ def test_any_requirements(parts: list[str]) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_pylock(text: str) -> None:
+def test_any_pylock_is_a_lock_or_has_problems(text: str) -> None:
     lock, problems = read_pylock(text, "pylock", {})
     assert problems or not lock.packages

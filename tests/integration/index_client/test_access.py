@@ -153,7 +153,7 @@ def test_another_name_of_the_indexs_own_address_and_port_is_allowed(
     assert page(settings).files
 
 
-def test_what_fails_in_tls_is_not_tried_again(tmp_path: Path, index: Index) -> None:
+def test_an_error_of_tls_is_not_retried(tmp_path: Path, index: Index) -> None:
     url = f"https://127.0.0.1:{index.port}/simple"
     settings = replace(settings_for(index, tmp_path), package_indexes=(("own", url),))
     refused = problem(settings)

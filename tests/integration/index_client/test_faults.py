@@ -132,7 +132,7 @@ def test_a_permanent_error_is_requested_once(
     assert len(str(refused)) < 400
 
 
-def test_what_confirms_a_page_and_cannot_be_sent_back_is_not(
+def test_invalid_validators_of_a_page_are_not_sent_back(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -144,7 +144,7 @@ def test_what_confirms_a_page_and_cannot_be_sent_back_is_not(
     assert len(index.seen) == 2
 
 
-def test_an_index_that_asks_for_patience_gets_it(index: Index, settings: Settings) -> None:
+def test_retry_after_is_honoured(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.answers["/simple/parrot/"] = [status(429, Retry_After="1")]
     started = time.monotonic()

@@ -75,7 +75,7 @@ def add_large(index: Index, name: str) -> None:
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_large_pages_are_parsed_elsewhere_and_say_the_same(
+def test_the_helper_parses_large_pages_with_the_same_result(
     index: Index, settings: Settings, tmp_path: Path, parsed_here: list[str]
 ) -> None:
     names = ["parrot", "cheese", "spam"]
@@ -95,7 +95,7 @@ def test_large_pages_are_parsed_elsewhere_and_say_the_same(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_what_cannot_be_parsed_or_stored_elsewhere_is_done_here(
+def test_pages_that_the_helper_cannot_store_are_parsed_here(
     index: Index, settings: Settings, parsed_here: list[str]
 ) -> None:
     text = b"{" + b" " * (1 << 16)

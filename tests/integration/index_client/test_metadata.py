@@ -54,7 +54,7 @@ def test_a_metadata_file_that_does_not_exist_is_read_from_the_wheel(
     assert read.source == "wheel-range"
 
 
-def test_the_end_of_a_wheel_is_enough_and_is_read_once(index: Index, settings: Settings) -> None:
+def test_only_the_end_of_a_wheel_is_read_and_once(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n", padding=400_000)
     file = only_file(settings)
 
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_count_from_the_end_is_asked_for_all(
     ],
 )
 @pytest.mark.parametrize("name", ["parrot-1.0-py3-none-any.whl", "parrot-1.0.tar.gz"])
-def test_a_file_that_is_not_what_its_page_promised(
+def test_a_file_with_another_hash_or_size_is_refused(
     index: Index, settings: Settings, fact: dict[str, Any], code: IndexFault, name: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_what_its_page_promised(
         status(206, b"x" * 100, Content_Range="bytes 9-0/100"),
     ],
 )
-def test_a_part_that_does_not_say_which_it_is(
+def test_a_part_without_its_range_is_refused(
     index: Index, settings: Settings, answer: Any
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -189,7 +189,7 @@ def test_a_part_that_does_not_say_which_it_is(
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("promised", [True, False])
-def test_another_part_than_the_end_is_refused(
+def test_a_part_other_than_the_requested_end_is_refused(
     index: Index, settings: Settings, first: int, promised: bool
 ) -> None:
     index.add_wheel("parrot", "1.0")

@@ -31,7 +31,7 @@ def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
     assert file.as_document()["upload_time"] == "2024-02-03T04:05:06.000000Z"
 
 
-def test_a_young_page_is_not_asked_for_and_an_old_one_only_confirmed(
+def test_a_young_page_needs_no_request_and_an_old_one_is_confirmed(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -74,7 +74,7 @@ def test_the_cache_outlives_the_client_and_a_new_release_replaces_it(
     assert before.digest != after.digest
 
 
-def test_last_modified_confirms_too(index: Index, settings: Settings) -> None:
+def test_last_modified_also_confirms_a_page(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     moment = format_datetime(datetime.now(UTC), usegmt=True)
     kind, body = index.page("parrot")
@@ -85,7 +85,7 @@ def test_last_modified_confirms_too(index: Index, settings: Settings) -> None:
     assert index.seen[1][1]["if-modified-since"] == moment
 
 
-def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
+def test_a_broken_cache_counts_as_empty(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
     for path in settings.home.rglob("*.page"):
@@ -93,7 +93,7 @@ def test_a_broken_cache_is_no_cache(index: Index, settings: Settings) -> None:
     assert not ask(settings, lambda client: client.project("parrot")).from_cache
 
 
-def test_a_page_for_logging_in_does_not_replace_what_is_kept(
+def test_a_login_page_does_not_replace_the_cached_page(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")

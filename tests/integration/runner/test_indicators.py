@@ -340,7 +340,7 @@ def _numbers(value: Any) -> list[float]:
         ]
     ],
 )
-def test_what_is_not_possible_is_said_in_one_line(
+def test_an_unsupported_request_is_one_line(
     framework: str, indicator: str, flags: tuple[str, ...], message: str
 ) -> None:
     done = run_script(framework, script_of(indicator), "--quiet", *flags)

@@ -95,7 +95,7 @@ def test_two_stacks_are_measured_in_turns_and_compared(
     assert thoth_json(settings, "ingest", "inspections", str(out))["inspection"]["known"] == 2
 
 
-def test_a_result_says_what_the_runner_saw(
+def test_a_result_records_the_job_its_limits_and_the_machine(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     value = json.loads(pinned[0].read_text())
@@ -133,7 +133,7 @@ def write(folder: Path, value: Any, name: str = "spec.json") -> str:
         pytest.param(signal.SIGHUP, 130, marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_was_ended_goes_on_where_it_was(
+def test_an_interrupted_run_continues_where_it_stopped(
     at_home: Settings, pinned: list[Path], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out = tmp_path / "out"
@@ -215,7 +215,7 @@ def how(mine: dict[str, Any], ending: str, **fields: Any) -> dict[str, Any]:
 
 
 @needs("bwrap")
-def test_scripts_of_ones_own_run_confined_and_may_fail(
+def test_own_scripts_run_in_the_sandbox_and_may_fail(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
@@ -242,7 +242,7 @@ def test_scripts_of_ones_own_run_confined_and_may_fail(
 
 
 @pytest.mark.slow
-def test_a_script_of_ones_own_runs_as_its_user_where_that_is_asked_for(
+def test_a_trusted_script_runs_without_a_sandbox(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"
@@ -270,7 +270,7 @@ def test_a_script_of_ones_own_runs_as_its_user_where_that_is_asked_for(
     assert not set(ids) & {it["inspection_id"] for it in json.loads(refused.stdout)["inspections"]}
 
 
-def test_a_missing_sandbox_says_nothing_of_the_stack(
+def test_a_missing_sandbox_is_a_problem_of_the_host(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"

@@ -31,7 +31,7 @@ def test_a_bucket_or_a_folder_is_a_document_store(url: str) -> None:
 
 
 @pytest.mark.parametrize("rate", ["many", "600", "600/fortnight", "600/minute;x"])
-def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+def test_an_invalid_rate_is_refused(rate: str) -> None:
     with pytest.raises(InvalidSettings, match=f"RATE_LIMIT: '{rate}' is neither none nor like"):
         Settings.from_env({"RATE_LIMIT": rate})
 

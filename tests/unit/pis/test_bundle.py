@@ -66,7 +66,7 @@ def test_a_script_is_the_same_each_time(name: str) -> None:
     assert script_sha256(name) == hashlib.sha256(again.stdout).hexdigest()
 
 
-def test_comments_and_docstrings_stay_at_home() -> None:
+def test_a_bundled_script_has_no_comments_and_docstrings() -> None:
     text = script_of("matmul")
     assert "Whole text" not in text
     assert ":param" not in text
@@ -110,6 +110,6 @@ def test_an_unknown_name_is_refused() -> None:
         "def late():\n    from pis.indicators.clock import Clock",
     ],
 )
-def test_an_import_that_would_not_survive_is_refused(source: str) -> None:
+def test_an_import_that_cannot_be_bundled_is_refused(source: str) -> None:
     with pytest.raises(CannotBundle, match="siblings are imported at the top"):
         siblings_of(source)

@@ -105,7 +105,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
         (["--device=cuda"], "--device cpu"),
     ],
 )
-def test_what_is_not_possible_here_is_one_line_and_exit_code_2(
+def test_an_unsupported_request_is_one_line_and_exit_code_2(
     flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(matmul.INDICATOR, [*QUICK, "--quiet", *flags]) == 2
@@ -173,7 +173,7 @@ def test_an_unexpected_error_is_not_hidden() -> None:
         main(indicator(lambda: 1 // 0, lambda output: 0.0), [*QUICK, "--quiet"])
 
 
-def test_what_a_library_prints_does_not_spoil_the_document(
+def test_output_of_a_library_does_not_mix_with_the_document(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def talk() -> None:
@@ -187,7 +187,7 @@ def test_what_a_library_prints_does_not_spoil_the_document(
     assert "from below" in captured.err
 
 
-def test_ones_memory_is_free_before_the_next_one_is_made() -> None:
+def test_memory_of_a_shape_is_freed_before_the_next_one() -> None:
     alive: list[int] = []
 
     class Operand:

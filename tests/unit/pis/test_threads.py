@@ -16,12 +16,12 @@ def test_what_was_asked_for_wins_and_every_library_is_reported() -> None:
     assert environ == dict.fromkeys(THREAD_VARIABLES, "3")
 
 
-def test_else_the_environment_decides() -> None:
+def test_without_a_flag_the_environment_decides_about_threads() -> None:
     assert set_threads(0, {"OMP_NUM_THREADS": "7"}) == 7
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "many"])
-def test_else_the_cpus_there_are(value: str) -> None:
+def test_without_flag_and_environment_all_processors_are_used(value: str) -> None:
     assert set_threads(0, {"OMP_NUM_THREADS": value}) == available_cpus()
 
 

@@ -51,11 +51,11 @@ def test_there_are_nine_repetitions_and_the_minimal_time_at_least() -> None:
     assert 9 <= len(timing.repetitions_s) <= 60
 
 
-def test_so_many_repetitions_as_asked() -> None:
+def test_the_requested_number_of_repetitions_runs() -> None:
     assert len(time_work(Device(always(1e-3)), plan(repetitions=4)).repetitions_s) == 4
 
 
-def test_so_many_calls_as_asked() -> None:
+def test_the_requested_number_of_calls_is_timed() -> None:
     device = Device(always(1e-3))
     assert time_work(device, plan(calls=7)).calls == 7
     assert set(device.asked) == {7}
@@ -67,7 +67,7 @@ def test_calls_that_the_clock_cannot_see_are_refused() -> None:
     assert time_work(Device(always(1e-7)), plan(calls=501)).calls == 501
 
 
-def test_there_are_never_so_many_repetitions_that_nobody_can_read_them() -> None:
+def test_the_number_of_repetitions_is_bounded() -> None:
     timing = time_work(Device(always(1e-6)), plan(min_time_s=10.0, calls=100))
     assert len(timing.repetitions_s) == MOST_REPETITIONS
 
@@ -116,7 +116,7 @@ def test_the_last_output_is_kept() -> None:
     assert time_work(device, plan()).output == len(device.asked)
 
 
-def test_the_clock_is_looked_at() -> None:
+def test_the_tick_of_the_clock_is_measured() -> None:
     clock = clock_of("perf_counter")
     assert 1 <= clock.tick_ns < 10**8
     assert 1 <= clock.read_ns < 10**8

@@ -42,7 +42,7 @@ attempt("mount", lambda: call("mount", b"none", b"/tmp/work", b"tmpfs", 0, None)
     }
 
 
-def test_secrets_are_out_of_sight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_script_reads_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = f"secret-{uuid.uuid4()}"
     monkeypatch.setenv("DATABASE_PASSWORD", secret)
     home = tmp_path / "home"
@@ -90,7 +90,7 @@ def variables_in(said: str) -> dict[str, str]:
     return found
 
 
-def test_no_socket_leads_out(tmp_path: Path) -> None:
+def test_no_script_reaches_the_network(tmp_path: Path) -> None:
     with Listener() as listener:
         listener.reach()
         wait_until(lambda: listener.reached == 3, "all three sockets are reached from here")
@@ -158,7 +158,7 @@ except OSError:
     assert not inside.exists()
 
 
-def test_a_link_out_is_not_there_for_the_runner_to_follow(tmp_path: Path) -> None:
+def test_the_runner_follows_no_link_of_a_script(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched", encoding="utf-8")
     run(

@@ -24,7 +24,7 @@ from tests.services.confined import run
 
 
 @needs("bwrap")
-def test_an_honest_script_runs_and_its_output_and_exit_code_arrive(tmp_path: Path) -> None:
+def test_output_and_exit_code_of_a_script_leave_the_sandbox(tmp_path: Path) -> None:
     finished = run(
         "print(os.environ['WANTED'], sys.argv[1]); sys.exit(7)",
         tmp_path,
@@ -37,7 +37,7 @@ def test_an_honest_script_runs_and_its_output_and_exit_code_arrive(tmp_path: Pat
 
 
 @needs("bwrap")
-def test_an_honest_script_may_use_threads_processes_and_files(tmp_path: Path) -> None:
+def test_a_script_may_use_threads_processes_and_files(tmp_path: Path) -> None:
     finished = run(
         """
 import multiprocessing, tempfile, threading
@@ -115,7 +115,7 @@ def test_a_jobs_variables_do_not_reach_programs_outside(tmp_path: Path) -> None:
     assert list(tmp_path.glob("loader*")) == []
 
 
-def test_without_the_programs_it_refuses_and_says_what_to_install(
+def test_a_missing_program_of_the_sandbox_is_named_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -125,7 +125,7 @@ def test_without_the_programs_it_refuses_and_says_what_to_install(
     assert "bubblewrap" in refused.value.hint
 
 
-def test_where_walls_cannot_be_put_up_it_refuses_and_says_why(
+def test_without_namespaces_the_sandbox_is_refused_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "bwrap"

@@ -94,7 +94,7 @@ def test_a_header_that_is_longer_than_any_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"<html>", b"\x1f\x8b", b"PK\x05\x06" + bytes(18)])
-def test_what_is_not_archive_is_malformed(data: bytes) -> None:
+def test_data_that_is_no_archive_is_malformed(data: bytes) -> None:
     for read in (of_wheel, of_sdist):
         with raised(IndexProblem, code=IndexFault.MALFORMED):
             read(data)

@@ -35,7 +35,7 @@ def test_uv_goes_before_pip_and_a_setting_before_both(tmp_path: Path) -> None:
     assert said["pypi"].url == "https://said.example"
 
 
-def test_files_of_uv_and_pip_are_read(tmp_path: Path) -> None:
+def test_indexes_come_from_files_of_uv_and_pip(tmp_path: Path) -> None:
     uv = tmp_path / ".config" / "uv" / "uv.toml"
     uv.parent.mkdir(parents=True)
     (tmp_path / ".pip").mkdir()

@@ -36,11 +36,11 @@ def test_a_license_is_a_name_and_never_a_text(lines: str, license: str | None) -
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "no fields", "\x00\x01", "Name", ":" * 1000, "a: b\n c"]
 )
-def test_whatever_the_text_is_it_is_read(text: str) -> None:
+def test_any_text_is_read(text: str) -> None:
     assert parse_core_metadata(text).name is None
 
 
-def test_of_a_field_that_is_there_twice_the_first_counts() -> None:
+def test_the_first_of_two_equal_fields_counts() -> None:
     read = parse_core_metadata(f"{HEAD}Name: crow\nRequires-Python: >=3.8\nRequires-Python: >=2\n")
     assert (read.name, read.requires_python) == ("Parrot", ">=3.8")
 

@@ -158,7 +158,7 @@ UNENDING = [
 
 
 @pytest.mark.parametrize("piece", UNENDING)
-def test_a_page_of_what_does_not_end_takes_no_longer_than_another(piece: str) -> None:
+def test_unclosed_tags_take_no_longer_than_others(piece: str) -> None:
     started = time.process_time()
     html_page(EMPTY + piece * (300_000 // len(piece)))
     # A parser that looks for each end anew takes from 10 s to minutes.
@@ -192,13 +192,13 @@ def test_what_an_index_says_is_cut_before_it_is_reported(declared: bytes) -> Non
 
 
 @pytest.mark.parametrize("kind", ["application/" + "x" * 100_000, "text/\0html"])
-def test_a_type_that_is_none_is_cut_before_it_is_reported(kind: str) -> None:
+def test_a_long_content_type_is_cut_before_it_is_reported(kind: str) -> None:
     with pytest.raises(IndexProblem) as refused:
         parse_page("parrot", PageText(b"", kind, URL), NOW)
     assert len(str(refused.value)) < 400
 
 
-def test_a_fault_that_nobody_foresaw_is_the_pages(
+def test_an_unexpected_parser_error_is_a_malformed_page(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> None:

@@ -47,7 +47,7 @@ def test_the_entry_alone_leads_to_the_member() -> None:
     assert entry.end - entry.start < 2_000
 
 
-def test_in_doubt_there_is_none() -> None:
+def test_a_doubtful_end_of_a_wheel_gives_no_entry() -> None:
     assert read(wheel("crow-1.0.dist-info/METADATA")) is None
     assert read(wheel("deep/parrot-1.0.dist-info/METADATA")) is None
     assert read(wheel(behind=200)) is None

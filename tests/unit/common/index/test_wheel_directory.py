@@ -86,7 +86,7 @@ def test_of_a_large_directory_the_end_gives_top_level_names() -> None:
     assert read == ImportNames(("_parrot", "cry", "parrot"), ImportSource.DIRECTORY_END)
 
 
-def test_a_directory_that_is_known_gives_all_names() -> None:
+def test_a_whole_directory_gives_all_names() -> None:
     read = import_names_in(end_of(large(), 60_000))
     assert read == ImportNames(("parrot",), ImportSource.DIRECTORY)
 
@@ -96,7 +96,7 @@ def test_a_broken_end_gives_nothing(data: bytes) -> None:
     assert import_names_in(io.BytesIO(data)) is None
 
 
-def test_damage_gives_names_or_nothing() -> None:
+def test_a_damaged_directory_gives_names_or_nothing() -> None:
     drawn, whole = random.Random(0), large(top_level="parrot")
     for _ in range(300):
         data = bytearray(whole)

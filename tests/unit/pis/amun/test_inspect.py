@@ -70,7 +70,7 @@ def test_a_specification_given_twice_makes_two_inspections() -> None:
     assert names(stack()) == [first]
 
 
-def test_a_script_of_ones_own_is_named_so() -> None:
+def test_the_name_of_an_inspection_says_that_it_runs_an_own_script() -> None:
     assert names(load_specification(specification(script=SCRIPT)))[0].startswith(
         "inspection-script-"
     )
@@ -81,7 +81,7 @@ def run(launcher: Any, out: Path, *specifications: Specification, **order: Any) 
     return inspect(specifications, launcher, InspectOptions(out, **order), Quiet())
 
 
-def test_what_is_complete_is_kept_and_what_is_missing_runs(tmp_path: Path) -> None:
+def test_finished_jobs_are_kept_and_missing_jobs_run(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([measured(), measured(), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         run(launcher, tmp_path, stack(), jobs=4)
@@ -115,7 +115,7 @@ class Unbuildable(ScriptedLauncher):
         return super().prepare(inspection)
 
 
-def test_a_second_process_on_the_same_folder_is_told_so(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with FileLock(tmp_path / ".lock"), pytest.raises(AlreadyRunning, match=str(tmp_path)):
         run(ScriptedLauncher(), tmp_path, stack())
 
@@ -193,7 +193,7 @@ def test_a_build_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
     assert tree(outcome.folder / "build") == before
 
 
-def test_results_stay_without_a_build(tmp_path: Path) -> None:
+def test_results_are_kept_if_the_build_is_missing(tmp_path: Path) -> None:
     (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
     shutil.rmtree(outcome.folder / "build")
     again = ScriptedLauncher()
@@ -203,7 +203,7 @@ def test_results_stay_without_a_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "kept"), [((), "old"), (("part",), "part")])
-def test_an_interrupted_exchange_is_ended(tmp_path: Path, left: Any, kept: str) -> None:
+def test_an_interrupted_replacement_of_a_folder_is_finished(tmp_path: Path, left: Any, kept: str) -> None:
     for name in ("old", *left):
         (tmp_path / f"build.{name}").mkdir()
         (tmp_path / f"build.{name}" / "status").write_text(json.dumps({"state": name}))
@@ -212,7 +212,7 @@ def test_an_interrupted_exchange_is_ended(tmp_path: Path, left: Any, kept: str) 
     assert [it.name for it in tmp_path.iterdir()] == ["build"]
 
 
-def test_what_was_exchanged_is_only_cleared(tmp_path: Path) -> None:
+def test_leftovers_of_a_finished_replacement_are_removed(tmp_path: Path) -> None:
     for name in ("0", "0.old", "1.part"):
         (tmp_path / "results" / name).mkdir(parents=True)
     recover(tmp_path)
@@ -233,7 +233,7 @@ class LostGpu:
         return lost
 
 
-def test_a_lost_gpu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_gpu_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia, "_nvml", LostGpu)
     answers = nvidia.gpus(), nvidia.throttle_reasons(), nvidia.thermal_violations_ns()
     assert answers == ([], [], 0)

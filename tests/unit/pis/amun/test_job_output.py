@@ -143,7 +143,7 @@ def test_the_log_of_a_job_without_result_says_why(stdout: bytes, words: str) -> 
     assert words in (readings_of(written).fault or "")
 
 
-def test_output_that_was_cut_is_said_to_be_so() -> None:
+def test_the_log_says_that_output_was_cut() -> None:
     result = {
         "exit_code": 0,
         "stdout": parsed_output(b'{"a": 1}', truncated=True),
@@ -152,7 +152,7 @@ def test_output_that_was_cut_is_said_to_be_so() -> None:
     assert readings_of(result).fault == "standard output is longer than the limit and was cut"
 
 
-def test_a_job_that_came_to_a_bad_end_has_its_own_reason() -> None:
+def test_a_job_that_crashed_has_no_fault_of_its_output() -> None:
     made = failed_to_launch("gone", datetime.now(UTC))
     assert readings_of({"exit_code": made.exit_code, "ended": "launch-failed"}).fault is None
     assert not readings_of({"exit_code": 0, "ended": "timed-out", "stdout": said()}).rates

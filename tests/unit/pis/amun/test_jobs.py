@@ -154,7 +154,7 @@ def test_a_child_that_left_the_group_does_not_hold_the_job_up(tmp_path: Path) ->
     psutil.Process(int(finished.stdout)).kill()
 
 
-def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_a_result(tmp_path: Path) -> None:
     finished = run_job(
         ["/no/such/program"], environment=PATH, limits=JobLimits(), workdir=tmp_path / "none"
     )
@@ -162,7 +162,7 @@ def test_what_cannot_be_started_is_a_result(tmp_path: Path) -> None:
     assert b"none" in finished.stderr
 
 
-def test_a_breach_that_the_watch_sees_ends_the_job(tmp_path: Path) -> None:
+def test_a_job_beyond_its_limits_is_ended(tmp_path: Path) -> None:
     class Strict:
         def __init__(self, pid: int, limits: JobLimits) -> None:
             self.looks = 0

@@ -77,7 +77,7 @@ def test_in_a_container_the_root_of_its_own_view_counts(tmp_path: Path) -> None:
     assert read_limits(root, own).cpu_quota == 2.0
 
 
-def test_no_limits_are_none(tmp_path: Path) -> None:
+def test_without_limits_they_are_none(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu.max": "max 100000\n"})
     own = tree(tmp_path, {"own": "1:cpu:/\n0::/\n"}) / "own"
     assert read_limits(root, own) == CgroupLimits(None, None)
@@ -107,7 +107,7 @@ def test_conditions_are_what_a_reader_of_their_json_gets() -> None:
         ({"gpu_throttled": ("0: 0x40",)}, True, False),
     ],
 )
-def test_counters_that_grew_tell_of_throttling_and_swapping(
+def test_growing_counters_mean_throttling_and_swapping(
     change: dict[str, int], throttled: bool, swapped: bool
 ) -> None:
     between = conditions_between(CALM, replace(CALM, cpu_ticks=2000, **change))  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_counters_come_from_proc(tmp_path: Path) -> None:
     assert (read.steal_ticks, read.cpu_ticks, read.swapped_pages) == (67, 1000, 12)
 
 
-def test_this_machine_says_what_it_is() -> None:
+def test_this_machine_is_described() -> None:
     info = hwinfo()
     assert info["cpu_info"]["count"] >= 1
     assert info["cpu_features"]["flags"] == sorted(info["cpu_features"]["flags"])
@@ -134,7 +134,7 @@ def test_this_machine_says_what_it_is() -> None:
     assert isinstance(info["gpu"], list)
 
 
-def test_without_lscpu_the_kernel_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lscpu_the_processor_comes_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
@@ -142,21 +142,21 @@ def test_without_lscpu_the_kernel_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
     assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
 
 
-def test_lscpu_knows_processors_whose_kernel_says_little() -> None:
+def test_fields_that_cpuinfo_lacks_come_from_lscpu() -> None:
     listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
     info = _cpu_info({"BogoMIPS": "50"}, listed)
     assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
     assert info["stepping"] is None
 
 
-def test_a_host_keeps_its_name_and_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identifier_of_a_host_is_stable_and_hides_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert host() == host()
     assert host().startswith("sha256:")
     monkeypatch.setattr(hardware, "text_of", lambda path: "another-machine\n")
     assert "another" not in host()
 
 
-def test_a_boot_has_a_name_that_does_not_tell_that_of_the_kernel() -> None:
+def test_the_identifier_of_a_boot_hides_that_of_the_kernel() -> None:
     assert boot("8c1f") == boot("8c1f") != boot("8c20")
     assert "8c1f" not in str(boot("8c1f"))
 
@@ -179,7 +179,7 @@ def test_jobs_are_pinned_to_separate_cores_first(
     assert separate_cores(9, {1, 3}) == [1, 3]
 
 
-def test_what_was_asked_for_and_is_not_here_is_all_told() -> None:
+def test_every_unmet_request_is_named() -> None:
     info = {
         "cpu_info": {"family": 6, "model": 85, "brand_raw": "A (R) B", "sockets": 1, "cores": 2}
     }
@@ -231,7 +231,7 @@ def test_energy_is_what_independent_counters_counted(
     assert (energy["joules"], energy["counters"]) == (pytest.approx(2.32885), ["package-0"])
 
 
-def test_energy_that_nobody_counted_is_unknown_with_a_reason(
+def test_energy_without_a_counter_is_unknown_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia, "_nvml", lambda: None)

@@ -112,7 +112,7 @@ def test_all_problems_of_all_kinds_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 5])
-def test_what_is_not_a_object_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
     assert list(problems_of(value)) == ["the specification"]
 
 
