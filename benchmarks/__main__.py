@@ -10,14 +10,11 @@ from benchmarks import (
     advice,
     benchmark_results,
     bisect,
-    closures,
     compare,
     drift,
     faults,
-    fetching,
     honesty,
     identical,
-    index_service,
     indicators,
     ingest,
     interruptions,
@@ -26,7 +23,6 @@ from benchmarks import (
     monkey,
     packages,
     pages,
-    record,
     resolver,
     scale,
     scoring,
@@ -37,33 +33,13 @@ from benchmarks import (
 from common.logs import set_up_logs
 
 MEASUREMENTS = {
-    "ingest": ingest.main,
-    "packages": packages.main,
-    "pages": pages.main,
-    "record": record.main,
-    "closures": closures.main,
-    "resolver": resolver.main,
-    "scoring": scoring.main,
-    "honesty": honesty.main,
-    "drift": drift.main,
-    "speed_choices": speed_choices.main,
-    "interruptions": interruptions.main,
-    "monkey": monkey.main,
-    "ledger": ledger.main,
-    "looks": looks.main,
-    "compare": compare.main,
-    "indicators": indicators.main,
-    "identical": identical.main,
-    "service": service.main,
-    "faults": faults.main,
-    "scale": scale.main,
-    "startup": startup.main,
-    "fetching": fetching.main,
-    "advice": advice.main,
-    "index_service": index_service.main,
-    "bisect": bisect.main,
-    "benchmark_results": benchmark_results.main,
-}
+    it.__name__.rpartition(".")[2]: it.main
+    for it in (
+        ingest, packages, pages, resolver, scoring, honesty, drift, speed_choices,
+        interruptions, monkey, ledger, looks, compare, indicators, identical, service,
+        faults, scale, startup, advice, bisect, benchmark_results,
+    )
+}  # fmt: skip
 
 
 def main() -> None:
