@@ -8,8 +8,8 @@ from typing import Any
 
 from ingest.sources.source_items import RawDocument
 
-#: Made-up documents of every generation. Against ``tensorflow-cpu`` 2.15.1 every verdict occurs: 2.16.2
-#: is faster by 9 %, 2.17.0 within 0.3 %, 2.14.1 slower by 11 %, and 2.13.1 too noisy to tell.
+#: Made-up documents of every generation. Against ``tensorflow-cpu`` 2.15.1 every verdict occurs:
+#: 2.16.2 is faster by 9 %, 2.17.0 within 0.3 %, 2.14.1 slower by 11 %, 2.13.1 too noisy to tell.
 GENERATIONS = Path(__file__).parents[1] / "data" / "inspections"
 SAMPLES = Path(__file__).parents[2] / "samples" / "inspections.tar.gz"
 FLAGS = ["avx2", "fma", "fpu", "ibrs", "pni", "sse2", "vmx"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Double, Engine, Integer, insert
+from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Double, Engine, Integer, Text, insert
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -76,15 +76,15 @@ def _drawn(name: str, kind: TypeEngine[Any], rng: random.Random) -> Any:
         return [_drawn(name, kind.item_type, rng) for _ in range(rng.randrange(4))]
     if isinstance(kind, JSONB):
         return {"size": 512, "m": 2**63, "width": 0.5, "note": "Grüße 😀", "strides": [1, 2]}
-    if isinstance(kind, Boolean):
-        return rng.random() < 0.5
-    if isinstance(kind, Integer):
-        return rng.randrange(2**62 if isinstance(kind, BigInteger) else 2**31)
-    if isinstance(kind, Double):
-        return rng.choice([2.0, 1e300, rng.random(), rng.random() * 1e13])
-    if isinstance(kind, DateTime):
-        return _EPOCH + timedelta(microseconds=rng.randrange(10**14))
-    return f"{name} {rng.randrange(3)}"
+    largest = 2**62 if isinstance(kind, BigInteger) else 2**31
+    values = {
+        Boolean: rng.random() < 0.5,
+        Integer: rng.randrange(largest),
+        Double: rng.choice([2.0, 1e300, rng.random(), rng.random() * 1e13]),
+        DateTime: _EPOCH + timedelta(microseconds=rng.randrange(10**14)),
+        Text: f"{name} {rng.randrange(3)}",
+    }
+    return next(value for of, value in values.items() if isinstance(kind, of))
 
 
 def document_row(key: str) -> dict[str, Any]:
@@ -183,8 +183,13 @@ def _native_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows
     interfaces = ["libc.so.6", "libc.so.6:GLIBC_2.17", "libm.so.6"] if versions else []
     document = {"document_id": versions[0]["document_id"]} if versions else {}
     artifacts = [
-        drawn_row(ArtifactRow, rng, sha256=digest_of("artifact", row["purl"])[7:],
-                  purl=row["purl"], **document)
+        drawn_row(
+            ArtifactRow,
+            rng,
+            sha256=digest_of("artifact", row["purl"])[7:],
+            purl=row["purl"],
+            **document,
+        )
         for row in versions[:3]
     ]
     machines = [digest_of("machine", number) for number in range(2 if versions else 0)]

@@ -26,7 +26,6 @@ from tests.services.index import (
     Index,
     dripping,
     package_index,
-    raw,
     silent,
     status,
     tar_of,

@@ -18,8 +18,7 @@ from graph.migrate import migrated_stores
 from graph.projection import lag
 from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
-from tests.factories.documents import directory_files
-from tests.factories.documents import GENERATIONS
+from tests.factories.documents import GENERATIONS, directory_files
 from tests.services.commands import row_counts, thoth, thoth_json
 from tests.services.ports import closed_port, silent_port
 from tests.services.projection import project, verified

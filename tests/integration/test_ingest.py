@@ -24,6 +24,7 @@ from ingest.sources.source_items import SourceLimits
 from model.measurements.inspection import Outcome
 from model.reasons import Reason
 from tests.factories.documents import (
+    GENERATIONS,
     directory_files,
     document_2020_02,
     document_with_job_logs,
@@ -32,7 +33,6 @@ from tests.factories.documents import (
     result_document,
     stdout,
 )
-from tests.factories.documents import GENERATIONS
 from tests.services.commands import Ended, row_counts, run_here
 from tests.services.projection import verified
 

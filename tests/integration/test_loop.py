@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,7 +60,7 @@ from graph.record.watches import (
 )
 from graph.tables import EventRow, HardwareRow, WatchRow
 from loop.measuring import measure_batches
-from loop.night import MOST_ATTEMPTS, STEPS, NightReport, run_night
+from loop.night import STEPS, NightReport, run_night
 from loop.planning import resolve_releases
 from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import morning_summary, status_document
@@ -73,7 +72,6 @@ from model.packages.environments import host_environment
 from pis.amun.free_machine import MachineBusy, free_machine
 from tests.factories.evidence import simulated
 from tests.factories.inspections import (
-    specification_document,
     write_stack,
 )
 from tests.factories.requests import advice_for, request_for

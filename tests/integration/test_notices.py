@@ -141,7 +141,9 @@ def test_old_notices_of_another_process_wait_until_they_are_deleted_with_their_e
     assert sorted(left) == [(2, "build"), (2, "mail")]
 
 
-def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(relational: sqlalchemy.Engine) -> None:
+def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(
+    relational: sqlalchemy.Engine,
+) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
     with relational.begin() as connection:
         slow = claim_notices(connection, ["mail"], timedelta(), 1)[0]

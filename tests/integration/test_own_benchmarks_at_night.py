@@ -20,9 +20,9 @@ from graph.record.watches import WatchSource, add_watch, watches
 from graph.tables import WatchRow
 from loop.measuring import measure_batches
 from loop.night import run_night
+from loop.own_benchmarks import confirm_commands
 from loop.watching import project_watch
 from model.packages.environments import host_environment
-from loop.own_benchmarks import confirm_commands
 from tests.services.index import Index, package_index
 
 COMMAND = "python bench.py"

@@ -18,8 +18,7 @@ from graph.record.documents import INLINE_LIMIT_BYTES
 from ingest.advisories import sync
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.benchmark_files import sample, sample_text, write_files
-from tests.factories.documents import document_2020_02
-from tests.factories.documents import GENERATIONS
+from tests.factories.documents import GENERATIONS, document_2020_02
 from tests.factories.releases import release, release_document
 from tests.services.advisories import Record
 from tests.services.commands import ROOT, thoth

@@ -70,8 +70,7 @@ from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
 from model.reasons import Reason
 from tests.factories.advisories import affected, osv, write_archive
-from tests.factories.documents import directory_files
-from tests.factories.documents import GENERATIONS
+from tests.factories.documents import GENERATIONS, directory_files
 from tests.factories.inspections import failed_status, inspection_files, write
 from tests.factories.native import elf, write_root, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from common.settings import Settings
 from model.errors import IndexFault
 from tests.services.index import JSON, Index, dripping, half_open, raw, silent, status
-from tests.services.index_client import IMPATIENT, LIMITS, page, problem, settings_for
+from tests.services.index_client import IMPATIENT, LIMITS, page, problem
 from tests.services.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.faults
@@ -132,9 +131,7 @@ def test_a_permanent_error_is_requested_once(
     assert len(str(refused)) < 400
 
 
-def test_invalid_validators_of_a_page_are_not_sent_back(
-    index: Index, settings: Settings
-) -> None:
+def test_invalid_validators_of_a_page_are_not_sent_back(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.validators = False
     kind, body = index.page("parrot")

@@ -176,9 +176,7 @@ def test_a_file_with_another_hash_or_size_is_refused(
         status(206, b"x" * 100, Content_Range="bytes 9-0/100"),
     ],
 )
-def test_a_part_without_its_range_is_refused(
-    index: Index, settings: Settings, answer: Any
-) -> None:
+def test_a_part_without_its_range_is_refused(index: Index, settings: Settings, answer: Any) -> None:
     index.add_wheel("parrot", "1.0")
     file = only_file(settings)
     index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = answer

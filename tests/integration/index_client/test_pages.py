@@ -93,9 +93,7 @@ def test_a_broken_cache_counts_as_empty(index: Index, settings: Settings) -> Non
     assert not ask(settings, lambda client: client.project("parrot")).from_cache
 
 
-def test_a_login_page_does_not_replace_the_cached_page(
-    index: Index, settings: Settings
-) -> None:
+def test_a_login_page_does_not_replace_the_cached_page(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
     index.answers["/simple/parrot/"] = [status(200, b"log in", Content_Type="text/html")]

@@ -1,7 +1,7 @@
 """A real Neo4j 5.26 community server for the tests, wherever one can be had.
 
-It is the server of ``NEO4J_TEST_URL``, or one assembled by Maven from ``pom.xml`` in this folder and
-run by the JDK of this machine. Otherwise, :class:`Neo4jMissing` says how to get one.
+It is the server of ``NEO4J_TEST_URL``, or one assembled by Maven from ``pom.xml`` in this folder
+and run by the JDK of this machine. Otherwise, :class:`Neo4jMissing` says how to get one.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def missing() -> str | None:
         return None
     return (
         f"no Neo4j for the tests: NEO4J_TEST_URL is not set, {reason or 'Java was found'},"
-        f" {'Maven was found' if maven else 'mvn is not on PATH'}. Install a JDK {_JDK} or newer with"
-        " Maven (Debian: openjdk-17-jdk-headless maven), or start one, for example with Docker, and"
+        f" {'Maven was found' if maven else 'mvn is not on PATH'}. Install a JDK {_JDK} or newer"
+        " with Maven (Debian: openjdk-17-jdk-headless maven), or start one, such as with Docker, and"
         " set NEO4J_TEST_URL, NEO4J_TEST_USER and NEO4J_TEST_PASSWORD."
     )
 

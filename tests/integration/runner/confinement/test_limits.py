@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.job_limits import GIBIBYTE, MEBIBYTE
+from pis.amun.job_limits import GIBIBYTE
 from pis.amun.jobs import JobEnd
 from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run

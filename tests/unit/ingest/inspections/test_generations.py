@@ -12,6 +12,7 @@ from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimi
 from model.measurements.inspection import InspectionDocument, SchemaVersion
 from model.reasons import Reason
 from tests.factories.documents import (
+    GENERATIONS,
     directory,
     directory_files,
     document_with_job_logs,
@@ -20,7 +21,6 @@ from tests.factories.documents import (
     single,
     specification,
 )
-from tests.factories.documents import GENERATIONS
 from tests.services.commands import ROOT
 
 

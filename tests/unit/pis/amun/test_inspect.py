@@ -203,7 +203,9 @@ def test_results_are_kept_if_the_build_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "kept"), [((), "old"), (("part",), "part")])
-def test_an_interrupted_replacement_of_a_folder_is_finished(tmp_path: Path, left: Any, kept: str) -> None:
+def test_an_interrupted_replacement_of_a_folder_is_finished(
+    tmp_path: Path, left: Any, kept: str
+) -> None:
     for name in ("old", *left):
         (tmp_path / f"build.{name}").mkdir()
         (tmp_path / f"build.{name}" / "status").write_text(json.dumps({"state": name}))

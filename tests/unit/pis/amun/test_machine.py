@@ -17,9 +17,9 @@ from pis.amun.control_groups import (
 )
 from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
-    boot,
     _cpu_info,
     _first_processor,
+    boot,
     host,
     hwinfo,
     os_release,
@@ -149,7 +149,9 @@ def test_fields_that_cpuinfo_lacks_come_from_lscpu() -> None:
     assert info["stepping"] is None
 
 
-def test_the_identifier_of_a_host_is_stable_and_hides_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identifier_of_a_host_is_stable_and_hides_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert host() == host()
     assert host().startswith("sha256:")
     monkeypatch.setattr(hardware, "text_of", lambda path: "another-machine\n")
