@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from packageurl import PackageURL
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from adviser.projects.documents import check_sizes, json_of
 from common.formats.file_fields import FileTable, value_text
@@ -23,7 +23,7 @@ from model.errors import InvalidArgument
 from model.json_documents import as_json_time
 from model.json_fields import FieldPath
 from model.measurements.evidence import VulnerabilityDetails
-from model.packages.identity import same_version, version_of
+from model.packages.identity import version_of
 from model.reasons import Reason
 
 #: Name of the document beside a lock.
@@ -58,7 +58,7 @@ _CYCLONEDX_JUSTIFICATIONS = (
 
 
 class VexProduct(NamedTuple):
-    """A version of a package, by its normalised name; ``None`` is any name or version."""
+    """A version of a package, both in canonical form; ``None`` is any name or version."""
 
     name: str | None = None
     version: str | None = None
@@ -90,10 +90,9 @@ class VexStatement:
         return self.status in (VexStatus.NOT_AFFECTED, VexStatus.FIXED)
 
     def is_about(self, name: str, version: str) -> bool:
-        """Whether a version is among its products."""
+        """Whether a version, in canonical form, is among its products."""
         return any(
-            it.name in (None, name) and (it.version is None or same_version(it.version, version))
-            for it in self.products
+            it.name in (None, name) and it.version in (None, version) for it in self.products
         )
 
     def text(self, *, closed: bool) -> str:
@@ -136,6 +135,7 @@ class VexStatements:
             names = {it.upper() for it in (vulnerability, *(details.aliases if details else ()))}
             about = [it for it in self._statements if names & it.names]
             self._about[vulnerability] = about
+        version = canonicalize_version(version)
         return next((it for it in about if it.is_about(name, version)), None)
 
     def closing(self, name: str, version: str, vulnerability: str) -> VexStatement | None:
@@ -275,7 +275,7 @@ def _checked_version(text: str, table: FileTable, key: str) -> str:
     if len(text) > 128 or version_of(text) is None:
         message = f"{value_text(text)} is not a version by PEP 440"
         raise table.invalid(Reason.INVALID_VERSION, message, key)
-    return text
+    return canonicalize_version(text)
 
 
 def _one_of(table: FileTable, key: str, known: Collection[str]) -> str:

@@ -184,7 +184,7 @@ def lock_content(path: Path) -> bytes:
     """
     *_, name, content = _located(path)
     if name is None:
-        raise InvalidArgument(f"{path} is a folder: name the lock in it")
+        raise InvalidArgument(f"{path} is a folder: name the file in it")
     return content(name) or b""
 
 

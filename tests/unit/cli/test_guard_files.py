@@ -13,6 +13,7 @@ from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import ProjectWarning, WarningCode
+from adviser.vex import VexStatement, VexStatus
 from cli.guard import comment_text, guard_lines, lock_notes, sarif_document
 from model.measurements.evidence import ADVISORIES
 from tests.factories.evidence import HERE, Bench, jobs, measured, series
@@ -149,6 +150,18 @@ def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Pat
     assert [it["partialFingerprints"]["thothGuard/v1"] for it in second] == prints
     assert second[0]["message"] != first[0]["message"]
     assert [it["locations"] for it in second] != [it["locations"] for it in first]
+
+
+def test_what_a_document_closes_is_shown_and_suppressed(lock: Path) -> None:
+    why = VexStatement(frozenset(), VexStatus.FIXED, "backported", "vendor.json")
+    closed = VersionVulnerability("fast", "1", "CVE-1", "high", why)
+    upgrade = replace(slower(), closed=(closed,))
+    text = "fixed: backported (vendor.json)"
+    assert any(it.endswith(f"has CVE-1 (high), {text} [its advisory is known]")
+               for it in guard_lines(upgrade))  # fmt: skip
+    harm, suppressed = results(upgrade, lock)
+    assert "suppressions" not in harm
+    assert [it["justification"] for it in suppressed["suppressions"]] == [text]
 
 
 def test_conda_packages_of_two_revisions_of_a_lock_are_noted_once() -> None:
