@@ -20,11 +20,13 @@ Keys = Mapping[str, Any]
 #: Maximum size of an answer and of an item of its lists, in bytes; number of items of a list.
 MOST_BYTES, _LONGEST_ITEM, _MOST_ITEMS = 2_000, 700, 12
 _VULNERABILITY = dict.fromkeys(("name", "package", "id", "severity"))
+#: A vulnerability that a VEX document closes, without the reason, which others may have written.
+_CLOSED = {**_VULNERABILITY, "vex": {"status": None, "until": None}}
 #: What is selected of a document: keys, and of objects, or lists of them, the keys below.
 _GUARD: Keys = {
     "speed_only": None, "yanked": {"name": None}, "introduced": _VULNERABILITY,
     "proposals": {"package": None, "instead": None}, "missing": {"kind": None, "package": None},
-    "unmeasured": None, "removed": _VULNERABILITY, "changes": {"name": None},
+    "unmeasured": None, "removed": _VULNERABILITY, "changes": {"name": None}, "closed": _CLOSED,
 }  # fmt: skip
 _FIX: Keys = {
     "changed": {"name": None, "new": None}, "slower": None, "fixed": {"id": None},
@@ -80,7 +82,8 @@ def fixed(document: Document) -> dict[str, Any]:
         for key, texts in blocker.items():
             blocker[key] = [it for it in texts if not any(out in it for out in unheard)][:3]
     return {**answers, "settled_by": [] if read else [_REMEDIES["advisories"]], **selected,
-            "unknown": document["unknown"]}  # fmt: skip
+            "unknown": document["unknown"],
+            "closed": _selected(document.get("closed", ()), _CLOSED)}  # fmt: skip
 
 
 def explained(document: Document, specifier: str) -> dict[str, Any]:
