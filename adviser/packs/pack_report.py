@@ -70,13 +70,6 @@ class ReleaseStep:
         low, high = claim.interval_low_pct, claim.interval_high_pct
         return f"{claim.observed_pct:+.1f} ({low:+.1f} to {high:+.1f})"
 
-    @property
-    def jobs(self) -> str:
-        """Number of jobs of both releases that count, and of those left out."""
-        left_out = sum(self.claim.left_out.values())
-        both = f"{self.claim.baseline_jobs} and {self.claim.jobs}"
-        return f"{both}, without {left_out}" if left_out else both
-
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
@@ -202,21 +195,31 @@ def report_markdown(report: PackReport) -> str:
     lines = ["# What changed between releases of these libraries", ""]
     lines += [f"{_cell(it)}\n" for it in report.summary]
     lines.append(
-        "Made by `thoth pack report --markdown` from the samples. Effects are differences in speed"
-        " with their 95 % intervals; jobs are those of both releases, without those left out.\n"
+        "Made by `thoth pack report --markdown` from the samples. Each column is a release with the"
+        " one before it. Effects are differences in speed, %, with their 95 % intervals: **faster"
+        " or slower**, *no difference that matters*, or undetermined. `--json` has the jobs.\n"
     )
     for package, steps in report.steps.items():
-        lines += [f"## {_cell(package)}", "", "|operation|releases|speed, %|verdict|jobs|sessions|"]
-        lines.append("|---|---|---|---|---|---|")
+        by_release = sorted(steps, key=lambda it: release_order(it.claim.purl or Purl("")))
+        columns = list(dict.fromkeys(it.releases for it in by_release))
+        cells = {(it.operation, it.releases): _marked(it) for it in steps}
+        lines += [f"## {_cell(package)}", "", f"|operation|{'|'.join(map(_cell, columns))}|"]
+        lines.append("|---" * (len(columns) + 1) + "|")
         lines += [
-            f"|{_cell(it.operation)}|{_cell(it.releases)}|{it.effect}|{it.claim.verdict}|{it.jobs}"
-            f"|{it.sessions}|"
-            for it in steps
+            f"|{_cell(operation)}|{'|'.join(cells.get((operation, it), '') for it in columns)}|"
+            for operation in dict.fromkeys(it.operation for it in steps)
         ]
         if context := report.context[package]:
             lines += ["", *(f"- {_cell(it)}" for it in context)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _marked(step: ReleaseStep) -> str:
+    """The effect of a step, marked by its verdict."""
+    verdict = step.claim.verdict
+    mark = "**" if verdict.different else "*" if verdict is Verdict.EQUIVALENT else ""
+    return f"{mark}{step.effect}{mark}"
 
 
 def _cell(text: str) -> str:

@@ -114,8 +114,9 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
     assert pack.digest in page
     assert f"- {STEP} (" in page
     assert STEP in pack_report_file(report)
-    assert "|sort|1 → 2|+30.0 (" in page
-    assert "<td>+30.0 (" in pack_report_file(report)
+    assert "|operation|1 → 2|" in page
+    assert "|sort|**+30.0 (" in page
+    assert "<td><strong>+30.0 (" in pack_report_file(report)
 
 
 def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_path: Path) -> None:
