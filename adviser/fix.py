@@ -231,13 +231,8 @@ class FixSearch:
             if closing(candidate.name, candidate.version, it.id) is not None
         )
 
-    def result(self, newest: Mapping[str, str] | None = None) -> FixResult:
-        """The smallest fix, the same without a settled slow-down, and another stack.
-
-        Fixes that are equal are shown once.
-
-        :param newest: versions of the advised stack by name
-        """
+    def result(self) -> FixResult:
+        """The smallest fix, and the same without a settled slow-down if that differs."""
         universe = self.known.universe
         if not self.open:
             return FixResult(self.known, (), closed=self._closed)
@@ -257,14 +252,20 @@ class FixSearch:
         fixes = [replace(smallest, remaining=tuple(remaining))]
         if smallest.slower and (other := self._not_slower(smallest)) is not None:
             fixes.append(other)
-        if newest is not None:
-            # The advice is not about groups and extras that nobody asked for.
-            newest = {**self.known.beside, **newest}
-            if all(changes_of(it.versions, newest) for it in fixes):
-                fixes.append(self._fix("newest", newest))
         return FixResult(
             self.known, self.open, tuple(fixes), resolution, proven_in, closed=self._closed
         )
+
+    def with_newest(self, result: FixResult, newest: Mapping[str, str]) -> FixResult:
+        """A result of a search of the same lock with the advised stack, if that differs.
+
+        :param newest: versions of the advised stack by name
+        """
+        # The advice is not about groups and extras that nobody asked for.
+        newest = {**self.known.beside, **newest}
+        if not all(changes_of(it.versions, newest) for it in result.fixes):
+            return result
+        return replace(result, fixes=(*result.fixes, self._fix("newest", newest)))
 
     def _proven_in(self, universe: Universe, resolution: Resolution) -> Universe:
         """The widest universe in which the best stack of this universe is proven the best."""
@@ -435,7 +436,7 @@ class FixSearch:
         sentences += [
             f"{one.name} {spans(one.versions)}: {one.message}"
             for one in conflict.accounts
-            if one.step is None and one.name == name
+            if free is None and one.step is None and one.name == name
         ]
         unblocked = []
         for step in conflict.steps:

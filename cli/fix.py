@@ -232,7 +232,6 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
                 if place == path or beside.lock_source == path.name:
                     project = beside
                     break
-    alone = project.format is ProjectFormat.LOCK or project.source == path.name
     where = requested_environment(project, options)
     content = read_lock_file(path, selection, where.markers)
     locked = {
@@ -241,6 +240,9 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
     }
     if not locked:
         raise InvalidArgument(f"{path} locks no package of an index")
+    # All that a project requires may come from elsewhere.
+    required = any(it.name in locked and it.holds(where.markers) for it in project.requirements)
+    alone = project.format is ProjectFormat.LOCK or project.source == path.name or not required
     for text in dict.fromkeys(it.text for it in content.warnings):
         print_note(text)
     project = replace(
@@ -391,9 +393,15 @@ def _lines_of(fix: Fix, result: FixResult) -> Iterator[str]:
     if fix.slower:
         names = first_few([it or "the whole lock" for it in fix.slower], 5)
         yield f"  settled slower: {names}"
+    alike: dict[object, list[OpenVulnerability]] = {}
     for vulnerability in fix.remaining:
         if (blocker := vulnerability.blocked_by) is not None:
-            yield f"  remains: {vulnerability.text}"
+            key = vulnerability.package, blocker.requirers, blocker.unblocked_by
+            alike.setdefault(key, []).append(vulnerability)
+    for first, *others in alike.values():
+        more = f", and {first_few([it.id for it in others], 3)}" if others else ""
+        yield f"  remains: {first.text}{more}"
+        if (blocker := first.blocked_by) is not None:
             yield from (f"    {line}" for line in blocker.reasons)
             yield from (f"    would help: {line}" for line in blocker.unblocked_by)
 

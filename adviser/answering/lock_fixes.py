@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from adviser.advise import Resolver, SnapshotAndEvidence, advise
+from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
 from adviser.answering.index_resolution import IndexResolution
 from adviser.fix import FixResult, FixSearch
 from adviser.fix_universe import CountedVulnerabilities, LockToFix
@@ -134,18 +136,30 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
             lock, snapshot, evidence, request.environment, request.hardware, limited, alone
         )
 
+    def with_newest(result: FixResult, advice: Advice) -> FixResult:
+        if advice.best is None:
+            return result
+        known_there = search((advice.snapshot, advice.evidence), known.resolver)
+        return known_there.with_newest(result, advice.best.versions())
+
     async def listed(resolution: IndexResolution) -> FixResult:
-        newest: Mapping[str, str] | None = None
-        # A lock without vulnerabilities needs no newer versions.
-        if await resolution.search(lambda at, resolver: search(at, resolver).open):
-            best = (await resolution.advise(threads)).best
-            newest = best.versions() if best else None
-        return await resolution.search(lambda at, resolver: search(at, resolver).result(newest))
+        result = await resolution.search(lambda at, resolver: search(at, resolver).result())
+        at = kept[0]
+        if result.fixes:
+            # All newest versions are read for this, which may take long for an old lock.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(known.request.options.time_s):
+                    result = with_newest(result, await resolution.advise(threads))
+        kept[:] = [at]
+        return result
 
     def stored() -> FixResult:
-        best = advise(known.request, *known.stored, resolver=known.resolver, threads=threads).best
-        newest = best.versions() if best else None
-        return search(known.stored, known.resolver).result(newest)
+        result = search(known.stored, known.resolver).result()
+        at = kept[0]
+        advice = advise(known.request, *known.stored, resolver=known.resolver, threads=threads)
+        result = with_newest(result, advice) if result.fixes else result
+        kept[:] = [at]
+        return result
 
     result = known.use(listed, stored)
     versions = {name: it.version for name, it in locked.items()}

@@ -63,7 +63,8 @@ def test_uv_accepts_the_fix_of_a_real_lock(stores: Stores, folder: Path, tmp_pat
             affected=[affected(it, ("introduced", "0"), ("last_affected", locked[it]))])
         for it in chosen
     ])  # fmt: skip
-    options = "--python", python, "--platform", PLATFORM, "--advisories", str(archive)
+    where = "--python", python, "--platform", PLATFORM
+    options = *where, "--advisories", str(archive), "--time-limit", "300"
     done = thoth(
         stores.settings, "fix", str(project / name), "--json", *options, FETCH_MISSING="1",
         DATABASE_URL="postgresql://127.0.0.1:1/none", UV_PYTHON=sys.executable,

@@ -74,7 +74,8 @@ def fixed(
     counted = rules.pop("counted", CountedVulnerabilities(AllowList((), {})))
     lock = LockToFix(locked, counted, rules.pop("request", ResolverRequest()), **rules)
     search = FixSearch(lock, snapshot, evidence, ENVIRONMENT, HERE, in_this_process)
-    return search.result(newest)
+    result = search.result()
+    return result if newest is None else search.with_newest(result, newest)
 
 
 def changed(result: FixResult, place: int = 0) -> dict[str, str | None]:
