@@ -29,7 +29,7 @@ from adviser.resolver.results import (
     ResolutionStatus,
     spans,
 )
-from adviser.resolver.universe import Universe
+from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.stack_pairs import release_order
 from adviser.scoring.verdicts import Verdict
@@ -53,6 +53,8 @@ ASSUMPTION = (
 )
 #: Verdict of a change that was not measured on this hardware.
 NOT_MEASURED = "not measured"
+#: Verdicts that more measurements would change.
+UNSETTLED = frozenset({NOT_MEASURED, Verdict.UNDETERMINED.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,19 +295,24 @@ class FixSearch:
         ]
         has = {(it.name, one) for it in chosen for one in self._lock.counted.known(it)}
         changes, upgrade = changes_of(self._lock.versions, versions), self._guarded(new=versions)
-        commands = {it.package: it.remedy for it in upgrade.missing if it.remedy}
-        moved = {it.name for it in changes if it.advised and it.forced}
+        verdicts = {
+            it.name: _verdict(upgrade, it.name) for it in changes if it.advised and it.forced
+        }
+        commands = {
+            it.package: it.remedy
+            for it in upgrade.missing
+            if it.remedy and verdicts.get(it.package or "") in UNSETTLED
+        }
         whole = changes[0].name if len(changes) == 1 else None
         costs = self.known.universe.contributions
         return Fix(
             kind,
             changed=tuple(
                 ChangedPackage(
-                    name, change.forced, change.advised,
-                    _verdict(upgrade, name) if name in moved else None, commands.get(name),
+                    change.name, change.forced, change.advised, verdicts.get(change.name),
+                    commands.get(change.name),
                 )
                 for change in changes
-                for name in [change.name]
             ),
             fixed=tuple(it for it in self.open if it.key not in has),
             remaining=tuple(it for it in self.open if it.key in has),
@@ -440,6 +447,8 @@ class FixSearch:
         ]
         unblocked = []
         for step in conflict.steps:
+            if step.kind == "rule" and step.specifier == RequestRule.POLICY:
+                continue
             if step.kind == "asked" and step.specifier:
                 unblocked.append(
                     f"a wider requirement of the project than {step.required}{step.specifier}"
@@ -473,6 +482,8 @@ class FixSearch:
     def _sentence(self, step: ConflictStep) -> str:
         if step.kind == "rule" and step.specifier.startswith(f"{step.name} without "):
             return f"a fix must have {step.specifier}"
+        if step.kind == "rule" and step.specifier == RequestRule.POLICY:
+            return f"no fix has a yanked version of {step.name}"
         if step.kind == "asked" and step.required in self.known.assumed:
             return f"the lock has {step.required}, which nothing else in it requires"
         if step.kind == "asked":

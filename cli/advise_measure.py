@@ -21,7 +21,7 @@ from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import LockFixes
 from adviser.answering.stack_generation import files_of_stack, recorded_ranking
 from adviser.bisect.search import SearchStopped, StopReason
-from adviser.fix import NOT_MEASURED
+from adviser.fix import UNSETTLED
 from adviser.monkey.job_value import WORTHWHILE
 from adviser.monkey.specifications import NotInstallable, lock_of, python_part
 from adviser.monkey.strategies import (
@@ -34,7 +34,6 @@ from adviser.resolver.resolver_request import SearchClock
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.samples import MIN_JOBS
-from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from cli.bisect_measurer import SearchFolder
 from cli.compare_jobs import StackFailed
@@ -408,8 +407,8 @@ class _Measuring:
 
 def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
     """The lock, and those of its fixes whose speed is not settled against it."""
-    universe, open_verdicts = fixes.result.universe.universe, {NOT_MEASURED, Verdict.UNDETERMINED}
-    unsettled = [it for it in fixes.result.fixes if it.proof and it.verdict in open_verdicts]
+    universe = fixes.result.universe.universe
+    unsettled = [it for it in fixes.result.fixes if it.proof and it.verdict in UNSETTLED]
     named = [("the lock", fixes.locked), *((f"its {it.kind} fix", it.versions) for it in unsettled)]
     stacks = []
     for reason, versions in named if unsettled else ():
