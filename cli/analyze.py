@@ -15,8 +15,7 @@ from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
 from graph.missing_interfaces import MissingInterface
-from ingest.native.environments import analyze_host, analyze_image
-from ingest.native.file_trees import is_there
+from ingest.native.environments import analyze_host, analyze_image, is_there
 from ingest.native.recorded_analyses import (
     InterfaceDifference,
     RecordedAnalysis,

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 import click
-from sqlalchemy import Connection
 
 from cli.console import Column, Table, print_json
 from cli.options import as_json_option
 from common.settings import Settings
-from graph.record.benchmark_list import OWN_SYSTEM, benchmark_results, count_results
-from graph.record.benchmark_results import BenchmarkFilter, known_names
+from graph.record.benchmark_list import benchmark_results, count_results
+from graph.record.benchmark_results import BenchmarkFilter
 from ingest.record import open_record
 from model.measurements.benchmark_results import (
     BenchmarkResult,
-    SharedMetric,
     Validity,
     result_document,
 )
-from model.text import counted, printable, suggestion
+from model.text import counted, printable
 from pis.metrics import shared_metrics
 
 #: Rows that the table shows without ``--limit``; ``--json`` prints all rows.
@@ -29,8 +27,6 @@ _TABLE_ROWS = 50
 _COUNTED = 10_000
 #: Software that a row of the table names; ``--json`` names all.
 _SOFTWARE = 4
-#: Known names that are listed if an option matches nothing.
-_LISTED_NAMES = 20
 
 
 @click.command()
@@ -62,8 +58,6 @@ def benchmarks(
         documents = [result_document(it) for it in listed] if as_json else []
         rows = list(listed)
         total = len(documents) or count_results(connection, wanted, shared, _COUNTED)
-        if not total and any(chosen.values()):
-            _explain_emptiness(connection, chosen, shared)
     if as_json:
         print_json(documents)
         return
@@ -76,26 +70,6 @@ def benchmarks(
         click.echo(f"{len(rows)} of {number}; --limit or --json shows more.")
     else:
         click.echo(f"{counted(total, 'result')}.")
-
-
-def _explain_emptiness(
-    connection: Connection, chosen: dict[str, str | None], shared: Sequence[SharedMetric]
-) -> None:
-    """Say on standard error which options match nothing, with similar or known names."""
-    unmatched = {
-        name: it
-        for name, it in chosen.items()
-        if it is not None and not count_results(connection, _filter({name: it}), shared, 1)
-    }
-    for name, wanted in unmatched.items():
-        known = [] if name == "validity" else [*known_names(connection, name)]
-        known += [OWN_SYSTEM] if name == "system" else []
-        hint = suggestion(wanted, known, shown=printable)
-        if not hint and 0 < len(known) <= _LISTED_NAMES:
-            hint = f"; there are {', '.join(map(printable, known))}"
-        click.echo(f"No result matches --{name} {printable(wanted)}{hint}.", err=True)
-    if not unmatched:
-        click.echo("Each option matches results, but no result matches all of them.", err=True)
 
 
 def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:

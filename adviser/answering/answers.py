@@ -33,7 +33,7 @@ from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from graph.engine import GRAPH, Stores
 from graph.record.advice import add_advice
-from graph.record.benchmark_links import context_of
+from graph.record.benchmark_entries import context_of
 from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
 from graph.watchdog import watchdog

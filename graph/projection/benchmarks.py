@@ -37,8 +37,8 @@ from graph.projection.upsert import (
     upsert,
     write,
 )
-from graph.record.benchmark_links import HAS_PART as IS_PART
-from graph.record.benchmark_links import RESULTS_IN_PART
+from graph.record.benchmark_entries import HAS_PART as IS_PART
+from graph.record.benchmark_entries import RESULTS_IN_PART
 from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -26,7 +26,6 @@ from graph.tables import (
     BenchmarkEntryRow,
     BenchmarkResultRow,
     BenchmarkRow,
-    BenchmarkSoftwareRow,
     HardwarePartRow,
 )
 from model.declared_fields import Field
@@ -202,23 +201,6 @@ def count_foreign(connection: Connection, chosen: BenchmarkFilter, most: int) ->
         total = func.coalesce(func.sum(BenchmarkEntryRow.result_count), 0)
         query = select(total).where(*_of_entry(chosen))
     return min(most, int(connection.execute(query).scalar_one()))
-
-
-#: Columns whose values the filters of results name, but for the validity.
-_NAMES: dict[str, ColumnElement[str]] = {
-    "system": BenchmarkRow.system, "benchmark": BenchmarkRow.name,
-    "metric": BenchmarkResultRow.metric, "hardware": HardwarePartRow.model,
-    "software": BenchmarkSoftwareRow.name,
-}  # fmt: skip
-
-
-def known_names(connection: Connection, field: str) -> Sequence[str]:
-    """Values of other systems that a field of :class:`BenchmarkFilter` can name, in order.
-
-    Names of metrics are read from all results.
-    """
-    name = _NAMES[field]
-    return connection.scalars(select(name).distinct().order_by(name)).all()
 
 
 def _matching(chosen: BenchmarkFilter, *columns: Any) -> Select[*tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection, any_, func, select, text
 
 from graph.record.affected_versions import match_versions
-from graph.record.benchmark_links import enqueue_software_of
+from graph.record.benchmark_entries import enqueue_software_of
 from graph.record.bulk import add_entries, insert_new
 from graph.record.freshness import knows_advisories
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of

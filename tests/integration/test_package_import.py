@@ -19,7 +19,7 @@ from cli.packages import import_command
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.quarantine import open_refusals
-from graph.tables import Document, OutboxEntry, PackageVersionRow, ReleaseFileRow, RequirementRow
+from graph.tables import PackageVersionRow, RequirementRow
 from ingest.releases import pipeline as importing
 from ingest.releases.pipeline import (
     ReleaseSourceOptions,
@@ -27,7 +27,6 @@ from ingest.releases.pipeline import (
 )
 from tests.factories.releases import (
     failed,
-    file_document,
     many_releases,
     release_document,
     solved,
@@ -88,18 +87,6 @@ def test_a_dump_comes_in_and_the_graph_shows_it(stores: Stores, tmp_path: Path) 
         assert [(it["name"], it["extra"]) for it in found] == [("b", None), ("c", ["x"])]
 
 
-def test_a_second_import_changes_nothing(stores: Stores, tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "dump.ndjson", DUMP)
-    deliver(stores.settings, dump)
-    before = versions(stores)
-    again = deliver(stores.settings, dump)
-    assert (again["release"]["new"], again["release"]["changed"]) == (0, 0)
-    assert again["release"]["known"] == 4
-    assert versions(stores) == before
-    assert count(stores, Document.document_id) == 4
-    assert count(stores, OutboxEntry.entry_id) == 0
-
-
 def test_an_undated_dump_is_as_old_as_the_newest_upload_it_tells_of(
     stores: Stores, tmp_path: Path
 ) -> None:
@@ -152,19 +139,6 @@ def test_bad_lines_are_quarantined_by_their_number_and_the_rest_comes_in(
         assert open_refusals(connection) == []
 
 
-def test_a_changed_hash_is_an_alarm_and_never_stored(stores: Stores, tmp_path: Path) -> None:
-    first = release_document(files=[file_document("flask-3.0.0.tar.gz", "honest")])
-    other = release_document(files=[file_document("flask-3.0.0.tar.gz", "forged")])
-    deliver(stores.settings, write_dump(tmp_path / "a.jsonl", [first]))
-    with stores.engine.connect() as connection:
-        honest = connection.execute(select(ReleaseFileRow.sha256)).scalar_one()
-    result = command(stores.settings, write_dump(tmp_path / "b.jsonl", [other]))
-    assert result.exit_code == 1
-    assert "flask-3.0.0.tar.gz" in result.stderr
-    with stores.engine.connect() as connection:
-        assert connection.execute(select(ReleaseFileRow.sha256)).scalar_one() == honest
-
-
 def test_a_solvers_result_comes_in_with_its_own_date(stores: Stores, tmp_path: Path) -> None:
     document = solver_document(
         [solved("Flask", "1.0.2", {"click": ">=5.1"}), solved("click", "7.0", {})],
@@ -212,23 +186,6 @@ def test_invalid_dates_are_usage_errors(settings: Settings, tmp_path: Path) -> N
         result = command(settings, dump, "--as-of", date)
         assert (result.exit_code, result.stdout) == (2, "")
         assert "--as-of" in result.stderr
-
-
-def test_more_than_a_batch_comes_in_whole(
-    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importing, "BATCH_RELEASES", 70)
-    dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(500, 3))
-    commits: list[int] = []
-    report = import_releases(
-        stores.settings,
-        stores.engine,
-        [str(dump)],
-        ReleaseSourceOptions(),
-        on_commit=lambda: commits.append(1),
-    )
-    assert (report.new, report.states["solved"], len(commits)) == (500, 500, 8)
-    assert count(stores, RequirementRow.purl) == 1_500
 
 
 _RUN = """

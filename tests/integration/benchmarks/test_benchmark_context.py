@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from graph.engine import Stores
-from graph.record.benchmark_links import context_of
+from graph.record.benchmark_entries import context_of
 from graph.tables import HardwareRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits

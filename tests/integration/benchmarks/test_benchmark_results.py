@@ -158,34 +158,6 @@ def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
     assert len(listed(stores.settings, "--benchmark", "RESNET50")) == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        (("--system", "dawnbanch"),
-         "No result matches --system dawnbanch (did you mean dawnbench?)."),
-        (("--system", "x"),
-         "No result matches --system x; there are dawnbench, hpe-dlcookbook, tf_cnn_benchmarks, "
-         "thoth."),
-        (("--metric", "results.tine"),
-         "No result matches --metric results.tine (did you mean results.time?)."),
-        (("--benchmark", "resnet5O"),
-         "No result matches --benchmark resnet5O (did you mean resnet50?)."),
-        (("--hardware", "k8o"), "No result matches --hardware k8o (did you mean k80?)."),
-        (("--system", "dawnbench", "--metric", "results.time"),
-         "Each option matches results, but no result matches all of them."),
-    ],
-)  # fmt: skip
-def test_a_list_without_a_result_says_which_option_matches_none(
-    options: tuple[str, ...], hint: str, stores: Stores, tmp_path: Path
-) -> None:
-    write_files(tmp_path, FILES)
-    ingest(stores.settings, tmp_path)
-    for form, printed_rows in (((), "0 results.\n"), (("--json",), "[]\n")):
-        done = thoth(stores.settings, "benchmarks", *form, *options)
-        assert (done.returncode, done.stdout) == (0, printed_rows)
-        assert done.stderr.strip().lower() == hint.lower()
-
-
 def test_few_matches_are_listed_in_pages_like_many(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

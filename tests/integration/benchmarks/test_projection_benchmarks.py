@@ -7,7 +7,7 @@ import sqlalchemy
 
 from graph.engine import Stores
 from graph.projection import lag, rebuild
-from graph.record.benchmark_links import RESULTS_IN_PART, enqueue_parts_of
+from graph.record.benchmark_entries import RESULTS_IN_PART, enqueue_parts_of
 from graph.tables import HardwareRow
 from model.measurements.benchmark_results import BenchmarkResult
 from tests.factories.foreign_results import (

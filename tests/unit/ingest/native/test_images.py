@@ -12,8 +12,7 @@ import pytest
 
 from cli.analyze import analyze
 from common.settings import Settings
-from ingest.native.environments import analyze_host, analyze_image, libraries_of
-from ingest.native.file_trees import FileTree
+from ingest.native.environments import FileTree, analyze_host, analyze_image, libraries_of
 from model.errors import InvalidArgument
 from model.packages.native_interfaces import Interface
 from tests.factories.golden import compare_views
