@@ -8,8 +8,7 @@ their minimum.
 The headlines of v0.5 changed later: a latency for Multi Stream instead of a number of streams, and
 completed instead of scheduled samples for Server. Since v2.0 a run may stop early, and the estimate
 of LoadGen is the official result of Single Stream and Multi Stream. The definition tells the two
-apart. In v6.1, endpoints of language models have a ``report.txt`` instead of a
-summary.
+apart.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from ingest.benchmarks.results import (
     Run,
     measure,
     numbered_parts,
-    results_of_parts,
     run_of,
     with_parameters,
 )
@@ -67,8 +65,8 @@ _ESTIMATES = re.compile(
     r"Early stopping (\d{1,2}(?:\.[1-9]\d?)?)(?:\.0)?th percentile estimate:[ \t]*"
     r"(\d{1,18})(?![\w.,])"
 )
-#: Estimates below these titles are of the latencies of tokens.
-_TOKEN_ESTIMATES = re.compile("TTFT Early Stopping Result|early_stopping_ttft_result")
+#: Estimates below this title are of the latencies of tokens.
+_ESTIMATES_OF_PARTS = "TTFT Early Stopping Result"
 _ERRORS = "ERRORS encountered"
 _COUNTED_ERRORS = re.compile(r"^(\d{1,9}) ERRORS? encountered\b", re.MULTILINE)
 #: Shares of samples of which LoadGen estimates the latency.
@@ -99,30 +97,6 @@ _PARAMETERS = (
 _ENTRY = re.compile(r":::MLLOG (\{.*\})[ \t]*$", re.MULTILINE)
 _OLD_TIME = re.compile(r"Date \+ time of test: (\S+)")
 _OLD_VERSION = re.compile(r"ns : version : (\S+)")
-#: Keys of the detailed log, and the lines of the summary that say the same.
-_DETAILED = {
-    "effective_scenario": "Scenario", "result_validity": "Result is",
-    "result_samples_per_second": "Samples per second",
-    "result_tokens_per_second": "Tokens per second",
-    "result_scheduled_samples_per_sec": "Scheduled samples per second",
-    "result_completed_samples_per_sec": "Completed samples per second",
-    "result_completed_tokens_per_second": "Completed tokens per second",
-    "result_mean_latency_ns": "Mean latency (ns)",
-    **{
-        f"result_{share}.00_percentile_latency_ns": f"{share}.00 percentile latency (ns)"
-        for share in (50, 90, 99)
-    },
-    "result_perf_constraints_met": "Performance constraints satisfied",
-    "result_min_duration_met": "Min duration satisfied",
-    "result_min_queries_met": "Min queries satisfied",
-    "early_stopping_met": "Early stopping satisfied",
-    "effective_samples_per_query": "samples_per_query", "effective_target_qps": "target_qps",
-    "effective_target_latency_ns": "target_latency (ns)",
-    "effective_max_async_queries": "max_async_queries",
-    "effective_min_duration_ms": "min_duration (ms)",
-    "effective_min_query_count": "min_query_count",
-    "effective_performance_sample_count": "performance_sample_count",
-}  # fmt: skip
 #: Patterns of accuracies with the names and the unit of their values. Later tasks have several:
 #: question answering and summarisation.
 _ACCURACIES = (
@@ -146,24 +120,6 @@ _CONSOLE = re.compile(
 #: Folder of a run; summaries in other folders may be of other models.
 _RUN = re.compile(r"run_?\d+")
 _AUDIT = re.compile(r"(?:.*/)?(?:audit|compliance|test_[^/]*|test\d\d(?:-[^/]*)?)/", re.IGNORECASE)
-_REPORT = re.compile(r"^(?=-+ Summary -+$)", re.MULTILINE)
-_ISSUED = re.compile(r"^Total samples issued: (\d+)$", re.MULTILINE)
-_FAILED = re.compile(r"^Total samples failed: (\d+)$", re.MULTILINE)
-_LOAD = re.compile(r"^ +load_pattern: type=(\w+), target_qps=([\d.]+|None)", re.MULTILINE)
-_RATES = (
-    (re.compile(r"^QPS: *(\S*)$", re.MULTILINE), "QPS", "queries/s"),
-    (re.compile(r"^TPS: *(\S*)$", re.MULTILINE), "TPS", "tokens/s"),
-)
-_ENDPOINTS = "mlperf-inference-endpoints-1"
-#: Rates over the time in which samples were issued, and not up to the last answer.
-_ENDPOINTS_ISSUING = "mlperf-inference-endpoints-issuing-1"
-#: The mean and the percentiles; estimates of early stopping follow in a block of their own.
-_REPORTED_LATENCY = re.compile(
-    r"^(TTFT|TPOT|Latency):\n(?: .*\n){0,20}? +Avg\.: (?P<mean>\S+) ms\n(?:(?: .*)?\n){0,200}?"
-    r" +Percentiles:\n(?P<percentiles>(?: +[\d.]+: \S+ ms\n)+)",
-    re.MULTILINE,
-)
-_PERCENTILE = re.compile(r"^ +(\d\d)\.0: (\S+) ms$", re.MULTILINE)
 _NO_VALUE = frozenset({"", "-", "na", "n/a", "none", "0"})
 
 
@@ -199,16 +155,6 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
             if errors := _COUNTED_ERRORS.search(summary):
                 lines[_ERRORS] = errors[1]
             yield from _summary(tree, file, run, lines | _estimates(summary))
-    elif _ISSUED.search(text):
-        reports = [it for it in _REPORT.split(text) if _ISSUED.search(it)]
-        run = replace(_described(tree, file), system=_LATER)
-        yield from results_of_parts(run, reports, _report)
-    elif _ENTRY.search(text):
-        beside = join(dirname(place), _DETAIL.replace("detail", "summary"))
-        detailed = _detailed_lines(text)
-        # A log of an accuracy run has no validity, and a summary beside the log says the same.
-        if "Result is" in detailed and beside not in tree.in_folder(dirname(place)):
-            yield from _summary(tree, file, _described(tree, file), detailed)
     elif _CONSOLE.search(text):
         yield from _console(file)
     elif basename(place) == _ACCURACY or _ACCURACIES[0][0].search(text):
@@ -217,30 +163,9 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 def _estimates(text: str) -> dict[str, str]:
     """Latencies that LoadGen estimates because the run may have stopped early, by name."""
-    if _TOKEN_ESTIMATES.search(text):
+    if _ESTIMATES_OF_PARTS in text:
         return {}
     return {_ESTIMATE.format(share): value for share, value in _ESTIMATES.findall(text)}
-
-
-def _detailed_lines(text: str) -> dict[str, str]:
-    """Lines as a summary has them, of the detailed log."""
-    lines: dict[str, str] = _estimates(text)
-    errors = 0
-    for match in _ENTRY.finditer(text):
-        try:
-            entry = orjson.loads(match[1])
-        except orjson.JSONDecodeError:
-            continue
-        errors += '"is_error": true' in match[1]
-        value, name = entry.get("value"), _DETAILED.get(str(entry.get("key")))
-        if name is not None and value is not None:
-            shown = "Yes" if value is True else "NO" if value is False else str(value)
-            lines[name] = shown
-    lines[_ERRORS] = str(errors)
-    share = _ESTIMATED.get(lines.get("Scenario", "").lower())
-    if share is not None and f"{share}.00 percentile latency (ns)" in lines:
-        lines[f"{share}th percentile latency (ns)"] = lines[f"{share}.00 percentile latency (ns)"]
-    return lines
 
 
 def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
@@ -308,32 +233,6 @@ def _estimated(scenario: str, stated: Mapping[str, str], *, later: bool) -> list
     return names
 
 
-def _report(run: Run, text: str) -> Iterator[BenchmarkResult]:
-    """Results of a report of an endpoint: rates, and latencies in milliseconds."""
-    issued, failed = _ISSUED.search(text), _FAILED.search(text)
-    if failed and issued and int(failed[1]):
-        run = replace(run, reason=f"{failed[1]} of {issued[1]} samples failed")
-    if load := _LOAD.search(text):
-        run = with_parameters(run, load_pattern=load[1])
-        if (target := finite_number(load[2])) is not None:
-            run = with_parameters(run, target_qps=target)
-    issuing = "use_legacy_loadgen_qps_metrics=True" in text
-    definition = _ENDPOINTS_ISSUING if issuing else _ENDPOINTS
-    for pattern, name, unit in _RATES:
-        rate = pattern.search(text)
-        if rate is not None or name == "QPS":
-            each = measure(name, unit, HIGHER, definition, Aggregate.TOTAL)
-            yield run.result(each, rate[1] if rate else None, f"the report has no {name}")
-    for match in _REPORTED_LATENCY.finditer(text):
-        percentiles = dict(_PERCENTILE.findall(match["percentiles"]))
-        values = {Aggregate.MEAN: match["mean"]} | {
-            rule: percentiles[share] for share, rule in _PERCENTILES.items() if share in percentiles
-        }
-        for rule, value in values.items():
-            each = measure(f"{match[1].lower()}_{rule}", "ms", LOWER, _ENDPOINTS, rule)
-            yield run.result(each, value)
-
-
 def _normal_name(name: str) -> str:
     """The name of a quantity; LoadGen wrote ``90th`` and later ``90.0th``."""
     match = _TARGET_LATENCY.fullmatch(name)
@@ -343,17 +242,14 @@ def _normal_name(name: str) -> str:
 def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
     """``run`` with what only the detailed log beside a summary says: time, LoadGen's version."""
     place = join(dirname(file.place), _DETAIL)
-    if place == file.place:
-        text = file.text
-    elif place in tree.in_folder(dirname(place)):
-        try:
-            detail = tree.file(place)
-            text = detail.text
-        except InvalidDocument:
-            return run
-        run = replace(run, files=run_of("", "", *run.files, detail.measured).files)
-    else:
+    if place == file.place or place not in tree.in_folder(dirname(place)):
         return run
+    try:
+        detail = tree.file(place)
+        text = detail.text
+    except InvalidDocument:
+        return run
+    run = replace(run, files=run_of("", "", *run.files, detail.measured).files)
     entries = {}
     for match in _ENTRY.finditer(text):
         if '"test_datetime"' in match[1] or '"loadgen_version"' in match[1]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from ingest.benchmarks.result_tree import Description, ResultTree, results_or_refusal
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, run_of
 from ingest.benchmarks.values import (
     finite_number,
@@ -46,8 +46,6 @@ _LINE_V5 = re.compile(
     r":::MLPv0\.5\.0 (\w+) ([0-9.e+]+) \([^)\n]*\) ([A-Za-z_0-9]+)(?:: (.*))?$", re.MULTILINE
 )
 _RUN = re.compile(r"result_\d+\.txt\Z")
-#: A line of the descriptions that some logs were cut into.
-_LINE_OF_DESCRIPTION = re.compile(r"^(\w+): (\{.*\})[ \t]*$", re.MULTILINE)
 #: Keys of log lines that are parameters of the benchmark.
 _PARAMETERS = (
     "global_batch_size", "opt_name", "opt_base_learning_rate", "eval_target", "quality_target",
@@ -323,25 +321,9 @@ def _description(
         join(system, "entry.json"),
         join(folder, "entry.json"),
     ):
-        if (description := tree.description(place) or _lines_of(tree, place)) is not None:
+        if (description := tree.description(place)) is not None:
             return description
     return _submitted(run.facts.get("submission_entry")), None
-
-
-def _lines_of(tree: ResultTree, place: str) -> Description | None:
-    """A description whose lines are the keys and values of a log, without their times."""
-    if place not in tree.in_folder(dirname(place)):
-        return None
-    try:
-        file = tree.file(place)
-        lines = {key: _payload(text) for key, text in _LINE_OF_DESCRIPTION.findall(file.text)}
-    except InvalidDocument:
-        return None
-    values = {key: it.get("value") for key, it in lines.items() if isinstance(it, dict)}
-    description = _submitted(values.get("entry"))
-    if isinstance(values.get("division"), str):
-        description["division"] = values["division"]
-    return (description, file.measured) if description else None
 
 
 def _submitted(entry: object) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from posixpath import basename, dirname, join
@@ -30,7 +29,7 @@ from ingest.benchmarks.values import (
     whole_number,
 )
 from model.errors import InvalidDocument
-from model.measurements.benchmark_results import Aggregate, BenchmarkResult, MeasuredFile, Parameter
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 from model.reasons import Reason
 
 SYSTEM = "tf_cnn_benchmarks"
@@ -208,89 +207,37 @@ def _devices(text: str | None) -> int | None:
 
 
 def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
-    """Results of each run that appended its values to one ``metric.log``."""
+    """Results of the run that wrote a ``metric.log``."""
     file = tree.file(place)
-    descriptions, described_by = _descriptions(tree, dirname(place))
-    runs = list(_logged_runs(file.text)) or [[]]
-    if len(runs) == len(descriptions) == 1:
-        described = descriptions
-    else:
-        begins = [time_of_text(it[0].get("timestamp")) if it else None for it in runs]
-        described = [_description_of(it, begins, descriptions) for it in begins]
-    parts = list(zip(runs, described, strict=True))
-    for run, (entries, description) in numbered_parts(file.run(SYSTEM, *described_by), parts):
-        yield from _of_logged_run(_described(run, description), entries)
+    beside = (tree.description(join(dirname(place), name)) for name in _RUN_FILES)
+    description, *described_by = next(filter(None, beside), ({},))
+    run = _described(file.run(SYSTEM, *described_by), description)
+    yield from _of_logged_run(run, _logged_values(file.text))
 
 
-def _descriptions(
-    tree: ResultTree, folder: str
-) -> tuple[list[dict[str, Any]], Sequence[MeasuredFile]]:
-    """What the file of the runs in ``folder`` says of each, and that file; later runs of some
-    versions append a line to it, those of others replace it.
+def _logged_values(text: str) -> list[dict[str, Any]]:
+    """The values of a run, whose steps rise up to its average.
+
+    :raises InvalidDocument: if a second run appended its values
     """
-    for place in (join(folder, name) for name in _RUN_FILES):
-        if place not in tree.in_folder(folder):
-            continue
-        try:
-            file = tree.file(place)
-            try:
-                return [file.json_object()], (file.measured,)
-            except InvalidDocument:
-                lines = enumerate(file.text.split("\n"), 1)
-                objects = [_object_of(line, number) for number, line in lines if line.strip()]
-                return objects, (file.measured,)
-        except InvalidDocument:
-            continue
-    return [], ()
-
-
-def _description_of(
-    began: datetime | None,
-    begins: Sequence[datetime | None],
-    descriptions: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
-    """The last description from before a run; empty if that describes a run between the two.
-
-    :param begins: when each run began
-    """
-    dated = [(time, it) for it in descriptions if (time := time_of_text(it.get("run_date")))]
-    earlier = [(time, it) for time, it in dated if began is not None and time <= began]
-    if began is None or not earlier:
-        return {}
-    time, description = max(earlier, key=lambda it: it[0])
-    between = any(it is not None and time <= it < began for it in begins)
-    return {} if between else description
-
-
-def _logged_runs(text: str) -> Iterator[list[dict[str, Any]]]:
-    """The values of each run: its average is the last one of its training, and its steps rise."""
-    run: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
     step, averaged = -1.0, False
-    broken: InvalidDocument | None = None
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         # A run that was killed may end inside a line.
         unfinished = number == len(lines) and not line.rstrip().endswith("}")
         if unfinished or not line.strip():
             continue
-        try:
-            entry = _object_of(line, number)
-        except InvalidDocument as error:
-            # The next run continues the line in which the one before was killed.
-            broken = broken or error
-            continue
+        entry = _object_of(line, number)
         if entry.get("name") == _CURRENT:
             at = finite_number(entry.get("global_step"))
-            if run and (averaged or (at is not None and at <= step)):
-                yield run
-                run = []
-            step, averaged = -1.0 if at is None else at, False
+            if averaged or (at is not None and at <= step):
+                message = "a second run begins: keep each run in a folder of its own"
+                raise InvalidDocument(Reason.UNKNOWN_SCHEMA, message, field=f"line {number}")
+            step = step if at is None else at
         averaged = averaged or entry.get("name") == _AVERAGE
-        run.append(entry)
-    if run:
-        yield run
-    elif broken is not None:
-        raise broken
+        values.append(entry)
+    return values
 
 
 def _of_logged_run(run: Run, entries: Sequence[Mapping[str, Any]]) -> Iterator[BenchmarkResult]:

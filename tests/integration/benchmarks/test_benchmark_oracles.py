@@ -105,20 +105,6 @@ def test_an_accuracy_run_has_no_performance(loadgen_logs: dict[str, bytes], tmp_
     assert not [scenario for scenario, _ in read(tmp_path, loadgen_logs) if scenario == "precise"]
 
 
-def test_the_detailed_log_alone_gives_the_same_results(
-    loadgen_logs: dict[str, bytes], tmp_path: Path
-) -> None:
-    summaries = read(tmp_path / "all", loadgen_logs)
-    detailed = {place: it for place, it in loadgen_logs.items() if "detail" in place}
-    details = read(tmp_path / "detailed", detailed)
-    assert details.keys() == summaries.keys()
-    for key, result in details.items():
-        assert result.value == pytest.approx(summaries[key].value, rel=1e-4), key
-        assert result.validity is summaries[key].validity
-        assert result.parameters == summaries[key].parameters
-        assert result.metric == summaries[key].metric
-
-
 @pytest.mark.skipif(
     not (DATA / "mlperf-training-v0.6").is_dir(),
     reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
