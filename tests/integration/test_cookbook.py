@@ -103,7 +103,6 @@ PARAMETERS: dict[int, dict[str, Any]] = {
     3: {"left": stack_digest(BASE), "right": stack_digest(CONFOUNDED)},
     4: {"package": "engine", "indicator": "PiMatmul", "verdict": "slower"},
     19: {"package": "codec"},
-    20: {"stack": stack_digest(BASE)},
     24: {"package": "helper"},
     25: {"package": "tool"},
     29: {"package": "engine"},
@@ -544,17 +543,6 @@ def usage(world: World) -> list[list[Any]]:
     return sorted(rows, key=lambda row: (-row[3], row[:2]))
 
 
-def machines_used(world: World) -> list[list[Any]]:
-    rows = []
-    for (machine,), some in grouped(observations(), lambda it: (it.machine,)).items():
-        rows.append(
-            [machine.label, world.machines[machine], machine.vendor, machine.family,
-             machine.model, machine.cpus, None, len({it.plan.name for it in some}),
-             len({it.stack for it in some if it.stack})]
-        )  # fmt: skip
-    return sorted(rows, key=lambda row: (-row[7], row[:2]))
-
-
 def environment(it: Seen) -> tuple[Any, ...]:
     """Image, system, its version, Python and native packages that an observation tells of."""
     image = (
@@ -566,51 +554,9 @@ def environment(it: Seen) -> tuple[Any, ...]:
     return image, *system, it.python, it.plan.native
 
 
-def environments(world: World) -> list[list[Any]]:
-    rows = [
-        [*key[:4], None, len({it.plan.name for it in some})]
-        for key, some in grouped(observations(), environment).items()
-    ]
-    return sorted(rows, key=lambda row: (-row[5], *map(last, row[:4])))
-
-
-def natives(world: World) -> list[list[Any]]:
-    known = {environment(it) for it in observations()}
-    counted = Counter(name for it in known for name in it[4])
-    rows = [[name, count, len(known)] for name, count in counted.items()]
-    return sorted(rows, key=lambda row: (-row[1], row[0]))
-
-
 def created(plan: Plan) -> datetime:
     starts = [it.started for it in observations() if it.plan == plan]
     return datetime(2024, 4, 1, 12, tzinfo=UTC) if "earlier" in plan.name else min(starts)
-
-
-def newest(world: World) -> list[list[Any]]:
-    plans = {it.plan.name: it.plan for it in observations()}.values()
-    ordered = sorted(plans, key=lambda it: (-created(it).timestamp(), it.name))[:10]
-    return [
-        [it.name, created(it).date().isoformat(), len({o.job for o in observations()
-         if o.plan == it and o.outcome != "build_failed"}), it.stack is not None,
-         sorted(machine.label for machine in {o.machine for o in observations() if o.plan == it})]
-        for it in ordered
-    ]  # fmt: skip
-
-
-def unknown(world: World) -> list[list[Any]]:
-    counted = Counter(it.plan.name for it in observations() if it.plan.stack is None)
-    return [[name, "inspection-directory", n] for name, n in sorted(counted.items())]
-
-
-def foreign(world: World) -> list[list[Any]]:
-    elsewhere = {it for it in RELEASES if it[2] != "pypi"}
-    return sorted([*it, sum(it in packages for packages in stacks(world))] for it in elsewhere)
-
-
-def variety(world: World) -> list[list[Any]]:
-    every = {it for packages in stacks(world) for it in packages}
-    rows = [[name, version, sum(it[0] == name for it in every)] for name, version, _ in BASE]
-    return sorted(rows, key=lambda row: (-row[2], row[0]))
 
 
 def failures(world: World) -> list[list[Any]]:
@@ -859,15 +805,6 @@ def requests(world: World) -> list[list[Any]]:
     return [[*row[:6], moment(row[6])] for row in rows]
 
 
-def origins(world: World) -> list[list[Any]]:
-    own = sum("earlier" not in name for name in {it.plan.name for it in observations()})
-    both = [moment(world.ingested[0]), moment(world.ingested[-1])]
-    return [
-        [world.source, "amun", "inspection-2020-02", 2, *both],
-        [world.source, "thoth", "inspection-directory", own, *both],
-    ]
-
-
 def by_size(world: World) -> list[list[Any]]:
     rows = [
         [key[4].label, stack, "float32", key[2], len({it.job for it in some}),
@@ -917,12 +854,11 @@ def differences(world: World) -> list[list[Any]]:
 
 ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     1: fastest, 2: ranking, 3: differences, 4: slowed, 5: crashing, 6: suspects, 7: left_out,
-    8: corrected, 9: popular, 10: elsewhere, 11: spreads, 12: usage, 13: machines_used,
-    14: environments, 15: natives, 16: newest, 17: unknown, 18: foreign, 19: other_index,
-    20: variety, 21: failures, 22: silent, 23: training, 24: requiring, 25: required,
+    8: corrected, 9: popular, 10: elsewhere, 11: spreads, 12: usage, 19: other_index,
+    21: failures, 22: silent, 23: training, 24: requiring, 25: required,
     26: unusable, 27: wanted, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
     32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 36: requests,
-    37: origins, 38: by_size, 39: libraries, 40: providers,
+    38: by_size, 39: libraries, 40: providers,
     41: abandoned, 42: accelerated, 43: trained,
 }  # fmt: skip
 
