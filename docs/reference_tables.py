@@ -47,7 +47,7 @@ _PROPERTIES = {
 }
 #: Properties of most nodes, about the document behind them, which the page describes once.
 ORIGIN = frozenset({"document_id", "ingested_at", "collector", "source"})
-_PARAMETER = "parameter_"
+PARAMETER = "parameter_"
 
 
 def node_table(label: str) -> Iterator[str]:
@@ -60,17 +60,16 @@ def node_table(label: str) -> Iterator[str]:
     yield "| property | meaning |"
     yield "| --- | --- |"
     for name in node.properties:
-        if (name not in ORIGIN or name == node.key) and not name.startswith(_PARAMETER):
+        if (name not in ORIGIN or name == node.key) and not name.startswith(PARAMETER):
             indexed = f"FOR (node:{label}) ON (node.{name})" in statements
             kind, meaning = meanings[name]
             notes = [it for it in (kind,) if it != "string"]
             notes += ["key"] if name == node.key else ["indexed"] if indexed else []
             yield f"| `{name}` | {', '.join(notes)}{': ' if notes else ''}{meaning} |"
-    if parameters := [it for it in node.properties if it.startswith(_PARAMETER)]:
-        names = ", ".join(f"`{it}`" for it in parameters)
+    if any(it.startswith(PARAMETER) for it in node.properties):
         yield (
-            f"| {names} | number, string or boolean: The indicator's parameter of this name. Other"
-            " parameters, lists and objects are only in `parameters`. |"
+            "| parameter_NAME | number, string or boolean: The indicator's parameter NAME, as"
+            " `thoth pi describe` lists it. Lists and objects are only in `parameters`. |"
         )
 
 
