@@ -24,7 +24,7 @@ from tests.factories import benchmark_files as files
 #: Samples that a sample of the same system does not contain, and the workbooks' console.
 NAMES = (
     "mlperf-training/v06", "mlperf-training/v05", "mlperf-training/json",
-    "mlperf-inference/summary", "mlperf-inference/console", "mlperf-inference/report",
+    "mlperf-inference/summary", "mlperf-inference/console",
     "mlperf-inference/accuracy", "tf_cnn_benchmarks/plain", "tf_cnn_benchmarks/json",
     "tf_cnn_benchmarks/table", "tf_cnn_benchmarks/runs", "pytorch-benchmark/plain",
     "perfzero/plain", "aiot-bench/plain", "aiperf/plain", "pytorch-v3/plain", "pytorch-v3/lines",
