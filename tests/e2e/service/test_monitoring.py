@@ -16,7 +16,7 @@ import yaml
 
 from api.jobs.queue import QueueName
 from cli import main as cli
-from graph.record import source_successes
+from graph.record import freshness
 from model.reasons import Reason
 from tests.requirements import needs
 from tests.services.guides import blocks_of
@@ -218,7 +218,7 @@ class TestNames:
             return {value for it in found for value in it.split("|")}
 
         # Each kind of source has an alert.
-        kinds = {it for name, it in vars(source_successes).items() if name.isupper()}
+        kinds = {it for name, it in vars(freshness).items() if name.isupper()}
         assert values("kind") == {it for it in kinds if isinstance(it, str)}
         assert values("queue") <= {it.value for it in QueueName}
         assert values("reason") <= {it.value for it in Reason}
