@@ -18,10 +18,8 @@ from benchmarks import (
     indicators,
     ingest,
     interruptions,
-    ledger,
     looks,
     monkey,
-    packages,
     pages,
     resolver,
     scale,
@@ -35,8 +33,8 @@ from common.logs import set_up_logs
 MEASUREMENTS = {
     it.__name__.rpartition(".")[2]: it.main
     for it in (
-        ingest, packages, pages, resolver, scoring, honesty, drift, speed_choices,
-        interruptions, monkey, ledger, looks, compare, indicators, identical, service,
+        ingest, pages, resolver, scoring, honesty, drift, speed_choices,
+        interruptions, monkey, looks, compare, indicators, identical, service,
         faults, scale, startup, advice, bisect, benchmark_results,
     )
 }  # fmt: skip
@@ -49,7 +47,7 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        epilog="Some have options, such as: python -m benchmarks.ledger --help",
+        epilog="Some have options, such as: python -m benchmarks.looks --help",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
     names: list[str] = parser.parse_args().names

@@ -266,7 +266,7 @@ def inspection_rows(
         for table, some in stack_rows(number, rng.choice(ids), packages).items():
             rows.setdefault(table, []).extend(some)
     purls = {row["purl"]: row for row in rows.pop(PackageVersionRow, [])}
-    included = {table: rows.pop(table, []) for table in (StackRow, StackPackage)}
+    included: Rows = {table: rows.pop(table, []) for table in (StackRow, StackPackage)}
     rows |= package_rows(list(purls.values()), rng)
     rows |= included
     rows[HardwareRow] = [hardware_row(n, rng.choice(ids)) for n in range(machines)]
