@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -45,9 +46,15 @@ from graph.watchdog import watchdog
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, fault_in
 from model.measurements.evidence import Evidence, RecordedHardware
-from model.packages.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from model.packages.candidates import (
+    Candidate,
+    Dependency,
+    Excluded,
+    ExclusionReason,
+    KnownVulnerability,
+)
 from model.packages.environments import Environment
-from model.packages.identity import same_version
+from model.packages.identity import package_version, same_version
 from model.packages.snapshot import Snapshot, with_revision
 from model.reasons import Reason
 
@@ -156,6 +163,7 @@ def knowledge_of_locks(
         snapshot = load_packages(
             stores.driver, names, environment, database=stores.database, check_time=check_time
         )
+    snapshot = _with_unread(snapshot, {*old.items(), *new.items()})
     with stores.engine.connect() as connection:
         check_time()
         now = datetime.now(UTC)
@@ -245,6 +253,22 @@ def _unproven(snapshot: Snapshot, new: Mapping[str, str], harmful: Iterable[str]
     """Whether a version of the new lock was not read, or few versions of a harmful package."""
     read = all(isinstance(known_version(snapshot, *it), Candidate) for it in new.items())
     return not read or any(len(snapshot.packages.get(it, ())) < _MOST_NEAR for it in harmful)
+
+
+def _with_unread(snapshot: Snapshot, releases: Iterable[tuple[str, str]]) -> Snapshot:
+    """The snapshot with the releases that it lacks as unread ones, so that their jobs are found.
+
+    :param releases: name and version of each
+    """
+    excluded = dict(snapshot.excluded)
+    for name, version in sorted(releases):
+        if known_version(snapshot, name, version) is None:
+            with suppress(InvalidDocument):  # no version by PEP 440
+                release = package_version(name, version)
+                reason = ExclusionReason.UNREAD, "its metadata was not read"
+                unread = Excluded(release.purl, release.version, release.index, *reason)
+                excluded[name] = (*excluded.get(name, ()), unread)
+    return with_revision(replace(snapshot, excluded=MappingProxyType(excluded)))
 
 
 def _locked_versions(
