@@ -268,7 +268,14 @@ def _with_unread(snapshot: Snapshot, releases: Iterable[tuple[str, str]]) -> Sna
                 reason = ExclusionReason.UNREAD, "its metadata was not read"
                 unread = Excluded(release.purl, release.version, release.index, *reason)
                 excluded[name] = (*excluded.get(name, ()), unread)
-    return with_revision(replace(snapshot, excluded=MappingProxyType(excluded)))
+    return with_revision(
+        replace(
+            snapshot,
+            packages=MappingProxyType(dict.fromkeys(excluded, ()) | dict(snapshot.packages)),
+            excluded=MappingProxyType(excluded),
+            missing=tuple(it for it in snapshot.missing if it not in excluded),
+        )
+    )
 
 
 def _locked_versions(
