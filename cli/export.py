@@ -103,6 +103,8 @@ def sbom(
         if warning.code not in KINDS_OF_REFERENCES:
             print_note(warning.text)
     locked = content.packages(where.markers)
+    if not locked:
+        print_note(f"{lock} installs no package of an index here; --extra and --group add some")
     facts = {}
     if record or pack is not None:
         versions = {name: it.version for name, it in locked.items()}

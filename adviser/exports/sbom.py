@@ -13,7 +13,7 @@ from cyclonedx.contrib.hash.factories import HashTypeFactory
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashType, Property, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.model.license import LicenseAcknowledgement
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
@@ -131,6 +131,7 @@ def _component(entry: LockEntry, lock: ProjectLock, facts: ComponentFacts) -> Co
     references += [(kinds.EVIDENCE, *it, ()) for it in facts.evidence]
     return Component(
         name=entry.name, version=entry.version, purl=purl, bom_ref=purl.to_string(),
+        scope=ComponentScope.EXCLUDED if entry.dev else None,
         licenses=[licence] if licence else (),
         external_references=[
             ExternalReference(type=kind, url=XsUri(url), comment=what, hashes=_hashes(hashes))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component
+from cyclonedx.model.component import Component, ComponentScope
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
@@ -42,7 +42,7 @@ PIPFILE_LOCK = {
         "torch": {"hashes": [], "version": "==2.9.0+cpu", "index": "other"},
         "ours": {"git": "https://me:secret@git.example/ours.git", "ref": "1f2e"},
     },
-    "develop": {},
+    "develop": {"pytest": {"hashes": [], "version": "==9.0.0"}},
 }  # fmt: skip
 
 
@@ -81,7 +81,8 @@ def test_a_bill_has_what_the_lock_says_without_secrets() -> None:
     lock = Path("Pipfile.lock")
     lock.write_text(json.dumps(PIPFILE_LOCK), encoding="utf-8")
     bom = bill(str(lock))
-    flask, ours, torch = sorted(bom.components, key=lambda it: it.name)
+    flask, ours, pytest_itself, torch = sorted(bom.components, key=lambda it: it.name)
+    assert (flask.scope, pytest_itself.scope) == (None, ComponentScope.EXCLUDED)
     assert (flask.name, flask.version, hashes(flask)) == ("flask", "3.0.0", DIGESTS)
     purl = "pkg:pypi/torch@2.9.0%2Bcpu?repository_url=https://other.example/simple"
     assert (torch.purl and torch.purl.to_string()) == purl
