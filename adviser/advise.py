@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
-from adviser.premises import Premises
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
@@ -20,7 +19,7 @@ from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import PackageScores, assess
-from adviser.scoring.assessment_types import Assessment
+from adviser.scoring.assessment_types import Assessment, Premises
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.stack_request import StackRequest

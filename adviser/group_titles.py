@@ -73,8 +73,5 @@ def _settings(series: TitledSeries, alike: Sequence[TitledSeries]) -> list[str]:
     # Sizes belong to an operation, so its name says it all.
     if len(values.get(_OPERATION, ())) == len({repr(sorted(it.settings.items())) for it in alike}):
         differing = [_OPERATION]
-    return [f"{it} {_value(series.settings.get(it))}" for it in differing]
-
-
-def _value(value: Any) -> str:
-    return "unset" if value is None else str(value)
+    values_here = {it: series.settings.get(it) for it in differing}
+    return [f"{it} {'unset' if value is None else value}" for it, value in values_here.items()]

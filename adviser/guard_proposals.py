@@ -14,9 +14,9 @@ from time import monotonic
 from adviser.advise import in_this_process
 from adviser.guard import GuardResult, Proposal, Vulnerabilities, changes_of, guard, known_version
 from adviser.harm import harmful_versions, pins_of
-from adviser.premises import Premises
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import Budget, ResolverRequest
+from adviser.scoring.assessment_types import Premises
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, newest_first

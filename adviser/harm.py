@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adviser.guard import GuardResult, guard
-from adviser.premises import Premises
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
-from adviser.scoring.assessment_types import Assessment, Claim
+from adviser.scoring.assessment_types import Assessment, Claim, Premises
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
 from adviser.scoring.target import OwnBenchmarks, Target

@@ -16,8 +16,8 @@ from adviser.answering.recorded_advice import (
     why_it_may_differ,
 )
 from adviser.reports.checking import READING_ERRORS
-from adviser.reports.code_version import code_version
 from adviser.reports.record_links import head_of, links_in
+from adviser.reports.serialization import code_version
 from graph.record.advice import advice_of, request_row
 from graph.record.claims import claim_rows
 from graph.record.postgresql_helpers import texts

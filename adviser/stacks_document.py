@@ -10,7 +10,7 @@ from typing import Any
 from adviser.scoring.comparisons import Comparison, SelfCheck
 from adviser.scoring.verdicts import family_document
 from adviser.stack_comparison import DifferingPackage, StackGroup, StackResult
-from model.declared_documents import document_of
+from model.declared_fields import document_of
 from model.measurements.units import Unit
 from model.text import first_few
 

@@ -16,7 +16,6 @@ from time import process_time
 
 import numpy as np
 
-from adviser.bisect.dips import DipGoal
 from adviser.bisect.search import find_step
 from tests.factories.planted_steps import (
     Draw,
@@ -56,11 +55,10 @@ _TRUTHS = (
 
 @dataclass(frozen=True)
 class _Dip:
-    """A planted dip, and what the search looks for."""
+    """A planted dip."""
 
     width: int
     size: float
-    goal: DipGoal | None = None
     sd: float = SD
     noise: Draw = normal_noise
     drift: float = 0.0
@@ -74,9 +72,6 @@ _DIPS = (
     _Dip(9, 0.1, sd=0.015),
     _Dip(16, 0.1, drift=0.02),
     _Dip(5, -0.08),
-    _Dip(5, -0.08, DipGoal(3, 0.05)),
-    _Dip(3, 0.08, DipGoal(3, 0.08)),
-    _Dip(3, 0.05, DipGoal(3, 0.05)),
 )
 
 
@@ -128,14 +123,13 @@ def _print_dip_row(dip: _Dip, searches: int) -> None:
         first = int(draw.integers(1, RELEASES - dip.width))
         levels = step_levels(RELEASES, dip_steps(first, dip.width, dip.size))
         measurer = PlantedMeasurer(levels, SEED + number, dip.sd, dip.noise, dip.drift)
-        search = find_step(measurer, RELEASES, max_jobs=400, dips=dip.goal)
+        search = find_step(measurer, RELEASES, max_jobs=400)
         jobs.append(search.jobs)
         counts[dip_outcome(search, dip.width, dip.size)] += 1
-    looks = f", --dips {dip.goal.width} --dip-size {100 * dip.goal.size:g}" if dip.goal else ""
     name = f"{dip.size:.1%}, {dip.width} wide, noise {dip.sd:.1%} {dip.noise.__name__}"
     name += f", drift {dip.drift:.0%}" if dip.drift else ""
     print(
-        f"{name + looks:50} {counts['seen']:4} {counts['not stated']:10} {counts['wrong']:5} |"
+        f"{name:50} {counts['seen']:4} {counts['not stated']:10} {counts['wrong']:5} |"
         f" {float(np.mean(jobs)):.1f}",
         flush=True,
     )

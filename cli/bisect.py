@@ -21,10 +21,8 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.answering.index_stacks import IndexStacks
 from adviser.answering.target_hardware import own_hardware
-from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal
-from adviser.bisect.documents import dip_note, search_document, search_sentence
+from adviser.bisect.documents import StackSeries, search_document, search_sentence
 from adviser.bisect.search import SearchState, StackUnavailable, StepSearch, StopReason, find_step
-from adviser.bisect.stack_series import StackSeries
 from adviser.resolver.worker import ResolverWorker
 from cli.bisect_measurer import (
     ExecutorMeasurer,
@@ -90,11 +88,6 @@ _BUSY = 5
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @lock_options
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
-@click.option("--dips", "dip_width", type=click.IntRange(1, 10_000), metavar="WIDTH",
-              help="If there is no step, look for dips: slower or faster stretches of at least this"
-              " number of releases, which a later release reverted.")  # fmt: skip
-@click.option("--dip-size", type=click.FloatRange(1, 1000), metavar="PERCENT",
-              help="Smallest dip to look for.  [default: 5]")  # fmt: skip
 @click.option("--max-jobs", type=click.IntRange(4, 10_000), default=200, show_default=True,
               help="Stop before more jobs than this are measured.")  # fmt: skip
 @click.option("--max-minutes", type=click.FloatRange(0, 100_000, min_open=True),
@@ -124,8 +117,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     others: tuple[str, ...],
     python_version: str | None,
     index: str | None,
-    dip_width: int | None,
-    dip_size: float | None,
     max_jobs: int,
     max_minutes: float | None,
     out: Path | None,
@@ -171,7 +162,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         others = tuple(dict.fromkeys((*others, *project_requirements(command.folder))))
     question = question_of(subjects, measured, parameters, others, python_version, index, repeated)
     question |= {"variables": settled} if settled else {}
-    dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
     index = index or DEFAULT_INDEX
@@ -195,7 +185,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         state["bisect"] = identity(state)
         waits = context.get_parameter_source("wait") is not click.core.ParameterSource.DEFAULT
         options = {
-            "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
             "--trust-script": trust_script, "--script": script_file,
             "--env": [f"{name}={settled[name]}" for name in settled],
             "--no-project": not project and command is not None, "--max-jobs": max_jobs,
@@ -214,7 +203,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             _hold_machine(stack, wait, share=share_machine, command=command)
 
         searches = _StepSearches(
-            pinner, launcher, begin, guard, max_jobs, dips, deadline, recorder,
+            pinner, launcher, begin, guard, max_jobs, deadline, recorder,
             trust_script=trust_script or command is not None, quiet=as_json,
             command=command, variables=settled,
         )  # fmt: skip
@@ -312,14 +301,6 @@ def searched_subjects(subjects: tuple[str, ...]) -> tuple[str, ...]:
         if release.extras or release.marker:
             raise InvalidArgument(f"{text!r}: give a name and versions only")
     return (f"{releases[0].name}>={versions[0]},<={versions[1]}",)
-
-
-def _dip_goal(width: int | None, size_pct: float | None) -> DipGoal | None:
-    if width is None:
-        if size_pct is not None:
-            raise click.UsageError("--dip-size is for --dips")
-        return None
-    return DipGoal(width, SUGGESTED_GOAL.size if size_pct is None else size_pct / 100)
 
 
 def question_of(
@@ -430,7 +411,6 @@ class _StepSearches:
     begin: Callable[[], None]
     guard: MachineGuard
     max_jobs: int
-    dips: DipGoal | None
     deadline: float | None
     recorder: BisectRecorder
     trust_script: bool
@@ -456,7 +436,7 @@ class _StepSearches:
         try:
             result = find_step(
                 measurer, len(series.labels), max_jobs=self.max_jobs - spent,
-                dips=self.dips, progress=lambda at: self._progress(series, at, spent),
+                progress=lambda at: self._progress(series, at, spent),
             )  # fmt: skip
         except StackUnavailable as error:
             label = series.labels[error.stack]
@@ -527,8 +507,6 @@ def _notes(series: StackSeries, search: StepSearch) -> list[str]:
             f"the rest is not flat: {labels[rest.first]} … {labels[rest.last]} probably differ by"
             f" another {100 * math.expm1(rest.effect):+.0f} %; this was not confirmed"
         )
-    if note := dip_note(series, search):
-        notes.append(note)
     return notes
 
 

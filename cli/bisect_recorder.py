@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from adviser.bisect.documents import search_document
+from adviser.bisect.documents import StackSeries, search_document
 from adviser.bisect.search import SearchState, StepSearch
-from adviser.bisect.stack_series import StackSeries
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.migrate import migrated_stores

@@ -128,8 +128,6 @@ def _print_one(bisect: RecordedBisect, *, as_json: bool) -> None:
         print_field(search["series"], printable(search["sentence"]))
         for skipped in search["skipped"]:
             print_field("skipped", printable(f"{skipped['stack']}: {skipped['reason'][:300]}"))
-        if note := (search.get("dips") or {}).get("note"):
-            print_field("dips", printable(note))
         for step in _likely(search["posterior"]):
             print_field("", step)
     print_field("command", printable(bisect.command))

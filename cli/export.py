@@ -49,8 +49,8 @@ def parquet(
 ) -> None:
     """Write inspections, releases, advice and verdicts as Parquet files.
 
-    DIR is a new or an empty folder. It appears when the export is complete, and its file
-    croissant.json describes all tables, columns and units. Logs, messages, requests and identifiers
+    DIR is a new or an empty folder, which appears when the export is complete. The metadata of each
+    column has its description and unit. Logs, messages, requests and identifiers
     of advice are not exported.
     """
     with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:

@@ -89,7 +89,6 @@ COMMANDS = {
         "Ingest inspections and results of benchmarks, and list refused documents.",
     ),
     "inspect": ("inspect", "Build and measure stacks."),
-    "ledger": ("ledger", "Show how past advice holds up against what was learned later."),
     "loop": ("loop", "Keep the advice of watched projects up to date."),
     "mcp": ("assistants", "Answer assistants over the Model Context Protocol."),
     "migrate": ("stores", "Migrate the schemas of both stores to this version."),
@@ -122,7 +121,7 @@ COMMANDS = {
 FIRST_COMMANDS = ("advise", "compare", "bisect", "guard", "why", "status")
 #: All other commands, by what a person wants.
 PURPOSES = {
-    "Ask": ("fix", "why-not", "explain", "check", "replay", "ledger", "provenance"),
+    "Ask": ("fix", "why-not", "explain", "check", "replay", "provenance"),
     "Measure": ("inspect", "pi", "monkey", "stacks", "report", "changes", "bisects", "benchmarks",
                 "watch", "loop"),
     "Knowledge": ("packages", "advisories", "analyze", "ingest", "cypher", "export",

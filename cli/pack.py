@@ -24,7 +24,7 @@ from cli.pack_store import add, again, follow, index, list_packs, remove, unfoll
 from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
-from model.declared_documents import document_of
+from model.declared_fields import document_of
 from model.errors import InvalidArgument, InvalidPack
 from model.json_documents import as_json_time
 from model.packages.identity import distributions_of

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from adviser.projects.documents import MAX_BYTES
-from adviser.projects.foreign_files import FOREIGN_FILES
+from adviser.projects.documents import FOREIGN_FILES, MAX_BYTES
 from adviser.projects.locks import ProjectLock, lock_neighbours, read_lock, require_pins
 from adviser.projects.parsing import (
     CONSTRAINTS,

@@ -48,8 +48,8 @@ def report(
     KEY is the start of a comparison key, as `thoth stacks` prints it. BATCH is the name, the folder
     or the start of the digest of an inspection; several inspections make one report on their jobs
     only. Own measurements count, not those of packs: `thoth pack report` is about these. The report
-    shows the spread of the jobs, drift, jobs that do not count, the number of repetitions that
-    suffices, and the performance over parameters.
+    shows the spread of the jobs, drift, jobs that do not count, and the number of repetitions that
+    suffices.
 
     Without -o and --json, the findings are printed.
     """
@@ -86,9 +86,9 @@ def _digest_of_lock(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _print_findings(document: Mapping[str, Any]) -> None:
-    for axis in document["axes"]:
-        print_lines([f"{axis['indicator']} over {axis['name']}"])
-        print_lines(f"  {it}" for it in axis["findings"])
+    for batches in document["batches"]:
+        print_lines([batches["label"]])
+        print_lines(f"  {it}" for it in batches["findings"])
         click.echo()
     titles = series_titles(document["series"])
     for title, series in zip(titles, document["series"], strict=True):

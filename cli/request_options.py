@@ -15,9 +15,16 @@ from packaging.utils import canonicalize_name
 
 from adviser.answering.index_selection import indexes_to_search, with_project_indexes
 from adviser.projects.project import KINDS_OF_REFERENCES, Project, WarningCode
-from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest, check_paths
+from adviser.stack_request import (
+    RequestOptions,
+    StackRequest,
+    check_paths,
+    parse_bounds,
+    parse_dependencies,
+    parse_moment,
+    parse_overrides,
+)
 from cli.options import ExclusiveSwitch, NamedPath
 from cli.project_files import read_project
 from common.formats.file_fields import refuse

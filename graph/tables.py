@@ -1450,10 +1450,9 @@ class LoopBatchRow(Base):
 
 
 class AdviceScoreRow(Base):
-    """A past advice, scored with what was known at one time; scores are never edited.
+    """A past advice, scored by release 0.2.0, which writes this while it is upgraded.
 
-    A score outlives its advice, so that the ledger of a month does not change when old requests are
-    deleted. It contains no part of the request. See :class:`model.ledger.AdviceScore`.
+    Nothing reads the scores. The next release drops the table.
     """
 
     __tablename__ = "advice_scores"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adviser.advise import Resolver
-from adviser.answering.advice_scoring import score_past_advice
 from adviser.answering.change_recording import record_changes
 from common.settings import Settings
 from graph.engine import Stores
@@ -252,12 +251,6 @@ def _advise(running: _RunningNight) -> Mapping[str, Any]:
     return {"watches": len(knowns), "changed": changed}
 
 
-def _score_advice(running: _RunningNight) -> Mapping[str, Any]:
-    """Score past advice with what the night has shown."""
-    stores = running.stores
-    return {"scored": score_past_advice(stores.engine, stores.settings, running.resolver).scored}
-
-
 def _announce(running: _RunningNight) -> Mapping[str, Any]:
     return announce_releases(running.stores, running.known())
 
@@ -284,7 +277,6 @@ STEPS: Mapping[str, Callable[[_RunningNight], Mapping[str, Any]]] = {
     "settle": _settle,
     "changes": _record_changes,
     "advise": _advise,
-    "ledger": _score_advice,
     "announce": _announce,
     "notify": _notify,
 }

@@ -12,10 +12,9 @@ from adviser.advise import Advice, Resolver, advise, assess_candidates
 from adviser.answering.answers import files_known, on_hardware
 from adviser.answering.knowledge import stored_knowledge
 from adviser.locks.lock_model import LockFormat
-from adviser.premises import Premises
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
-from adviser.scoring.assessment_types import Claim
+from adviser.scoring.assessment_types import Claim, Premises
 from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores

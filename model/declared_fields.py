@@ -8,11 +8,15 @@ derived from these declarations when a module is imported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from model.json_documents import as_json_time, finite_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +118,41 @@ def _declared_field(name: str, hint: Any) -> DeclaredField | None:
         return None
     # A union of several types is any JSON value.
     return DeclaredField(name, Any if others else kind, NoneType in choices, declared or Field())
+
+
+def document_of(value: Any) -> Any:
+    """The declared fields of a dataclass by name, as JSON values.
+
+    Infinite numbers and NaN become null.
+    """
+    if isinstance(value, Mapping):
+        return {key: document_of(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [document_of(inner) for inner in value]
+    kind: Any = type(value)
+    if is_declared(kind):
+        names = (it.name for it in declared_fields(kind))
+        return {name: document_of(getattr(value, name)) for name in names}
+    return _plain(value)
+
+
+def report_of(report: Any, *left_out: str) -> dict[str, Any]:
+    """The public fields of a report by name: counts as objects, other dataclasses likewise."""
+    names = (it.name for it in fields(report) if it.name not in left_out and it.name[0] != "_")
+    return {name: _reported(getattr(report, name)) for name in names}
+
+
+def _reported(value: Any) -> Any:
+    if is_dataclass(value):
+        return report_of(value)
+    if isinstance(value, list | tuple):
+        return [_reported(it) for it in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return as_json_time(value)
+    return finite_or_none(value) if isinstance(value, float) else value

@@ -67,7 +67,7 @@ def _container_engine() -> str | None:
 
 
 def _notebooks() -> str | None:
-    packages = ("duckdb", "ipykernel", "mlcroissant", "nbconvert", "pandas", "pyarrow")
+    packages = ("duckdb", "ipykernel", "nbconvert", "pandas", "pyarrow")
     absent = [name for name in packages if find_spec(name) is None]
     return f"{', '.join(absent)}: the extra `notebooks` is not installed" if absent else None
 

@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from adviser.advise import Advice
 from adviser.answering.target_hardware import requested_hardware
 from adviser.packs.stored_packs import known_hardware
-from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -28,7 +27,7 @@ from adviser.reports.documents import (
 )
 from adviser.reports.manifests import Files
 from adviser.reports.record_links import head_of, links_of
-from adviser.reports.serialization import dataclass_to_json
+from adviser.reports.serialization import code_version, dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from graph.engine import GRAPH, Stores

@@ -462,7 +462,8 @@ class IndexResolution:
                     self.listed.absences[name] = _not_found(sources[: place + 1])
                     continue
                 self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
-                self.listed.absences[name] = _unavailable(index, problem)
+                message = f"it was not read from {index}: {problem}"
+                self.listed.absences[name] = Absence(AbsenceReason.UNAVAILABLE, message)
                 return
             self.listed.packages[name] = ListedPackage.of_page(index, page)
             self.listed.absences.pop(name, None)
@@ -525,10 +526,6 @@ def _is_last_resort(candidate: Candidate) -> bool:
 def _not_found(indexes: Sequence[str]) -> Absence:
     verb = "does" if len(indexes) == 1 else "do"
     return Absence(AbsenceReason.NOT_FOUND, f"{' and '.join(indexes)} {verb} not have it")
-
-
-def _unavailable(index: str, problem: IndexProblem) -> Absence:
-    return Absence(AbsenceReason.UNAVAILABLE, f"it was not read from {index}: {problem}")
 
 
 def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) -> str:

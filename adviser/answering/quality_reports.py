@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from adviser.quality.parameter_curves import ParameterAxis, parameter_axes
+from adviser.quality.repetitions import repetition_families
 from adviser.quality.reports import QualityReport, quality_report
 from graph.record.job_samples import (
     browse_series,
@@ -17,7 +17,6 @@ from graph.record.job_samples import (
     missing_measurements,
 )
 from model.errors import InvalidArgument, ProjectError
-from model.measurements.job_samples import SeriesSettings
 
 _SHA256 = "sha256:"
 #: Shortest start of a digest that selects measurements.
@@ -80,27 +79,16 @@ def read_report(
     :param baseline: prefix of the digest of the stack to compare with
     :raises UnknownBaseline: if no series has such a stack
     """
-    axes = _axes(connection, selection.keys)
-    keys = sorted({*selection.keys, *(key for axis in axes for key in axis.keys.values())})
+    targets = browse_series(connection, keys=selection.keys)
+    indicators = sorted({it.indicator for it in targets})
+    others = [it for name in indicators for it in browse_series(connection, indicator=name)]
+    families = repetition_families(targets, others)
+    keys = sorted({*selection.keys, *(key for it in families for key in it.values())})
     inspections = selection.inspections
     return quality_report(
         job_samples(connection, keys, inspections=inspections),
         selection.keys,
-        axes=axes,
+        families=families,
         missing=missing_measurements(connection, selection.keys, inspections=inspections),
         baseline=baseline,
     )
-
-
-def _axes(connection: Connection, keys: Sequence[str]) -> list[ParameterAxis]:
-    """All axes along which one of the series lies; each axis once."""
-    targets = browse_series(connection, keys=keys)
-    alike: dict[str, list[SeriesSettings]] = {
-        name: browse_series(connection, indicator=name)
-        for name in sorted({it.indicator for it in targets})
-    }
-    axes: dict[tuple[str, tuple[str, ...]], ParameterAxis] = {}
-    for target in targets:
-        for axis in parameter_axes(target, alike[target.indicator]):
-            axes.setdefault((axis.name, tuple(axis.keys.values())), axis)
-    return list(axes.values())

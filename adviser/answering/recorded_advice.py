@@ -21,7 +21,6 @@ from adviser.reports.checking import (
     first_problems,
     other_version,
 )
-from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -31,7 +30,7 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.offline_check import check_offline
-from adviser.reports.serialization import dataclass_from_json
+from adviser.reports.serialization import code_version, dataclass_from_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.stack_request import StackRequest

@@ -12,10 +12,10 @@ from adviser.answering.index_resolution import IndexResolution
 from adviser.monkey.job_value import JobValue, job_values
 from adviser.monkey.strategies import GeneratedStack
 from adviser.monkey.version_classes import closed_universe
-from adviser.premises import Premises
 from adviser.resolver.resolve import resolve
 from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
+from adviser.scoring.assessment_types import Premises
 from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.target import OwnBenchmarks
 from adviser.stack_request import StackRequest

@@ -88,9 +88,9 @@ def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardwa
     return TargetHardware(
         own.digest,
         name,
-        f"{message}; the nearest is another class, {_with_digest(known.label, known.digest)}, which"
-        f" differs in {', '.join(near.differs)}: --hardware {_short(known.digest)} asks about that"
-        " one",
+        f"{message}; the nearest is another class, {known.label} ({_short(known.digest)}),"
+        f" which differs in {', '.join(near.differs)}: --hardware {_short(known.digest)} asks about"
+        " that one",
     )
 
 
@@ -116,10 +116,16 @@ def near_classes(
     :param identity: properties of the class
     """
     near = [
-        NearClass(row, _same_processor(identity, row.identity), differs)
+        NearClass(row, _same_processor(identity, row.identity), tuple(sorted(differs)))
         for row in recorded
         if row.identity.get("source") == identity.get("source")
-        and (differs := tuple(_differing(identity, row.identity)))
+        and (
+            differs := {
+                it
+                for it in identity.keys() | row.identity.keys()
+                if identity.get(it) != row.identity.get(it)
+            }
+        )
     ]
     return sorted(near, key=lambda it: (not it.same_processor, len(it.differs), it.hardware.digest))
 
@@ -132,17 +138,9 @@ def _gpus(identity: Mapping[str, Any]) -> list[str]:
     return sorted(gpu.get("name", "") for gpu in identity.get("gpus") or ())
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    return sorted(it for it in one.keys() | other.keys() if one.get(it) != other.get(it))
-
-
 def class_names(classes: Iterable[Hardware | RecordedHardware]) -> dict[str, str]:
     """Names of classes for people, by digest."""
     return distinct_labels((it.digest, it.label, it.identity) for it in classes)
-
-
-def _with_digest(label: str, digest: str) -> str:
-    return f"{label} ({_short(digest)})"
 
 
 def _short(digest: str) -> str:

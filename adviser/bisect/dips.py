@@ -24,17 +24,17 @@ SEEN_CHANCE = 0.95
 #: Chance with which the jobs inside a visible dip make it noticed. The rest is for noticed dips
 #: that the search then loses.
 _NOTICED_CHANCE = 0.96
+#: The smallest dip of interest, as a share of the rate.
+SMALLEST_DIP = 0.05
 #: Expected number of dips that are noticed in a flat series.
 _NOTICED_RATE = 0.25
 #: The same for dips to which the search narrows.
 _SURE_RATE = 0.001
-#: Jobs at one release at most, so that a plan ends.
-_MOST_JOBS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class DipGoal:
-    """The narrowest and smallest dip that a search has to see.
+class Dip:
+    """The narrowest and smallest dip that would be seen.
 
     :param width: number of adjacent releases
     :param size: share of the rate
@@ -42,15 +42,6 @@ class DipGoal:
 
     width: int
     size: float
-
-    @property
-    def effect(self) -> float:
-        """The size as a natural log."""
-        return math.log1p(self.size)
-
-
-#: Narrow enough for most releases that were soon repaired.
-SUGGESTED_GOAL = DipGoal(3, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +69,7 @@ class DipPower:
     """
 
     def __init__(
-        self, jobs: Sequence[MeasuredRate], releases: Sequence[int], smallest: float
+        self, jobs: Sequence[MeasuredRate], releases: Sequence[int], smallest: float = SMALLEST_DIP
     ) -> None:
         order = {release: place for place, release in enumerate(releases)}
         usable = [job for job in jobs if job.usable and job.release in order]
@@ -128,45 +119,16 @@ class DipPower:
         begins = range(1, len(self._releases) - width)
         return max((self._needed(first, first + width - 1) for first in begins), default=math.inf)
 
-    def visible(self, size: float) -> list[DipGoal]:
-        """For each size, the narrowest dip that would be seen; sizes without one are left out.
-
-        :param size: a size beside the usual ones, as a share of the rate
-        """
-        sizes = sorted(it for it in {*STEP_SIZES, size} if math.log1p(it) >= self._smallest)
+    def visible(self) -> list[Dip]:
+        """For each size, the narrowest dip that would be seen; sizes without one are left out."""
+        sizes = sorted(it for it in STEP_SIZES if math.log1p(it) >= self._smallest)
         widths = range(1, len(self._releases) - 1)
         needed = [(width, self.visible_effect(width)) for width in widths]
         goals = []
         for share in sizes:
             seen = [width for width, effect in needed if effect <= math.log1p(share)]
-            goals += [DipGoal(seen[0], share)] if seen else []
+            goals += [Dip(seen[0], share)] if seen else []
         return goals
-
-    def missing(self, goal: DipGoal) -> list[int]:
-        """Releases that need further jobs so that dips of this width and size are seen.
-
-        :returns: one entry for each job, in rounds over the releases, so that a block can have two
-            releases that are far apart; about as many as will be needed
-        """
-        jobs = self._jobs_inside(goal)
-        places: dict[int, int] = {}
-        for first in range(1, len(self._releases) - goal.width):
-            last = first + goal.width - 1
-            if self._needed(first, last) <= goal.effect or any(
-                first <= place <= last for place in places
-            ):
-                continue
-            # A measured release near the end of the window saves an environment.
-            later = [it for it in self._inner if first + goal.width // 2 <= it <= last]
-            place = max(later, key=lambda it: (self._jobs[it], it), default=last)
-            places[place] = max(jobs - self._jobs[place], 1)
-        rounds = range(max(places.values(), default=0))
-        return [
-            self._releases[place]
-            for turn in rounds
-            for place, more in places.items()
-            if turn < more
-        ]
 
     @cached_property
     def _thresholds(self) -> FloatArray:
@@ -194,20 +156,6 @@ class DipPower:
         if begin == end:
             return math.inf
         return self._visible_effects.get((self._inner[begin], self._inner[end - 1]), math.inf)
-
-    def _jobs_inside(self, goal: DipGoal) -> int:
-        """Number of jobs that a dip must contain to be seen, if it is as small as the goal."""
-        if not self._stretches:
-            return 1
-        outside = sum(self._jobs.values()) - self._inside
-        variance = float(np.median(self._errors**2 / (1 / self._inside + 1 / outside)))
-        places = max(len(self._inner), (len(self._releases) - 2) / goal.width)
-        freedom = np.median(self._freedom, keepdims=True) + places
-        quantiles = _upper(freedom, _NOTICED_RATE / 2 / places)
-        quantiles += _upper(freedom, 1 - _NOTICED_CHANCE)
-        rest = variance / float(np.median(outside))
-        enough = (goal.effect / float(quantiles[0])) ** 2 - rest
-        return min(math.ceil(variance / enough), _MOST_JOBS) if enough > 0 else _MOST_JOBS
 
 
 def _upper(freedom: FloatArray, rate: float) -> FloatArray:

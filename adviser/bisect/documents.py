@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from adviser.bisect.dips import SEEN_CHANCE, DipGoal
+from adviser.bisect.dips import SEEN_CHANCE
 from adviser.bisect.posterior import STEP_SIZES
-from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
-from adviser.bisect.stack_series import StackSeries
+from adviser.bisect.search import NONE_CHANCE, SearchState, StepSearch
 from adviser.scoring.claim_texts import comparison_effect_text
 from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
-from model.text import counted
 
 _SEEN = f"{100 * SEEN_CHANCE:.0f} %"
 #: What a person can do, by the reason why a search was stopped.
@@ -27,6 +27,29 @@ _REMEDIES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class StackSeries:
+    """The stacks that a search measures, in order.
+
+    :param labels: name of each stack for people
+    :param specification_of: returns the specification of a stack, or ``None`` and the reason
+    :param package: the only package whose releases differ; ``None`` between two locks
+    :param moves: between two locks, what differs from the stack before, such as ``numpy 2.0 → 2.1``
+    """
+
+    name: str
+    labels: Sequence[str]
+    specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
+    package: str | None = None
+    moves: Sequence[str] = ()
+
+    def step_label(self, before: int, after: int) -> str:
+        """What differs between two stacks, for people."""
+        if self.moves:
+            return ", ".join(self.moves[before + 1 : after + 1])
+        return f"{self.labels[before]} → {self.labels[after]}"
+
+
 def search_sentence(series: StackSeries, search: StepSearch) -> str:
     """The answer of a search, or its state so far, in one sentence."""
     labels = series.labels
@@ -37,10 +60,14 @@ def search_sentence(series: StackSeries, search: StepSearch) -> str:
         smallest = 100 * STEP_SIZES[0]
         first, *_, last = (it for n, it in enumerate(labels) if n not in search.unavailable)
         answer = f"no lasting step of {smallest:.0f} % or more from {first} to {last}"
-        dip = search.dips.example if search.dips else None
-        if dip is None:
+        if not search.dips:
             return answer
-        return f"{answer}; {_dip(series, dip)} would have been seen with {_SEEN} chance"
+        dip = min(search.dips, key=lambda it: it.width * it.size)  # narrow, and not large
+        unit = "releases" if series.package else "stacks"
+        return (
+            f"{answer}; a dip of at least {100 * dip.size:g} % that is {dip.width} or more {unit}"
+            f" wide would have been seen with {_SEEN} chance"
+        )
     if search.state is SearchState.STEP and search.comparison is not None:
         return f"{step}: {_difference(search.comparison)}"
     if search.stopped is None:
@@ -55,8 +82,6 @@ def search_sentence(series: StackSeries, search: StepSearch) -> str:
 
 def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
     posterior = search.posterior
-    if search.dips is not None:
-        return f"looking for {_dip(series, search.dips.goal)}: {_further(search.dips)}"
     if search.pair is not None:
         return f"confirming {step} with fresh jobs"
     if posterior is None:
@@ -67,35 +92,6 @@ def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
         f" {series.step_label(*posterior.pair())} {100 * posterior.best_chance:.0f} %"
         f" ({effect:+.0f} %)"
     )
-
-
-def dip_note(series: StackSeries, search: StepSearch) -> str:
-    """What the answer "no step" leaves open, and what would settle it; empty if nothing."""
-    statement = search.dips
-    if statement is None or search.state is not SearchState.NONE or not statement.missing:
-        return ""
-    shown = statement.example
-    note = "narrower or smaller dips may exist"
-    if shown is None:
-        note = "dips may exist"
-    smaller = [it for it in statement.visible if it.size == statement.goal.size]
-    if smaller and smaller[0] != shown:
-        note += f", and {_dip(series, smaller[0])} would have been seen, too"
-    goal = statement.goal
-    return f"{note}; --dips {goal.width} looks for {_dip(series, goal)}: {_further(statement)}"
-
-
-def _dip(series: StackSeries, dip: DipGoal) -> str:
-    unit = "releases" if series.package else "stacks"
-    return f"a dip of at least {100 * dip.size:g} % that is {dip.width} or more {unit} wide"
-
-
-def _further(statement: DipStatement) -> str:
-    return f"about {counted(statement.missing, 'more job')}"
-
-
-def _dip_document(dip: DipGoal) -> dict[str, float]:
-    return {"difference_pct": round(100 * dip.size, 6), "width": dip.width}
 
 
 def _difference(comparison: Comparison) -> str:
@@ -145,14 +141,12 @@ def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
             "difference_pct": 100 * math.expm1(rest.effect),
         },
         "dips": None
-        if search.dips is None
+        if search.state is not SearchState.NONE
         else {
             "chance": SEEN_CHANCE,
-            "visible": [_dip_document(it) for it in search.dips.visible],
-            "goal": _dip_document(search.dips.goal),
-            "sought": search.dips.sought,
-            "further_jobs": search.dips.missing,
-            "note": dip_note(series, search),
+            "visible": [
+                {"difference_pct": round(100 * it.size, 6), "width": it.width} for it in search.dips
+            ],
         },
         "posterior": None
         if posterior is None

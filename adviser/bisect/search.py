@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal, DipPower
+from adviser.bisect.dips import Dip, DipPower
 from adviser.bisect.posterior import (
     STEP_SIZES,
     MeasuredRate,
@@ -132,32 +132,6 @@ class SearchState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DipStatement:
-    """Which dips a search that found no step would have seen.
-
-    :param visible: for each size from 5 % or that of the goal, the narrowest dip; sizes of which
-        none would be seen are left out
-    :param goal: what the search looked for; without it, what it would look for next
-    :param sought: whether the search looked for dips
-    :param missing: about the number of jobs that are still needed for the goal
-    """
-
-    visible: tuple[DipGoal, ...]
-    goal: DipGoal
-    sought: bool
-    missing: int
-
-    @property
-    def example(self) -> DipGoal | None:
-        """The visible dip to name first: that of the goal, or a narrow one that is not large."""
-        if self.sought:
-            for dip in self.visible:
-                if dip.size == self.goal.size and dip.width <= self.goal.width:
-                    return dip
-        return min(self.visible, key=lambda it: it.width * it.size, default=None)
-
-
-@dataclass(frozen=True, slots=True)
 class StepSearch:
     """A search: its result or, after each block, its state so far.
 
@@ -172,8 +146,8 @@ class StepSearch:
     :param remainder: a further difference; see :data:`REMAINDER_CHANCE`
     :param posterior: the last posterior; ``None`` while nothing usable was measured
     :param stopped: why the search was stopped; ``None`` if it was not
-    :param dips: if there is no step, which dips would have been seen; while the search runs, the
-        dips that it looks for now; otherwise ``None``
+    :param dips: if there is no step, for each size the narrowest dip that would have been seen;
+        sizes of which none would be seen are left out
     """
 
     state: SearchState
@@ -187,7 +161,7 @@ class StepSearch:
     remainder: Remainder | None
     posterior: StepPosterior | None
     stopped: SearchStopped | None = None
-    dips: DipStatement | None = None
+    dips: tuple[Dip, ...] = ()
 
     @property
     def jobs(self) -> int:
@@ -205,17 +179,15 @@ def find_step(
     count: int,
     *,
     max_jobs: int = MAX_JOBS,
-    dips: DipGoal | None = None,
     progress: Callable[[StepSearch], None] = lambda _: None,
 ) -> StepSearch:
     """Find the largest step in a series of stacks.
 
     :param count: number of stacks in the series, at least two
     :param max_jobs: no block starts that would exceed this number
-    :param dips: if there is no step, look for dips of at least this width and size
     :raises StackUnavailable: if fewer than two stacks can be measured
     """
-    return _Search(measurer, count, max_jobs, dips, progress).run()
+    return _Search(measurer, count, max_jobs, progress).run()
 
 
 @dataclass
@@ -236,7 +208,6 @@ class _Search:
     measurer: BlockMeasurer
     count: int
     max_jobs: int
-    dips: DipGoal | None
     progress: Callable[[StepSearch], None]
     jobs: list[MeasuredRate] = field(default_factory=list)
     confirmations: dict[tuple[int, int], _Confirmation] = field(default_factory=dict)
@@ -255,7 +226,7 @@ class _Search:
                 self._locate()
                 assert self.posterior is not None  # noqa: S101 - set by _locate
                 if self.posterior.none >= NONE_CHANCE:
-                    if self._looked_for_dips():
+                    if self._looked_at_dip():
                         continue
                     return self._result(SearchState.NONE, None, None)
                 pair = self.posterior.pair()
@@ -326,61 +297,30 @@ class _Search:
             if all(abs(place - other) > gap / 2 for other in seen)
         ]
 
-    def _looked_for_dips(self) -> bool:
-        """Do one thing about dips; false if nothing is left to do.
+    def _looked_at_dip(self) -> bool:
+        """Do one thing about a noticed dip; false if nothing is left to do.
 
-        A noticed dip is measured again until it disappears or the search can narrow to its first
-        edge. If there is no step, the search widens again.
-
-        :raises SearchStopped: if the dips that were asked for need more jobs than the limit allows
+        It is measured again until it disappears or the search can narrow to its first edge. If
+        there is no step, the search widens again.
         """
         if self.end < self.count:
             self.end = self.count
             return True
-        looked = False
-        while True:
-            releases = self._releases()
-            power = self._dip_power()
-            dip = power.noticed()
-            if dip is not None and dip.sure and len(self.jobs) > self.narrowed:
-                self.end, self.narrowed = dip.last + 1, len(self.jobs)
-                return True
-            if dip is not None:
-                self._measure([dip.middle, self._rarer(releases)], 1)
-                return True
-            missing = [] if self.dips is None else power.missing(self.dips)
-            if self.dips is None or not missing:
-                return looked
-            self._look_for_dips(self.dips, missing, self._rarer(releases))
-            looked = True
-
-    def _look_for_dips(self, goal: DipGoal, missing: Sequence[int], end: int) -> None:
-        """Measure a block with the next of the missing jobs."""
-        if len(self.jobs) + len(missing) > self.max_jobs:
-            raise SearchStopped(
-                StopReason.JOBS,
-                f"the dips need about {len(missing)} more jobs, beyond the limit of"
-                f" {self.max_jobs} jobs",
-            )
-        statement = DipStatement((), goal, True, len(missing))
-        self.progress(replace(self._result(SearchState.RUNNING, None, None), dips=statement))
-        block = {missing[0], missing[len(missing) // 2]}
-        self._measure(sorted(block if len(block) > 1 else {*block, end}), 1)
+        dip = self._dip_power().noticed()
+        if dip is None:
+            return False
+        if dip.sure and len(self.jobs) > self.narrowed:
+            self.end, self.narrowed = dip.last + 1, len(self.jobs)
+        else:
+            self._measure([dip.middle, self._rarer(self._releases())], 1)
+        return True
 
     def _rarer(self, releases: Sequence[int]) -> int:
         """The end of the series with fewer jobs."""
         return min(releases[0], releases[-1], key=[job.release for job in self.jobs].count)
 
-    def _dip_statement(self) -> DipStatement:
-        power, goal = self._dip_power(), self.dips or SUGGESTED_GOAL
-        missing = len(power.missing(goal))
-        visible = tuple(power.visible(goal.size))
-        return DipStatement(visible, goal, self.dips is not None, missing)
-
     def _dip_power(self) -> DipPower:
-        # The same with and without a large goal, so that a search can be continued with one.
-        sizes = [SUGGESTED_GOAL.size, *([self.dips.size] if self.dips else [])]
-        return DipPower(self.jobs, self._releases(), min(sizes))
+        return DipPower(self.jobs, self._releases())
 
     def _measure(self, stacks: Sequence[int], blocks: int) -> list[MeasuredRate]:
         if len(self.jobs) + len(stacks) * blocks > self.max_jobs:
@@ -449,7 +389,7 @@ class _Search:
             unavailable=dict(sorted(self.unavailable.items())),
             remainder=remainder,
             posterior=posterior,
-            dips=self._dip_statement() if state is SearchState.NONE else None,
+            dips=tuple(self._dip_power().visible()) if state is SearchState.NONE else (),
         )
 
 

@@ -1,4 +1,4 @@
-"""Exports of the record as Parquet files with a Croissant description.
+"""Exports of the record as Parquet files.
 
 ``parquet.export_parquet`` writes the tables of ``tables.TABLES`` into a new folder.
 """

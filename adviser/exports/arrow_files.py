@@ -1,16 +1,15 @@
-"""Writes tables, and rows of queries, as Parquet files."""
+"""Writes tables as Parquet files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -83,22 +82,6 @@ def folder_name(value: str) -> str:
     return f"{name[:_LONGEST_NAME]}-{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
-def parquet_of(
-    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, str]
-) -> bytes:
-    """A Parquet file with a typed column for each name.
-
-    A column of texts, of numbers or of flags has that type. Any other column, such as one of nodes
-    or of mixed types, holds JSON.
-
-    :param metadata: of the schema, such as the query
-    """
-    table = pa.table({name: _array([row.get(name) for row in rows]) for name in columns})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(dict(metadata)), sink)
-    return bytes(sink.getvalue())
-
-
 def schema_of_table(table: ExportTable) -> pa.Schema:
     """Columns of a table with description and unit as metadata."""
     fields = []
@@ -114,14 +97,12 @@ def _write_file(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
     """Write one file of limited length; yield its number of rows after each row group."""
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while rows < _FILE_ROWS and (group := _row_group(batches)):
+        while rows < _FILE_ROWS and (
+            group := list(islice(batches, _GROUP_ROWS // _CONVERTED_ROWS))
+        ):
             writer.write_table(pa.Table.from_batches(group, schema), row_group_size=_GROUP_ROWS)
             rows += sum(batch.num_rows for batch in group)
             yield rows
-
-
-def _row_group(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    return list(islice(batches, _GROUP_ROWS // _CONVERTED_ROWS))
 
 
 def _batches(
@@ -140,7 +121,12 @@ def _batches(
 
 def _converted(kind: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
     if kind is ColumnType.JSON:
-        texts = (it if it is None or isinstance(it, str) else _json(it) for it in values)
+        texts = (
+            it
+            if it is None or isinstance(it, str)
+            else json.dumps(dict(it), sort_keys=True, ensure_ascii=False)
+            for it in values
+        )
         return [it if it is None else _public(it) for it in texts]
     if kind in (ColumnType.TEXT, ColumnType.CATEGORY):
         return [it if it is None else _public(it) for it in values]
@@ -152,16 +138,3 @@ def _converted(kind: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
 def _public(text: str) -> str:
     """The text without secrets in URLs and without tokens; documents are stored without, too."""
     return without_secrets(scrubbed(text)) if "://" in text or "thoth_" in text else text
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
-
-
-def _array(values: Sequence[Any]) -> pa.Array:
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
-        return pa.array([None if it is None else float(it) for it in values])
-    if len(kinds) > 1 or not kinds <= {int, float, str, bool}:
-        return pa.array([None if it is None else orjson.dumps(it).decode() for it in values])
-    return pa.array(values)

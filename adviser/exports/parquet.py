@@ -15,12 +15,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
-from adviser.exports.croissant import CROISSANT_FILE, croissant_document
 from adviser.exports.tables import TABLES, ExportTable
 from common.settings import Settings
 from graph.record.exported_rows import ExportSelection
 from model.errors import InvalidArgument
 from model.json_documents import as_json_time
+
+#: File that marks a complete export: its :class:`ExportReport`, without the folder.
+EXPORT_FILE = "export.json"
+#: The same of exports by 0.2.0.
+_EARLIER_FILE = "croissant.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def export_parquet(
     replace: bool = False,
     progress: Callable[[str, int], None] = _ignore,
 ) -> ExportReport:
-    """Write tables into a folder, with a description in Croissant.
+    """Write tables into a folder.
 
     All tables show the record at the same moment. The folder appears when it is complete. Memory
     does not grow with the number of rows, except for ``verdicts``, which compares all measurements.
@@ -83,17 +87,17 @@ def export_parquet(
     """
     began = time.monotonic()
     tables = _chosen(only)
+    marker = _EARLIER_FILE if (folder / _EARLIER_FILE).is_file() else EXPORT_FILE
     with (
-        target_folder(folder, replace=replace, marker=CROISSANT_FILE) as part,
+        target_folder(folder, replace=replace, marker=marker) as part,
         at_one_moment(engine) as connection,
     ):
         as_of = connection.execute(text("SELECT now()")).scalar_one()
         written = tuple(write_rows(connection, table, part, progress) for table in tables)
-        document = croissant_document(part, tables, as_of)
-        (part / CROISSANT_FILE).write_text(
-            json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-    return ExportReport(folder.resolve(), as_of, time.monotonic() - began, written)
+        report = ExportReport(folder.resolve(), as_of, time.monotonic() - began, written)
+        described = {name: it for name, it in report.as_json().items() if name != "folder"}
+        (part / EXPORT_FILE).write_text(json.dumps(described, indent=1) + "\n")
+    return report
 
 
 def export_nightly(settings: Settings, engine: Engine) -> dict[str, Any] | None:

@@ -22,8 +22,6 @@ from graph.record.exported_rows import (
     RowSet,
     exported_advice,
     exported_advisories,
-    exported_advisory_archives,
-    exported_advisory_packages,
     exported_benchmarks,
     exported_hardware,
     exported_inspections,
@@ -293,33 +291,6 @@ _ADVISORIES = ExportTable(
     ),
     exported_advisories,
 )
-_ADVISORY_PACKAGES = ExportTable(
-    "advisory_packages",
-    "One row for each package that an advisory affects.",
-    (
-        _text("advisory_id", "Identifier of the advisory."),
-        _DOCUMENT,
-        _integer("position", "Position within the advisory, from 0."),
-        _category("name", "Normalised name of the package."),
-        _json(
-            "ranges",
-            "Affected ranges as in OSV: an array for each, with events such as"
-            ' {"introduced": "1.0"} and {"fixed": "1.2"}.',
-        ),
-        _texts("versions", "Affected versions beside those in a range."),
-    ),
-    exported_advisory_packages,
-)
-_ADVISORY_ARCHIVES = ExportTable(
-    "advisory_archives",
-    "One row for each archive of advisories that was read completely.",
-    (
-        _text("sha256", "SHA-256 of the archive."),
-        _integer("advisories", "Number of advisories in it."),
-        _time("read_at", "When it was last read."),
-    ),
-    exported_advisory_archives,
-)
 _VULNERABILITIES = ExportTable(
     "vulnerabilities",
     "One row for each vulnerability, merged from the advisories that are aliases.",
@@ -401,8 +372,6 @@ TABLES = {
         _STACKS,
         _RELEASES,
         _ADVISORIES,
-        _ADVISORY_PACKAGES,
-        _ADVISORY_ARCHIVES,
         _VULNERABILITIES,
         _BENCHMARKS,
         _ADVICE,

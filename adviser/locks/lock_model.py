@@ -105,7 +105,8 @@ def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseF
     """
     usable = [it for it in chosen.files if it.kind in _INSTALLED and it.sha256]
     if options.published_before is not None:
-        usable = [it for it in usable if _is_before(it, options.published_before)]
+        end = options.published_before
+        usable = [it for it in usable if it.uploaded_at and it.uploaded_at < end]
     kept = [it for it in usable if not it.yanked] or usable
     if not options.all_files:
         kept = [it for it in kept if fits(it, options)]
@@ -118,10 +119,6 @@ def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseF
             "`thoth packages refresh` reads the files that its index lists",
         )
     return sorted(kept, key=lambda it: (it.kind != "wheel", it.filename))
-
-
-def _is_before(file: ReleaseFile, moment: datetime) -> bool:
-    return file.uploaded_at is not None and file.uploaded_at < moment
 
 
 def hashes_of(chosen: LockablePackage, options: LockOptions) -> list[str]:

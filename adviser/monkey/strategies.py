@@ -12,7 +12,6 @@ from time import monotonic
 
 from adviser.monkey.coverage import CoveringArray, InfeasibleCombination, TooManyCombinations
 from adviser.monkey.job_value import JobValue, job_values
-from adviser.monkey.ordered import best_first
 from adviser.monkey.space import (
     STATE_LIMIT,
     SpaceSize,
@@ -44,7 +43,6 @@ class Strategy(StrEnum):
 
     ALL = "all"
     RANDOM = "random"
-    NEWEST = "newest"
     COVERAGE = "coverage"
     INFORMATIVE = "informative"
 
@@ -172,16 +170,10 @@ class StackGenerator:
         self.space = StackSpace(group_versions(self.universe, self.clock), self.options.state_limit)
 
     def _newest_versions(self) -> dict[str, str]:
-        space = StackSpace(group_versions(self.universe, self.clock), self.options.state_limit)
-        try:
-            newest = next(best_first(space), None)
-        except SpaceTooLarge as error:
-            message = "the space is too large to find the newest stack: name one with --base"
-            raise StacksTooMany(message) from error
+        newest = self._best({})
         if newest is None:
             raise self._no_stacks()
-        nodes = frozenset(newest)
-        return resolved_stack(self.universe, space.classes.problem, nodes).versions()
+        return newest.versions()
 
     def _no_stacks(self) -> NoStacks:
         from adviser.resolver.conflicts import conflict_of  # loads OR-Tools
@@ -234,8 +226,6 @@ class StackGenerator:
             raise StacksTooMany(message) from error
         if strategy is Strategy.RANDOM:
             return self._random()
-        if strategy is Strategy.NEWEST:
-            return self._newest()
         if strategy is Strategy.COVERAGE:
             return self._covering()
         if strategy is Strategy.INFORMATIVE:
@@ -283,12 +273,6 @@ class StackGenerator:
         keys = {nodes: draw.expovariate(max(weights[nodes] / largest, 1e-300)) for nodes in weights}
         for nodes in heapq.nsmallest(most, keys, key=keys.__getitem__):
             yield self._stack(nodes, "drawn at random, by the weight of a random walk")
-
-    def _newest(self) -> Iterator[GeneratedStack]:
-        self.sampling = f"the newest of {self.space.count():,} valid stacks"
-        for place, nodes in enumerate(best_first(self.space), 1):
-            text = "the newest stack" if place == 1 else f"number {place} in order of newness"
-            yield self._stack(nodes, text)
 
     def _informative(self) -> Iterator[GeneratedStack]:
         """The reference, and for each valuable version the reference with that version.
@@ -388,20 +372,16 @@ class StackGenerator:
         until = monotonic() + _EXPLANATIONS_S
         for pair in pairs:
             versions = tuple(self._versions_of(*it) for it in pair.classes)
-            proof: tuple[str, ...] = ()
-            if monotonic() < until:
-                proof = self._proof([(name, them[0]) for name, them in versions])
-            yield InfeasiblePair(versions, proof)
+            pins = [(name, them[0]) for name, them in versions]
+            # Without a conflict, they only never meet.
+            proof = _conflict_with(self.universe, pins) if monotonic() < until else []
+            yield InfeasiblePair(versions, tuple(proof))
 
     def _versions_of(self, package: int, place: int) -> tuple[str, tuple[str, ...]]:
         packed, problem = self.space.classes.packages[package], self.space.classes.problem
         candidates = self.universe.packages[packed.name]
         nodes = packed.classes[place].nodes
         return packed.name, tuple(candidates[problem.nodes[it].place].version for it in nodes)
-
-    def _proof(self, pins: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """A conflict of the request with these versions; empty if they only never meet."""
-        return tuple(_conflict_with(self.universe, pins))
 
     def _possible_purls(self) -> set[Purl]:
         """The versions that some stack of this space contains."""

@@ -1,4 +1,4 @@
-"""A drawing area with a linear or logarithmic scale, from which the plots are made."""
+"""A drawing area with a scale, from which the plots are made."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from model.text import printable
 
 #: Mean width of a character of the labels, px.
 CHARACTER_PX = 6.6
-#: Height of a row with a label, px.
-ROW_PX = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,6 @@ class Canvas:
         """A rectangle with a tooltip."""
         at = {"x": _px(x), "y": _px(y), "width": _px(width), "height": _px(height), "class": kind}
         self._explained(SubElement(self._root, "rect", at), tooltip)
-
-    def path(
-        self, points: Sequence[tuple[float, float]], kind: str, *, closed: bool = False
-    ) -> None:
-        """A line through points, or the area that they enclose."""
-        text = "M" + "L".join(f"{_px(x)} {_px(y)}" for x, y in points)
-        SubElement(self._root, "path", {"d": text + ("Z" if closed else ""), "class": kind})
 
     def label(self, x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> None:
         """A text; ``anchor`` is ``start``, ``middle`` or ``end``."""

@@ -7,8 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from adviser.projects.documents import check_sizes, requirements_text_of, table_of, toml_of
-from adviser.projects.foreign_files import FOREIGN_FILES, refuse_foreign
+from adviser.projects.documents import (
+    FOREIGN_FILES,
+    check_sizes,
+    refuse_foreign,
+    requirements_text_of,
+    table_of,
+    toml_of,
+)
 from adviser.projects.locks import ProjectLock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
-from adviser.projects.documents import requirements_text_of
-from adviser.projects.foreign_files import refuse_foreign
+from adviser.projects.documents import refuse_foreign, requirements_text_of
 from adviser.projects.indexes import index_named
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (

@@ -11,7 +11,10 @@ from typing import Annotated
 from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
 from adviser.scoring.effects import Variance, variance_ratio
 from model.declared_fields import Field, unbounded
+from model.measurements.job_samples import SeriesSettings
 
+#: Names of the parameter that sets the number of repetitions.
+_REPETITIONS = ("reps", "repetitions")
 #: Numbers of repetitions that are tried, per power of ten.
 _STEPS = (1, 2, 5)
 #: A number of repetitions suffices if the spread is at most this much above the smallest.
@@ -70,6 +73,29 @@ def sufficient_repetitions(spreads: Sequence[RepetitionSpread]) -> int | None:
     return min(it.repetitions for it in spreads if it.sd_pct <= bound)
 
 
+def repetition_families(
+    targets: Sequence[SeriesSettings], others: Sequence[SeriesSettings]
+) -> list[dict[int, str]]:
+    """Series that differ from one of the targets in the number of repetitions only.
+
+    :returns: comparison keys by number of repetitions, at least two in each family
+    """
+    families: dict[str, dict[int, str]] = {}
+    wanted = {_alike(it) for it in targets}
+    for series in sorted(others, key=lambda it: it.comparison_key):
+        number = next((series.parameters.get(it) for it in _REPETITIONS), None)
+        if (alike := _alike(series)) in wanted and isinstance(number, int) and number > 0:
+            families.setdefault(alike, {}).setdefault(number, series.comparison_key)
+    return [dict(sorted(it.items())) for it in families.values() if len(it) > 1]
+
+
+def _alike(series: SeriesSettings) -> str:
+    """What series of one family have in common."""
+    parameters = {k: v for k, v in sorted(series.parameters.items()) if k not in _REPETITIONS}
+    place = (series.indicator, series.script_sha256, series.device, series.unit)
+    return repr((*place, parameters, series.hardware_digest))
+
+
 @dataclass(frozen=True, slots=True)
 class RepetitionBatch:
     """Jobs of one stack with one number of repetitions.
@@ -109,6 +135,7 @@ class JudgedBatch(RepetitionBatch):
 class BatchReport:
     """Which number of repetitions suffices, from batches with different numbers.
 
+    :param label: indicator and stack
     :param unit: of the rates
     :param best: the batch with the smallest standard deviation
     :param sufficient: smallest number of repetitions whose standard deviation cannot be told from
@@ -116,6 +143,7 @@ class BatchReport:
     :param advice: recommendation for the fitted variances; ``None`` if durations are unknown
     """
 
+    label: str
     unit: str
     judgements: tuple[JudgedBatch, ...]
     best: RepetitionBatch
@@ -125,7 +153,7 @@ class BatchReport:
     advice: RepetitionAdvice | None
 
 
-def batch_report(batches: Sequence[RepetitionBatch], unit: str) -> BatchReport:
+def batch_report(batches: Sequence[RepetitionBatch], unit: str, label: str = "") -> BatchReport:
     """Judge batches that differ in their repetitions only.
 
     The model ``sd² = s²_between + s²_within / repetitions`` is fitted to the relative variances,
@@ -152,7 +180,7 @@ def batch_report(batches: Sequence[RepetitionBatch], unit: str) -> BatchReport:
     sufficient = min(it.repetitions for it in alike)
     costs = _costs(ordered)
     advice = None if costs is None else repetition_advice(within, between, *costs)
-    return BatchReport(unit, tuple(judgements), best, sufficient, within, between, advice)
+    return BatchReport(label, unit, tuple(judgements), best, sufficient, within, between, advice)
 
 
 def _fitted(

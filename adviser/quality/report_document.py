@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from adviser.quality.batch_order import OrderReport
-from adviser.quality.parameter_curves import CurvePoint
 from adviser.quality.repetitions import BatchReport
-from adviser.quality.reports import AxisReport, QualityReport, SeriesQuality, StackQuality
+from adviser.quality.reports import QualityReport, SeriesQuality, StackQuality
 from adviser.quality.variance_components import (
     PLANNED_DIFFERENCE,
     RepetitionAdvice,
@@ -20,13 +19,13 @@ from adviser.quality.variance_components import (
 from adviser.scoring.sample_needs import settling_text
 from adviser.scoring.verdicts import Verdict, family_document
 from adviser.stacks_document import comparison_count, group_document
-from model.declared_documents import document_of
+from model.declared_fields import document_of
 from model.json_documents import as_json_time
 from model.measurements.job_stability import left_out_text
 from model.text import counted, first_few
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
-DOCUMENT_VERSION = 2
+DOCUMENT_VERSION = 3
 #: Differing packages that a sentence names.
 _MOST_DIFFERING = 5
 
@@ -37,13 +36,14 @@ def report_document(report: QualityReport) -> dict[str, Any]:
         "version": DOCUMENT_VERSION,
         "family": family_document(comparison_count(report.groups)),
         "series": [_series(it) for it in report.series],
-        "axes": [_axis(it) for it in report.axes],
+        "batches": [batches_document(it) for it in report.batches],
     }
 
 
 def batches_document(report: BatchReport) -> dict[str, Any]:
     """Batches with different numbers of repetitions as JSON values."""
     return {
+        "label": report.label,
         "unit": report.unit,
         "best_repetitions": report.best.repetitions,
         "sufficient_repetitions": report.sufficient,
@@ -65,7 +65,11 @@ def _series(quality: SeriesQuality) -> dict[str, Any]:
         **document,
         "stacks": stacks[:known],
         "unknown_stacks": stacks[known:],
-        "order": quality.order and _order(quality.order),
+        "order": quality.order
+        and {
+            **document_of(quality.order),
+            "step_times": [as_json_time(it) for it in quality.order.step_times],
+        },
         "missing": [asdict(it) for it in quality.missing],
         "findings": list(series_findings(quality)),
     }
@@ -94,64 +98,6 @@ def _components(components: VarianceComponents) -> dict[str, Any]:
         "repetitions": components.repetitions,
         "within_share_pct": None if share is None else 100 * share,
     }
-
-
-def _order(order: OrderReport) -> dict[str, Any]:
-    return {**document_of(order), "step_times": [as_json_time(it) for it in order.step_times]}
-
-
-def _axis(axis: AxisReport) -> dict[str, Any]:
-    group = axis.group
-    parameters = {k: v for k, v in group.parameters.items() if k != axis.name}
-    return {
-        "name": axis.name,
-        "indicator": group.indicator,
-        "unit": group.unit.value,
-        "parameters": parameters,
-        "device": group.device,
-        "python_version": group.python_version,
-        "hardware": document_of(group.hardware),
-        "keys": [{"value": value, "comparison_key": key} for value, key in axis.keys.items()],
-        "baseline": axis.baseline,
-        "curves": [
-            {
-                "label": curve.label,
-                "stack_digest": curve.stack_digest,
-                "points": list(_rates(curve.points)),
-                "differences": list(_differences(curve.differences)),
-                "crossings": [asdict(it) for it in curve.crossings],
-            }
-            for curve in axis.curves
-        ],
-        "batches": [{"label": label, **batches_document(it)} for label, it in axis.batches.items()],
-        "findings": list(axis_findings(axis)),
-    }
-
-
-def _rates(points: Iterable[CurvePoint]) -> Iterator[dict[str, Any]]:
-    for point in points:
-        yield {
-            "value": point.x,
-            "rate": math.exp(point.value),
-            "low": math.exp(point.low) if math.isfinite(point.low) else None,
-            "high": math.exp(point.high) if math.isfinite(point.high) else None,
-            "jobs": point.jobs,
-        }
-
-
-def _differences(points: Iterable[CurvePoint]) -> Iterator[dict[str, Any]]:
-    for point in points:
-        yield {
-            "value": point.x,
-            "difference_pct": _pct(point.value),
-            "low_pct": _pct(point.low) if math.isfinite(point.low) else None,
-            "high_pct": _pct(point.high) if math.isfinite(point.high) else None,
-            "jobs": point.jobs,
-        }
-
-
-def _pct(log: float) -> float:
-    return 100 * math.expm1(log)
 
 
 def series_findings(quality: SeriesQuality) -> Iterator[str]:
@@ -283,25 +229,6 @@ def _left_out(quality: SeriesQuality) -> Iterator[str]:
         reason = f" ({missing.reason})" if missing.reason else ""
         jobs = counted(missing.jobs, "job")
         yield f"{jobs} without a usable measurement: {missing.outcome}{reason}."
-
-
-def axis_findings(axis: AxisReport) -> Iterator[str]:
-    """Sentences about the performance over one parameter."""
-    label = next((it.label for it in axis.curves if it.stack_digest == axis.baseline), "")
-    for curve in axis.curves:
-        if curve.stack_digest == axis.baseline or not curve.differences:
-            continue
-        if not curve.crossings:
-            faster = {it.value > 0 for it in curve.differences}
-            if len(faster) == 1 and len(curve.differences) > 1:
-                word = "above" if faster.pop() else "below"
-                yield f"{curve.label} lies {word} {label} at every measured {axis.name}."
-        for crossing in curve.crossings:
-            ends = [None if it is None else f"{it:.4g}" for it in (crossing.low, crossing.high)]
-            interval = f"95 % interval from {ends[0] or 'below'} to {ends[1] or 'above'}"
-            if ends == [None, None]:
-                interval = "the measured range does not bound the interval"
-            yield (f"{curve.label} and {label} cross at {axis.name} {crossing.x:.4g} ({interval}).")
 
 
 def batch_findings(report: BatchReport) -> Iterator[str]:

@@ -11,13 +11,6 @@ from statistics import median
 from typing import Annotated, Any
 
 from adviser.quality.batch_order import OrderReport, TimedValue, order_report
-from adviser.quality.parameter_curves import (
-    CurveCrossing,
-    CurvePoint,
-    ParameterAxis,
-    crossings,
-    mean_point,
-)
 from adviser.quality.repetitions import (
     BatchReport,
     RepetitionBatch,
@@ -47,9 +40,6 @@ from model.measurements.evidence import UNKNOWN_STACK, Series
 from model.measurements.job_samples import JobSamples, MissingMeasurement
 from model.measurements.units import DISPLAY_UNITS
 from model.shared_fields import DIGEST
-
-#: Names of the parameter that sets the number of repetitions.
-_REPETITIONS = ("reps", "repetitions")
 
 #: Comparison key and version of Python.
 _SeriesKey = tuple[str, str | None]
@@ -107,46 +97,15 @@ class SeriesQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class StackCurve:
-    """One stack over the values of a parameter.
-
-    :param points: mean log rates, ascending by value
-    :param differences: to the baseline, natural logs
-    """
-
-    label: str
-    stack_digest: str
-    points: tuple[CurvePoint, ...]
-    differences: tuple[CurvePoint, ...]
-    crossings: tuple[CurveCrossing, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AxisReport:
-    """Performance over one parameter.
-
-    :param group: one of the series on the axis, which names what they have in common
-    :param baseline: digest of the stack with which the others are compared
-    :param batches: by label of the stack, if the parameter is the number of repetitions
-    """
-
-    name: str
-    keys: Mapping[float, str]
-    group: StackGroup
-    baseline: str | None
-    curves: tuple[StackCurve, ...]
-    batches: Mapping[str, BatchReport]
-
-
-@dataclass(frozen=True, slots=True)
 class QualityReport:
     """All series of a report; their comparisons are one family.
 
-    :param groups: all groups that were compared, also those that only appear on an axis
+    :param batches: of stacks that were measured with several numbers of repetitions
+    :param groups: all groups that were compared, also those that only appear in ``batches``
     """
 
     series: tuple[SeriesQuality, ...]
-    axes: tuple[AxisReport, ...]
+    batches: tuple[BatchReport, ...]
     groups: tuple[StackGroup, ...]
 
 
@@ -154,13 +113,14 @@ def quality_report(
     samples: Iterable[JobSamples],
     keys: Iterable[str],
     *,
-    axes: Sequence[ParameterAxis] = (),
+    families: Sequence[Mapping[int, str]] = (),
     missing: Sequence[MissingMeasurement] = (),
     baseline: str | None = None,
 ) -> QualityReport:
-    """Report on the series with these keys, and on the axes along which they lie.
+    """Report on the series with these keys.
 
-    :param samples: jobs of these series and of the series on the axes, in any order
+    :param samples: jobs of these series and of those in ``families``, in any order
+    :param families: of :func:`adviser.quality.repetitions.repetition_families`
     :param missing: jobs that crashed or are quarantined
     :param baseline: as for :func:`compare_stacks`
     :raises UnknownBaseline: if no series has such a stack
@@ -179,14 +139,15 @@ def quality_report(
         )
         for group in groups
     }
-    on_axes = [
+    batches = [
         report
-        for axis in axes
-        for report in _axis_reports(axis, list(qualities.values()), by_series)
+        for family in families
+        for python in sorted({it.python_version or "" for it in groups})
+        for report in _batch_reports(family, python, qualities, by_series)
     ]
     shown = [it for it in qualities.values() if it.group.comparison_key in wanted]
     shown.sort(key=_place)
-    return QualityReport(tuple(shown), tuple(on_axes), tuple(groups))
+    return QualityReport(tuple(shown), tuple(batches), tuple(groups))
 
 
 def _place(quality: SeriesQuality) -> tuple[Any, ...]:
@@ -349,115 +310,38 @@ def _relative(
             yield host, [TimedValue(at, value - mean) for at, value in values]
 
 
-def _axis_reports(
-    axis: ParameterAxis,
-    qualities: Sequence[SeriesQuality],
+def _batch_reports(
+    family: Mapping[int, str],
+    python: str,
+    qualities: Mapping[_SeriesKey, SeriesQuality],
     by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
-) -> Iterator[AxisReport]:
-    """One report for each version of Python with two or more values."""
-    versions = sorted({it.group.python_version or "" for it in qualities})
-    for version in versions:
-        at = {
-            value: quality
-            for value, key in axis.keys.items()
-            for quality in qualities
-            if quality.group.comparison_key == key
-            and (quality.group.python_version or "") == version
-        }
-        if len(at) > 1:
-            yield _axis_report(axis, at, by_series)
-
-
-def _axis_report(
-    axis: ParameterAxis,
-    at: Mapping[float, SeriesQuality],
-    by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
-) -> AxisReport:
-    bases = [it.group.baseline.stack_digest for it in at.values() if it.group.baseline]
-    baseline = max(sorted({it for it in bases if it}), key=bases.count, default=None)
-    labels = {
-        stack.stack_digest: stack.label
-        for quality in at.values()
-        for stack in quality.group.stacks
-        if stack.stack_digest
-    }
-    curves = []
-    batches: dict[str, BatchReport] = {}
-    for digest, label in sorted(labels.items(), key=lambda it: (it[1], it[0])):
-        points = [
-            point
-            for value, quality in at.items()
-            if (point := mean_point(value, _counted_logs(quality, digest)))
-        ]
-        differences = [
-            point
-            for value, quality in at.items()
-            if (point := _difference(value, quality.group, digest, baseline))
-        ]
-        crossed = crossings(differences)
-        curves.append(StackCurve(label, digest, tuple(points), tuple(differences), tuple(crossed)))
-        if axis.name in _REPETITIONS and (report := _batches(at, digest, by_series)):
-            batches[label] = report
-    first = next(iter(at.values())).group
-    return AxisReport(axis.name, axis.keys, first, baseline, tuple(curves), batches)
-
-
-def _counted_logs(quality: SeriesQuality, digest: str) -> list[float]:
-    return [
-        math.log(job.rate)
-        for stack in quality.stacks
-        if stack.result.stack_digest == digest
-        for job in stack.jobs
-        if job.left_out is None
-    ]
-
-
-def _difference(
-    value: float, group: StackGroup, digest: str, baseline: str | None
-) -> CurvePoint | None:
-    """The comparison of a stack with the baseline at one value."""
-    if group.baseline is None or group.baseline.stack_digest != baseline:
-        return None
-    for stack in group.stacks:
-        comparison = stack.comparison
-        if stack.stack_digest == digest and comparison and math.isfinite(comparison.d):
-            low, high = comparison.interval_low_pct, comparison.interval_high_pct
-            return CurvePoint(
-                value,
-                comparison.d,
-                math.log1p(low / 100) if low > -100 else -math.inf,
-                math.log1p(high / 100),
-                min(comparison.jobs, comparison.baseline_jobs),
-            )
-    return None
-
-
-def _batches(
-    at: Mapping[float, SeriesQuality],
-    digest: str,
-    by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
-) -> BatchReport | None:
-    batches = []
-    for value, quality in at.items():
-        group = quality.group
-        factor = DISPLAY_UNITS[group.unit].factor
-        for stack in quality.stacks:
-            summary = stack.rate
-            if stack.result.stack_digest != digest or summary is None or not summary.sd:
+) -> Iterator[BatchReport]:
+    """A report for each stack that was measured with two or more numbers of repetitions."""
+    batches: dict[str, list[RepetitionBatch]] = defaultdict(list)
+    unit = None
+    for repetitions, comparison_key in family.items():
+        key = (comparison_key, python or None)
+        if key not in qualities:
+            continue
+        group = qualities[key].group
+        unit = DISPLAY_UNITS[group.unit]
+        for stack in qualities[key].stacks:
+            summary, digest = stack.rate, stack.result.stack_digest
+            if digest is None or summary is None or not summary.sd:
                 continue
-            key = (group.comparison_key, group.python_version)
             durations = [
                 it.duration_s
                 for it in by_series[key]
                 if it.duration_s and it.observation.reading.stack == digest
             ]
-            batches.append(
+            batches[f"{group.indicator}, {stack.result.label}"].append(
                 RepetitionBatch(
-                    f"{value:g} repetitions", int(value), summary.n, summary.median / factor,
-                    summary.mean / factor, summary.sd / factor,
+                    f"{repetitions} repetitions", repetitions, summary.n,
+                    summary.median / unit.factor, summary.mean / unit.factor,
+                    summary.sd / unit.factor,
                     math.fsum(durations) / len(durations) if durations else None,
                 )
             )  # fmt: skip
-    if len({it.repetitions for it in batches}) < 2:
-        return None
-    return batch_report(batches, DISPLAY_UNITS[next(iter(at.values())).group.unit].name)
+    for label, its_batches in sorted(batches.items()):
+        if unit is not None and len(its_batches) > 1:
+            yield batch_report(its_batches, unit.name, label)

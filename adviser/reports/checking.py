@@ -19,15 +19,13 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assess_candidates, universe_for
-from adviser.premises import Premises
-from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
     result_document,
     unbounded_in,
 )
-from adviser.reports.serialization import dataclass_from_json
+from adviser.reports.serialization import code_version, dataclass_from_json
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.problem import ProblemSizes
 from adviser.resolver.results import (
@@ -38,6 +36,7 @@ from adviser.resolver.results import (
     ResolvedStack,
     SearchLimit,
 )
+from adviser.scoring.assessment_types import Premises
 from adviser.stack_request import StackRequest
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, digest, fault_in

@@ -16,7 +16,6 @@ from typing import Any
 from adviser.advise import Advice
 from adviser.locks.formats import render_lock
 from adviser.locks.lock_model import LockFile, LockFormat, UnwritableLock
-from adviser.premises import Premises
 from adviser.reports.file_notes import file_notes
 from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, manifest_of
 from adviser.reports.note_codes import NoteCode
@@ -38,7 +37,7 @@ from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better
 from adviser.resolver.results import Conflict, ResolvedStack
-from adviser.scoring.assessment_types import Claim, NoteLevel
+from adviser.scoring.assessment_types import Claim, NoteLevel, Premises
 from adviser.scoring.criteria import SCALE, SECURITY, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document

@@ -206,12 +206,8 @@ def _criteria_add_up(product: Mapping[str, Any]) -> bool:
 
 
 def _adds_up(product: Mapping[str, Any]) -> bool:
-    total = sum(map(_score, product["packages"]))
+    total = sum(sum(it["contributions"]) for it in product["packages"])
     return bool(product["score"] == total / SCALE and sum(product["levels"]) == total)
-
-
-def _score(package: Mapping[str, Any]) -> int:
-    return sum(package["contributions"])
 
 
 #: Conditions that every product meets, with the message if it does not.

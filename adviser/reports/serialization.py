@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
+import common
 from adviser.scoring.assessment_types import Claim
 from model.errors import InvalidDocument
 from model.json_documents import as_json_time, canonical_json, digest, fault_in
@@ -112,3 +115,27 @@ def identified_claim(claim: Claim) -> dict[str, Any]:
 def bounded(claim: Claim) -> bool:
     """Whether the error is known, so that both ends of the interval are finite."""
     return math.isfinite(claim.interval_low_pct) and math.isfinite(claim.interval_high_pct)
+
+
+#: Packages whose code can change a report.
+_PACKAGES = ("adviser", "common", "graph", "model")
+
+
+@cache
+def code_version() -> str:
+    """The version of Thoth and a digest of its code, such as ``0.2.0+5c1d9a3076f2``.
+
+    In a checkout, the code changes between releases. Without the digest, ``thoth record verify``
+    would call advice altered that an earlier commit has worded differently.
+    """
+    return f"{common.__version__}+{digest_of_code(Path(common.__file__).parents[1])[:12]}"
+
+
+def digest_of_code(folder: Path) -> str:
+    """SHA-256 of the names and contents of the modules under ``folder``."""
+    code = sha256()
+    for package in _PACKAGES:
+        for path in sorted((folder / package).rglob("*.py")):
+            code.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+            code.update(path.read_bytes())
+    return code.hexdigest()

@@ -115,14 +115,10 @@ def _values(universe: Universe, choice: Choice, candidate: Candidate) -> Iterato
     newer = [
         other
         for other in universe.packages[candidate.name]
-        if _newer(other.version, candidate.version)
+        if Version(other.version) > Version(candidate.version)
     ]
     if choice.place != len(newer):
         yield f"{candidate.name} {candidate.version}: {len(newer)} versions are newer"
-
-
-def _newer(one: str, other: str) -> bool:
-    return Version(one) > Version(other)
 
 
 def _required(

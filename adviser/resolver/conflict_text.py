@@ -255,10 +255,6 @@ def _why(
     return None, left
 
 
-def _rule_of(fact: Fact) -> tuple[str, str]:
-    return fact.source, fact.text
-
-
 def _ruled_out(
     universe: Universe, version: Candidate | RefusedVersion, candidate: Candidate, fact: Fact
 ) -> str | None:
@@ -272,9 +268,8 @@ def _ruled_out(
 def _barred(version: Candidate | RefusedVersion, candidate: Candidate, fact: Fact) -> str | None:
     """Why a fact about a package rules out a version; ``None`` if it does not."""
     if fact.kind is FactKind.RULE:
-        if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != _rule_of(
-            fact
-        ):
+        rule = (fact.source, fact.text)
+        if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != rule:
             return None
         dated = _is_about_time(fact) and candidate.uploaded_at is not None
         return f"not {fact.text}" if dated else version.message

@@ -20,7 +20,7 @@ from adviser.resolver.branch_and_bound import search_by_branching
 from adviser.resolver.compression import compress
 from adviser.resolver.inferred_bounds import head_of
 from adviser.resolver.objective import LevelValues, value_of
-from adviser.resolver.results import Choice, Resolution, ResolvedStack
+from adviser.resolver.results import Resolution, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
 from model.packages.candidates import Candidate, Dependency
@@ -128,7 +128,7 @@ class ReadingRounds:
         packages: set[str] = set()
         walks: list[_Walk] = []
         for stack in resolution.stacks:
-            chosen = {it.name: _candidate(universe, it) for it in stack.choices}
+            chosen = {it.name: universe.packages[it.name][it.place] for it in stack.choices}
             requirements = _requirements(universe, stack, chosen)
             packages.update(it.name for it in requirements if it.name in universe.unlisted)
             unread = [it for it in chosen.values() if not it.read]
@@ -237,10 +237,6 @@ def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:
     if result is None or len(result.stacks) < count:
         return None
     return value_of(problem, result.stacks[-1])
-
-
-def _candidate(universe: Universe, choice: Choice) -> Candidate:
-    return universe.packages[choice.name][choice.place]
 
 
 def _requirements(

@@ -182,9 +182,6 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
 MIN_DELTA = 0.02
 
 
-_DIFFERENCE = unbounded("How much higher the candidate's rate is.", -15.2, unit="%", public=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(ComparisonResult):
     """One candidate against the baseline.

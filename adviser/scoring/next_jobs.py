@@ -137,13 +137,11 @@ def may_be_best(comparisons: Sequence[Comparison]) -> list[bool]:
 
 
 def _bounds(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray]:
-    effects = effects_of([_effect(it) for it in comparisons])
+    effects = effects_of(
+        [Effect(it.d, it.standard_error, it.degrees_of_freedom) for it in comparisons]
+    )
     known = np.isfinite(effects.d) & np.isfinite(effects.standard_error)
     low, high = intervals(
         Effects(np.where(known, effects.d, 0.0), effects.standard_error, effects.degrees_of_freedom)
     )
     return np.where(known, low, -np.inf), np.where(known, high, np.inf)
-
-
-def _effect(it: Comparison) -> Effect:
-    return Effect(it.d, it.standard_error, it.degrees_of_freedom)

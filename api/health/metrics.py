@@ -41,7 +41,7 @@ from common import __version__
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of, source_successes
-from graph.record.ledger import interval_coverage, recent_identical_pairs
+from graph.record.loop import recent_identical_pairs
 from graph.record.notices import notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
@@ -268,19 +268,6 @@ def _knowledge(connection: Connection) -> Iterator[Metric]:
         "thoth_identical_pairs", "Comparisons of a stack with itself in the last 30 nights.",
         "verdict", recent_identical_pairs(connection),
     )  # fmt: skip
-    coverage = interval_coverage(connection)
-    yield _gauges(
-        "thoth_intervals", "Past 95 % intervals that were measured again, in the newest scores.",
-        "contained",
-        {"true": coverage.contained, "false": coverage.checked - coverage.contained},
-    )  # fmt: skip
-    expected = GaugeMetricFamily(
-        "thoth_interval_coverage_expected_ratio",
-        "Share of these intervals that contains the later estimate if all are honest.",
-    )
-    if coverage.expected is not None:
-        expected.add_metric([], coverage.expected)
-    yield expected
     yield _gauge(
         "thoth_record_size_bytes", "Size of the database in PostgreSQL.",
         connection.scalar(_DATABASE_BYTES) or 0,

@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
-from adviser.projects.foreign_files import FOREIGN_FILES
+from adviser.projects.documents import FOREIGN_FILES
 from adviser.projects.parsing import CONSTRAINTS, LOCKS_OF_TOOLS, PIPFILE_LOCK, PROJECT_FILES
 from common.formats import conda_environment
 from common.formats.locks.pylock import is_pylock

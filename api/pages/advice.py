@@ -75,21 +75,6 @@ def claim(advice_id: str, claim_id: str) -> Response:
     )  # fmt: skip
 
 
-@blueprint.get("/advice/<advice_id>/path")
-def advice_path(advice_id: str) -> Response:
-    """What an advice rests on, down to the jobs."""
-    path = read(f"/api/v2/advice/{advice_id}/path", **request.args)
-    below = defaultdict(list)
-    for edge in path["edges"]:
-        below[edge["source"]].append(edge)
-    nodes = {it["id"]: it for it in path["nodes"]}
-    jobs = [it for it in path["nodes"] if it["kind"] == "job"]
-    return render(
-        "advice_path.html", path, advice_id=advice_id, nodes=nodes, below=below, jobs=jobs,
-        truncated=path["truncated"],
-    )  # fmt: skip
-
-
 @blueprint.post("/advice/<advice_id>/why-not")
 def ask_why_not(advice_id: str) -> BaseResponse:
     """Ask what a requirement would change, and show the state of the question."""

@@ -7,12 +7,10 @@ from itertools import accumulate
 from typing import Any
 
 from flask import Response, request, url_for
-from markupsafe import Markup
 
 from adviser.bisect.search import SearchState
-from adviser.plots.bars import DrawnChance, chances_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.history import DrawnJob, DrawnRun, history_plot
+from adviser.plots.jobs import DrawnJob, DrawnRun, history_plot
 from api.pages.api_client import ApiDocument, read
 from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
 from api.pages.site import Pages, next_page, plot, render
@@ -58,25 +56,10 @@ def bisects() -> Response:
 
 @blueprint.get("/bisects/<bisect_id>")
 def bisect(bisect_id: str) -> Response:
-    """One search: its answer, the posterior and what was skipped."""
+    """One search: its answer, the most probable places and what was skipped."""
     known = read(f"/api/v2/bisects/{bisect_id}")
-    searches = [(it, _drawing(it)) for it in known["searches"]]
     ended = known["state"] in {SearchState.STEP, SearchState.NONE}
-    return render("bisect.html", known, bisect=known.body, searches=searches, ended=ended)
-
-
-def _drawing(search: Mapping[str, Any]) -> Markup | None:
-    posterior = search["posterior"]
-    if posterior is None:
-        return None
-    chances = [
-        DrawnChance("no step", posterior["none"]),
-        *(
-            DrawnChance(it["after"], it["chance"], f"{percent(it['difference_pct'])} if it is here")
-            for it in posterior["steps"]
-        ),
-    ]
-    return plot(chances_plot(chances, "Chance of a step before each stack"))
+    return render("bisect.html", known, bisect=known.body, ended=ended)
 
 
 @blueprint.get("/series/<comparison_key>")

@@ -1,4 +1,4 @@
-"""The first page, and how the service works: the loop, its parts, and how good its advice is."""
+"""The first page, and how the service works: the loop, its parts, and what it refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ STEP_LABELS: Mapping[str, str] = {
     "settle": "Judge releases",
     "changes": "Record changes",
     "advise": "Advise again",
-    "ledger": "Score past advice",
     "announce": "Announce",
     "notify": "Send notices",
 }
@@ -90,6 +89,6 @@ def operator() -> Response:
 
 @operation_pages.get("/trust")
 def trust() -> Response:
-    """The ledger of past advice, what was refused, and how current the data is."""
-    ledger, status = read("/api/v2/ledger"), read("/api/v2/status")
-    return render("trust.html", ledger, status, months=ledger["months"], state=status.body)
+    """What was refused, and how current the data is."""
+    status = read("/api/v2/status")
+    return render("trust.html", status, state=status.body)

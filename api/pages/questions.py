@@ -14,16 +14,12 @@ from typing import Any
 
 import orjson
 from flask import Response, request, url_for
-from markupsafe import Markup
 
-from adviser.plots.bars import bars_plot
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import ApiDocument, write
 from api.pages.formatting import digest, visible
-from api.pages.site import Pages, other_url, plot, render
+from api.pages.site import Pages, other_url, render
 
-#: Maximum number of rows that are drawn.
-_MOST_BARS = 40
 #: Name of columns with digests of stacks.
 _STACK = "stack"
 #: Query parameter that runs the question.
@@ -106,15 +102,11 @@ def question(number: int) -> Response:
         return _download(saved, result)
     columns = result["columns"] if result else []
     rows = [[it.get(name) for name in columns] for it in result["rows"]] if result else []
-    numbers = _numeric(columns, rows)
-    column = request.args.get("column") or (numbers[0] if numbers else "")
     return render(
         "question.html", result, question=saved, values=values, result=result and result.body,
         rows=[[_cell(*it) for it in zip(columns, row, strict=True)] for row in rows],
-        numbers=numbers, column=column,
-        drawing=_drawing(columns, rows, column) if column in numbers else None,
+        numbers=_numeric(columns, rows),
         csv_url=other_url(format="csv"), json_url=other_url(format="json"),
-        parquet_url=other_url(format="parquet"),
     )  # fmt: skip
 
 
@@ -139,13 +131,11 @@ def _result(saved: Question, values: Mapping[str, Any]) -> ApiDocument:
 def _download(saved: Question, result: ApiDocument | None) -> Response:
     """The result as a file."""
     wanted = request.args["format"]
-    if result is None or wanted not in {"csv", "json", "parquet"}:
-        detail = "format: `csv`, `json` or `parquet`, and `run=1`"
+    if result is None or wanted not in {"csv", "json"}:
+        detail = "format: `csv` or `json`, and `run=1`"
         raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
     if wanted == "json":
         response = Response(orjson.dumps(result.body), mimetype="application/json")
-    elif wanted == "parquet":
-        response = Response(_parquet(saved, result), mimetype="application/vnd.apache.parquet")
     else:
         text = io.StringIO()
         writer = csv.writer(text)
@@ -156,13 +146,6 @@ def _download(saved: Question, result: ApiDocument | None) -> Response:
     name = f"question-{saved.number}.{wanted}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
-
-
-def _parquet(saved: Question, result: ApiDocument) -> bytes:
-    from adviser.exports.arrow_files import parquet_of  # slow
-
-    metadata = {"title": saved.title, "query": saved.query}
-    return parquet_of(result["columns"], result["rows"], metadata)
 
 
 def _text(value: object) -> str:
@@ -186,37 +169,12 @@ def _cell(column: str, value: object) -> tuple[str, bool, str | None]:
 
 
 def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Columns with numbers only; those with fractions first."""
+    """Columns with numbers only."""
     numeric = []
     for place, name in enumerate(columns):
         values = [row[place] for row in rows if row[place] is not None]
         if values and all(
             isinstance(it, int | float) and not isinstance(it, bool) for it in values
         ):
-            numeric.append((not any(isinstance(it, float) for it in values), place, name))
-    return [name for _, _, name in sorted(numeric)]
-
-
-def _drawing(columns: Sequence[str], rows: Sequence[Sequence[Any]], column: str) -> Markup | None:
-    """Bars of one column, labelled with the texts of each row."""
-    place = columns.index(column)
-    drawn = [
-        (_label(row, rows), float(row[place]))
-        for row in rows[:_MOST_BARS]
-        if row[place] is not None
-    ]
-    return plot(bars_plot(drawn, column)) if drawn else None
-
-
-def _label(row: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
-    """The texts of a row in which the rows differ."""
-    texts = [
-        _short(text)
-        for place, text in enumerate(row)
-        if isinstance(text, str) and any(it[place] != text for it in rows)
-    ]
-    return visible(" ".join(texts)) or "all"
-
-
-def _short(text: str) -> str:
-    return digest(text, 8) if text.startswith("sha256:") else text
+            numeric.append(name)
+    return numeric

@@ -13,9 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
-from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from adviser.plots.jobs import DrawnDistribution, DrawnJob, distributions_plot
 from adviser.reports.serialization import bounded
 from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text
@@ -42,30 +41,8 @@ class SeriesView:
     unit: Multiple
     stacks: Sequence[_Document]
     rates: Markup | None
-    durations: Markup | None
     effects: Markup | None
-    times: Markup | None
-    spreads: Markup | None
     left_out: Sequence[tuple[str, _Document]]
-
-
-@dataclass(frozen=True, slots=True)
-class AxisView:
-    """Performance over one parameter."""
-
-    axis: _Document
-    unit: Multiple
-    rates: Markup | None
-    differences: Markup | None
-    batches: Sequence[BatchesView]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchesView:
-    """Batches that differ in their number of repetitions."""
-
-    batches: _Document
-    drawing: Markup
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +51,6 @@ class ReportView:
 
     report: _Document
     series: Sequence[SeriesView]
-    axes: Sequence[AxisView]
 
 
 def report_view(report: _Document) -> ReportView:
@@ -84,39 +60,12 @@ def report_view(report: _Document) -> ReportView:
     """
     titles = series_titles(report["series"])
     series = [_series(it, title) for it, title in zip(report["series"], titles, strict=True)]
-    return ReportView(report, series, [_axis(it) for it in report["axes"]])
+    return ReportView(report, series)
 
 
 def series_titles(series: Sequence[_Document]) -> list[str]:
     """A short title for each series of a report."""
     return short_titles([_titled(it) for it in series])
-
-
-def batches_view(batches: _Document) -> BatchesView:
-    """The drawing of batches with different numbers of repetitions."""
-    unit = batches["unit"]
-    points = tuple(
-        LinePoint(
-            batch["repetitions"], batch["sd"], None, None,
-            f"{batch['label']}: sd {batch['sd']:.4g} {unit}, median {batch['median']:.5g} {unit},"
-            f" {batch['jobs']} jobs",
-        )
-        for batch in batches["batches"]
-    )  # fmt: skip
-    fitted = tuple(
-        LinePoint(
-            batch["repetitions"], batch["fitted_sd"], None, None, f"fit: {batch['fitted_sd']:.4g}"
-        )
-        for batch in batches["batches"]
-    )
-    numbers = tuple(float(it["repetitions"]) for it in batches["batches"])
-    drawing = lines_plot(
-        [DrawnLine("measured", points), DrawnLine("explained by repetitions", fitted)],
-        "Standard deviation of the rate by number of repetitions",
-        PlotAxis("repetitions of a job", logarithmic=True, marked=numbers),
-        PlotAxis(f"standard deviation, {unit}"),
-    )
-    return BatchesView(batches, _svg(drawing))
 
 
 def _titled(series: _Document) -> TitledSeries:
@@ -138,13 +87,8 @@ def _series(series: _Document, title: str) -> SeriesView:
         title=title,
         unit=unit,
         stacks=stacks,
-        rates=_distributions(stacks, "rate", "rate", unit, "Rates of the jobs by stack"),
-        durations=_distributions(
-            stacks, "elapsed", "elapsed_s", Multiple("ms", 1e-3), "Duration of a call by stack"
-        ),
+        rates=_distributions(stacks, unit),
         effects=_effects(series),
-        times=_times(stacks, unit),
-        spreads=_spreads(stacks),
         left_out=[
             (stack["label"], job)
             for stack in stacks
@@ -154,28 +98,24 @@ def _series(series: _Document, title: str) -> SeriesView:
     )
 
 
-def _distributions(
-    stacks: Iterable[_Document], summary: str, value: str, unit: Multiple, title: str
-) -> Markup | None:
+def _distributions(stacks: Iterable[_Document], unit: Multiple) -> Markup | None:
     rows = []
     for stack in stacks:
-        jobs = tuple(
-            JobDot(
-                job[value] / unit.factor, _job_text(job, job[value], unit), job["left_out"] is None
-            )
+        jobs = [
+            DrawnJob(job["rate"] / unit.factor, "", _job_text(job, unit), job["left_out"] is None)
             for job in stack["quality"]["jobs"]
-            if job[value]
-        )
-        whole = stack["quality"][summary]
+        ]
+        whole = stack["quality"]["rate"]
         names = ("lower_quartile", "median", "upper_quartile")
         box = None if whole is None else tuple(whole[it] / unit.factor for it in names)
         if jobs:
             rows.append(DrawnDistribution(stack["label"], jobs, box))
+    title = "Rates of the jobs by stack"
     return _svg(distributions_plot(rows, title, unit.name)) if rows else None
 
 
-def _job_text(job: _Document, value: float, unit: Multiple) -> str:
-    parts = [f"{value / unit.factor:.4g} {unit.name}"]
+def _job_text(job: _Document, unit: Multiple) -> str:
+    parts = [f"{job['rate'] / unit.factor:.4g} {unit.name}"]
     if job["at"]:
         parts.append(f"{datetime.fromisoformat(job['at']):%Y-%m-%d %H:%M:%S} UTC")
     if job["left_out"]:
@@ -193,116 +133,6 @@ def _effects(series: _Document) -> Markup | None:
         if (effect := stack["comparison"]) and effect["difference_pct"] is not None
     ]  # fmt: skip
     return _svg(effects_plot(effects, "Differences to the baseline")) if effects else None
-
-
-def _times(stacks: Iterable[_Document], unit: Multiple) -> Markup | None:
-    """The rates over the minutes since the first job."""
-    stacks = list(stacks)
-    moments = [
-        datetime.fromisoformat(job["at"])
-        for stack in stacks
-        for job in stack["quality"]["jobs"]
-        if job["at"]
-    ]
-    if len(set(moments)) < 2:
-        return None
-    begin = min(moments)
-    lines = []
-    for stack in stacks:
-        points = tuple(
-            LinePoint(
-                (datetime.fromisoformat(job["at"]) - begin).total_seconds() / 60,
-                job["rate"] / unit.factor, None, None,
-                f"{stack['label']}: {_job_text(job, job['rate'], unit)}",
-            )
-            for job in stack["quality"]["jobs"]
-            if job["at"] and job["left_out"] is None
-        )  # fmt: skip
-        if points:
-            lines.append(DrawnLine(stack["label"], points, joined=False))
-    if not lines:
-        return None
-    across = PlotAxis(f"minutes since {begin:%Y-%m-%d %H:%M} UTC")
-    return _svg(lines_plot(lines, "Rates in the order of time", across, PlotAxis(unit.name)))
-
-
-def _spreads(stacks: Iterable[_Document]) -> Markup | None:
-    lines = [
-        DrawnLine(
-            stack["label"],
-            tuple(
-                LinePoint(
-                    spread["repetitions"], spread["sd_pct"], None, None,
-                    f"{stack['label']}: {spread['repetitions']} repetitions, spread"
-                    f" {spread['sd_pct']:.3g} % (95 % interval {spread['low_pct']:.3g} to"
-                    f" {spread['high_pct']:.3g} %)",
-                )
-                for spread in stack["quality"]["spreads"]
-            ),
-        )
-        for stack in stacks
-        if len(stack["quality"]["spreads"]) > 1
-    ]  # fmt: skip
-    if not lines:
-        return None
-    title = "Spread between jobs by the number of repetitions that count"
-    across = PlotAxis("repetitions that count", logarithmic=True)
-    return _svg(lines_plot(lines, title, across, PlotAxis("spread between jobs, %"), zero=True))
-
-
-def _axis(axis: _Document) -> AxisView:
-    unit = DISPLAY_UNITS[Unit(axis["unit"])]
-    marked = tuple(float(it["value"]) for it in axis["keys"])
-    across = PlotAxis(axis["name"], logarithmic=True, marked=marked)
-    rates = [
-        DrawnLine(curve["label"], tuple(_rate_points(curve, unit)))
-        for curve in axis["curves"]
-        if curve["points"]
-    ]
-    differences = [
-        DrawnLine(curve["label"], tuple(_difference_points(curve)))
-        for curve in axis["curves"]
-        if curve["differences"]
-    ]
-    title = f"Rate over {axis['name']}"
-    up = PlotAxis(unit.name, logarithmic=True)
-    return AxisView(
-        axis,
-        unit,
-        _svg(lines_plot(rates, title, across, up)) if rates else None,
-        _svg(
-            lines_plot(
-                differences, f"Difference to the baseline over {axis['name']}", across,
-                PlotAxis("difference, %"), zero=True, height=260,
-            )
-        )
-        if differences
-        else None,
-        [batches_view(it) for it in axis["batches"]],
-    )  # fmt: skip
-
-
-def _rate_points(curve: _Document, unit: Multiple) -> Iterable[LinePoint]:
-    for point in curve["points"]:
-        low, high = (None if point[k] is None else point[k] / unit.factor for k in ("low", "high"))
-        text = (
-            f"{curve['label']} at {point['value']:g}: {point['rate'] / unit.factor:.4g} {unit.name}"
-        )
-        interval = "" if low is None else f", 95 % interval {low:.4g} to {high:.4g}"
-        jobs = f"; {point['jobs']} jobs"
-        yield LinePoint(
-            point["value"], point["rate"] / unit.factor, low, high, text + interval + jobs
-        )
-
-
-def _difference_points(curve: _Document) -> Iterable[LinePoint]:
-    for point in curve["differences"]:
-        text = f"{curve['label']} at {point['value']:g}: {point['difference_pct']:+.1f} %"
-        if point["low_pct"] is not None and point["high_pct"] is not None:
-            text += f", 95 % interval {point['low_pct']:+.1f} to {point['high_pct']:+.1f} %"
-        yield LinePoint(
-            point["value"], point["difference_pct"], point["low_pct"], point["high_pct"], text
-        )
 
 
 def _svg(drawing: str) -> Markup:

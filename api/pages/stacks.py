@@ -10,11 +10,9 @@ from flask import Response, request
 from api.pages.api_client import ApiDocument, read
 from api.pages.groups import comparisons_plot, group_views
 from api.pages.measurements import hardware_choices
-from api.pages.site import Pages, next_page, other_url, render
+from api.pages.site import Pages, next_page, render
 from model.packages.identity import DEFAULT_INDEX
 
-#: Maximum number of chains that the API returns.
-_MOST_CHAINS = 10_000
 _SETTLED = frozenset({"faster", "slower", "equivalent"})
 
 blueprint = Pages("stacks", __name__)
@@ -57,20 +55,6 @@ def _rate_row(group: Mapping[str, Any], digest: str) -> tuple[Mapping[str, Any],
     """A group, a stack in it, and the baseline of the group."""
     by_digest = {it["stack_digest"]: it for it in group["stacks"]}
     return group, by_digest[digest], by_digest[group["baseline"]["stack_digest"]]
-
-
-@blueprint.get("/stacks/<digest>/path")
-def stack_path(digest: str) -> Response:
-    """Why a stack is affected by vulnerabilities: the requirements that lead there."""
-    stack = read(f"/api/v2/stacks/{digest}")
-    path = read(f"/api/v2/stacks/{digest}/path", **request.args)
-    return render(
-        "stack_path.html", path, stack, stack=stack.body, chains=path["chains"],
-        labels={it["id"]: it["label"] for it in path["nodes"]},
-        versions={it["purl"]: it for it in stack["packages"]},
-        selected=request.args, truncated=path["truncated"],
-        more_url=other_url(limit=_MOST_CHAINS),
-    )  # fmt: skip
 
 
 @blueprint.get("/compare")

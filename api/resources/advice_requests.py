@@ -13,9 +13,15 @@ from packaging.utils import canonicalize_name
 from adviser.answering.index_selection import indexes_to_search
 from adviser.projects.indexes import public_values
 from adviser.projects.project import Project
-from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest
+from adviser.stack_request import (
+    RequestOptions,
+    StackRequest,
+    parse_bounds,
+    parse_dependencies,
+    parse_moment,
+    parse_overrides,
+)
 from api.access.authentication import needs
 from api.access.credential_removal import public_project
 from api.access.index_policy import refuse_foreign_indexes

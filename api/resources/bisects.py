@@ -102,10 +102,6 @@ class DipStatementSchema(Schema):
 
     chance = number("The chance with which each visible dip would have been seen.", 0.95)
     visible = fields.List(fields.Nested(DipSchema), required=True)
-    goal = fields.Nested(DipSchema, required=True)
-    sought = flag("Whether the search looked for the goal.")
-    further_jobs = count("About the number of jobs that the goal still needs.", 105)
-    note = text("What the answer leaves open, for people; empty if nothing.")
 
 
 class StepSearchSchema(Schema):

@@ -42,7 +42,7 @@ from graph.record.changes import ChangeFilter
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope
 from model.changes import PerformanceChange, RecordedChange
-from model.declared_documents import document_of
+from model.declared_fields import document_of
 from model.measurements.evidence import MeasuredObservation, Series
 
 ChangeQuerySchema = query_of("ChangeQuery", ChangeFilter)

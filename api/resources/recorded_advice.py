@@ -1,8 +1,7 @@
-"""Recorded advice: its reports, what a claim rests on, and how past advice holds up."""
+"""Recorded advice: its reports, and what a claim rests on."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ from marshmallow import fields
 
 from adviser.answering.recorded_claims import UnknownClaim, explained_claim
 from adviser.claim_details import ClaimDetails, EffectDetails, JobPair, PartialEffect, UsedJob
-from adviser.ledger import ledger_months
 from adviser.scoring.assessment_types import PackageDifference
 from adviser.scoring.criteria import RecommendationType
 from api.access.authentication import needs, require_token
@@ -46,10 +44,8 @@ from graph.record.advice import (
     stacks_of,
 )
 from graph.record.documents import body_of
-from graph.record.ledger import identical_pairs, latest_scores
 from graph.record.tokens import Scope
 from model.advice import AdviceHead
-from model.ledger import CountedShare, LedgerMonth
 
 _TYPES = [it.value for it in RecommendationType]
 #: Outcomes of a search.
@@ -79,7 +75,6 @@ AdviceDetailSchema = fresh(
 blueprint = Resources("advice", __name__, description="Recorded advice.")
 
 _ADVICE = Cursor("advice", {"created_at": datetime, "advice_id": str})
-CountedShareSchema = schema_of("CountedShare", CountedShare)
 
 
 @blueprint.route("/advice")
@@ -179,30 +174,3 @@ class ClaimResource(MethodView):
             except UnknownClaim as error:
                 raise not_found("claim of this advice", claim_id) from error
         return {**document, **freshness(progress)}
-
-
-def _share(description: str) -> fields.Nested:
-    return fields.Nested(CountedShareSchema, required=True, metadata={"description": description})
-
-
-LedgerMonthSchema = schema_of("LedgerMonth", LedgerMonth)
-
-
-class LedgerSchema(FreshnessSchema):
-    """The ledger by month, newest first."""
-
-    months = fields.List(fields.Nested(LedgerMonthSchema), required=True)
-
-
-ledger_routes = Resources("ledger", __name__, description="How past advice holds up.")
-
-
-@ledger_routes.route("/ledger")
-class LedgerResource(MethodView):
-    @needs(Scope.READ)
-    @ledger_routes.response(200, LedgerSchema)
-    def get(self) -> dict[str, Any]:
-        """Get the ledger: how past advice holds up against what was learned later."""
-        with reading() as (connection, progress):
-            months = ledger_months(latest_scores(connection), identical_pairs(connection))
-            return {"months": [asdict(it) for it in months], **freshness(progress)}

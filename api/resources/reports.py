@@ -1,4 +1,4 @@
-"""Reports on the quality of measurements: spread, repetitions, drift, parameters."""
+"""Reports on the quality of measurements: spread, repetitions, drift."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
 from adviser.quality.batch_order import OrderReport
-from adviser.quality.parameter_curves import CurveCrossing
 from adviser.quality.repetitions import JudgedBatch, RepetitionSpread
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import ReportedJob
@@ -28,7 +27,6 @@ from api.http.schema_fields import (
     PageQuerySchema,
     count,
     filter_text,
-    json_object,
     number,
     page_of,
     schema_of,
@@ -129,53 +127,13 @@ ReportedSeriesSchema = schema_of(
 )
 
 
-class RatePointSchema(Schema):
-    """Mean rate of a stack at one value of the parameter."""
-
-    value = number("Value of the parameter.", 512.0)
-    rate = number("Mean rate (geometric).", 9.4e10)
-    low = number("Lower end of its 95 % interval.", 9.2e10, null=True)
-    high = number("Upper end of its 95 % interval.", 9.6e10, null=True)
-    jobs = count("Number of jobs.", 10)
-
-
-class DifferencePointSchema(Schema):
-    """Difference of a stack to the baseline at one value of the parameter."""
-
-    value = number("Value of the parameter.", 512.0)
-    difference_pct = number("Difference of the rates, %.", -15.0)
-    low_pct = number("Lower end of its 95 % interval, %.", -18.0, null=True)
-    high_pct = number("Upper end of its 95 % interval, %.", -12.0, null=True)
-    jobs = count("Number of jobs of the smaller arm.", 10)
-
-
-CurveCrossingSchema = schema_of("CurveCrossing", CurveCrossing)
-
-
-class StackCurveSchema(Schema):
-    """One stack over the parameter."""
-
-    label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
-    stack_digest = text("Digest of the stack.", _DIGEST)
-    points = fields.List(fields.Nested(RatePointSchema), required=True)
-    differences = fields.List(fields.Nested(DifferencePointSchema), required=True)
-    crossings = fields.List(fields.Nested(CurveCrossingSchema), required=True)
-
-
-class AxisKeySchema(Schema):
-    """One measured value of the parameter."""
-
-    value = number("Value of the parameter.", 512.0)
-    comparison_key = text("Comparison key of its series.", _DIGEST)
-
-
 RepetitionBatchSchema = schema_of("RepetitionBatch", JudgedBatch)
 
 
 class RepetitionBatchesSchema(Schema):
     """Batches of one stack that differ in their number of repetitions."""
 
-    label = text("Name of the stack.", "numpy 2.4.6 (1f2e3d4c)")
+    label = text("Indicator and stack.", "PiMatmul, numpy 2.4.6 (1f2e3d4c)")
     unit = text("Unit of the rates.", "GFLOPS")
     best_repetitions = count("Repetitions of the batch with the smallest deviation.", 2000)
     sufficient_repetitions = count("Smallest number that cannot be told from the best.", 500)
@@ -184,23 +142,6 @@ class RepetitionBatchesSchema(Schema):
     advice = fields.Nested(RepetitionAdviceSchema, required=True, allow_none=True)
     batches = fields.List(fields.Nested(RepetitionBatchSchema), required=True)
     findings = texts("What the batches show, in sentences.", [])
-
-
-class ParameterAxisSchema(Schema):
-    """Performance over one parameter, or over the number of threads."""
-
-    name = text("Name of the parameter.", "matrix_size")
-    indicator = text("Name of the indicator.", "PiMatmul")
-    unit = text("Unit of the rates.", "FLOP/s")
-    parameters = json_object("The other parameters.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
-    hardware = HARDWARE
-    keys = fields.List(fields.Nested(AxisKeySchema), required=True)
-    baseline = text("Digest of the stack that others are compared with.", _DIGEST, null=True)
-    curves = fields.List(fields.Nested(StackCurveSchema), required=True)
-    batches = fields.List(fields.Nested(RepetitionBatchesSchema), required=True)
-    findings = texts("What the axis shows, in sentences.", [])
 
 
 class ReportFamilySchema(Schema):
@@ -216,7 +157,7 @@ class QualityReportSchema(FreshnessSchema):
     version = count("Version of this document.", 1)
     family = fields.Nested(ReportFamilySchema, required=True)
     series = fields.List(fields.Nested(ReportedSeriesSchema), required=True)
-    axes = fields.List(fields.Nested(ParameterAxisSchema), required=True)
+    batches = fields.List(fields.Nested(RepetitionBatchesSchema), required=True)
 
 
 blueprint = Resources("reports", __name__, description="Quality of measurements.")
@@ -254,8 +195,8 @@ class ReportResource(MethodView):
         """Report on the quality of one series.
 
         The report has the distribution of the jobs by stack, variance within and between jobs,
-        drift, jobs that do not count, and the number of repetitions that suffices. If other series
-        differ in one numeric parameter only, it also has the performance over that parameter.
+        drift, jobs that do not count, and the number of repetitions that suffices, also of series
+        that differ in that number only.
         """
         return _report(comparison_key, query)
 

@@ -270,25 +270,6 @@ ORDER BY advisory_id
         """
     )
 )
-exported_advisory_packages = _whole(
-    text(
-        """
-SELECT advisory_id, document_id, position, name, ranges::text AS ranges, versions
-FROM advisory_packages JOIN advisories USING (advisory_id)
-ORDER BY advisory_id, position
-        """
-    )
-)
-exported_advisory_archives = _whole(
-    text(
-        """
-SELECT sha256, advisories, as_of AS read_at
-FROM advisory_sources
-WHERE advisories > 0
-ORDER BY as_of, sha256
-        """
-    )
-)
 #: Without identifiers of advice and digests of unmeasured stacks: whoever knows them can read the
 #: report, or the packages of the project.
 exported_advice = _whole(

@@ -400,3 +400,20 @@ def _release(row: Row[Any]) -> LoopRelease:
     index, name, version, source, state, *others = tuple(row)
     key = ReleaseKey(index, name, version)
     return LoopRelease(key, ReleaseSource(source), LoopState(state), *others)
+
+
+_RECENT_PAIRS = text(
+    """
+    SELECT report->>'aa_verdict' AS verdict, count(*)
+    FROM loop_batches
+    WHERE night > (SELECT max(night) - 30 FROM loop_nights)
+        AND report->>'aa_verdict' IS NOT NULL
+    GROUP BY verdict ORDER BY verdict
+    """
+)
+
+
+def recent_identical_pairs(connection: Connection) -> dict[str, int]:
+    """Numbers of the A/A pairs of the last 30 nights by verdict, for monitoring."""
+    rows = connection.execute(_RECENT_PAIRS)
+    return {str(verdict): int(number) for verdict, number in rows}

@@ -34,7 +34,7 @@ from graph.verification.documents import (
     wrong_uploads,
 )
 from graph.verification.parser_version import changed_since
-from model.declared_documents import report_of
+from model.declared_fields import report_of
 from model.reasons import Reason
 
 #: Kind of quarantine entries about stored documents.

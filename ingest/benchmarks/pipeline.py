@@ -32,7 +32,7 @@ from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
 from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import local_path, stored_source
-from model.declared_documents import report_of
+from model.declared_fields import report_of
 from model.errors import InvalidArgument, InvalidDocument
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity
 from model.reasons import Reason

@@ -13,7 +13,7 @@ from graph.record.release_merging import HashAlarm
 from graph.record.releases import ReleasesAdded
 from ingest.crawl.failures import NO_ANSWER
 from ingest.crawl.release_selection import CONFLICT, EMPTIED, ProjectPlan
-from model.declared_documents import report_of
+from model.declared_fields import report_of
 from model.errors import IndexProblem
 from model.packages.releases import release_identity
 

@@ -19,7 +19,7 @@ from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
-from model.declared_documents import report_of
+from model.declared_fields import report_of
 
 KIND = "inspection"
 

@@ -20,7 +20,7 @@ from ingest.releases.parsing import release_of
 from ingest.releases.solver_documents import SolverResult, is_solver_document
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
-from model.declared_documents import report_of
+from model.declared_fields import report_of
 from model.errors import InvalidDocument
 from model.json_documents import load_json
 from model.json_fields import Fields

@@ -69,7 +69,7 @@ def miss_of(tag: Tag, environment: Environment) -> Miss:
     if tag.interpreter not in pythons or older:
         return _explained(Fit.PYTHON_TAG, tag.interpreter, pythons[0])
     if (tag.interpreter, tag.abi) not in abis:
-        return _explained(Fit.ABI_TAG, tag.abi, _abi_of(environment))
+        return _explained(Fit.ABI_TAG, tag.abi, environment.tags[0].abi)
     return _platform_miss(tag.platform, environment)
 
 
@@ -90,10 +90,6 @@ def _interpreters(environment: Environment) -> tuple[tuple[str, ...], frozenset[
     """Compatible interpreters, best first, and the compatible pairs of interpreter and ABI."""
     pythons = tuple(dict.fromkeys(tag.interpreter for tag in environment.tags))
     return pythons, frozenset((tag.interpreter, tag.abi) for tag in environment.tags)
-
-
-def _abi_of(environment: Environment) -> str:
-    return environment.tags[0].abi
 
 
 _MACHINE = re.compile(r"(?:manylinux_\d+_\d+|manylinux\d+|musllinux_\d+_\d+|linux)_(\w+)")

@@ -47,8 +47,7 @@ def dip_outcome(
     """How the answer of a search treats a planted dip."""
     if search.state is not SearchState.NONE:
         return "seen"
-    assert search.dips is not None
-    stated = any(dip.width <= width and dip.size <= abs(size) for dip in search.dips.visible)
+    stated = any(dip.width <= width and dip.size <= abs(size) for dip in search.dips)
     return "wrong" if stated else "not stated"
 
 

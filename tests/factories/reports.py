@@ -9,7 +9,6 @@ from typing import Any
 
 from adviser.advise import Advice, advise
 from adviser.reports.checking import AdviceInputs, check_report
-from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -17,7 +16,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.serialization import dataclass_to_json
+from adviser.reports.serialization import code_version, dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from model.advice import AdviceHead, StoredAdvice
 from model.measurements.evidence import Evidence

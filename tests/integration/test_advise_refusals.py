@@ -122,22 +122,6 @@ def test_a_conflict_among_what_was_read_is_not_reported_as_proof(
     assert "core 1.0 instead of 4.0" in done.stdout
 
 
-def test_why_without_a_stack_says_that_there_is_none(known: Stores, tmp_path: Path) -> None:
-    (tmp_path / "requirements.in").write_text("core>=3\n", encoding="utf-8")
-    done = thoth(known.settings, "why", "core", "--project", str(tmp_path), *WHERE)
-    assert done.returncode == 1
-    assert "core is in no advised stack: no stack" in done.stdout
-    assert "you ask for core>=3" in done.stdout
-
-
-def test_without_advisories_nothing_looks_clean(known: Stores, tmp_path: Path) -> None:
-    (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
-    done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
-    assert done.returncode == 0, done.stderr
-    assert "warning: the store has no advisories" in done.stdout
-    assert "advisories never" in done.stdout
-
-
 def test_advisories_that_could_not_be_read_are_still_not_known(
     known: Stores, tmp_path: Path
 ) -> None:

@@ -8,19 +8,22 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from packaging.version import Version
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import delete, event, insert, select, text
 
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
+from api.resources.stacks import stack_labels
 from api.service import EXTENSION
 from common.settings import Settings
-from graph.engine import relational_engine
+from graph.engine import Stores, relational_engine
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope, create_token
 from graph.tables import AdvisorySource
 from model.measurements.evidence import MeasuredObservation
+from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.services.commands import thoth_json
 from tests.services.filled import UNPROTECTED, every, got
+from tests.services.jobs import client_of
 
 
 @pytest.fixture
@@ -30,12 +33,8 @@ def client(filled_client: FlaskClient) -> FlaskClient:
 
 
 def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> None:
-    stack = got(client, "/api/v2/stacks")["items"][0]["digest"]
     version = "packages/flask/versions/3.1.3"
-    places = {
-        "vulnerabilities": "items", f"{version}/vulnerabilities": "items",
-        f"stacks/{stack}/path": "chains",
-    }  # fmt: skip
+    places = {"vulnerabilities": "items", f"{version}/vulnerabilities": "items"}
     service = client.application.extensions[EXTENSION]
     assert None not in [got(client, f"/api/v2/{it}")[name] for it, name in places.items()]
     with service.writing() as connection:
@@ -47,16 +46,51 @@ def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> 
         counts = [
             it["vulnerabilities"] for it in got(client, "/api/v2/packages/flask/versions")["items"]
         ]
-        pages = [
-            client.get(f"/{it}").text for it in ("packages/flask", version, f"stacks/{stack}/path")
-        ]
+        pages = [client.get(f"/{it}").text for it in ("packages/flask", version)]
     finally:
         with service.writing() as connection:
             connection.execute(UNPROTECTED)
             connection.execute(insert(AdvisorySource).values(sources))
-    assert values == [None] * 3
+    assert values == [None] * 2
     assert set(counts) == {None}
     assert all("no advisories were read" in it for it in pages)
+
+
+def test_a_vulnerability_leads_only_to_stacks_that_the_client_may_see(stores: Stores) -> None:
+    with stores.engine.begin() as connection:
+        add_affected_stack(connection)
+    address, stack = "/vulnerabilities/CVE-2026-1", f"/stacks/{AFFECTED_STACK}"
+    with client_of(stores.settings) as client:
+        assert f'href="{address}"' in client.get("/packages/a-lib").get_data(as_text=True)
+        assert stack not in client.get(address).get_data(as_text=True)
+        assert 'href="/packages/a-lib/versions/1.0"' in client.get(address).get_data(as_text=True)
+    with client_of(stores.settings, Scope.ADMIN) as operator:
+        assert stack in operator.get(address).get_data(as_text=True)
+        stacks = operator.get("/api/v2/stacks?vulnerability=CVE-2026-1").get_json()["items"]
+        assert [it["digest"] for it in stacks] == [AFFECTED_STACK]
+        other = operator.get("/api/v2/stacks?vulnerability=CVE-2026-9").get_json()["items"]
+    assert other == []
+
+
+def test_labels_of_stacks_take_the_same_queries_for_any_number(
+    filled: Settings, filled_app: Flask
+) -> None:
+    client = filled_app.test_client()
+    stacks = client.get("/api/v2/stacks?measured=true&limit=100").get_json()["items"]
+    groups = client.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
+    labels = {it["stack_digest"]: it["label"] for group in groups for it in group["stacks"]}
+    listed = {it["digest"]: it["label"] for it in stacks}
+    assert len(labels) > 3
+    assert labels.items() <= listed.items()
+    engine = relational_engine(filled)
+    statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
+    with engine.connect() as connection:
+        assert stack_labels(connection, list(labels)) == labels
+    assert len(statements) == 3
+    engine.dispose()
+    content = client.get("/compare").get_data(as_text=True)
+    assert all(it in content for it in labels.values())
 
 
 def counted(settings: Settings, query: str) -> int:

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,7 @@ from graph.record.analyses import (
     start,
 )
 from graph.record.audit import AuditEntry, add_write, latest_writes
-from graph.record.ledger import add_score
 from model.errors import InvalidArgument, InvalidSettings
-from model.ledger import AdviceOutcome, AdviceScore, ClaimScore
 from tests.requirements import needs
 from tests.services.commands import run_here
 from tests.services.ports import closed_port
@@ -320,11 +317,6 @@ class TestFigures:
     def test_knowledge_is_counted_and_kept_for_minutes(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
-        claims = [
-            {"claim_id": "a", "verdict": "faster", "contained": True, "expected": 0.9},
-            {"claim_id": "b", "verdict": "faster", "contained": False, "expected": 0.7},
-            {"claim_id": "c", "verdict": "faster", "contained": None, "expected": None},
-        ]
         with relational.begin() as connection:
             connection.execute(
                 text(
@@ -341,18 +333,9 @@ class TestFigures:
                     """
                 )
             )
-            for number, measured in enumerate((claims, claims[:1])):
-                score = AdviceScore(
-                    f"advice-{number}", datetime.now(UTC), "known", AdviceOutcome.BEST,
-                    claims=tuple(ClaimScore(**it) for it in measured),
-                )  # fmt: skip
-                assert add_score(connection, score)
         assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 1
         assert figure(client, "thoth_hash_alarms") == 1
         assert figure(client, 'thoth_advice{status="feasible"}') == 0
-        assert figure(client, 'thoth_intervals{contained="true"}') == 1
-        assert figure(client, 'thoth_intervals{contained="false"}') == 1
-        assert figure(client, "thoth_interval_coverage_expected_ratio") == pytest.approx(0.8)
         with relational.begin() as connection:
             connection.execute(text("UPDATE quarantine SET resolved_at = now()"))
         assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 1

@@ -145,7 +145,7 @@ def test_a_script_of_ones_own_runs_in_each_stack(stores: Stores, tmp_path: Path)
             index.add_wheel("numpy", version)
             lock.write_text(f"numpy=={version}\n")
         arguments = (
-            "bisect", *map(str, locks), "--index", "own", "--dips", "3", "--max-jobs", "40",
+            "bisect", *map(str, locks), "--index", "own", "--max-jobs", "40",
             "--out", str(tmp_path / "out"), "--share-machine", "--trust-script",
             "--script", str(script),
         )  # fmt: skip

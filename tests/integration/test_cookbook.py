@@ -51,12 +51,10 @@ from model.packages.project_pages import ProjectState, ProjectStatus
 from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (
-    BLAS,
     FAST_INDEX,
     FIRST,
     SECOND,
     Machine,
-    Plan,
     Seen,
     observations,
     stack_digest,
@@ -459,16 +457,6 @@ def left_out(world: World) -> list[list[Any]]:
     return sorted(([*key, n] for key, n in counted.items()), key=lambda row: (-row[3], row))
 
 
-def corrected(world: World) -> list[list[Any]]:
-    found = grouped(
-        (it for it in observations() if it.correction), lambda it: (it.correction, it.indicator)
-    )
-    return [
-        [*key, len(some), close(median(rates(some))), some[0].unit]
-        for key, some in sorted(found.items())
-    ]
-
-
 def inspected() -> set[frozenset[tuple[str, str, str]]]:
     return {it.plan.packages for it in observations() if it.stack}
 
@@ -490,16 +478,6 @@ def advised(world: World) -> list[tuple[str, int, frozenset[tuple[str, str, str]
 
 def stacks(world: World) -> set[frozenset[tuple[str, str, str]]]:
     return inspected() | {packages for _, _, packages, _ in advised(world)}
-
-
-def popular(world: World) -> list[list[Any]]:
-    names = {name for packages in inspected() for name, *_ in packages}
-    rows = [
-        [name, sum(any(it[0] == name for it in packages) for packages in inspected()),
-         len({it for packages in inspected() for it in packages if it[0] == name})]
-        for name in names
-    ]  # fmt: skip
-    return sorted(rows, key=lambda row: (-row[1], row[0]))
 
 
 def elsewhere(world: World) -> list[list[Any]]:
@@ -533,16 +511,6 @@ def spreads(world: World) -> list[list[Any]]:
     return [[*row[:5], *map(close, row[5:])] for row in rows]
 
 
-def usage(world: World) -> list[list[Any]]:
-    rows = []
-    for (component, indicator), some in grouped(
-        ran(), lambda it: (it.component, it.indicator)
-    ).items():
-        done = {it.job for it in some if it.outcome == "measured"}
-        rows.append([component, indicator, 1, len({it.job for it in some}), len(done)])
-    return sorted(rows, key=lambda row: (-row[3], row[:2]))
-
-
 def environment(it: Seen) -> tuple[Any, ...]:
     """Image, system, its version, Python and native packages that an observation tells of."""
     image = (
@@ -552,11 +520,6 @@ def environment(it: Seen) -> tuple[Any, ...]:
     )
     system = ("fedora", "40") if it.python and it.outcome != "build_failed" else (None, None)
     return image, *system, it.python, it.plan.native
-
-
-def created(plan: Plan) -> datetime:
-    starts = [it.started for it in observations() if it.plan == plan]
-    return datetime(2024, 4, 1, 12, tzinfo=UTC) if "earlier" in plan.name else min(starts)
 
 
 def failures(world: World) -> list[list[Any]]:
@@ -577,18 +540,6 @@ def silent(world: World) -> list[list[Any]]:
         [HOST, it.plan.name, it.stack, it.outcome, it.unstable, f"{RUN}:{it.block}", it.plan.turn]
         for it in some
     ]
-
-
-def training(world: World) -> list[list[Any]]:
-    rows = [
-        [key[0], key[1], stack, key[4].label, world.comparisons[key], python,
-         len({it.job for it in some}), median(rates(some))]
-        for (key, python), them in ranks(world).items()
-        for stack, some in them
-        if key[5] == "images/s"
-    ]  # fmt: skip
-    rows.sort(key=lambda row: (row[0], row[4], last(row[5]), -row[7], row[2]))
-    return [[*row[:7], close(row[7])] for row in rows]
 
 
 def requiring(world: World) -> list[list[Any]]:
@@ -619,19 +570,6 @@ def unusable(world: World) -> list[list[Any]]:
         if required is None
     ]
     return sorted(rows, key=lambda row: row[:3])
-
-
-def wanted(world: World) -> list[list[Any]]:
-    asking: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
-    for version, required in RELEASES.items():
-        for name, *_ in required or ():
-            asking[name].add(version)
-    known = {it for packages in stacks(world) for it in packages} | RELEASES.keys()
-    rows = [
-        [name, len({it[0] for it in them}), len(them), sum(it[0] == name for it in known)]
-        for name, them in asking.items()
-    ]
-    return sorted(rows, key=lambda row: (-row[2], row[0]))
 
 
 def measured_stacks() -> set[frozenset[tuple[str, str, str]]]:
@@ -789,22 +727,6 @@ class _Any:
 ANY = _Any()
 
 
-def requests(world: World) -> list[list[Any]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for report in world.reports:
-        asked = report["result"]["parameters"]
-        found[tuple(sorted(asked["requirements"])), asked["recommendation_type"],
-              asked["hardware"]].append(report)  # fmt: skip
-    rows = [
-        [list(requirements), kind, "3.11", "manylinux_2_28_x86_64", len(them),
-         sum(not it["result"]["report"]["products"] for it in them),
-         max(datetime.fromisoformat(it["metadata"]["datetime"]) for it in them)]
-        for (requirements, kind, _), them in found.items()
-    ]  # fmt: skip
-    rows.sort(key=lambda row: (row[4], row[6]), reverse=True)
-    return [[*row[:6], moment(row[6])] for row in rows]
-
-
 def by_size(world: World) -> list[list[Any]]:
     rows = [
         [key[4].label, stack, "float32", key[2], len({it.job for it in some}),
@@ -815,16 +737,6 @@ def by_size(world: World) -> list[list[Any]]:
         ).items()
     ]  # fmt: skip
     return sorted(rows, key=lambda row: (row[0], last(row[1]), row[3], row[7], last(row[8])))
-
-
-def libraries(world: World) -> list[list[Any]]:
-    """Repetitions deviate by 0, ±1/8 %, ±1/4 % … from 1 ms: by 1/4 % in the median."""
-    own = {it.job for it in observations() if it.outcome == "measured" and it.python}
-    return [[HOST, "local", BLAS, 2, len(own), close(0.0025), 0.02, 0.1, 0]]
-
-
-def abandoned(_: World) -> list[list[Any]]:
-    return [["helper", "pypi", "archived", "use engine", 1]]
 
 
 def providers(_: World) -> list[list[Any]]:
@@ -839,14 +751,6 @@ def accelerated(_: World) -> list[list[Any]]:
     ]
 
 
-def trained(_: World) -> list[list[Any]]:
-    return [
-        ["mlperf-training-v0.6", "resnet", "many/resnet", 64, 30.0, 32.0, "valid"],
-        ["mlperf-training-v0.6", "resnet", "one/resnet", 8, 120.0, 16.0, "valid"],
-        ["mlperf-training-v0.6", "ssd", "one/ssd", 8, 22.5, 3.0, "valid"],
-    ]
-
-
 def differences(world: World) -> list[list[Any]]:
     left, right = dict(it[:2] for it in BASE), dict(it[:2] for it in CONFOUNDED)
     return [[name, left[name], right[name]] for name in sorted(left) if left[name] != right[name]]
@@ -854,12 +758,10 @@ def differences(world: World) -> list[list[Any]]:
 
 ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     1: fastest, 2: ranking, 3: differences, 4: slowed, 5: crashing, 6: suspects, 7: left_out,
-    8: corrected, 9: popular, 10: elsewhere, 11: spreads, 12: usage, 19: other_index,
-    21: failures, 22: silent, 23: training, 24: requiring, 25: required,
-    26: unusable, 27: wanted, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
-    32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 36: requests,
-    38: by_size, 39: libraries, 40: providers,
-    41: abandoned, 42: accelerated, 43: trained,
+    10: elsewhere, 11: spreads, 19: other_index, 21: failures, 22: silent, 24: requiring,
+    25: required, 26: unusable, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
+    32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 38: by_size,
+    40: providers, 42: accelerated,
 }  # fmt: skip
 
 

@@ -16,11 +16,10 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from adviser.exports.croissant import CROISSANT_FILE
+from adviser.exports.parquet import EXPORT_FILE
 from adviser.exports.tables import TABLES, ColumnType
 from common.settings import Settings
 from graph.engine import relational_engine
-from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.filled import every, got
 
@@ -150,19 +149,6 @@ def test_hardware_classes_are_those_of_the_api(exported: Path, filled_client: Fl
     assert rows
 
 
-def test_affected_ranges_are_those_of_the_advisories(exported: Path) -> None:
-    rows = rows_of(exported, "advisory_packages")
-    assert {it["advisory_id"] for it in rows} == {
-        it["advisory_id"] for it in rows_of(exported, "advisories")
-    }
-    events = {
-        tuple(event) for it in rows for events in json.loads(it["ranges"]) for event in events
-    }
-    assert ("introduced",) in events
-    (archive,) = rows_of(exported, "advisory_archives")
-    assert archive["advisories"] == len(rows_of(exported, "advisories"))
-
-
 def test_benchmark_results_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
     def key(item: dict[str, Any]) -> tuple[Any, ...]:
         return item["source"], item["benchmark"], str(item["parameters"]), item["metric"]
@@ -234,8 +220,6 @@ def test_each_row_names_its_document_and_each_column_its_meaning(exported: Path)
                 assert str(dataset.schema.field(column.name).type) == "timestamp[us, tz=UTC]"
             seconds = column.name.endswith("_s")
             assert (units[column.name] == "s") == seconds, column.name
-        if name == "advisory_archives":
-            continue
         for row in dataset.to_table().to_pylist():
             documents = row["document_ids"] if name == "verdicts" else [row["document_id"]]
             assert documents
@@ -278,9 +262,9 @@ def test_one_table_is_exported_alone_and_an_unknown_one_is_refused(
 ) -> None:
     done = thoth(filled, "export", "parquet", str(tmp_path / "a"), "--only", "stacks")
     assert done.returncode == 0, done.stderr
-    assert sorted(it.name for it in (tmp_path / "a").iterdir()) == [CROISSANT_FILE, "stacks"]
-    document = json.loads((tmp_path / "a" / CROISSANT_FILE).read_text())
-    assert [it["name"] for it in document["recordSet"]] == ["stacks"]
+    assert sorted(it.name for it in (tmp_path / "a").iterdir()) == [EXPORT_FILE, "stacks"]
+    document = json.loads((tmp_path / "a" / EXPORT_FILE).read_text())
+    assert [it["name"] for it in document["tables"]] == ["stacks"]
     refused = thoth(filled, "export", "parquet", str(tmp_path / "b"), "--only", "secrets")
     assert refused.returncode == 2
     assert "inspections, observations" in refused.stderr
@@ -295,26 +279,8 @@ def test_the_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path)
         assert done.returncode == 0, done.stderr
         assert str(folder) in done.stdout
         assert len(rows_of(folder, "inspections")) == 22
-    (folder / CROISSANT_FILE).unlink()
+    (folder / EXPORT_FILE).unlink()
     done = thoth(nightly, "ingest", "nightly", EXPORT_FOLDER=str(folder))
     assert done.returncode == 1
     assert "other content" in done.stderr
     assert len(rows_of(folder, "inspections")) == 22
-
-
-@pytest.mark.slow
-@needs("notebooks")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside mlcroissant's own libraries
-def test_the_description_is_valid_and_leads_to_the_rows(filled: Settings, tmp_path: Path) -> None:
-    from mlcroissant import Dataset
-
-    report = thoth_json(filled, "export", "parquet", str(tmp_path / "export"))
-    dataset = Dataset(jsonld=tmp_path / "export" / CROISSANT_FILE)
-    assert not dataset.metadata.ctx.issues.errors
-    for written in report["tables"]:
-        name = written["name"]
-        records = list(dataset.records(name))
-        assert len(records) == written["rows"]
-        if records:
-            columns = {f"{name}/{column.name}" for column in TABLES[name].columns}
-            assert records[0].keys() == columns

@@ -283,14 +283,6 @@ def test_a_project_in_quarantine_needs_no_build(
     assert not [it for it in report["stack_info"] if it["code"] == "package_unsolvable"]
 
 
-def test_a_page_of_30_mb_is_read(stores: Stores, index: Index, project: Path) -> None:
-    page = json.loads(index.page("lib")[1])
-    page["rest"] = "x" * (30 << 20)
-    index.answers["/simple/lib/"] = status(200, json.dumps(page).encode(), Content_Type=JSON)
-    done, report = advise(stores, index, project)
-    assert (done.returncode, versions(report)["lib"]) == (0, "2.0"), done.stderr
-
-
 @pytest.mark.parametrize("answer", [dripping, silent])
 def test_an_index_without_an_end_is_left_after_the_stated_time(
     stores: Stores, index: Index, project: Path, answer: Answer

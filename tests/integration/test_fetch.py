@@ -131,13 +131,6 @@ def test_a_graph_that_lags_is_never_called_infeasible(
     assert "proven: no stack" not in done.stdout
 
 
-def test_fetch_and_offline_exclude_each_other(stores: Stores, project: Path) -> None:
-    for order in (("--fetch", "--offline"), ("--offline", "--fetch")):
-        done = thoth(stores.settings, "advise", str(project), *WHERE, *order)
-        assert done.returncode == 2
-        assert "--fetch and --offline: give only one of them" in done.stderr
-
-
 def test_an_archived_project_is_named_and_remembered(
     stores: Stores, index: Index, project: Path
 ) -> None:
@@ -308,19 +301,6 @@ def test_a_page_that_is_none_is_reported_and_nothing_taken_from_elsewhere(
     assert done.returncode == 3
     assert "[wrong_content_type]" in done.stderr
     assert other.paths == []
-
-
-def test_what_was_read_is_on_record_for_the_next_answer(
-    stores: Stores, index: Index, project: Path
-) -> None:
-    fetch = ("advise", str(project), *WHERE, "--fetch", "--json")
-    assert thoth(stores.settings, *fetch, **at(index)).returncode == 0
-    requests = list(index.paths)
-    again = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
-    assert versions(again.stdout) == {"app": "1.1", "lib": "2.0"}
-    assert index.paths == requests
-    checked = thoth(stores.settings, "record", "verify", **at(index))
-    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_advisories_about_versions_that_only_the_index_knows_count(

@@ -190,7 +190,6 @@ def test_aggregates_over_edges_are_those_of_the_record(large: LargeGraph, kind: 
 
 
 def test_groups_are_counted_whole(large: LargeGraph) -> None:
-    """The question of the cookbook about environments."""
     result = large.ask(
         "MATCH (i:Inspection)-[:IN]->(e:RuntimeEnvironment)"
         " OPTIONAL MATCH (e)-[:FROM_IMAGE]->(b:BaseImage)"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, insert, select, update
 
 from adviser.projects.parsing import parse_project
 from adviser.resolver.worker import ResolverWorker
@@ -41,8 +41,10 @@ from graph.record.loop import (
     finish_step,
     latest_nights,
     open_night,
+    recent_identical_pairs,
     reference_stacks,
     releases_in,
+    set_batch_state,
     set_release_state,
     steps_of,
 )
@@ -597,3 +599,21 @@ def test_a_night_stays_open_until_it_ends_and_counts_failed_steps(
 def test_a_name_that_is_no_project_and_no_package_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         package_project(text)
+
+
+def test_pairs_of_identical_stacks_are_counted_by_verdict(stores: Stores) -> None:
+    with stores.engine.begin() as connection:
+        watch = {"watch_id": "w", "kind": "package", "name": "numpy", "source": "person"}
+        more = {"weight": 1.0, "request": {}, "state": "seen"}
+        connection.execute(insert(WatchRow), [{**watch, **more}])
+        night = open_night(connection).night
+        for verdict in ("equivalent", "faster", "undetermined"):
+            stacks = [{"label": verdict}]
+            batch = add_batch(connection, night, "w", "PiMatmul", stacks, blocks=2)
+            report = {"aa_verdict": verdict}
+            set_batch_state(connection, batch, BatchState.INGESTED, report=report)
+        # A batch without a report has no pair yet.
+        add_batch(connection, night, "w", "PiMatmul", [{"label": "planned"}], blocks=2)
+    with stores.engine.connect() as connection:
+        recent = recent_identical_pairs(connection)
+    assert recent == {"equivalent": 1, "faster": 1, "undetermined": 1}

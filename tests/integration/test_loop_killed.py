@@ -47,14 +47,14 @@ VERSIONS = ("2.0.2", "2.2.6", "2.3.5")
 #: Columns that number rows or transactions, and random identifiers.
 SERIALS = {
     "changes.number", "events.event_id", "notices.event_id", "notices.notice_id",
-    "outbox.entry_id", "package_events.event_id", "advice_scores.number", "audit_log.entry_id",
+    "outbox.entry_id", "package_events.event_id", "audit_log.entry_id",
     "knowledge.changes",
 }  # fmt: skip
 #: An attempt that was killed counts, and the counts of a step are those of its last attempt.
 ATTEMPTS = {"notices.attempts", "notices.error", "loop_steps.output"}
 #: Documents with the time of the advice, and further digests of such content.
 TIMED_DOCUMENTS = {"evidence", "report"}
-TIMED_DIGESTS = (("advice", "result_digest"), ("advice_scores", "knowledge"))
+TIMED_DIGESTS = (("advice", "result_digest"),)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)")
 #: How long the steps of an advice took, in reports.
 DURATION = re.compile(r'"(duration|timestamp|files_s|report_s|total_s)":[\d.e-]+')

@@ -73,10 +73,9 @@ def test_specifications_are_written_once_and_a_run_continues(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "stacks"
-    arguments = ("--strategy", "newest", "--pi", "import", "--out", str(out))
+    arguments = ("--strategy", "all", "--pi", "import", "--out", str(out))
     first = monkey(known, project, *arguments, "--stacks", "2")
     names = [it["specifications"]["import"] for it in first["stacks"]]
-    assert first["stacks"][0]["packages"] == {"numpy": "3.0", "web": "3.0"}
     written = {name: (out / name).stat().st_mtime_ns for name in names}
     for name in names:
         specification = load_specification(json.loads((out / name).read_text("utf-8")))

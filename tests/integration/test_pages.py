@@ -31,7 +31,7 @@ from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions, osv, write_archive
-from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
+from tests.factories.affected_stacks import add_affected_stack
 from tests.factories.bisects import add_bisects, bisect_of, flat_search, planted_search
 from tests.factories.golden import compare_with_golden
 from tests.factories.inspections import (
@@ -100,16 +100,13 @@ _SAMPLES = {
     "changes": "/changes?package=numpy", "benchmarks": "/benchmarks?metric=median_rate",
     "bisects-none": "/bisects?indicator=PiMatmul",
     "vulnerability": "/vulnerabilities/PYSEC-2023-62", "trust": "/trust",
-    "question": "/questions/24", "advice-path": "/advice/{advice}/path", "sign-in": "/sign-in",
+    "question": "/questions/24", "sign-in": "/sign-in",
 }  # fmt: skip
 #: Pages of a night, of searches and of a vulnerable stack.
 _STORIES = {
     "loop": "/loop", "home-after-a-night": "/", "hardware-alike": "/hardware/a",
     "bisects": "/bisects",
     **{f"bisect-{it}": f"/bisects/bisect-{it}" for it in ("ended", "flat", "new")},
-    "stack-path": f"/stacks/{AFFECTED_STACK}/path",
-    "stack-path-from": f"/stacks/{AFFECTED_STACK}/path?package=a-web",
-    "stack-path-cut": f"/stacks/{AFFECTED_STACK}/path?limit=1",
     "package-affected": "/packages/a-lib", "package-unaffected": "/packages/a-web",
     "vulnerability-of-a-stack": "/vulnerabilities/CVE-2026-1",
 }  # fmt: skip

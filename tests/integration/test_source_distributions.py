@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import subprocess
@@ -127,27 +126,6 @@ def test_the_record_gives_the_same_answer_as_the_index(
     assert stack(again) == stack(first)
 
 
-def test_only_wheels_refuses_them_and_the_conflict_says_so(
-    stores: Stores, index: Index, tmp_path: Path
-) -> None:
-    done = advise(stores, index, tmp_path, "certain\n", "--only-wheels")
-    assert done.returncode == 1
-    assert "the request accepts only versions of certain with a wheel" in done.stdout
-    assert "certain-1.0.tar.gz" not in "".join(index.paths)
-
-
-@pytest.mark.parametrize("name", ["requirements.txt", "Pipfile.lock", "pylock.toml"])
-def test_a_lock_has_the_hash_of_the_source_distribution(
-    stores: Stores, index: Index, tmp_path: Path, name: str
-) -> None:
-    lock = tmp_path / "out" / name
-    lock.parent.mkdir()
-    done = advise(stores, index, tmp_path, "certain\n", "-o", str(lock))
-    assert done.returncode == 0, done.stderr
-    data = index.files["certain"]["certain-1.0.tar.gz"]
-    assert hashlib.sha256(data).hexdigest() in lock.read_text(encoding="utf-8")
-
-
 def test_a_lock_with_a_source_distribution_is_installed_with_hashes(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
@@ -219,14 +197,6 @@ def test_a_build_in_the_sandbox_tells_the_requirements(
     # A build says nothing of other environments, so the record does not have it.
     again = advise(stores, index, tmp_path, "dynamic\n", "--offline")
     assert again.returncode == 1
-
-
-@pytest.mark.slow
-@needs("bwrap")
-def test_a_build_is_announced_once(stores: Stores, index: Index, tmp_path: Path) -> None:
-    line = "building the metadata of dynamic 1.0\n"
-    assert advise(stores, index, tmp_path, "dynamic\n", "--build").stderr.count(line) == 1
-    assert line not in advise(stores, index, tmp_path, "dynamic\n", "--build").stderr
 
 
 @pytest.mark.slow

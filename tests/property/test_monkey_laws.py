@@ -11,7 +11,6 @@ import pytest
 from scipy.stats import chisquare
 
 from adviser.monkey.coverage import CoveringArray
-from adviser.monkey.ordered import best_first
 from adviser.monkey.space import SpaceTooLarge, StackSpace, distinct_ranks
 from adviser.monkey.version_classes import closed_universe, group_versions
 from adviser.resolver.admission import universe_of
@@ -113,20 +112,6 @@ def test_estimates_agree_with_exact_numbers() -> None:
         cases += exact > 20
     assert cases > 20
     assert inside >= 0.85 * examples(400)
-
-
-def test_the_newest_stacks_come_in_the_order_of_the_resolver() -> None:
-    compared = 0
-    for seed in CASES:
-        universe = drawn_spaces(seed)
-        space = StackSpace(group_versions(universe))
-        listed = list(best_first(space))
-        stacks = [resolved_stack(universe, space.classes.problem, frozenset(it)) for it in listed]
-        keys = [([-level for level in it.levels], it.uninvited, it.passed_over) for it in stacks]
-        assert keys == sorted(keys), seed
-        assert len(set(listed)) == len(listed) == space.count(), seed
-        compared += len(keys) > 3
-    assert compared > 10
 
 
 def test_every_combination_that_can_occur_is_covered_and_no_other_is_claimed() -> None:

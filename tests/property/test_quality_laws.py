@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.quality.parameter_curves import CurvePoint, crossings, interpolated
 from adviser.quality.repetitions import RepetitionBatch, batch_report
 from adviser.quality.summaries import outliers, summary_of
 from adviser.quality.variance_components import variance_components
@@ -56,31 +53,6 @@ def test_variances_are_blind_to_the_order_of_jobs(
         assert components.between >= 0
         assert again.within == pytest.approx(components.within)
         assert again.between == pytest.approx(components.between)
-
-
-_curves = st.lists(
-    st.tuples(st.floats(-1, 1), st.floats(0, 1) | st.just(math.inf)), min_size=1, max_size=8
-)
-
-
-@settings(max_examples=examples(400))
-@given(_curves)
-def test_a_crossing_lies_within_its_interval_and_the_measured_values(
-    drawn: list[tuple[float, float]],
-) -> None:
-    points = [CurvePoint(2.0**i, d, d - half, d + half, 5) for i, (d, half) in enumerate(drawn)]
-    found = crossings(points)
-    assert [it.x for it in found] == sorted(it.x for it in found)
-    signs = [d for d, _ in drawn if d != 0]
-    changes = sum((a < 0) != (b < 0) for a, b in pairwise(signs))
-    assert len(found) >= changes
-    for crossing in found:
-        assert points[0].x <= crossing.x <= points[-1].x
-        assert crossing.low is None or points[0].x <= crossing.low <= crossing.x
-        assert crossing.high is None or crossing.x <= crossing.high <= points[-1].x
-        assert interpolated(points, crossing.x).value == pytest.approx(0, abs=1e-9)
-    for point in points:
-        assert interpolated(points, point.x) == point
 
 
 @settings(max_examples=examples(200))

@@ -64,9 +64,8 @@ def page_addresses(site: Served) -> list[str]:
     candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
     return [
         *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
-        f"/advice/{advised['advice_id']}/path",
         f"/advice/{advised['advice_id']}/claims/{claim['claim_id']}",
-        f"/stacks/{AFFECTED_STACK}/path", "/vulnerabilities/CVE-2026-1",
+        f"/stacks/{AFFECTED_STACK}", "/vulnerabilities/CVE-2026-1",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
         f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
         f"/reports/{group['comparison_key']}",

@@ -17,8 +17,7 @@ from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations
 from graph.record.release_queries import VersionDetail, select_versions
 from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
-from model.declared_documents import document_of
-from model.declared_fields import Field, declared_fields, public, unbounded
+from model.declared_fields import Field, declared_fields, document_of, public, unbounded
 
 
 class Colour(StrEnum):

@@ -6,12 +6,16 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from adviser.plots.bars import DrawnChance, chances_plot
 from adviser.plots.canvas import Scale, fit_text, scale_of
-from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.history import DrawnJob, DrawnRun, history_plot, samples_plot
-from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from adviser.plots.jobs import (
+    DrawnDistribution,
+    DrawnJob,
+    DrawnRun,
+    distributions_plot,
+    history_plot,
+    samples_plot,
+)
 
 
 def _of(svg: str, name: str, kind: str) -> list[Element]:
@@ -110,8 +114,8 @@ def test_a_history_names_a_day_where_it_begins() -> None:
     assert [it for it in shown if it in days] == ["2026-11-20", "2026-11-21"]
 
 
-def test_a_distribution_has_a_dot_for_each_job_a_box_and_a_violin() -> None:
-    jobs = tuple(JobDot(float(it), f"{it} ms", counts=it != 9) for it in (1, 2, 3, 4, 5, 9))
+def test_a_distribution_has_a_dot_for_each_job_and_a_box() -> None:
+    jobs = tuple(DrawnJob(float(it), "", f"{it} ms", counts=it != 9) for it in (1, 2, 3, 4, 5, 9))
     few = DrawnDistribution("b", jobs[:2], (1.0, 1.5, 2.0))
     svg = distributions_plot(
         [DrawnDistribution("a", jobs, (2.0, 3.0, 4.0)), few], "durations", "ms"
@@ -119,44 +123,5 @@ def test_a_distribution_has_a_dot_for_each_job_a_box_and_a_violin() -> None:
     assert len(_of(svg, "circle", "mark")) == 7
     (hollow,) = _of(svg, "circle", "mark open")
     assert hollow.findtext("title") == "9 ms"
-    assert len(_of(svg, "path", "violin")) == 1
     first, _ = _of(svg, "rect", "quartiles")
     assert first.findtext("title") == "lower quartile 2, median 3, upper quartile 4 ms"
-
-
-def test_jobs_that_are_all_equal_have_no_violin() -> None:
-    jobs = tuple(JobDot(2.0, "2") for _ in range(6))
-    svg = distributions_plot([DrawnDistribution("a", jobs, (2.0, 2.0, 2.0))], "rates", "GFLOPS")
-    assert _of(svg, "path", "violin") == []
-    assert len(_of(svg, "circle", "mark")) == 6
-
-
-def test_a_line_has_a_band_where_its_interval_is_known() -> None:
-    points = tuple(LinePoint(x, x / 2, x / 3, x, f"at {x:g}") for x in (64.0, 128.0, 256.0))
-    bare = tuple(LinePoint(x, x, None, None, "") for x in (64.0, 256.0))
-    svg = lines_plot(
-        [DrawnLine("a", points), DrawnLine("b", bare), DrawnLine("c", bare, joined=False)],
-        "rates", PlotAxis("size", logarithmic=True, marked=(64, 128, 256)),
-        PlotAxis("GFLOPS", logarithmic=True),
-    )  # fmt: skip
-    assert len(_of(svg, "path", "series0 area")) == 1
-    assert _of(svg, "path", "series1 area") == []
-    assert len(_of(svg, "path", "series1 joined")) == 1
-    assert _of(svg, "path", "series2 joined") == []
-    assert [it.text for it in _of(svg, "text", "series0")] == ["● a"]
-    across = [float(it.attrib["cx"]) for it in _of(svg, "circle", "series0")]
-    assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.02)
-
-
-def test_chances_name_the_most_probable_place_and_draw_all() -> None:
-    chances = [
-        DrawnChance("no step", 0.0),
-        DrawnChance("a 1", 0.2),
-        DrawnChance("a 2", 0.8, "+5 %"),
-    ]
-    svg = chances_plot(chances, "chances")
-    tall = [float(it.attrib["height"]) for it in _of(svg, "rect", "mark")]
-    assert tall[2] == pytest.approx(4 * tall[1], rel=0.01)
-    assert tall[0] > 0  # so that it can be pointed at
-    assert [it.findtext("title") for it in _of(svg, "rect", "mark")][2] == "a 2: 80.0 %, +5 %"
-    assert [it.text for it in fromstring(svg).iter("text")][-2:] == ["no step", "a 2"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adviser.answering.recorded_advice import why_it_may_differ
-from adviser.reports.code_version import code_version
+from adviser.reports.serialization import code_version
 from adviser.resolver.results import ResolutionStatus
 from tests.factories.reports import (
     made,

@@ -15,7 +15,7 @@ import pytest
 
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.comparisons import smallest_difference
-from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.histories import histories_of
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
 from adviser.scoring.target import Target
@@ -251,40 +251,6 @@ KEEPING_UP = [1.05 * rate * (1 + noise) for rate, noise in zip(
     FADING, (0.001, -0.002, 0.0, 0.002, -0.001, 0.0), strict=True)]  # fmt: skip
 
 
-def test_jobs_that_ran_in_turns_are_compared_in_pairs() -> None:
-    group = only(compare_stacks(in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)))
-    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
-    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
-    assert {key: document[key] for key in ("method", "pairs", "hosts", "tau")} == {
-        "method": "paired", "pairs": 6, "hosts": 1, "tau": None,
-    }  # fmt: skip
-    apart = [but(row, block=None) for row in in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)]
-    assert verdicts(only(compare_stacks(apart))) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
-
-
-def test_hosts_that_both_saw_are_pooled() -> None:
-    rows = [
-        row
-        for host, speed in (("h1", 1.0), ("h2", 1.3))
-        for row in (
-            *in_turns([rate * speed for rate in FADING], host),
-            *in_turns([rate * speed for rate in KEEPING_UP], host, **OLDER),
-        )
-    ]
-    group = only(compare_stacks(rows))
-    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
-    assert (document["method"], document["hosts"], document["pairs"]) == ("pooled", 2, 12)
-    assert document["tau"] == 0.0
-    # Two hosts that agree, five degrees of freedom each.
-    assert document["degrees_of_freedom"] == pytest.approx(10.0)
-    assert "2 hosts" in shown(group, verbose=True)
-
-
-def test_stacks_without_a_common_host_say_so() -> None:
-    document = stacks_document(compare_stacks(in_turns(FADING) + in_turns(FADING, "h2", **OLDER)))
-    json.dumps(document, allow_nan=False)
-
-
 def test_only_rates_in_flops_have_a_rate_in_flops() -> None:
     images = jobs(1234.5, unit=Unit.IMAGES_PER_SECOND, indicator="PiTrain")
     for rows, unit, rate in ((images, "images/s", None), (jobs(1e9), "FLOP/s", 1e9)):
@@ -330,27 +296,6 @@ def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
     }
     assert f"by up to {group.delta:.1%}" in " ".join(shown(group, 400).split())
     assert stacks_document([group])["groups"][0]["delta_pct"] == 100 * group.delta
-
-
-def test_jobs_from_before_the_last_step_of_their_host_are_left_out() -> None:
-    before = [row for day in range(5) for row in run(day, 1e9, 2)]
-    after = [row for day in range(30, 35) for row in run(day, 0.5e9, 2)]
-    early = run(1, 1.2e9, **OLDER)
-    group = only(compare_stacks([*before, *after, *early]))
-    stacks = {stack.stack_digest: stack for stack in group.stacks}
-    assert stacks[NEW].unstable == (DRIFT,) * 10
-    assert stacks[NEW].jobs == 20
-    assert stacks[NEW].median_rate == pytest.approx(0.5e9, rel=0.002)
-    assert (stacks[OLD].unstable, stacks[OLD].median_rate) == ((DRIFT,) * 6, None)
-    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
-
-
-def test_one_run_of_each_stack_asks_for_turns() -> None:
-    group = only(compare_stacks([*run(0, 1e9, 10), *run(1, 1.3e9, 10, **OLDER)]))
-    assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "undetermined"}
-    document = stacks_document([group])["groups"][0]["stacks"][0]["comparison"]
-    told = {key: document[key] for key in ("needs", "runs", "baseline_runs", "interval_low_pct")}
-    assert told == {"needs": "turns", "runs": 1, "baseline_runs": 1, "interval_low_pct": None}
 
 
 def test_advice_and_stacks_judge_alike() -> None:

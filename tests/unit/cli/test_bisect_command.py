@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from adviser.bisect.dips import DipGoal
-from adviser.bisect.search import SearchStopped, StepSearch, StopReason, find_step
-from adviser.bisect.stack_series import StackSeries
-from cli.bisect import command_line, measured_script, print_searches, progress_line, question_of
+from adviser.bisect.documents import StackSeries
+from adviser.bisect.search import SearchStopped, StopReason, find_step
+from cli.bisect import command_line, measured_script, print_searches, question_of
 from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.main import run, thoth
 from model.errors import InvalidArgument
@@ -45,7 +44,6 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["numpy", "-p", "size=3", "--", "python", "mine.py"], "-p is for --pi"),
         (["numpy", "--pi", "matmul", "--env", "A=1"], "--env is for a command"),
         (["numpy", "--pi", "matmul", "--trust-script"], "--trust-script"),
-        (["numpy", "--pi", "matmul", "--dip-size", "8"], "--dip-size is for --dips"),
     ],
 )
 def test_invalid_arguments_are_rejected_before_anything_runs(
@@ -155,19 +153,9 @@ def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
     assert stopped.value.reason is StopReason.UNSTABLE
 
 
-def test_the_cost_of_dips_is_printed_before_they_are_measured() -> None:
-    states: list[StepSearch] = []
-    goal = DipGoal(3, 0.08)
-    measurer = PlantedMeasurer(step_levels(16, {}), 3)
-    find_step(measurer, 16, dips=goal, progress=states.append)
-    line = next(progress_line(it, SERIES, 0) for it in states if it.dips)
-    assert "looking for a dip of at least 8 % that is 3 or more releases wide: about" in line
-    assert line.endswith("more jobs") or line.endswith("more job")
-
-
 def test_the_recorded_command_ends_with_the_program() -> None:
-    command = command_line(["a.txt", "b.txt"], {"--dips": 3}, ["python", "my script.py"])
-    assert command == "thoth bisect a.txt b.txt --dips 3 -- python 'my script.py'"
+    command = command_line(["a.txt", "b.txt"], {"--max-jobs": 30}, ["python", "my script.py"])
+    assert command == "thoth bisect a.txt b.txt --max-jobs 30 -- python 'my script.py'"
     secret = command_line(["a"], {"--env": ["API_KEY=1"]}, ["mine", "--token", "a b"])
     assert secret == "thoth bisect a --env API_KEY=*** -- mine --token ***"
 

@@ -1,16 +1,14 @@
-"""Quality reports of planted measurements: curves, crossings, repetitions and exclusions."""
+"""Quality reports of planted measurements: repetitions and exclusions."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from adviser.quality.parameter_curves import ParameterAxis
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import QualityReport, quality_report
 from api.pages.report_view import report_file
@@ -49,50 +47,22 @@ def _job(
     )
 
 
-def _sweep(difference: Callable[[int], float], jobs: int = 8) -> QualityReport:
-    """Two stacks at four sizes; the older one is slower by ``difference``, natural log."""
+def _two_stacks() -> QualityReport:
+    """Two stacks at four sizes; the older one is slower by 0.1, natural log."""
     samples = []
     for size in _SIZES:
-        for number in range(jobs):
-            machine = 0.02 * math.sin(number)
-            noise = 0.002 * (-1) ** number
+        for number in range(8):
+            level = size * 1e7 * math.exp(0.02 * math.sin(number))
+            slower = level * math.exp(0.002 * (-1) ** number - 0.1)
             samples += [
-                _job(f"sha256:{size}", _NEW, number, size * 1e7 * math.exp(machine)),
-                _job(
-                    f"sha256:{size}", _OLD, number,
-                    size * 1e7 * math.exp(machine + noise - difference(size)),
-                ),
-            ]  # fmt: skip
-    keys = {float(size): f"sha256:{size}" for size in _SIZES}
-    return quality_report(samples, keys.values(), axes=[ParameterAxis("matrix_size", keys)])
-
-
-def test_a_planted_crossing_is_found_with_its_interval() -> None:
-    report = _sweep(lambda size: 0.1 * math.log2(size / 200))
-    (axis,) = report.axes
-    assert axis.baseline == _NEW
-    old, new = axis.curves
-    assert (len(new.points), new.differences, new.crossings) == (4, (), ())
-    (crossing,) = old.crossings
-    assert crossing.x == pytest.approx(200, rel=0.02)
-    assert crossing.low is not None
-    assert crossing.high is not None
-    assert 150 < crossing.low < 200 < crossing.high < 260
-    (sentence,) = report_document(report)["axes"][0]["findings"]
-    assert sentence.startswith("numpy 1.0 (aa010000) and numpy 2.0 (aa020000) cross at")
-
-
-def test_curves_that_stay_apart_are_said_to() -> None:
-    (axis,) = _sweep(lambda _: 0.1).axes
-    (sentence,) = report_document(_sweep(lambda _: 0.1))["axes"][0]["findings"]
-    assert sentence == (
-        "numpy 1.0 (aa010000) lies below numpy 2.0 (aa020000) at every measured matrix_size."
-    )
-    assert all(not curve.crossings for curve in axis.curves)
+                _job(f"sha256:{size}", _NEW, number, level),
+                _job(f"sha256:{size}", _OLD, number, slower),
+            ]
+    return quality_report(samples, [f"sha256:{size}" for size in _SIZES])
 
 
 def test_all_comparisons_of_a_report_are_one_family() -> None:
-    document = report_document(_sweep(lambda _: 0.1))
+    document = report_document(_two_stacks())
     assert document["family"]["comparisons"] == 4
     verdicts = [it["comparison"]["verdict"] for s in document["series"] for it in s["stacks"]
                 if it["comparison"]]  # fmt: skip
@@ -106,20 +76,20 @@ def test_batches_along_the_number_of_repetitions_are_judged() -> None:
             rate = 1e9 * math.exp(sd * math.cos(2.4 * number))
             key = f"sha256:{repetitions}"
             samples.append(_job(key, _NEW, number, rate, repetitions=repetitions))
-    keys = {10.0: "sha256:10", 100.0: "sha256:100"}
-    report = quality_report(samples, keys.values(), axes=[ParameterAxis("reps", keys)])
-    (batches,) = report.axes[0].batches.values()
+    keys = {10: "sha256:10", 100: "sha256:100"}
+    report = quality_report(samples, keys.values(), families=[keys])
+    (batches,) = report.batches
     assert batches.best.repetitions == batches.sufficient == 100
-    (document,) = report_document(report)["axes"][0]["batches"]
-    assert document["label"] == "numpy 2.0 (aa020000)"
+    (document,) = report_document(report)["batches"]
+    assert document["label"] == "PiMatmul, numpy 2.0 (aa020000)"
     assert document["unit"] == "GFLOPS"
     assert document["advice"]["exact"]
 
 
 def test_texts_and_plots_of_a_report_file_have_no_control_characters() -> None:
-    document = report_document(_sweep(lambda _: 0.1))
-    for curve in document["axes"][0]["curves"]:
-        curve["label"] = "\x1b[31m<b>\u202e500"
+    document = report_document(_two_stacks())
+    for stack in document["series"][0]["stacks"]:
+        stack["label"] = "\x1b[31m<b>\u202e500"
     content = report_file(document, datetime(2026, 1, 1, tzinfo=UTC))
     assert "\\x1b[31m&lt;b&gt;\\u202e500" in content
     assert "\x1b" not in content
@@ -168,5 +138,5 @@ def test_the_order_of_the_jobs_never_matters() -> None:
 
 def test_nothing_measured_is_an_empty_report() -> None:
     document = report_document(quality_report([], []))
-    assert (document["series"], document["axes"]) == ([], [])
+    assert (document["series"], document["batches"]) == ([], [])
     assert document["family"]["comparisons"] == 0

@@ -13,10 +13,12 @@ import pytest
 from adviser.quality.repetitions import (
     RepetitionBatch,
     batch_report,
+    repetition_families,
     spread_by_repetitions,
     sufficient_repetitions,
 )
 from adviser.quality.report_document import batch_findings
+from model.measurements.job_samples import SeriesSettings
 
 _DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[4].parent / "shared" / "data"
@@ -70,6 +72,31 @@ def test_variances_that_follow_the_model_are_fitted_exactly() -> None:
 
 def test_without_durations_there_is_no_recommendation() -> None:
     assert batch_report([_batch(10, 5.0), _batch(100, 2.0)], "GFLOPS").advice is None
+
+
+def _series(key: str, **changes: object) -> SeriesSettings:
+    values: dict[str, object] = {
+        "indicator": "PiMatmul", "component": "numpy", "script_sha256": "1f", "device": "cpu",
+        "unit": "FLOP/s",
+        "parameters": {"matrix_size": 64, "reps": 10}, "hardware": {"cpus": 2},
+        "hardware_digest": "sha256:aa", "hardware_label": "EPYC", "python_versions": ("3.11",),
+        "jobs": 5, "stacks": 2, **changes,
+    }  # fmt: skip
+    return SeriesSettings(comparison_key=key, **values)  # type: ignore[arg-type]
+
+
+def test_series_that_differ_in_their_repetitions_only_form_a_family() -> None:
+    target = _series("a")
+    more = {"matrix_size": 64, "reps": 100}
+    others = [
+        target,
+        _series("b", parameters=more),
+        _series("c", parameters=more | {"matrix_size": 128}),
+        _series("d", parameters=more, hardware_digest="sha256:bb"),
+        _series("e", parameters=more, script_sha256="2f"),
+    ]
+    assert repetition_families([target], others) == [{10: "a", 100: "b"}]
+    assert repetition_families(others[2:], others) == []
 
 
 def test_the_spread_falls_with_repetitions_until_jobs_alone_differ() -> None:

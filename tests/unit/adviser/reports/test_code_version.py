@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adviser.reports.code_version import code_version, digest_of_code
+from adviser.reports.serialization import code_version, digest_of_code
 from common import __version__
 
 

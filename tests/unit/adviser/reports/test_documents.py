@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from adviser.advise import advise, in_this_process
-from adviser.premises import Premises
 from adviser.reports.documents import (
     ReleaseKnowledge,
     report_bytes,
@@ -24,6 +23,7 @@ from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
+from adviser.scoring.assessment_types import Premises
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
 from model.errors import InvalidDocument

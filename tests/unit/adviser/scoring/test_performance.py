@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import timedelta
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -197,17 +195,6 @@ def test_indicators_weigh_alike_however_many_sizes_each_has() -> None:
     assert choice.lost[purl("fast==1")].loss == pytest.approx(GAIN / 2, rel=0.01)
 
 
-def test_identical_stacks_that_differ_in_turns_widen_what_is_of_no_interest() -> None:
-    bench = measured()
-    base, blocks = bench.stack("fast==1", "rest==1"), [f"aa:{n}" for n in range(8)]
-    bench.measure(base, jobs(), run="aa 1", blocks=blocks)
-    bench.measure(base, jobs(math.log(1.4)), run="aa 2", blocks=blocks)
-    (claim,) = claims_about(bench, ["fast==1", "rest==1"], ["fast==2"])
-    assert claim.delta_pct == pytest.approx(40, abs=0.1)
-    assert claim.verdict is not Verdict.FASTER
-    assert claim.bound == 0
-
-
 def message_of(claim: Claim) -> str:
     return ClaimTexts([claim]).note(claim).message
 
@@ -244,34 +231,6 @@ def test_disturbed_jobs_of_turns_ask_for_more_jobs_not_for_turns() -> None:
     message = message_of(claim)
     assert "2 more jobs each (5 disturbed jobs left out), about 4 minutes" in message
     assert "in turns" not in message
-
-
-def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() -> None:
-    bench, other = Bench(), Bench()
-    for it, night in ((bench, 0.02), (other, 0.05)):
-        one_run_each(it)
-        for run, level in enumerate(np.random.default_rng(3).normal(0, night, 11)):
-            it.measure(it.stack("reference==1"), jobs(level), run=str(run))
-    (steady,), (wild,) = (claims_about(it, ["fast==1"], ["fast==2"]) for it in (bench, other))
-    assert steady.verdict is Verdict.FASTER
-    assert (wild.verdict, wild.needs) == (Verdict.UNDETERMINED, Need.RUNS)
-    assert wild.jobs_missing > 0
-    assert "more runs each, or jobs in turns, about 2" in message_of(replace(wild, job_s=2.0))
-    assert "too noisy here: any difference is smaller than 69 %" in message_of(wild)
-
-
-def test_ten_runs_of_each_are_ten_and_not_a_hundred_jobs() -> None:
-    bench, nights = Bench(), np.random.default_rng(4).normal(0, 0.03, (2, 10))
-    for version, levels in zip("12", nights, strict=True):
-        for run, level in enumerate(levels):
-            bench.measure(bench.stack(f"fast=={version}"), jobs(level), run=str(run))
-    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
-    assert (claim.jobs, claim.runs, claim.baseline_runs) == (80, 10, 10)
-    alike = Bench()
-    for version, levels in zip("12", nights, strict=True):
-        alike.measure(alike.stack(f"fast=={version}"), levels)
-    (same,) = claims_about(alike, ["fast==1"], ["fast==2"])
-    assert claim.interval_low_pct == pytest.approx(same.interval_low_pct, abs=0.01)
 
 
 def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
@@ -315,19 +274,6 @@ def _raw_p_value(d: float, freedom: float) -> float:
     """Of a difference of two arms of ``jobs()`` before anything is adjusted for."""
     beyond = sum(stats.t.sf((d + sign * math.log(1.02)) / ERROR, freedom) for sign in (-1, 1))
     return float(max(beyond, 2 * stats.t.sf(d / ERROR, freedom) * 0.05 / 0.02))
-
-
-def test_hardware_and_python_both_another_are_wider_by_both() -> None:
-    def width(place: Target) -> float:
-        (claim,) = claims_about(measured(changed=MANY), ["fast==1", "rest==1"], ["fast==2"], place)
-        return math.log1p(claim.interval_high_pct / 100) - math.log1p(claim.observed_pct / 100)
-
-    one, both = width(Target(HERE, "3.12")), width(Target(ELSEWHERE, "3.12"))
-    assert both / one == pytest.approx(math.sqrt(2), rel=0.01)
-
-
-#: So many jobs that the width is all from elsewhere.
-MANY = {"fast==1 rest==1": jobs(0.0, 400), "fast==2 rest==1": jobs(GAIN, 400)}
 
 
 def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
@@ -377,17 +323,3 @@ def test_all_that_is_looked_at_is_adjusted_for_together() -> None:
         it for it in performance.claims if it.purl == purl("fast==2") and it.beside_baseline
     )
     assert claim.p_value == pytest.approx(raw * (6 + 3) / (6 / 4), rel=1e-9, abs=0)
-
-
-def test_jobs_that_ran_in_turns_are_paired() -> None:
-    bench = Bench()
-    blocks = [f"run:{n}" for n in range(8)]
-    hour = np.random.default_rng(2).normal(0, 0.3, 8)
-    for version, gain in (("1", 0.0), ("2", 0.05)):
-        stack = bench.stack(f"fast=={version}")
-        rates = hour + jobs(gain, seed=int(version))
-        bench.measure(stack, rates, blocks=blocks, begin=NOW - timedelta(days=1))
-    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
-    assert (claim.method, claim.pairs) == (Method.PAIRED, 8)
-    assert claim.verdict is Verdict.FASTER
-    assert claim.as_of == NOW - timedelta(days=1) + timedelta(hours=7)
