@@ -32,7 +32,7 @@ from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from model.errors import InvalidArgument
 from tests.factories.native import AARCH64, elf, write_root, write_wheel
-from tests.services.commands import ROOT, thoth, thoth_json
+from tests.services.commands import thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
 EXTENSION = elf(
@@ -52,11 +52,6 @@ def image(tmp_path: Path) -> Path:
     libc = elf("libc.so.6", defines=("GLIBC_2.17",))
     release = b"ID=old\nVERSION_ID=7\n"
     return write_root(tmp_path / "old", {"lib/libc.so.6": libc, "etc/os-release": release})
-
-
-def _question_of_the_guide() -> str:
-    text = (ROOT / "docs" / "guides" / "native.md").read_text(encoding="utf-8")
-    return text.partition("```cypher\n")[2].partition("```")[0]
 
 
 def _kinds(engine: Engine) -> Counter[str]:
@@ -154,10 +149,6 @@ def test_both_graphs_answer_what_is_missing(
         "MATCH (v:PackageVersion {purl: $purl})-[:BUILT_AS]->(a:Artifact) RETURN a.imports",
         purl="pkg:pypi/demo@1.0",
     ) == [[["demo"]]]
-    listed = answer(stores, _question_of_the_guide(), package="demo")
-    assert [row[:2] for row in listed] == [["old", wheel.name]]
-    assert "libc.so.6:GLIBC_2.34" in listed[0][2]
-    assert "libc.so.6:GLIBC_2.17" not in listed[0][2]
     assert verified(stores).equal
 
 
