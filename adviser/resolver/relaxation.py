@@ -188,9 +188,10 @@ class ReadingRounds:
             )
             and (limit is None or walk.score_with(universe, candidate) >= limit)
         )
-        # With a level for each criterion, a round takes longer than many reads.
-        bounded = limit is not None or universe.criteria_levels
-        batches = BOUNDED_BATCHES if bounded else BATCHES
+        batches = BATCHES if limit is None else BOUNDED_BATCHES
+        if universe.criteria_levels:
+            # A round takes longer than many reads then.
+            batches = BOUNDED_BATCHES[1:]
         batch = self._batch(chosen.name, SDIST_BATCHES if chosen.sdist_only else batches)
         return sorted(left, key=order)[: batch - 1]
 
