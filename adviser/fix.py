@@ -46,10 +46,11 @@ from model.text import first_few
 _MOST_SLOWER = 16
 #: Maximum number of packages whose remaining vulnerabilities are explained.
 _MOST_EXPLAINED = 40
-#: What a proof rests on if versions were not read and it does not hold without this.
+#: What a proof rests on if versions were not read: for whether they may be chosen, and what for.
+UNINVITED = "versions that were not read ask for no pre-release and no yanked version"
 ASSUMPTION = (
-    "versions that were not read require no locked packages but those that read versions of the"
-    " same package require"
+    f"{UNINVITED}, and require no locked packages but those that read versions of the same package"
+    " require"
 )
 #: Verdict of a change that was not measured on this hardware.
 NOT_MEASURED = "not measured"
@@ -194,7 +195,8 @@ class FixSearch:
 
     :param snapshot: has the packages of the lock among its roots; may have unread versions
     :param resolver: may note what must be read before its answers are proven
-    :param alone: solves alike and notes nothing; by default the same
+    :param alone: solves alike and notes nothing, to find out whether the numbers stay the smallest
+        if unread versions require anything; ``None`` to assume so
     :raises UnreadVersions: if a locked version must be read first
     """
 
@@ -213,7 +215,7 @@ class FixSearch:
             guard, lock.versions, snapshot=snapshot, evidence=evidence, environment=environment,
             hardware=hardware, vulnerabilities=lock.vulnerabilities,
         )  # fmt: skip
-        self._resolved, self._alone = resolver, alone or resolver
+        self._resolved, self._alone = resolver, alone
         self.known = fix_universe(snapshot, lock)
         unread = tuple(it for it in self.known.locked.values() if not it.read)
         unlisted = tuple(sorted(self.known.universe.unlisted.intersection(lock.versions)))
@@ -271,10 +273,8 @@ class FixSearch:
 
     def _proven_in(self, universe: Universe, resolution: Resolution) -> Universe:
         """The widest universe in which the best stack of this universe is proven the best."""
-        if all(it.read for them in universe.packages.values() for it in them):
-            return universe
-        wider = replace(universe.inviting() or universe, unread_keep_all=True)
-        least = self._alone(wider).bound
+        wider = replace(universe, unread_keep_all=True)
+        least = self._alone(wider).bound if self._alone and _unread(universe) else None
         return wider if least is not None and least == resolution.objective else universe
 
     def _fix(
@@ -334,13 +334,11 @@ class FixSearch:
         stack = next(it for it in resolution.stacks if it.versions() == versions)
         proven = resolution.status is ResolutionStatus.OPTIMAL
         least = stack.levels if proven else resolution.bound or stack.levels
-        assumes = not universe.unread_keep_all and any(
-            not it.read for them in universe.packages.values() for it in them
-        )
         numbers, at_least = (
             dict(zip(LEVELS, (-it for it in them), strict=True)) for them in (stack.levels, least)
         )
-        assumption = ASSUMPTION if assumes else None
+        assumed = UNINVITED if universe.unread_keep_all else ASSUMPTION
+        assumption = assumed if _unread(universe) else None
         return FixProof(resolution.status, numbers, at_least, resolution.solver, assumption)
 
     def _not_slower(self, fix: Fix) -> Fix | None:
@@ -494,6 +492,10 @@ class FixSearch:
         wanted = f"{step.required}{step.specifier}"
         who = "the project" if step.kind == "asked" else f"{step.name} {spans(step.versions)}"
         return f"{who} requires {wanted}"
+
+
+def _unread(universe: Universe) -> bool:
+    return any(not it.read for them in universe.packages.values() for it in them)
 
 
 def _verdict(upgrade: GuardResult, name: str | None) -> str:

@@ -324,7 +324,7 @@ def fixes_of(
     least = options["min_severity"]
     wanted = FixOptions(
         options["only"], Severity(least) if least else None, lock.elsewhere,
-        partial(of_these_files, folders=folders), lock.vex,
+        partial(of_these_files, folders=folders), lock.vex, options["proof"] is not None,
     )  # fmt: skip
     request = _request_of(settings, lock)
     more = [Dependency(name) for name in lock.packages]

@@ -68,6 +68,8 @@ class FixOptions:
     :param elsewhere: names of locked packages that come from no index
     :param of_these: leaves out evidence about other states of the project
     :param vex: what documents say of vulnerabilities
+    :param widely: whether the proof is tried without assumptions about unread versions, which may
+        take as long as everything else
     """
 
     only: Collection[str] = ()
@@ -75,6 +77,7 @@ class FixOptions:
     elsewhere: Collection[str] = ()
     of_these: Callable[[Evidence], Evidence] = lambda evidence: evidence
     vex: Sequence[VexStatement] = ()
+    widely: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
         ]
         lock = _lock_to_fix(request, options, evidence, known.affecting(lost) if lost else {})
         budget = replace(request.options.budget(threads), steps=_STEPS)
-        limited, alone = (partial(it, budget=budget) for it in (resolver, known.resolver))
+        limited = partial(resolver, budget=budget)
+        alone = partial(known.resolver, budget=budget) if options.widely else None
         return FixSearch(
             lock, snapshot, evidence, request.environment, request.hardware, limited, alone
         )

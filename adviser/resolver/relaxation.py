@@ -188,7 +188,7 @@ class ReadingRounds:
             )
             and (limit is None or walk.score_with(universe, candidate) >= limit)
         )
-        batches = BATCHES if limit is None else BOUNDED_BATCHES
+        batches: Sequence[int] = BATCHES if limit is None else BOUNDED_BATCHES
         if universe.criteria_levels:
             # A round takes longer than many reads then.
             batches = BOUNDED_BATCHES[1:]
