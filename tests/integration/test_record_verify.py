@@ -324,8 +324,11 @@ def test_a_changed_rate_is_no_evidence_until_it_is_as_it_was(record: Stores) -> 
     based = "MATCH (:Advice)-[:BASED_ON]->(o:Observation) RETURN count(o)"
     (rests,) = answer(record, based)
     assert rests[0] > 0
-    guide = (ROOT / "docs" / "guides" / "operate.md").read_text(encoding="utf-8")
-    ((advice_id, resting),) = answer(record, guide.partition("```cypher\n")[2].partition("```")[0])
+    tampered = (
+        "MATCH (a:Advice)-[:BASED_ON]->(o:Observation {quarantine_reason: 'tampered'})"
+        " RETURN a.advice_id, count(o)"
+    )
+    ((advice_id, resting),) = answer(record, tampered)
     assert advice_id == head.advice_id
     assert 0 < resting <= rests[0]
     assert verified(record).equal
