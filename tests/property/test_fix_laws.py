@@ -412,7 +412,7 @@ def open_in(drawn: Drawn, universe: Universe, versions: Mapping[str, str]) -> se
         }  # fmt: skip
         found |= {
             (name, it.id) for it in candidate.vulnerabilities
-            if it in ours or (it.id not in all_of_locked and counted.counts(it))
+            if it in ours or (it.id not in all_of_locked and counted.counts(candidate, it))
         }  # fmt: skip
     return found
 
