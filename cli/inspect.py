@@ -33,6 +33,7 @@ from pis.amun.inspect import InspectOptions
 from pis.amun.inspect import inspect as run
 from pis.amun.launchers import Launcher
 from pis.amun.launchers.container import ContainerLauncher
+from pis.amun.launchers.kubernetes import KubernetesLauncher
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.launchers.ray import RayLauncher
 from pis.amun.outcomes import InspectionOutcome
@@ -43,7 +44,10 @@ from pis.amun.specification_files import read_specification
 
 _LAUNCHERS: dict[str, Callable[[Settings], Launcher]] = {
     "local": LocalLauncher, "ray": RayLauncher, "container": ContainerLauncher,
+    "kubernetes": KubernetesLauncher,
 }  # fmt: skip
+#: Launchers that make an image from the specification's ``base``.
+_WITH_IMAGES = ("container", "kubernetes")
 
 
 class _Folder(click.Path):
@@ -180,7 +184,7 @@ def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Sp
     for name in names:
         try:
             specification = load_specification(read_specification(name), indexes)
-            if launcher == "container" and specification.base is None:
+            if launcher in _WITH_IMAGES and specification.base is None:
                 message = f"missing: the launcher {launcher} needs the image to start from"
                 raise InvalidSpecification([SpecificationProblem("base", message)])
             checked.append(specification)

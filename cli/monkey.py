@@ -94,12 +94,12 @@ _SHOWN = 10
               metavar="LOCK", help="Keep the versions of this lock, except for --only-packages or"
               " else the direct requirements.")  # fmt: skip
 @click.option("--image", metavar="IMAGE",
-              help="Base image of the specifications, for the launcher `container`.")  # fmt: skip
+              help="Base image of the specifications, for containers and Kubernetes.")  # fmt: skip
 @click.option("--count", is_flag=True, help="Only print the size of the space of stacks.")
 @click.option("--dry-run", is_flag=True, help="Show the stacks, but write and submit nothing.")
 @click.option("--out", type=NamedPath(path_type=Path, file_okay=False), metavar="DIR",
               help="Folder for the specifications and the report.")  # fmt: skip
-@click.option("--submit", type=click.Choice([_QUEUE, "local", "ray", "container"]),
+@click.option("--submit", type=click.Choice([_QUEUE, "local", "ray", "container", "kubernetes"]),
               help="Measure the stacks: by the service's workers (queue), or now by a launcher"
               " of `thoth inspect`.")  # fmt: skip
 @as_json_option
@@ -150,7 +150,7 @@ def _check(options: Mapping[str, Any]) -> None:
     if not options["indicators"] and not options["dry_run"]:
         raise InvalidArgument("--pi: name an indicator to measure; `thoth pi list` lists them")
     submit = options["submit"]
-    if submit == "container" and options["image"] is None:
+    if submit in ("container", "kubernetes") and options["image"] is None:
         raise InvalidArgument(f"--image: --submit {submit} needs the image to start from")
     if submit is not None and options["dry_run"]:
         raise InvalidArgument("--submit and --dry-run: give only one of them")

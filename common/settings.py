@@ -79,7 +79,7 @@ def _document_store(values: Mapping[str, str], name: str) -> str:
 def _loop_image(values: Mapping[str, str], name: str) -> str | None:
     image = values.get(name)
     runner = values.get("LOOP_RUNNER")
-    if image is None and runner == "container":
+    if image is None and runner in ("container", "kubernetes"):
         raise InvalidSettings(f"{name}: LOOP_RUNNER={runner} needs the image to start from")
     return image
 
@@ -305,6 +305,7 @@ class Settings:
     index_time_s: float = variable(_number, 180.0)
     index_page_age_s: float = variable(_number, 600.0)
     advisories: str | None = variable(_text)
+    image_registry: str | None = variable(_text)
     anonymous_scopes: tuple[str, ...] = variable(_scopes)
     query_tokens: bool = variable(_flag)
     token_days: float | None = variable(_days, 365.0)
@@ -329,7 +330,7 @@ class Settings:
     loop_minutes: float = variable(_number, 240.0)
     loop_nights: int = variable(_integer, 5, 1)
     loop_backlog: int = variable(_integer, 200, 1)
-    loop_runner: str = variable(_choice, ("local", "ray", "container"), "local")
+    loop_runner: str = variable(_choice, ("local", "ray", "container", "kubernetes"), "local")
     loop_image: str | None = variable(_loop_image)
     loop_requests: bool = variable(_flag, True)
     loop_wait_s: float = variable(_number, 1800.0)

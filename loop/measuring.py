@@ -159,6 +159,10 @@ def loop_launcher(settings: Settings) -> Launcher:
         from pis.amun.launchers.container import ContainerLauncher
 
         return ContainerLauncher(settings)
+    if settings.loop_runner == "kubernetes":
+        from pis.amun.launchers.kubernetes import KubernetesLauncher
+
+        return KubernetesLauncher(settings)
     return LocalLauncher(settings)
 
 

@@ -175,7 +175,7 @@ class ObservationValues:
     swapped: Annotated[bool | None, public("Whether the machine swapped during the job.")] = None
     load: Annotated[float | None, public("Load average of the minute before the job.", 0.2)] = None
     launcher: Annotated[
-        str | None, public("What started the job: local, ray or container.", "local")
+        str | None, public("What started the job: local, ray, container or kubernetes.", "local")
     ] = None
     threads: Annotated[
         int | None, public("Threads that the library used, or else that were requested.", 1)

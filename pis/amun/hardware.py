@@ -49,18 +49,18 @@ def hwinfo() -> dict[str, Any]:
 @cache
 def processor_and_platform() -> dict[str, Any]:
     """Return what does not change until the machine starts again; three programs are run for it."""
-    cpuinfo = _first_processor(text_of(_CPUINFO))
+    cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or listed.get("Flags") or ""
     return {
-        "cpu_info": _known(_cpu_info(cpuinfo, listed)),
+        "cpu_info": _known(cpu_info(cpuinfo, listed)),
         "cpu_features": {"flags": sorted(flags.split()), **_caches(listed)},
         "cpu_type": {"ncpus": os.cpu_count()},
         "platform": _platform(),
     }
 
 
-def _cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str, Any]:
+def cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str, Any]:
     """Describe the processor from fields of the kernel and of ``lscpu``; ``None`` if unknown.
 
     ``cores`` is per socket and ``threads`` per core, as in ``lscpu``.
@@ -81,10 +81,10 @@ def _cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str
     }
 
 
-def _first_processor(text: str) -> dict[str, str]:
+def first_processor(text: str) -> dict[str, str]:
     """Return the fields of the first processor in ``/proc/cpuinfo``.
 
-    >>> _first_processor("processor\\t: 0\\nmodel name\\t: A: B\\n\\nprocessor\\t: 1\\n")
+    >>> first_processor("processor\\t: 0\\nmodel name\\t: A: B\\n\\nprocessor\\t: 1\\n")
     {'processor': '0', 'model name': 'A: B'}
     """
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
@@ -109,9 +109,12 @@ def lscpu() -> dict[str, str]:
         return {}
 
 
-def host() -> str:
-    """Return a stable machine identifier that reveals nothing about the machine."""
-    identity = text_of(_MACHINE_ID).strip() or platform.node()
+def host(machine_id: str = "") -> str:
+    """Return a stable machine identifier that reveals nothing about the machine.
+
+    :param machine_id: machine ID to hash; by default that of this machine
+    """
+    identity = machine_id or text_of(_MACHINE_ID).strip() or platform.node()
     return f"sha256:{hashlib.sha256(_SALT + identity.encode()).hexdigest()}"
 
 

@@ -90,16 +90,8 @@ class ContainerLauncher:
         inspection, image = prepared.inspection, self._images[prepared.image or ""]
         allotment = allotment_of(inspection.specification)
         finished = run_container(find_engine(), image.identifier, inspection, allotment)
-        setup = JobSetup(
-            launcher=self.name,
-            confined=True,
-            cpus=None,
-            cpu_quota=allotment.cpus,
-            memory_bytes=allotment.limits.memory_bytes,
-            threads=allotment.threads,
-            python_version=prepared.python_version,
-        )
-        return _with_image_system(job_result(inspection, job, finished, setup), image.os_release)
+        setup = container_setup(allotment, prepared, self.name)
+        return with_image_system(job_result(inspection, job, finished, setup), image.os_release)
 
     def close(self) -> None:
         """Do nothing: containers are already removed, and images remain as a cache."""
@@ -114,6 +106,19 @@ def allotment_of(specification: Specification) -> Allotment:
         memory_bytes=specification.run.memory_bytes or DEFAULT_MEMORY_BYTES,
     )
     return Allotment(cpus, limits, dict.fromkeys(THREAD_VARIABLES, str(math.ceil(cpus))))
+
+
+def container_setup(allotment: Allotment, prepared: PreparedInspection, launcher: str) -> JobSetup:
+    """Return the setup of a job that ran within ``allotment``."""
+    return JobSetup(
+        launcher=launcher,
+        confined=True,
+        cpus=None,
+        cpu_quota=allotment.cpus,
+        memory_bytes=allotment.limits.memory_bytes,
+        threads=allotment.threads,
+        python_version=prepared.python_version,
+    )
 
 
 def run_container(
@@ -139,7 +144,7 @@ def run_container(
                 engine.call("rm", "--force", name)
 
 
-def _with_image_system(job: JobResult, os_release: Mapping[str, str]) -> JobResult:
+def with_image_system(job: JobResult, os_release: Mapping[str, str]) -> JobResult:
     """In the result, replace the runner's operating system with the image's."""
     result = dict(job.result)
     result["os_release"] = dict(os_release) or None

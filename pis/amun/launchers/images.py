@@ -113,15 +113,17 @@ def find_engine() -> Engine:
     raise BuildFailed(LAUNCHER_UNAVAILABLE, message, hint=_INSTALL)
 
 
-def prepared_of(inspection: Inspection, image: BuiltImage, log: BuildLog) -> PreparedInspection:
-    """Return the inspection with its image."""
+def prepared_of(
+    inspection: Inspection, image: BuiltImage, log: BuildLog, reference: str | None = None
+) -> PreparedInspection:
+    """Return the inspection with its image, named by ``reference`` or by its identifier."""
     return PreparedInspection(
         inspection=inspection,
         environment=image.identifier,
         python=PYTHON,
         python_version=image.python_version,
         log=str(log),
-        image=image.identifier,
+        image=reference or image.identifier,
         dockerfile=render(recipe_of(inspection)),
     )
 

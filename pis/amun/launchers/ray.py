@@ -8,12 +8,11 @@ node, because only jobs on the same host are compared in pairs.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common import __version__
+from common.ray_cluster import RayUnavailable, join_cluster, live_nodes, only_on
 from common.settings import Settings
 from model.errors import ProjectError
 from pis.amun.inspection_folder import with_environment
@@ -23,19 +22,8 @@ from pis.amun.launchers.local import prepare_here, run_here
 
 #: How long to wait for a node that is busy with other work.
 _FREE_S = 60.0
-_CONNECT_S = 10.0
-_START = (
-    "start one (`ray start --head`, on other machines `ray start --address HEAD`), "
-    "and set RAY_ADDRESS if it is on another machine"
-)
-
-
-class RayUnavailable(ProjectError):
-    """No cluster answers, or none of its nodes is available."""
-
-    def __init__(self, message: str, hint: str = _START) -> None:
-        super().__init__(message)
-        self.hint = hint
+#: Packages to send to nodes that do not have this release installed.
+_SENT_PACKAGES = ("common", "model", "pis")
 
 
 class NodeLost(ProjectError):
@@ -51,8 +39,8 @@ class Worker:
         self._settings = replace(Settings.from_env(), package_indexes=package_indexes)
 
     def ready(self) -> str:
-        """Return the version of this code; the answer shows that the node is reserved."""
-        return __version__
+        """Return the path of this code; the answer shows that the node is reserved."""
+        return __file__
 
     def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the environment on this node."""
@@ -87,7 +75,7 @@ class RayLauncher:
         self, settings: Settings, on_line: LineCallback | None = None, address: str = "auto"
     ) -> None:
         self._on_line = on_line
-        _join_cluster(address)
+        join_cluster(_SENT_PACKAGES, address)
         self._nodes = _reserve_nodes(settings)
         self._prepared: dict[str, list[tuple[Node, PreparedInspection]]] = {}
         self._lost: set[str] = set()
@@ -160,35 +148,16 @@ class RayLauncher:
             self._on_line(line)  # type: ignore[misc]
 
 
-def _join_cluster(address: str) -> None:
-    """:raises RayUnavailable: also if Ray is not installed"""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise RayUnavailable("Ray is not installed", "install the extra `ray`") from error
-    named = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-    host, _, port = named.rpartition(":")
-    try:
-        if port.isdigit() and "/" not in host:  # Ray itself would wait for minutes
-            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise RayUnavailable(f"no Ray cluster answers: {error}") from error
-
-
 def _reserve_nodes(settings: Settings) -> list[Node]:
-    """Reserve all nodes that become completely free within a minute, in a reproducible order."""
+    """Reserve all nodes that become completely free within a minute."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     actors = []
-    alive = [it for it in ray.nodes() if it["Alive"] and it["Resources"].get("CPU")]  # type: ignore[no-untyped-call]
-    for node in sorted(alive, key=lambda it: (it["NodeManagerHostname"], it["NodeID"])):
+    for node in live_nodes():
         options = {
             "num_cpus": node["Resources"]["CPU"],
             "num_gpus": node["Resources"].get("GPU", 0),
-            "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            "scheduling_strategy": only_on(node),
             "max_restarts": 0,
         }
         actor = ray.remote(Worker).options(**options).remote(settings.package_indexes)
@@ -201,7 +170,7 @@ def _reserve_nodes(settings: Settings) -> list[Node]:
 
 
 def _started(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
-    """Return the references of the nodes on which a worker of this release has started.
+    """Return the references of the nodes on which the worker has started.
 
     :raises RayUnavailable: if there are none
     """
@@ -212,14 +181,11 @@ def _started(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
         if reference not in ready:
             continue
         try:
-            version = ray.get(reference)
+            ray.get(reference)
         except ray.exceptions.RayError as error:
             message = str(error).strip().splitlines()[-1]
             continue
-        if version == __version__:
-            started.append(reference)
-        else:
-            message = f"{waiting[reference].name} has Thoth {version}, not {__version__}"
+        started.append(reference)
     if not started:
         ray.shutdown()
         raise RayUnavailable(f"no node of the cluster is available: {message}")

@@ -60,7 +60,7 @@ def test_a_home_that_cannot_be_used_is_a_setting_that_cannot_be_used(
     assert not list(tmp_path.glob("out/*"))
 
 
-@pytest.mark.parametrize("launcher", ["ray", "container"])
+@pytest.mark.parametrize("launcher", ["ray", "container", "kubernetes"])
 def test_scripts_are_trusted_on_this_machine_only(refused: Said, launcher: str) -> None:
     assert "--launcher local" in refused("--trust-script", "--launcher", launcher)
 
@@ -71,8 +71,9 @@ def test_no_document_trusts_its_own_script(refused: Said, tmp_path: Path, field:
     assert f"spec.json: {field}" in refused()
 
 
-def test_a_launcher_of_images_needs_the_base(refused: Said) -> None:
-    assert "spec.json: base: missing" in refused("--launcher", "container")
+@pytest.mark.parametrize("launcher", ["container", "kubernetes"])
+def test_a_launcher_of_images_needs_the_base(refused: Said, launcher: str) -> None:
+    assert "spec.json: base: missing" in refused("--launcher", launcher)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_build, recover
 from pis.amun.job_output import parsed_output
 from pis.amun.launchers import BuildFailed, Inspection, Job
+from pis.amun.launchers.kubernetes import _ignoring_absence
 from pis.amun.specification import Specification, load_specification
 from tests.factories.case_files import described
 from tests.factories.golden import compare_views
@@ -239,6 +240,14 @@ def test_a_lost_gpu_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia, "_nvml", LostGpu)
     answers = nvidia.gpus(), nvidia.throttle_reasons(), nvidia.thermal_violations_ns()
     assert answers == ([], [], 0)
+
+
+def test_a_job_that_is_gone_does_not_cost_its_result() -> None:
+    client = pytest.importorskip("kubernetes.client")
+    with _ignoring_absence():
+        raise client.ApiException(status=404)
+    with pytest.raises(client.ApiException), _ignoring_absence():
+        raise client.ApiException(status=500)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from pis.amun.control_groups import (
 )
 from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
-    _cpu_info,
-    _first_processor,
     boot,
+    cpu_info,
+    first_processor,
     host,
     hwinfo,
     os_release,
@@ -138,13 +138,13 @@ def test_without_lscpu_the_processor_comes_from_cpuinfo(monkeypatch: pytest.Monk
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
-    info = _cpu_info(_first_processor(text), {})
+    info = cpu_info(first_processor(text), {})
     assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
 
 
 def test_fields_that_cpuinfo_lacks_come_from_lscpu() -> None:
     listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
-    info = _cpu_info({"BogoMIPS": "50"}, listed)
+    info = cpu_info({"BogoMIPS": "50"}, listed)
     assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
     assert info["stepping"] is None
 
