@@ -16,6 +16,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         changes,
         docs,
         home,
+        lock_comparisons,
         measurements,
         packages,
         questions,
@@ -34,6 +35,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         packages,
         measurements,
         stacks,
+        lock_comparisons,
         questions,
     )
     return (

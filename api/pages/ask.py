@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Response, redirect, request, url_for
@@ -87,7 +88,7 @@ def _project(fields: dict[str, str]) -> dict[str, Any]:
     }
     if fields.get("text", "").strip():
         files[fields.get("name") or _FILES[0]] = fields["text"].replace("\r\n", "\n")
-    environment = {it: fields[it].strip() for it in _ENVIRONMENT if fields.get(it, "").strip()}
+    environment = environment_of(fields)
     lists = {name: _values(fields[name]) for name in _LISTS if fields.get(name, "").strip()}
     ages = {"older_than": fields["older_than"]} if fields.get("older_than") else {}
     return {
@@ -104,3 +105,8 @@ def _values(text: str) -> list[str]:
     ['numpy<2', 'torch']
     """
     return [it.strip() for it in text.replace(";", "\n").splitlines() if it.strip()]
+
+
+def environment_of(fields: Mapping[str, str]) -> dict[str, str]:
+    """The environment that a form names, for a request to the API."""
+    return {name: fields[name].strip() for name in _ENVIRONMENT if fields.get(name, "").strip()}

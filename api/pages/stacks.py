@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Response, request
 
-from api.pages.api_client import ApiDocument, read
+from api.pages.api_client import ApiDocument, ApiProblem, read
 from api.pages.groups import comparisons_plot, group_views
 from api.pages.measurements import hardware_choices
 from api.pages.site import Pages, next_page, render
@@ -62,7 +62,7 @@ def compare() -> Response:
     """Two stacks side by side: settled differences first."""
     names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
     if not all(names):
-        return _form()
+        return render_form(request.args)
     both = [read(f"/api/v2/stacks/{it}") for it in names]
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
@@ -80,13 +80,23 @@ def compare() -> Response:
     )  # fmt: skip
 
 
-def _form() -> Response:
-    """The form of two stacks."""
+def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) -> Response:
+    """The forms of two stacks and of two locks.
+
+    :param fields: values to fill in
+    :param problem: what is wrong with the locks
+    """
     measured = read("/api/v2/stacks", measured="true", limit=100)
+    classes, hardware = hardware_choices()
+    # A choice is made in advance only if there is no other.
+    only = hardware[0]["digest"] if len(hardware) == 1 else ""
     stacks = sorted(measured["items"], key=lambda it: it["label"])
     return render(
-        "compare_form.html", measured, stacks=stacks, more=measured["next"],
-        chosen_stacks=_chosen([it["digest"] for it in stacks], request.args),
+        "compare_form.html", measured, classes, status=problem.status if problem else 200,
+        stacks=stacks, more=measured["next"],
+        chosen_stacks=_chosen([it["digest"] for it in stacks], fields),
+        hardware=hardware, chosen=fields.get("hardware", only), fields=fields,
+        problem=problem and problem.body,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         changes,
         cypher,
         inspections,
-        lock_knowledge,
+        lock_comparisons,
         loop,
         operation,
         packages,
@@ -38,5 +38,5 @@ def blueprints() -> tuple[Blueprint, ...]:
         operation.status_routes, loop.blueprint,
         operation.blueprint, advice_requests.blueprint, accepted_requests.blueprint,
         uploads.blueprint, packages.fetch_routes, cypher.blueprint,
-        lock_knowledge.blueprint,
+        lock_comparisons.knowledge_routes, lock_comparisons.blueprint,
     )  # fmt: skip

@@ -280,7 +280,7 @@ def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
 
 
 def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> None:
-    match = re.search(r'name="form_token" value="([^"]+)"', empty.get("/ask").text)
+    match = re.search(r'name="form_token" value="([^"]+)"', empty.get("/compare").text)
     assert match is not None
     token = match[1]
     hashes = " ".join(f"--hash=sha256:{number:064x}" for number in range(20))
@@ -290,10 +290,10 @@ def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> N
     def answer(**fields: str) -> TestResponse:
         boundary, body = encode_multipart({"form_token": token, **fields})
         kind = f"multipart/form-data; boundary={boundary}"
-        return empty.post("/ask", data=body, content_type=kind)
+        return empty.post("/compare/locks", data=body, content_type=kind)
 
-    assert answer(text=lock).status_code == 303
-    large = answer(text="x" * REQUEST_BYTES)
+    assert answer(old=lock, new=lock).status_code == 200
+    large = answer(old="x" * REQUEST_BYTES, new=lock)
     parts = answer(**{f"field{number}": "" for number in range(1001)})
     for refused in (large, parts):
         assert refused.status_code == 413

@@ -109,7 +109,7 @@ def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
         assert refused.status_code == 503
         assert "read-only until `thoth migrate`" in refused.json["detail"]
         # Locks are too long for an address, so this read is a POST.
-        assert client.post("/api/v2/lock-knowledge", json={}).status_code == 400
+        assert client.post("/api/v2/lock-comparisons", json={}).status_code == 400
         migrate.migrate(empty)
         assert client.post("/api/v2/advice", json={}).status_code == 400
         assert "problem" not in client.get("/readyz").json["checks"]["postgresql"]

@@ -1,7 +1,8 @@
 "use strict";
-// A file that is dropped on a form is chosen, as if its file field had opened it.
+// A dropped file is chosen, as if the file field had opened it. Files are dropped on the fieldset of
+// a file field, or anywhere on the form if the field is in none.
 for (const field of document.querySelectorAll("input[type=file]")) {
-  const zone = field.form;
+  const zone = field.closest("fieldset") ?? field.form;
   const hint = document.createElement("span");
   hint.className = "note";
   const invitation = field.multiple ? " or drop them here" : " or drop it here";

@@ -246,16 +246,19 @@ def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-def test_stacks_are_compared_with_the_keyboard_alone(
+def test_locks_are_compared_with_the_keyboard_alone(
     site: Served, browser: Browser, scripts: bool
 ) -> None:
     context = _context(browser, java_script_enabled=scripts, viewport=_PHONE)
     page = context.new_page()
     problems = _problems(page, site.base_url)
     page.goto(f"{site.base_url}/compare")
-    _tab_to(page, "text='Compare'")
+    for target, text in (("#old", "numpy==2.0.2"), ("#new", "numpy==2.5.5")):
+        _tab_to(page, target)
+        page.keyboard.type(text)
+    _tab_to(page, "text='Compare the locks'")
     page.keyboard.press("Enter")
-    page.locator("h2", has_text="Packages that differ").wait_for()
+    page.get_by_text("Only the old lock was measured as it is").wait_for()
     assert problems == []
     context.close()
 
@@ -267,6 +270,33 @@ def _tab_to(page: Page, selector: str) -> None:
         if page.locator(selector).and_(page.locator(":focus")).count():
             return
     raise AssertionError(f"Tab does not reach {selector}")
+
+
+def test_two_dropped_locks_are_compared(site: Served, browser: Browser) -> None:
+    context = _context(browser)
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    page.goto(f"{site.base_url}/compare")
+    for legend, version in (("Old lock", "2.0.2"), ("New lock", "2.4.6")):
+        transfer = page.evaluate_handle(
+            """(version) => {
+                const transfer = new DataTransfer();
+                transfer.items.add(new File([`numpy==${version}\\n`], `${version}.txt`));
+                return transfer;
+            }""",
+            version,
+        )
+        group = page.get_by_role("group", name=legend)
+        group.dispatch_event("drop", {"dataTransfer": transfer})
+        assert group.get_by_text(f"{version}.txt", exact=True).is_visible()
+    page.get_by_text("Environment", exact=True).click()
+    page.get_by_label("Python").fill("3.11")
+    page.get_by_role("button", name="Compare the locks").click()
+    page.get_by_text("Both locks were measured as they are").wait_for()
+    page.get_by_role("link", name="compare numpy 2.0.2").click()
+    page.wait_for_url("**/compare?baseline=*")
+    assert problems == []
+    context.close()
 
 
 @pytest.mark.parametrize("scripts", [True, False])

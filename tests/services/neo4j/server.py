@@ -94,7 +94,7 @@ def missing() -> str | None:
     return (
         f"no Neo4j for the tests: NEO4J_TEST_URL is not set, {reason or 'Java was found'},"
         f" {'Maven was found' if maven else 'mvn is not on PATH'}. Install a JDK {_JDK} or newer"
-        " with Maven (Debian: openjdk-17-jdk-headless maven), or start one, such as with Docker, and"
+        " with Maven (Debian: openjdk-17-jdk-headless maven), or start one with Docker, and"
         " set NEO4J_TEST_URL, NEO4J_TEST_USER and NEO4J_TEST_PASSWORD."
     )
 

@@ -1,0 +1,296 @@
+"""Comparing two locks over the API and on the page: measured or not, with what is missing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from adviser.answering import lock_comparison
+from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
+from api.jobs.queue import QueueClient
+from api.resources import lock_comparisons
+from api.service import EXTENSION
+from common.settings import Settings
+from tests.services.commands import thoth
+
+_HARDWARE = "fa9f8e70"
+_WHERE = {"python": "3.11", "platform": "manylinux_2_28_x86_64", "hardware": _HARDWARE}
+_HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def client(filled_app: Flask) -> FlaskClient:
+    return filled_app.test_client()
+
+
+def _compared(client: FlaskClient, old: str, new: str, **environment: str) -> Any:
+    body = {
+        "old": {"requirements.txt": old}, "new": {"requirements.txt": new},
+        "environment": {**_WHERE, **environment},
+    }  # fmt: skip
+    response = client.post("/api/v2/lock-comparisons", json=body)
+    assert response.status_code == 200, response.get_data(as_text=True)
+    return response.get_json()
+
+
+def _page(client: FlaskClient, status: int = 200, **fields: Any) -> str:
+    match = re.search(r'name="form_token" value="([^"]+)"', client.get("/compare").text)
+    assert match is not None
+    data = {"form_token": match[1], **_WHERE, **fields}
+    response = client.post("/compare/locks", data=data, content_type="multipart/form-data")
+    assert response.status_code == status, response.text
+    return response.text
+
+
+def test_the_answer_is_that_of_the_command(
+    filled: Settings, client: FlaskClient, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("locks")
+    old, new = folder / "old.txt", folder / "new.txt"
+    old.write_text("numpy==2.0.2\n", "utf-8")
+    new.write_text("numpy==2.4.6\n", "utf-8")
+    where = [it for name, value in _WHERE.items() for it in (f"--{name}", value)]
+    done = thoth(filled, "guard", str(old), str(new), "--offline", "--json", *where)
+    command = json.loads(done.stdout)
+    answer = _compared(client, old.read_text("utf-8"), new.read_text("utf-8"))
+    for name in ("outcome", "family", "claims", "stacks", "introduced", "missing", "unmeasured"):
+        assert answer[name] == command[name], name
+    assert answer["changes"] == [{"name": "numpy", "old": "2.0.2", "new": "2.4.6"}]
+    assert [it["verdict"] for it in answer["claims"]] == ["faster"]
+
+
+def test_measurements_on_other_hardware_are_not_read(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def noted(*arguments: Any) -> LockKnowledge:
+        read.append(knowledge_of_locks(*arguments))
+        return read[-1]
+
+    monkeypatch.setattr(lock_comparisons, "knowledge_of_locks", noted)
+    lock = {"requirements.txt": "numpy==2.0.2\n"}
+    for where in (_WHERE, {**_WHERE, "hardware": None}):
+        body = {"old": lock, "new": lock, "environment": {k: v for k, v in where.items() if v}}
+        assert client.post("/api/v2/lock-comparisons", json=body).status_code == 200
+    (series, *_), nothing = (it.evidence.series for it in read)
+    assert series.hardware_digest.startswith(f"sha256:{_HARDWARE}")
+    assert {it.hardware_digest for it in read[0].evidence.series} == {series.hardware_digest}
+    assert nothing == ()
+
+
+def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:
+    answer = _compared(client, "numpy==2.0.2\n", "numpy==2.4.6\n")
+    assert answer["old"]["measured"]
+    assert answer["new"]["measured"]
+    stacks = (
+        f"baseline={answer['old']['stack_digest']}&amp;candidate={answer['new']['stack_digest']}"
+    )
+    content = _page(client, old="numpy==2.0.2", new="numpy==2.4.6")
+    assert "Both locks were measured as they are" in content
+    assert f'href="/compare?{stacks}"' in content
+    (claim,) = answer["claims"]
+    assert f"{claim['observed_pct']:+.1f} %" in content
+
+
+def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:
+    content = _page(client, old="numpy==2.0.2\nflask==3.0.0\n", new="numpy==2.5.5\nflask==3.1.0")
+    assert "Neither lock was measured as it is" in content
+    assert "No comparison of the changed packages is settled." in content
+    assert "numpy: 2.0.2 and 2.5.5 were not compared on this hardware" in content
+    one = _page(client, old="numpy==2.0.2", new="numpy==2.0.2\nflask==3.1.0\n")
+    assert "Only the old lock was measured as it is" in one
+    assert "The two locks have the same versions." in _page(
+        client, old="numpy==2", new="numpy==2.0"
+    )
+    unnamed = _page(client, old="numpy==2.0.2", new="numpy==2.4.6", hardware="")
+    assert "You chose no hardware, so no measurement counts." in unnamed
+
+
+def test_a_file_counts_more_than_text_and_its_content_says_the_format(client: FlaskClient) -> None:
+    locked = "\ufeff" + json.dumps(
+        {"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}}
+    )
+    file = (io.BytesIO(locked.encode()), "any.name")
+    content = _page(client, old="numpy==2.0.2", new="numpy==1.0", new_file=file)
+    assert "Both locks were measured as they are" in content
+
+
+def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient) -> None:
+    file = (io.BytesIO("numpy==2.4.6\n".encode("utf-16")), "lock.txt")
+    assert "Both locks were measured as they are" in _page(
+        client, old="numpy==2.0.2", new_file=file
+    )
+    for data, message in (
+        (b"numpy==2.4.6 # gr\xfcn", "byte 17 is not valid utf-8"),
+        ("numpy==2.4.6\n".encode("utf-16-le"), "UTF-16 without a byte order mark"),
+    ):
+        file = (io.BytesIO(data), "lock.txt")
+        content = _page(client, 422, old="numpy==2.0.2", new_file=file)
+        assert message in content
+        assert "save it as UTF-8" in content
+        assert "numpy==2.0.2</textarea>" in content
+
+
+@pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
+def test_what_is_not_a_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
+    content = _page(client, 422, old="numpy==2.0.2", new=text)
+    assert 'role="alert"' in content
+    assert "new lock" in content or "new/" in content
+    assert "numpy==2.0.2</textarea>" in content
+    url = _page(client, old="numpy==2.0.2", new="https://me:secret-word@host.example/x")
+    assert "No harm was found in what could be read of the locks." in url
+    assert "secret-word" not in url
+
+
+def test_what_locks_say_is_escaped(client: FlaskClient) -> None:
+    for text in (_HOSTILE, f"numpy==2.0.2 # {_HOSTILE}", f'{{"{_HOSTILE}": {{"x": 1}}}}'):
+        match = re.search(r'name="form_token" value="([^"]+)"', client.get("/compare").text)
+        assert match is not None
+        data = {"form_token": match[1], "old": text, "new": "numpy==2.4.6", "python": _HOSTILE}
+        assert _HOSTILE not in client.post("/compare/locks", data=data).text
+
+
+def test_packages_with_too_many_versions_are_refused_before_they_are_read(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_comparisons, "MAX_VERSIONS", 3)
+    monkeypatch.setattr(lock_comparisons, "knowledge_of_locks", None)
+    lock = {"numpy": "2.0.2"}
+    refused = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
+    assert refused.status_code == 400
+    assert "versions, but at most 3 are read" in refused.get_json()["detail"]
+
+
+def test_packages_with_too_many_measurements_are_refused(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = {"numpy": "2.0.2"}
+    known = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock}).get_json()
+    number = len(known["evidence"]["readings"])
+    assert number > 1
+    for most, status in ((number, 200), (number - 1, 400)):
+        monkeypatch.setattr(lock_comparison, "MAX_MEASUREMENTS", most)
+        answer = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
+        assert answer.status_code == status
+    assert f"more than {number - 1} measurements" in answer.get_json()["detail"]
+
+
+def test_knowledge_of_one_hardware_class_has_no_measurements_of_others(client: FlaskClient) -> None:
+    locks = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
+    some, nothing = (
+        client.post(
+            "/api/v2/lock-knowledge", json={**locks, "environment": {"hardware": digest}}
+        ).get_json()
+        for digest in (_HARDWARE, f"sha256:{'0' * 64}")
+    )
+    assert some["evidence"]["series"]
+    assert nothing["evidence"]["series"] == []
+    assert some["hardware"] == nothing["hardware"] != []
+
+
+def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
+    client: FlaskClient, filled_app: Flask
+) -> None:
+    body = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
+    with filled_app.extensions[EXTENSION].lock_readers.taken(QueueClient("x", anonymous=False)):
+        refused = client.post("/api/v2/lock-knowledge", json=body)
+    assert refused.status_code == 429
+    assert refused.headers["Retry-After"] == "5"
+    assert client.post("/api/v2/lock-knowledge", json=body).status_code == 200
+
+
+def test_the_form_needs_its_token_and_its_address_leads_to_the_form(client: FlaskClient) -> None:
+    assert client.post("/compare/locks", data={"old": "a==1", "new": "a==2"}).status_code == 403
+    assert client.get("/compare/locks").location == "/compare"
+
+
+_POETRY = """[[package]]
+name = "numpy"
+version = "{}"
+python-versions = "*"
+[[package]]
+name = "flask"
+version = "3.1.0"
+optional = true
+python-versions = "*"
+[[package]]
+name = "beside"
+version = "1.0"
+python-versions = "*"
+[package.source]
+type = "git"
+url = "https://me:hidden@git.example/beside"
+resolved_reference = "REVISION"
+[extras]
+web = ["flask"]
+[metadata]
+lock-version = "2.0"
+python-versions = ">=3.9"
+"""
+
+
+def _poetry(version: str) -> str:
+    """A lock whose package from a repository has a revision of its own for each version."""
+    return _POETRY.format(version).replace("REVISION", version.replace(".", "a"))
+
+
+_PYPROJECT = """[tool.poetry.dependencies]
+python = ">=3.9"
+numpy = "*"
+beside = {git = "https://git.example/beside"}
+flask = {version = "*", optional = true}
+"""
+
+
+def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
+    filled: Settings, client: FlaskClient, tmp_path: Path
+) -> None:
+    sides = {}
+    for side, version in (("old", "2.0.2"), ("new", "2.4.6")):
+        sides[side] = {"poetry.lock": _poetry(version), "pyproject.toml": _PYPROJECT}
+        for name, text in sides[side].items():
+            path = tmp_path / side / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+    body = {**sides, "environment": _WHERE, "selection": {"extras": ["web"]}}
+    answer = client.post("/api/v2/lock-comparisons", json=body).get_json()
+    where = [it for name, value in _WHERE.items() for it in (f"--{name}", value)]
+    locks = [str(tmp_path / side / "poetry.lock") for side in sides]
+    done = thoth(filled, "guard", *locks, "--extra", "web", "--offline", "--json", *where)
+    command = json.loads(done.stdout)
+    for compared in (answer, command):
+        assert compared["old"]["packages"] == {"flask": "3.1.0", "numpy": "2.0.2"}
+        assert compared["new"]["packages"] == {"flask": "3.1.0", "numpy": "2.4.6"}
+        (left_out,) = compared["new"]["not_covered"]
+        assert left_out["kind"] == "repository"
+        assert "https://git.example/beside@2a4a6" in left_out["what"]
+    assert any("beside" in it for it in answer["warnings"])
+    assert "beside differs, but comes from no index" in done.stderr
+    assert "hidden" not in done.stderr + done.stdout + str(answer)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "status"),
+    [
+        ({"selection": {"extras": ["other"]}}, "extras", 422),
+        ({"environment": {**_WHERE, "python": "3.8"}}, "requires-python", 422),
+        ({"old": {"pyproject.toml": _PYPROJECT}}, "old", 400),
+    ],
+)
+def test_what_a_lock_does_not_have_is_refused(
+    client: FlaskClient, change: dict[str, Any], field: str, status: int
+) -> None:
+    lock = {"poetry.lock": _poetry("2.0.2"), "pyproject.toml": _PYPROJECT}
+    response = client.post(
+        "/api/v2/lock-comparisons", json={"old": lock, "new": lock, "environment": _WHERE, **change}
+    )
+    assert response.status_code == status, response.text
+    assert field in response.text
