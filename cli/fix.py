@@ -126,10 +126,7 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     advisories were read.
     """
     settings: Settings = context.obj
-    if options["dry_run"] and not options["applies"]:
-        raise click.UsageError("--dry-run is for --apply")
-    if options["budget"] is not None and _needs_no_store(options):
-        raise click.UsageError("--measure needs the stores: leave out --advisories and --pack")
+    _check(options)
     accepted, record = _accepted(options), next(iter(options["vex"]), None)
     if accepted and record is not None and not record.exists():
         options["vex"] = options["vex"][1:]
@@ -165,6 +162,17 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     if options["applies"] and result.fixes:
         _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """:raises UsageError: if options do not fit together"""
+    if options["dry_run"] and not options["applies"]:
+        raise click.UsageError("--dry-run is for --apply")
+    of_stores = {"--measure": options["budget"] is not None, "--offline": options["fetch"] is False}
+    if (name := next((it for it, given in of_stores.items() if given), None)) and (
+        _needs_no_store(options)
+    ):
+        raise click.UsageError(f"{name} needs the stores: leave out --advisories and --pack")
 
 
 def _needs_no_store(options: Mapping[str, Any]) -> bool:
