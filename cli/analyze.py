@@ -15,7 +15,8 @@ from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
 from graph.missing_interfaces import MissingInterface
-from ingest.native.environments import analyze_host, analyze_image, is_there
+from ingest.native.environments import analyze_host, analyze_image
+from ingest.native.file_trees import is_there
 from ingest.native.recorded_analyses import (
     InterfaceDifference,
     RecordedAnalysis,
@@ -97,7 +98,7 @@ def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) 
 
 
 @analyze.command()
-@click.argument("image", metavar="FOLDER")
+@click.argument("image", metavar="PATH")
 @_NAME
 @as_json_option
 @_INGEST
@@ -107,8 +108,8 @@ def image(
 ) -> None:
     """Show the native libraries that an image provides.
 
-    FOLDER is the root of an unpacked image: `podman export CONTAINER | tar -x -C FOLDER` unpacks
-    one. No program in it is run.
+    PATH is a root folder, an OCI layout (folder or tar), or a file that podman or docker wrote with
+    `save` or `export`, compressed or not. Nothing is downloaded, and no program in it is run.
     """
     source = str(Path(image).absolute())
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import platform
 import re
-import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO
 
 from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
+from ingest.native.file_trees import FolderTree, Tree, read_text, resolve
+from ingest.native.images import open_image
 from model.errors import InvalidArgument, InvalidDocument
 from model.packages.environments import machine_family
 from model.packages.native_interfaces import (
@@ -28,13 +27,6 @@ from model.packages.native_interfaces import (
 )
 from model.reasons import Reason
 
-#: Linux's limits for links in a path and for the length of a path. The length limits all targets
-#: together; otherwise a link of 4 KB would add two thousand steps to every path through it.
-_MOST_LINKS, _LONGEST_TARGETS = 40, 4_096
-#: Limit for levels of folders; real systems have less than a fifth of it.
-_DEEPEST = 256
-#: Limit for configuration files of the loader and the system; real ones have some hundred bytes.
-_TEXT_BYTES = 64 * 1024
 #: Folders that loaders search without configuration.
 _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")
 #: Debian's loaders also search folders of an architecture, such as ``x86_64-linux-gnu``.
@@ -42,110 +34,6 @@ _MULTIARCH = re.compile(r"\w+-linux-\w+")
 _MOST_INCLUDES = 64
 #: Limit above the number of files in the library folders of any system.
 _MOST_LIBRARIES = 200_000
-
-
-def is_there(path: str) -> bool:
-    """Whether a path exists; ``False`` for paths that no file system accepts.
-
-    >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
-    (True, False, False, False)
-    """
-    try:
-        return path != "" and Path(path).exists()
-    except (OSError, ValueError):
-        return False
-
-
-class FileTree:
-    """The files below ``root``. Paths are relative to it, and links never lead out of it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def resolve(self, path: str) -> str | None:
-        """Resolve the links in ``path`` as if the root of the tree were the root of the system.
-
-        Each part of the path and of its links takes one step. The number of steps is limited to
-        some thousand.
-
-        :returns: the resolved path, which need not exist; ``None`` if links are circular or lead
-            deeper than 256 folders
-        """
-        resolved: list[str] = []
-        remaining = _parts(path)
-        followed = length = 0
-        while remaining:
-            part = remaining.pop()
-            if part == "..":
-                del resolved[-1:]  # the parent of the root is the root
-                continue
-            try:
-                target = str((self.root.joinpath(*resolved) / part).readlink())
-            except (OSError, ValueError):  # not a link, or a path with NUL
-                resolved.append(part)
-                if len(resolved) > _DEEPEST:
-                    return None
-                continue
-            followed, length = followed + 1, length + len(target)
-            if followed > _MOST_LINKS or length > _LONGEST_TARGETS:
-                return None
-            if target.startswith("/"):
-                resolved.clear()
-            remaining.extend(_parts(target))
-        return "/".join(resolved)
-
-    def is_file(self, path: str) -> bool:
-        """Whether ``path`` is a regular file and not a link."""
-        try:
-            return stat.S_ISREG((self.root / path).lstat().st_mode)
-        except (OSError, ValueError):
-            return False
-
-    def names(self, folder: str) -> list[str]:
-        """Return the sorted names in ``folder``; none if it is not a folder."""
-        try:
-            return sorted(os.listdir(self.root / folder))  # noqa: PTH208 - names, not paths
-        except (OSError, ValueError):
-            return []
-
-    def text(self, path: str) -> str | None:
-        """Return the beginning of a text file, following links within the tree."""
-        real = self.resolve(path)
-        try:
-            if real is None:
-                return None
-            with self.open(real) as stream:
-                return stream.read(_TEXT_BYTES).decode("utf-8", "replace")
-        except (OSError, ValueError):
-            return None
-
-    def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
-        """Yield regular files that may be read; each is open until the next one is requested."""
-        for path in paths:
-            try:
-                stream = self.open(path)
-            except PermissionError:
-                continue
-            except OSError as error:
-                message = error.strerror or str(error)
-                raise InvalidDocument(Reason.UNREADABLE, message, place=path) from error
-            with stream:
-                yield path, stream
-
-    def open(self, path: str) -> IO[bytes]:
-        """Open a regular file; ``path`` must not contain links below the root."""
-        # Without the flags, a pipe would wait for a writer, and a new link would be followed.
-        number = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        stream = os.fdopen(number, "rb")
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            stream.close()
-            raise OSError(errno.EINVAL, "not a regular file")
-        return stream
-
-
-def _parts(path: str) -> list[str]:
-    """Return the parts of a path in reverse order."""
-    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 @dataclass(slots=True)
@@ -180,7 +68,7 @@ class Libraries:
                     yield from (Interface(name, version) for version in library.defines)
 
 
-def libraries_of(tree: FileTree, environ: Mapping[str, str]) -> Libraries:
+def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
     """Read every library that a loader finds without the run path of a program.
 
     :param environ: environment variables of programs; only ``LD_LIBRARY_PATH`` matters
@@ -189,7 +77,7 @@ def libraries_of(tree: FileTree, environ: Mapping[str, str]) -> Libraries:
     candidates: dict[str, list[str]] = {}
     for folder in library_folders(tree, environ):
         for name in tree.names(folder):
-            real = tree.resolve(f"{folder}/{name}") if ".so" in name else None
+            real = resolve(tree, f"{folder}/{name}") if ".so" in name else None
             if real is not None and tree.is_file(real):
                 candidates.setdefault(real, []).append(name)
         if len(candidates) > _MOST_LIBRARIES:
@@ -206,7 +94,7 @@ def libraries_of(tree: FileTree, environ: Mapping[str, str]) -> Libraries:
 
 
 def _read_all(
-    tree: FileTree, paths: Mapping[str, list[str]], skipped: list[UnreadableLibrary]
+    tree: Tree, paths: Mapping[str, list[str]], skipped: list[UnreadableLibrary]
 ) -> Iterator[NativeLibrary]:
     for path, stream in tree.open_all(paths):
         if stream.read(len(MAGIC)) != MAGIC:  # a linker's script, such as libc.so
@@ -221,27 +109,27 @@ def _read_all(
             yield library
 
 
-def library_folders(tree: FileTree, environ: Mapping[str, str]) -> list[str]:
+def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
     """Return the folders in the order in which a loader searches them, resolved and unique."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
     wanted += _configured_by_musl(tree)
     wanted += _FOLDERS
     for parent in ("lib", "usr/lib"):
-        real = tree.resolve(parent)
+        real = resolve(tree, parent)
         names = [] if real is None else tree.names(real)
         wanted += [f"{parent}/{name}" for name in names if _MULTIARCH.fullmatch(name)]
-    return list(dict.fromkeys(filter(None, (tree.resolve(path) for path in wanted))))
+    return list(dict.fromkeys(filter(None, (resolve(tree, path) for path in wanted))))
 
 
-def _configured(tree: FileTree, path: str, budget: list[int]) -> list[str]:
+def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
     """Return the folders in glibc's configuration, which may include other files.
 
     :param budget: a list with the number of files that may still be read, because files can include
         each other
     """
     budget[0] -= 1
-    text = tree.text(path) if budget[0] >= 0 else None
+    text = read_text(tree, path) if budget[0] >= 0 else None
     folders: list[str] = []
     for line in (text or "").splitlines():
         parts = line.partition("#")[0].split()
@@ -254,25 +142,25 @@ def _configured(tree: FileTree, path: str, budget: list[int]) -> list[str]:
     return folders
 
 
-def _matching(tree: FileTree, pattern: str) -> list[str]:
+def _matching(tree: Tree, pattern: str) -> list[str]:
     """Return the files that a pattern matches; relative patterns start at ``/etc``."""
     folder, _, last = (pattern if pattern.startswith("/") else f"/etc/{pattern}").rpartition("/")
-    real = tree.resolve(folder)
+    real = resolve(tree, folder)
     names = [] if real is None else tree.names(real)
     return [f"{real}/{name}" for name in names if fnmatchcase(name, last)]
 
 
-def _configured_by_musl(tree: FileTree) -> list[str]:
-    etc = tree.resolve("etc")
+def _configured_by_musl(tree: Tree) -> list[str]:
+    etc = resolve(tree, "etc")
     names = [] if etc is None else tree.names(etc)
-    texts = (tree.text(f"etc/{it}") for it in names if fnmatchcase(it, "ld-musl-*.path"))
+    texts = (read_text(tree, f"etc/{it}") for it in names if fnmatchcase(it, "ld-musl-*.path"))
     return [path for text in texts for path in re.split(r"[:\n]", text or "") if path[:1] == "/"]
 
 
-def os_release(tree: FileTree) -> dict[str, str]:
+def os_release(tree: Tree) -> dict[str, str]:
     """Read ``os-release``, with values such as ``ID``; return nothing if the file is missing."""
     for path in ("etc/os-release", "usr/lib/os-release"):
-        text = tree.text(path)
+        text = read_text(tree, path)
         if text is not None:
             pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
             return {key.strip(): value.strip().strip("\"'")[:200] for key, _, value in pairs}
@@ -290,26 +178,26 @@ def analyze_host(name: str | None = None, root: Path = Path("/")) -> Environment
     :param name: name of the environment; by default name and version of the system, never the host
         name
     """
-    return _analyzed(EnvironmentKind.HOST, name, FileTree(root), platform.machine(), os.environ)
+    return _analyzed(EnvironmentKind.HOST, name, FolderTree(root), platform.machine(), os.environ)
 
 
-def analyze_image(root: str, name: str | None = None) -> EnvironmentAnalysis:
-    """Analyse the unpacked root folder of an image.
+def analyze_image(path: str, name: str | None = None) -> EnvironmentAnalysis:
+    """Analyse an image in a folder or a file.
 
-    :param name: name of the environment; by default the last part of the path
-    :raises InvalidArgument: if there is no such folder
+    :param name: name of the environment; by default the name in the image, or the last part of its
+        path
+    :raises InvalidArgument: if there is no such image
+    :raises InvalidDocument: if the image is broken
     """
-    if not (is_there(root) and Path(root).is_dir()):
-        raise InvalidArgument(
-            f"no folder {root[:80]!r}: unpack the image first, such as with"
-            " `podman export CONTAINER | tar -x -C FOLDER`"
+    with open_image(path) as image:
+        label = name or image.name or Path(path).name or "root"
+        return _analyzed(
+            EnvironmentKind.IMAGE, label, image.tree, image.architecture, image.environ
         )
-    label = name or Path(root).name or "root"
-    return _analyzed(EnvironmentKind.IMAGE, label, FileTree(Path(root)), None, {})
 
 
 def _analyzed(
-    kind: EnvironmentKind, name: str | None, tree: FileTree, architecture: str | None,
+    kind: EnvironmentKind, name: str | None, tree: Tree, architecture: str | None,
     environ: Mapping[str, str],
 ) -> EnvironmentAnalysis:  # fmt: skip
     libraries = libraries_of(tree, environ)

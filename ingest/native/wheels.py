@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import logging
 import re
-import shutil
 import tempfile
 import zipfile
 import zlib
@@ -23,8 +22,8 @@ from common.index.configuration import Index, index_of
 from common.settings import Settings
 from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
+from ingest.native.file_trees import MEBIBYTE, copy_bounded
 from ingest.sources.layout import bomb
-from ingest.sources.source_items import MEBIBYTE
 from model.errors import InvalidArgument, InvalidDocument
 from model.packages.environments import Environment, machine_family
 from model.packages.identity import version_of
@@ -197,7 +196,7 @@ class _Libraries:
             self._archive.open(member) as packed,
             tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as unpacked,
         ):
-            shutil.copyfileobj(packed, unpacked)
+            copy_bounded(packed, unpacked, member.file_size)
             unpacked.seek(0)
             return read_library(unpacked, member.filename)
 

@@ -25,8 +25,9 @@ from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
 from ingest.runs import run as ingest
 from tests.effort import slow
-from tests.factories.native import ROOT as SYSTEM
-from tests.factories.native import write_root
+from tests.factories.images import ROOT as SYSTEM
+from tests.factories.images import saved
+from tests.factories.native import layer
 from tests.services.commands import ROOT
 from tests.services.environments import virtual_environment
 from tests.services.index import Index, package_index
@@ -89,7 +90,7 @@ def fill(served: Served, index: Index, folder: Path) -> None:
     wheel = folder / "demolib-1.5-py3-none-any.whl"
     wheel.write_bytes(index.files["demolib"][wheel.name])
     record_analysis(settings, analyze_wheel(wheel), "a test")
-    image = analyze_image(str(write_root(folder / "image", SYSTEM)), IMAGE)
+    image = analyze_image(str(saved(folder, [layer(SYSTEM)])), IMAGE)
     record_analysis(settings, image, "a test")
 
 

@@ -1,8 +1,10 @@
-"""ELF files, wheels and roots of images as small as they can be, written by hand."""
+"""ELF files, wheels and layers of images as small as they can be, written by hand."""
 
 from __future__ import annotations
 
+import io
 import struct
+import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +111,7 @@ def write_wheel(
     return path
 
 
-#: What a file of a root may be: bytes, or one of these.
+#: What a tar member may be: bytes of a file, or one of these.
 @dataclass(frozen=True, slots=True)
 class Symlink:
     target: str
@@ -120,24 +122,27 @@ class Hardlink:
     target: str
 
 
-Member = bytes | Symlink | Hardlink
-
-LIBC = elf("libc.so.6", defines=("GLIBC_2.17", "GLIBC_2.34"))
-RELEASE = b'NAME="Demo"\nID=demo\nVERSION_ID="9"\n'
-ROOT: Mapping[str, Member] = {
-    "etc/os-release": RELEASE, "lib": Symlink("usr/lib"), "usr/lib/libc.so.6": LIBC,
-}  # fmt: skip
+class Folder:
+    """An entry of a folder itself."""
 
 
-def write_root(folder: Path, members: Mapping[str, Member]) -> Path:
-    """The root of an image with these files, written in their order."""
-    for name, member in members.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(member, bytes):
-            path.write_bytes(member)
-        elif isinstance(member, Symlink):
-            path.symlink_to(member.target)
-        else:
-            path.hardlink_to(folder / member.target)
-    return folder
+Member = bytes | Symlink | Hardlink | Folder
+
+
+def layer(members: Sequence[tuple[str, Member]]) -> bytes:
+    """A tar file of these members, in their order."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, member in members:
+            info = tarfile.TarInfo(name)
+            if isinstance(member, bytes):
+                info.size = len(member)
+                archive.addfile(info, io.BytesIO(member))
+                continue
+            if isinstance(member, Folder):
+                info.type = tarfile.DIRTYPE
+            else:
+                info.type = tarfile.SYMTYPE if isinstance(member, Symlink) else tarfile.LNKTYPE
+                info.linkname = member.target
+            archive.addfile(info)
+    return buffer.getvalue()

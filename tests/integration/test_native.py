@@ -31,7 +31,7 @@ from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from model.errors import InvalidArgument
-from tests.factories.native import AARCH64, elf, write_root, write_wheel
+from tests.factories.native import AARCH64, elf, layer, write_wheel
 from tests.services.commands import thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
@@ -49,9 +49,11 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     """The root of an old system."""
+    path = tmp_path / "old.tar"
     libc = elf("libc.so.6", defines=("GLIBC_2.17",))
     release = b"ID=old\nVERSION_ID=7\n"
-    return write_root(tmp_path / "old", {"lib/libc.so.6": libc, "etc/os-release": release})
+    path.write_bytes(layer([("lib/libc.so.6", libc), ("etc/os-release", release)]))
+    return path
 
 
 def _kinds(engine: Engine) -> Counter[str]:
@@ -102,8 +104,9 @@ def test_what_was_recorded_is_found_by_hash_name_or_digest(
     settings: Settings, relational: Engine, wheel: Path, image: Path, tmp_path: Path
 ) -> None:
     found, system = analyze_wheel(wheel), analyze_image(str(image))
-    newest = elf("libc.so.6", defines=("GLIBC_2.39",))
-    newer = write_root(tmp_path / "new" / image.name, {"lib/libc.so.6": newest})
+    (tmp_path / "new").mkdir()
+    newer = tmp_path / "new" / image.name
+    newer.write_bytes(layer([("lib/libc.so.6", elf("libc.so.6", defines=("GLIBC_2.39",)))]))
     latest = analyze_image(str(newer))
     for analysis in (found, system, latest):
         with relational.begin() as connection:
@@ -113,7 +116,7 @@ def test_what_was_recorded_is_found_by_hash_name_or_digest(
             connection, "pkg:pypi/demo@1.0"
         )
         assert artifacts_by_hash(connection, "%") == []
-        called = environments_called(connection, "old")
+        called = environments_called(connection, "old.tar")
         assert [it.digest for it in called] == [latest.digest, system.digest]
         for wanted in (system.digest, system.digest[7:20], system.digest[:20]):
             assert [it.digest for it in environments_called(connection, wanted)] == [system.digest]
@@ -182,12 +185,12 @@ def test_a_wheel_for_another_machine_does_not_fit_although_names_are_equal(
     )  # fmt: skip
     record_analysis(settings, analyze_wheel(foreign), "x")
     record_analysis(settings, analyze_image(str(image)), "x")
-    (difference,) = differences(settings, "demo==1.0", "old")
+    (difference,) = differences(settings, "demo==1.0", "old.tar")
     assert (difference.missing, difference.architectures) == ((), ("aarch64",))
     with pytest.raises(InvalidArgument, match="no environment"):
         differences(settings, "demo==1.0", "absent")
     with pytest.raises(InvalidArgument, match="no wheel"):
-        differences(settings, "demo==2.0", "old")
+        differences(settings, "demo==2.0", "old.tar")
 
 
 def test_the_commands_go_from_a_file_to_what_is_missing(

@@ -72,7 +72,7 @@ from model.reasons import Reason
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.documents import GENERATIONS, directory_files
 from tests.factories.inspections import failed_status, inspection_files, write
-from tests.factories.native import elf, write_root, write_wheel
+from tests.factories.native import elf, layer, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.databases import new_database
 from tests.services.jobs import client_of
@@ -172,8 +172,8 @@ def fill(settings: Settings, folder: Path) -> None:
     core = elf(needed=("libc.so.6",), needs={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34"]})
     wheel = write_wheel(folder, {"demo/_core.abi3.so": core, "demo/__init__.py": b""})
     libc = elf("libc.so.6", defines=("GLIBC_2.17",))
-    files = {"lib/libc.so.6": libc, "etc/os-release": b"ID=old\n"}
-    image = write_root(folder / "old", files)
+    image = folder / "old.tar"
+    image.write_bytes(layer([("lib/libc.so.6", libc), ("etc/os-release", b"ID=old\n")]))
     for analysis in (analyze_wheel(wheel), analyze_image(str(image))):
         assert record_analysis(settings, analysis, "a test").new
 

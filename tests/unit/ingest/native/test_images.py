@@ -1,102 +1,162 @@
-"""Unpacked images, and what their libraries provide."""
+"""Images in all their forms, and what their libraries provide."""
 
 from __future__ import annotations
 
-import os
+import gzip
+import io
+import json
 import platform
-import threading
-from collections.abc import Mapping
+import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
-from cli.analyze import analyze
-from common.settings import Settings
-from ingest.native.environments import FileTree, analyze_host, analyze_image, libraries_of
-from model.errors import InvalidArgument
+from ingest.native.environments import analyze_host, analyze_image
+from model.errors import InvalidDocument
 from model.packages.native_interfaces import Interface
+from model.reasons import Reason
+from tests.factories.errors import raised
 from tests.factories.golden import compare_views
-from tests.factories.native import (
-    AARCH64,
-    ARM,
+from tests.factories.images import (
     LIBC,
     RELEASE,
     ROOT,
-    Hardlink,
-    Member,
-    Symlink,
-    elf,
-    write_root,
+    Members,
+    as_tar,
+    entry_of,
+    exported,
+    layout,
+    named,
+    names,
+    oci,
+    saved,
 )
-from tests.services.commands import run_here
-from tests.services.waiting import DEADLINE_S
+from tests.factories.native import AARCH64, ARM, Folder, Hardlink, Symlink, elf, layer
+
+OLD_LIBC = elf("libc.so.6", defines=("GLIBC_2.17",))
 
 
-def test_an_unpacked_image_says_what_it_provides(tmp_path: Path) -> None:
-    found = analyze_image(str(write_root(tmp_path / "base", ROOT)))
-    assert (found.name, found.os_name, found.os_version) == ("base", "demo", "9")
-    assert found.provides == (
+def test_every_form_of_an_image_says_the_same(tmp_path: Path) -> None:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    root = tmp_path / "root"
+    with tarfile.open(fileobj=io.BytesIO(layer(ROOT))) as archive:
+        archive.extractall(root, filter="tar")
+    plain = layer(ROOT)
+    forms = [
+        root,
+        as_tar(root, tmp_path / "root.tar"),
+        oci(tmp_path / "oci", [plain], architecture=machine),
+        oci(tmp_path / "gzip", [gzip.compress(plain)], architecture=machine),
+        oci(tmp_path / "zstd", [zstandard.compress(plain)], architecture=machine),
+        as_tar(tmp_path / "oci", tmp_path / "oci.tar"),
+        saved(tmp_path, [plain]),
+    ]
+    packed = tmp_path / "image.tar.gz"
+    packed.write_bytes(gzip.compress(saved(tmp_path, [plain]).read_bytes()))
+    found = [analyze_image(str(form), "same") for form in (*forms, packed)]
+    assert found[0].provides == (
         Interface("libc.so.6"),
         Interface("libc.so.6", "GLIBC_2.17"),
         Interface("libc.so.6", "GLIBC_2.34"),
     )
+    assert (found[0].os_name, found[0].os_version) == ("demo", "9")
+    if platform.machine() == "x86_64":
+        assert len({it.document_id for it in found}) == 1
+    assert len({(it.provides, it.os_name, it.os_version) for it in found}) == 1
 
 
 FOREIGN = elf("libz.so.1", defines=("Z_FOREIGN",), machine=AARCH64)
 SONAME = elf("libx.so.1", defines=("X_1",))
-ROOTS: dict[str, Mapping[str, Member]] = {
-    "links": {
-        "usr/lib/real.so.1.2": elf("libreal.so.1", defines=("R_1",)),
-        "usr/lib/libreal.so.1": Symlink("real.so.1.2"),
-        "usr/lib/libabsolute.so": Symlink("/usr/lib/real.so.1.2"),
-        "usr/lib/libabove.so": Symlink("../../../../../usr/lib/real.so.1.2"),
-        "usr/lib/libhard.so": Hardlink("usr/lib/real.so.1.2"),
-        "lib64": Symlink("usr/lib"),
-        "lib64/libthrough.so": elf(),
-    },
-    "links without end": {
-        "usr/lib/liba.so": Symlink("libb.so"),
-        "usr/lib/libb.so": Symlink("liba.so"),
-        "lib": Symlink("lib"),
-        "etc": Symlink("/etc/x"),
-        "lib64/libc.so.6": LIBC,
-    },
-    "the loader's configuration": {
-        "etc/ld.so.conf": b"include ld.so.conf.d/*.conf\n/opt/a # first\n",
-        "etc/ld.so.conf.d/b.conf": b"/opt/b\ninclude /etc/ld.so.conf\n",
-        "etc/ld.so.conf.d/c.txt": b"/opt/never\n",
-        "opt/a/liba.so": elf(),
-        "opt/b/libb.so": elf(),
-        "opt/x/libofenviron.so": elf(),
-        "opt/never/libnever.so": elf(),
-        "etc/ld-musl-x86_64.path": b"/opt/m:/opt/n\n",
-        "opt/n/libn.so": elf(),
-        "usr/lib/x86_64-linux-gnu/libmulti.so": elf(),
-        "usr/lib/other/libother.so": elf(),
-    },
-    "two libraries of a name": {
-        "opt/x/libz.so.1": FOREIGN,
-        "lib64/libz.so.1": elf("libz.so.1", defines=("Z_1",)),
-        "usr/lib/libz.so.1": elf("libz.so.1", defines=("Z_2",)),
-    },
-    "broken libraries": {
-        "lib/libbad.so": LIBC[:150],
-        "lib/libc.so": b"/* GNU ld script */",
-        "lib/libc.so.6": LIBC,
-    },
-    "no libraries": {"app": b"static"},
-    "versions of a soname": {"lib/libx.so.1.2": SONAME, "lib/libx.so": Symlink("libx.so.1.2")},
+#: The layers of images, the lowest one first.
+LAYERS: dict[str, list[Members]] = {
+    "a later layer replaces and removes": [
+        [
+            ("usr/lib/libc.so.6", LIBC),
+            ("usr/lib/libgone.so.1", elf("libgone.so.1")),
+            ("usr/lib/deep/x", b""),
+            ("usr/lib/libstays.so.1", elf("libstays.so.1")),
+        ],
+        [("usr/lib/libc.so.6", OLD_LIBC), ("usr/lib/.wh.libgone.so.1", b"")],
+    ],
+    "an opaque folder": [
+        [("usr/lib/liba.so", elf()), ("usr/lib/x-linux-y/libb.so", elf()), ("lib/libc.so", elf())],
+        [
+            ("usr/lib/libnew.so", elf()),
+            ("usr/lib/x-linux-y/libdeep.so", elf()),
+            ("usr/lib/.wh..wh..opq", b""),
+            ("usr/lib/liblast.so", elf()),
+        ],
+    ],
+    "a removed folder that comes back": [
+        [("usr/lib/liba.so", elf())],
+        [("usr/.wh.lib", b"")],
+        [("usr/lib", Folder()), ("usr/lib/libb.so", elf())],
+    ],
+    "links": [
+        [
+            ("usr/lib/real.so.1.2", elf("libreal.so.1", defines=("R_1",))),
+            ("usr/lib/libreal.so.1", Symlink("real.so.1.2")),
+            ("usr/lib/libabsolute.so", Symlink("/usr/lib/real.so.1.2")),
+            ("usr/lib/libabove.so", Symlink("../../../../../usr/lib/real.so.1.2")),
+            ("usr/lib/libhard.so", Hardlink("usr/lib/real.so.1.2")),
+            ("lib64", Symlink("usr/lib")),
+        ],
+        [("lib64/libthrough.so", elf())],
+    ],
+    "links without end": [
+        [
+            ("usr/lib/liba.so", Symlink("libb.so")),
+            ("usr/lib/libb.so", Symlink("liba.so")),
+            ("lib", Symlink("lib")),
+            ("etc", Symlink("/etc/x")),
+            ("lib64/libc.so.6", LIBC),
+        ]
+    ],
+    "the loader's configuration": [
+        [
+            ("etc/ld.so.conf", b"include ld.so.conf.d/*.conf\n/opt/a # first\n"),
+            ("etc/ld.so.conf.d/b.conf", b"/opt/b\ninclude /etc/ld.so.conf\n"),
+            ("etc/ld.so.conf.d/c.txt", b"/opt/never\n"),
+            ("opt/a/liba.so", elf()),
+            ("opt/b/libb.so", elf()),
+            ("opt/x/libofenviron.so", elf()),
+            ("opt/never/libnever.so", elf()),
+            ("etc/ld-musl-x86_64.path", b"/opt/m:/opt/n\n"),
+            ("opt/n/libn.so", elf()),
+            ("usr/lib/x86_64-linux-gnu/libmulti.so", elf()),
+            ("usr/lib/other/libother.so", elf()),
+        ]
+    ],
+    "two libraries of a name": [
+        [
+            ("opt/x/libz.so.1", FOREIGN),
+            ("lib64/libz.so.1", elf("libz.so.1", defines=("Z_1",))),
+            ("usr/lib/libz.so.1", elf("libz.so.1", defines=("Z_2",))),
+        ]
+    ],
+    "broken libraries": [
+        [
+            ("lib/libbad.so", LIBC[:150]),
+            ("lib/libc.so", b"/* GNU ld script */"),
+            ("lib/libc.so.6", LIBC),
+        ]
+    ],
+    "no libraries": [[("app", b"static")]],
+    "versions of a soname": [
+        [("lib/libx.so.1.2", SONAME), ("lib/libx.so", Symlink("libx.so.1.2"))]
+    ],
 }
 
 
-def test_roots_provide_what_is_in_the_golden_file(tmp_path: Path) -> None:
+def test_layers_provide_what_is_in_the_golden_file(tmp_path: Path) -> None:
     views = {}
-    for title, members in ROOTS.items():
-        root = write_root(tmp_path / title, members)
-        found = libraries_of(FileTree(root), {"LD_LIBRARY_PATH": "/opt/x"})
-        keys = sorted(it.key for it in found.provides("x86_64"))
+    for number, (title, layers) in enumerate(LAYERS.items()):
+        (tmp_path / str(number)).mkdir()
+        found = exported(tmp_path / str(number), *layers)
+        keys = sorted(it.key for it in found.provides)
         skipped = [f"skipped: {it.path}" for it in found.skipped]
-        views[title] = "\n".join([found.architecture() or "", *keys, *skipped])
+        views[title] = "\n".join([found.architecture or "", *keys, *skipped])
     compare_views("images", views)
 
 
@@ -119,6 +179,28 @@ def test_no_link_leads_out_of_a_root_folder(tmp_path: Path) -> None:
     assert found.os_name is None
 
 
+def test_no_link_of_an_image_archive_leads_out_of_it(tmp_path: Path) -> None:
+    folder = oci(tmp_path / "oci", [layer(ROOT)])
+    (folder / "index.json").rename(tmp_path / "index.json")
+    (folder / "index.json").symlink_to("../index.json")
+    assert analyze_image(str(folder)).provides == ()  # a folder without an index is a root
+
+
+@pytest.mark.parametrize("machine", ["armv6l", "armv8l"])
+def test_an_image_for_a_32_bit_machine_provides_what_its_kind_has(
+    tmp_path: Path, machine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = elf("libc.so.6", defines=("GLIBC_2.17",), machine=ARM)
+    folder = oci(tmp_path / "oci", [layer([("lib/libc.so.6", library)])], architecture=machine)
+    index = json.loads((folder / "index.json").read_text())
+    inner = folder / "blobs" / "sha256" / index["manifests"][0]["digest"][7:]
+    chosen = json.loads(inner.read_text())["manifests"][1]
+    (folder / "index.json").write_text(json.dumps({"manifests": [chosen]}))
+    found = analyze_image(str(folder))
+    assert (found.architecture, names(found)) == (machine, {"libc.so.6"})
+    assert not caplog.records
+
+
 def test_a_root_whose_libraries_are_all_for_other_machines_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,46 +212,29 @@ def test_a_root_whose_libraries_are_all_for_other_machines_is_warned_of(
     assert vars(record)["found"] == ["armv7l"]
 
 
-@pytest.mark.parametrize("name", ["", "a" * 5_000, "x\0y", "nobody/nothing:1", "--help"])
-def test_a_path_without_a_folder_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="unpack the image first"):
-        analyze_image(name)
-    if name != "--help":
-        for kind in ("image", "wheel"):
-            done = run_here(analyze, Settings.from_env({}), kind, name)
-            assert (done.exit_code, done.stdout) == (2, "")
-            assert done.stderr.startswith("error: ")
+def test_of_a_layout_the_image_for_linux_is_read(tmp_path: Path) -> None:
+    linux = entry_of(tmp_path, "right", os_name="linux")
+    others = [
+        entry_of(tmp_path, "wrong", os_name="windows"),
+        entry_of(tmp_path, "statement", os_name="unknown"),
+        entry_of(tmp_path, "other", **{"vnd.docker.reference.type": "attestation-manifest"}),
+    ]
+    assert analyze_image(layout(tmp_path, *others, linux)).os_name == "right"
+    with raised(InvalidDocument, reason=Reason.MISSING_FIELD, field="manifests"):
+        analyze_image(layout(tmp_path, *others))
 
 
-def test_a_path_with_links_takes_as_many_steps_as_it_has_parts(tmp_path: Path) -> None:
-    # Each target is as long as a link can be, and goes down and up again before the next.
-    target = "/".join(["x", ".."] * 800)
-    chain = {f"l{number}": Symlink(f"{target}/l{number + 1}") for number in range(39)}
-    deep = Symlink("/".join(["x"] * 2_040))
-    root = write_root(tmp_path, {**chain, "deep/a/b/c/d.so": b"", "short": Symlink("deep/a"),
-                                 "l": deep})  # fmt: skip
-    tree = FileTree(root)
-    assert tree.resolve("l0") is None
-    assert tree.resolve("l") is None
-    assert tree.resolve("short/b/../b/c/d.so") == "deep/a/b/c/d.so"
-
-
-def test_neither_a_link_nor_a_pipe_is_opened(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"secret")
-    (tmp_path / "link").symlink_to("file")
-    os.mkfifo(tmp_path / "pipe")
-    found = FileTree(tmp_path)
-    with pytest.raises(OSError, match="symbolic links"):
-        found.open("link")
-    refused: list[str] = []
-
-    def open_pipe() -> None:
-        try:
-            found.open("pipe")
-        except OSError as error:
-            refused.append(str(error))
-
-    thread = threading.Thread(target=open_pipe, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_S)
-    assert refused == ["[Errno 22] not a regular file"]
+def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -> None:
+    one, other = (entry_of(tmp_path, name, **named(name)) for name in ("alpha", "beta"))
+    with raised(InvalidDocument, reason=Reason.OUT_OF_RANGE, field="manifests"):
+        analyze_image(layout(tmp_path, one, other))
+    tags = [{**one, "annotations": named(name)} for name in ("alpha", "latest")]
+    assert analyze_image(layout(tmp_path, *tags)).os_name == "alpha"
+    machines = [one, entry_of(tmp_path, "second", **named("alpha"))]
+    assert analyze_image(layout(tmp_path, *machines)).os_name == "alpha"
+    tagged = [
+        {**it, "annotations": {**named("latest"), "io.containerd.image.name": name}}
+        for it, name in ((one, "x:latest"), (other, "y:latest"))
+    ]
+    with raised(InvalidDocument, reason=Reason.OUT_OF_RANGE, field="manifests"):
+        analyze_image(layout(tmp_path, *tagged))

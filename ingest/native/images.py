@@ -1,0 +1,334 @@
+"""Opens container images: root folders, OCI layouts, and output of ``save`` and ``export``."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import posixpath
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+import orjson
+
+from ingest.native.file_trees import (
+    BROKEN_STREAM,
+    MEBIBYTE,
+    FolderTree,
+    Tree,
+    copy_bounded,
+    is_there,
+    open_decompressed,
+    resolve,
+)
+from ingest.native.image_layers import Layer, LayeredTree
+from ingest.sources.archives import BoundedReads
+from model.errors import InvalidArgument, InvalidDocument
+from model.reasons import Reason
+from model.text import first_few, printable
+
+#: Python's names of architectures, by their names in images.
+_ARCHITECTURES = {
+    "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
+}  # fmt: skip
+_JSON_BYTES = 4 * MEBIBYTE
+_ARCHIVE_BYTES = 128 * 1024 * MEBIBYTE
+#: An image has few files for each of its layers; the tar file of a root folder has far more.
+_MOST_BLOBS = 20_000
+_MOST_LAYERS = 1_000
+_DEEPEST_INDEX = 4
+_INDEXES = re.compile(
+    r"application/vnd\.(?:oci\.image\.index|docker\.distribution\.manifest\.list)\b.*"
+)
+_SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
+#: Annotations with the name of an index entry: the full name by containerd, or the tag only.
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+#: Opens a file of an image archive by its name; ``None`` if there is no such file.
+_Blobs = Callable[[str], BinaryIO | None]
+_T = TypeVar("_T")
+_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedImage:
+    """An opened image.
+
+    :param name: name in the image; empty if the image has no name
+    :param architecture: in Python's notation; ``None`` if the image does not contain it
+    :param environ: environment variables of its programs
+    """
+
+    tree: Tree
+    name: str = ""
+    architecture: str | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def open_image(wanted: str) -> Iterator[OpenedImage]:
+    """Open an image in a folder or a file.
+
+    :raises InvalidArgument: if there is none
+    :raises InvalidDocument: if it is not an image, is broken, or contains several images
+    """
+    if not is_there(wanted):
+        raise InvalidArgument(
+            f"no file or folder {wanted[:80]!r}: write the image to a file first, such as with"
+            f" `podman save -o image.tar {wanted[:80]}`"
+        )
+    path = Path(wanted)
+    try:
+        if not path.is_dir():
+            with _plain_tar(path) as tar, _tar_blobs(tar) as files:
+                yield _in_tar(tar, files)
+            return
+        blobs = _folder_blobs(FolderTree(path))
+        is_layout = _has(blobs, "index.json") and _has(blobs, "oci-layout")
+        yield _oci(blobs) if is_layout else OpenedImage(FolderTree(path))
+    except OSError as error:
+        message = error.strerror or str(error)
+        raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
+
+
+def _folder_blobs(tree: FolderTree) -> _Blobs:
+    """Files of a folder; links within it are followed."""
+
+    def blob(name: str) -> BinaryIO | None:
+        real = resolve(tree, name)
+        is_file = real is not None and tree.is_file(real)
+        return cast(BinaryIO, tree.open(real)) if real is not None and is_file else None
+
+    return blob
+
+
+@contextmanager
+def _plain_tar(path: Path) -> Iterator[Path]:
+    """Yield ``path`` itself, or an unpacked temporary copy."""
+    with path.open("rb") as stream, tempfile.NamedTemporaryFile(prefix="thoth-image-") as copy:
+        with _reading(path.name):
+            packed = stream.read(4)[:2] in (b"\x1f\x8b", b"\x28\xb5")
+            stream.seek(0)
+            if packed:
+                plain = open_decompressed(stream, _ARCHIVE_BYTES, path.name)
+                copy_bounded(plain, copy, _ARCHIVE_BYTES)
+                copy.flush()
+        yield Path(copy.name) if packed else path
+
+
+def _in_tar(path: Path, blobs: _Blobs | None) -> OpenedImage:
+    if blobs is not None and _has(blobs, "manifest.json"):
+        return _saved(blobs)
+    if blobs is not None and _has(blobs, "index.json"):
+        return _oci(blobs)
+    return OpenedImage(LayeredTree([Layer(path.name, lambda: path.open("rb"))]))
+
+
+@contextmanager
+def _tar_blobs(path: Path) -> Iterator[_Blobs | None]:
+    """Files of a tar file, links within it followed; ``None`` for more files than images have."""
+    with path.open("rb") as stream:
+        members: dict[str, tarfile.TarInfo] = {}
+        with _reading(path.name):
+            plain = cast(BinaryIO, BoundedReads(stream))
+            archive = tarfile.open(fileobj=plain, mode="r:")  # noqa: SIM115 - closes nothing
+            while len(members) <= _MOST_BLOBS and (member := archive.next()) is not None:
+                members[posixpath.normpath(member.name)] = member
+
+        def blob(name: str) -> BinaryIO | None:
+            member = members.get(posixpath.normpath(name))
+            try:
+                with _reading(name):
+                    return None if member is None else cast(BinaryIO, archive.extractfile(member))
+            except KeyError:  # a link that leads nowhere
+                return None
+
+        yield blob if len(members) <= _MOST_BLOBS else None
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
+        message = str(error)[:200] or "the archive is truncated"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=name) from error
+
+
+def _saved(blobs: _Blobs) -> OpenedImage:
+    """Open the output of ``docker save``."""
+    listed = _json(blobs, "manifest.json")
+    if not isinstance(listed, list) or len(listed) != 1:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, "the archive must contain exactly one image",
+            place="manifest.json",
+        )  # fmt: skip
+    manifest = _checked(listed[0], dict, "manifest.json")
+    names = _checked(manifest.get("Layers"), list, "manifest.json")
+    config = _checked(manifest.get("Config"), str, "manifest.json")
+    content = _checked(_json(blobs, config), dict, "the configuration")
+    tags = _checked(manifest.get("RepoTags") or [""], list, "RepoTags")
+    layers = [_layer(blobs, _checked(name, str, "manifest.json")) for name in names]
+    return _image(layers, content, str(tags[0]))
+
+
+def _oci(blobs: _Blobs) -> OpenedImage:
+    """Open an OCI image layout."""
+    entry: dict[str, Any] = {}
+    index = _checked(_json(blobs, "index.json"), dict, "index.json")
+    for _ in range(_DEEPEST_INDEX):
+        entry = _chosen(index)
+        if not _INDEXES.match(str(entry.get("mediaType", ""))):
+            break
+        index = _described_json(blobs, entry)
+    manifest = _described_json(blobs, entry)
+    layers = []
+    for described in _checked(manifest.get("layers"), list, "layers"):
+        name, sha256 = _blob_of(_checked(described, dict, "layers"))
+        _check_digest(blobs, name, sha256)
+        layers.append(_layer(blobs, name))
+    config = _described_json(blobs, _checked(manifest.get("config"), dict, "config"))
+    return _image(layers, config, _note(entry, _NAMES[1]))
+
+
+def _chosen(index: dict[str, Any]) -> dict[str, Any]:
+    """Return the image for this machine's architecture, or else the first image for Linux.
+
+    :raises InvalidDocument: if there is no image for Linux, or there are several with different
+        names
+    """
+    listed = [
+        _checked(it, dict, "manifests")
+        for it in _checked(index.get("manifests"), list, "manifests")
+    ]
+    entries = [entry for entry in listed if _is_image(entry)]
+    if not entries:
+        message = "it contains no image for Linux" if listed else "it contains no image"
+        raise InvalidDocument(Reason.MISSING_FIELD, message, field="manifests")
+    _refuse_several(entries)
+    for entry in entries:
+        if _machine(_platform(entry).get("architecture")) == platform.machine():
+            return entry
+    return entries[0]
+
+
+def _platform(entry: dict[str, Any]) -> dict[str, Any]:
+    value = entry.get("platform")
+    return value if isinstance(value, dict) else {}
+
+
+def _note(entry: dict[str, Any], name: str) -> str:
+    notes = entry.get("annotations")
+    return str(notes.get(name) or "") if isinstance(notes, dict) else ""
+
+
+def _is_image(entry: dict[str, Any]) -> bool:
+    """Whether a manifest is for Linux; attestations have the operating system ``unknown``."""
+    attests = _note(entry, "vnd.docker.reference.type")
+    return not attests and _platform(entry).get("os") in (None, "", "linux")
+
+
+def _refuse_several(entries: list[dict[str, Any]]) -> None:
+    """Refuse entries that differ in both their names and their digests.
+
+    Several tags of one image are accepted. Images of several architectures that share one tag are
+    accepted, too.
+    """
+    named = {
+        name: str(entry.get("digest"))
+        for entry in entries
+        if (name := next(filter(None, (_note(entry, it) for it in _NAMES)), ""))
+    }
+    if len(set(named.values())) > 1:
+        names = first_few([printable(name[:80]) for name in sorted(named)], 20)
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"it must contain one image, but contains {names}",
+            field="manifests",
+        )  # fmt: skip
+
+
+def _image(layers: list[Layer], config: dict[str, Any], name: str) -> OpenedImage:
+    if len(layers) > _MOST_LAYERS:
+        raise InvalidDocument(Reason.ARCHIVE_BOMB, f"{len(layers)} layers")
+    inner = config.get("config")
+    listed = inner.get("Env") if isinstance(inner, dict) else None
+    pairs = (str(item).partition("=") for item in (listed if isinstance(listed, list) else ()))
+    return OpenedImage(
+        LayeredTree(layers), name, _machine(config.get("architecture")),
+        {key: value for key, _, value in pairs},
+    )  # fmt: skip
+
+
+def _machine(name: object) -> str | None:
+    return _ARCHITECTURES.get(name, name) if isinstance(name, str) and name else None
+
+
+def _layer(blobs: _Blobs, name: str) -> Layer:
+    return Layer(name, lambda: _open(blobs, name))
+
+
+def _has(blobs: _Blobs, name: str) -> bool:
+    stream = blobs(name)
+    if stream is not None:
+        stream.close()
+    return stream is not None
+
+
+def _open(blobs: _Blobs, name: str) -> BinaryIO:
+    stream = blobs(name)
+    if stream is None:
+        raise InvalidDocument(Reason.UNREADABLE, "it is not in the image", place=name[:200])
+    return stream
+
+
+def _blob_of(descriptor: dict[str, Any]) -> tuple[str, str]:
+    """Return the file that a descriptor names, and its digest."""
+    match = _SHA256.fullmatch(str(descriptor.get("digest")))
+    if match is None:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{str(descriptor.get('digest'))[:80]!r} is not a sha256 digest",
+            field="digest",
+        )  # fmt: skip
+    return f"blobs/sha256/{match[1]}", match[1]
+
+
+def _described_json(blobs: _Blobs, descriptor: dict[str, Any]) -> dict[str, Any]:
+    name, sha256 = _blob_of(descriptor)
+    value = _json(blobs, name)
+    _check_digest(blobs, name, sha256)
+    return _checked(value, dict, name)
+
+
+def _check_digest(blobs: _Blobs, name: str, sha256: str) -> None:
+    digest = hashlib.sha256()
+    with _open(blobs, name) as stream, _reading(name):
+        while chunk := stream.read(MEBIBYTE):
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
+        message = "its content does not match its digest"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=name[:200])
+
+
+def _json(blobs: _Blobs, name: str) -> Any:
+    with _open(blobs, name) as stream, _reading(name):
+        data = stream.read(_JSON_BYTES + 1)
+    if len(data) > _JSON_BYTES:
+        raise InvalidDocument(Reason.FILE_TOO_LARGE, "more than 4 MiB of JSON", place=name[:200])
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidDocument(Reason.INVALID_JSON, str(error), place=name[:200]) from error
+
+
+def _checked(value: object, kind: type[_T], where: str) -> _T:
+    if not isinstance(value, kind):
+        message = (
+            "not an object" if kind is dict else "not a list" if kind is list else "not a text"
+        )
+        raise InvalidDocument(Reason.WRONG_TYPE, message, place=where)
+    return value
