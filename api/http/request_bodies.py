@@ -10,7 +10,6 @@ from flask import request
 from marshmallow import Schema
 from webargs import missing
 from webargs.flaskparser import FlaskParser, is_json_request
-from webargs.multidictproxy import MultiDictProxy
 
 from api.http.errors import ApiError, ProblemType
 from common.settings import Settings
@@ -73,12 +72,11 @@ class BodyParser(FlaskParser):
         return json_of(data) if data else missing
 
     def load_querystring(self, req: flask.Request, schema: Schema) -> Any:
-        """Load a query; a parameter that takes one value must not occur more than once.
+        """Load a query; a parameter must not occur more than once.
 
         :raises ApiError: 400, naming those that occur more often
         """
-        many = MultiDictProxy(req.args, schema).multiple_keys
-        known = {field.data_key or name for name, field in schema.load_fields.items()} - many
+        known = {field.data_key or name for name, field in schema.load_fields.items()}
         twice = {
             name: ["Given more than once."]
             for name, values in req.args.lists()

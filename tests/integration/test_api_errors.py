@@ -70,8 +70,7 @@ def test_each_mistake_has_a_type_and_words_of_ours(
     ("path", "name"),
     [
         ("/api/v2/packages?limit=1&limit=2", "limit"),
-        ("/api/v2/packages/web/versions/1.0?python_version=3.11&python_version=3.12",
-         "python_version"),
+        ("/api/v2/packages/web/versions/1.0?index=pypi&index=own", "index"),
         ("/api/v1/python/imports?import_name=a&import_name=b", "import_name"),
     ],
 )  # fmt: skip
@@ -81,14 +80,6 @@ def test_a_parameter_of_one_value_is_given_once(client: FlaskClient, path: str, 
     assert answer.json["type"] == "/problems/invalid-request"
     assert list(answer.json["errors"]["query"]) == [name]
     assert name in answer.json["detail"]
-
-
-def test_a_parameter_of_many_values_is_given_as_often_as_there_are(client: FlaskClient) -> None:
-    path = "/api/v2/packages/web/versions/1.0?python_version=3.11"
-    assert client.get(f"{path}&extras=a&extras=b").status_code == 200
-    refused = client.get(path + "&extras=a" * 60)
-    assert refused.status_code == 400
-    assert "50" in refused.json["detail"]
 
 
 def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None:

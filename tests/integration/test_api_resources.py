@@ -134,28 +134,6 @@ def test_versions_come_newest_first(client: FlaskClient) -> None:
     assert {"2.5.5", "1.26.4"} <= set(found)
 
 
-def test_a_release_says_what_holds_where(client: FlaskClient) -> None:
-    path = "/api/v2/packages/click/versions/8.4.2"
-    plain = got(client, path)
-    assert plain["environment"] is None
-    assert {it["applies"] for it in plain["requirements"]} == {None}
-    linux = got(client, path, python_version="3.11", platform="manylinux_2_28_x86_64")
-    windows = got(client, path, python_version="3.11", platform="win_amd64")
-    assert linux["environment"] == "CPython 3.11 on manylinux_2_28_x86_64"
-    told = [{it["name"]: it["applies"] for it in some["requirements"]} for some in (linux, windows)]
-    assert [it["colorama"] for it in told] == [False, True]
-    refused = got(client, path, 400, platform="amiga")
-    assert "amiga" in refused["detail"]
-
-
-def test_an_extra_brings_what_it_is_for(client: FlaskClient) -> None:
-    path = "/api/v2/packages/flask/versions/3.1.3"
-    without = got(client, path, python_version="3.12")["requirements"]
-    asked = got(client, path, python_version="3.12", extras="async")["requirements"]
-    changed = {new["name"] for old, new in zip(without, asked, strict=True) if old != new}
-    assert changed == {"asgiref"}
-
-
 def test_versions_are_found_however_they_are_written(client: FlaskClient) -> None:
     one = got(client, "/api/v2/packages/flask/versions/3.1.3")
     assert got(client, "/api/v2/packages/FLASK/versions/v3.1.3.0") == one

@@ -408,15 +408,6 @@ def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, kno
         for it in inner["package_names"]
     ] == [("one", "1.9", "space.one"), ("one", "1.10", "space.one")]
 
-    whole = client.get("/api/v2/modules/space").get_json()
-    assert [(it["name"], it["versions"], it["newest"]) for it in whole["providers"]] == [
-        ("many", 1, "1.0"), ("one", 2, "1.10"), ("two", 1, "1.0"),
-    ]  # fmt: skip
-    (unsure,) = client.get("/api/v2/modules/space.three").get_json()["providers"]
-    assert (unsure["name"], unsure["source"]) == ("many", "central-directory-end")
-    for nothing in ("web", "no name", "space..one"):
-        assert client.get(f"/api/v2/modules/{nothing}").status_code == 404
-
     unknown = client.get("/api/v2/packages/web/versions/2.0").get_json()
     empty = client.get("/api/v2/packages/none/versions/1.0").get_json()
     assert (unknown["imports"], empty["imports"]) == (None, [])
