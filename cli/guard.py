@@ -278,7 +278,10 @@ def write_versions(
             "run it without --service and --pack",
         )
     form = LockFormat(format_of(new if _is_written(new.name) else output, Project()))
-    manifest = read_project(new) if form is LockFormat.PIPFILE_LOCK else None
+    # The lock has the hash of the Pipfile beside it.
+    beside = new.with_name("Pipfile")
+    of_pipenv = form is LockFormat.PIPFILE_LOCK
+    manifest = read_project(beside if beside.is_file() else new) if of_pipenv else None
     request = pinned_request(settings, lock, manifest, versions, where)
     with migrated_stores(settings) as stores:
         known = Knowledge.for_request(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from adviser.fix import UNINVITED
+from cli.project_files import read_project
 from graph.engine import Stores
 from ingest.advisories.sync import sync_source
 from tests.factories.advisories import HIGH, affected, osv, write_archive
@@ -218,3 +219,24 @@ def test_an_accepted_vulnerability_is_recorded_shown_and_open_again_later(
     record.write_text('{"bomFormat": "CycloneDX", "vulnerabilities": 1}', encoding="utf-8")
     broken = fix(stores, index, harm)
     assert (broken.returncode, "thoth.vex.json: vulnerabilities" in broken.stderr) == (2, True)
+
+
+def test_a_pipfile_lock_keeps_the_hash_of_its_pipfile(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    (tmp_path / "Pipfile").write_text(
+        f'[[source]]\nurl = "{index.url}"\nverify_ssl = false\nname = "own"\n'
+        '[packages]\napp = "<2"\ntool = "*"\n',
+        encoding="utf-8",
+    )
+    (manifest_hash, *_) = read_project(tmp_path).manifest_hashes
+    versions = {it: {"version": "==1.0"} for it in ("app", "core", "lib", "tool")}
+    meta = {"hash": {"sha256": manifest_hash}, "pipfile-spec": 6, "requires": {}, "sources": []}
+    lock = tmp_path / "Pipfile.lock"
+    lock.write_text(json.dumps({"_meta": meta, "default": versions, "develop": {}}))
+    done = fix(stores, index, tmp_path, "--apply")
+    assert done.returncode == 4, done.stderr
+    written = json.loads(lock.read_text("utf-8"))
+    assert written["_meta"]["hash"]["sha256"] == manifest_hash
+    assert written["default"]["lib"]["version"] == "==2.1"
