@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, cast
 
 from common.formats.benchmark_files import benchmark_records
+from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.results import Run, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
@@ -32,8 +32,6 @@ from model.reasons import Reason
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]
 _GZIP = b"\x1f\x8b\x08"
-#: Colours and titles of terminals.
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 #: Endings by which readers know files; other systems write them in capitals, too.
 _ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
 #: Descriptions that are kept, because many results share them.
@@ -227,8 +225,8 @@ class ResultFile:
 
 
 def decode_text(content: bytes, place: str) -> str:
-    """Text with line feeds as line ends, without a byte order mark, NUL characters, colours, spaces
-    at the ends of lines, and empty lines at its beginning.
+    """Text with line feeds as line ends, without a byte order mark, NUL characters, and empty lines
+    at its beginning, and without what :mod:`ingest.benchmarks.captures` removes.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8
@@ -241,8 +239,7 @@ def decode_text(content: bytes, place: str) -> str:
     if text.count("\ufffd") > len(text) // _CHARACTERS_FOR_AN_ERROR + 1:
         raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
     lines = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    plain = _ESCAPE.sub("", lines) if "\x1b" in lines else lines
-    return re.sub(" +$", "", plain, flags=re.MULTILINE).lstrip("\n")
+    return without_captures(lines).lstrip("\n")
 
 
 def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:

@@ -20,6 +20,7 @@ from typing import IO, BinaryIO
 
 import orjson
 
+from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.layout import empty, is_archive, is_unfinished_part, read_bounded, read_up_to
@@ -70,7 +71,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _windows(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A text file as UTF-8 with line feeds, without a byte order mark, in windows.
+    """A text file as UTF-8 with line feeds, without a byte order mark and prefixes, in windows.
 
     Windows have whole lines, unless a line is longer than a window, and begin with the last lines
     of the window before, because a mark may have several lines.
@@ -89,7 +90,7 @@ def _windows(pieces: Iterable[bytes]) -> Iterator[bytes]:
         end = text.rfind("\n") + 1
         if not piece or len(text) - end > _WINDOW_BYTES:
             end = len(text)
-        yield text[:end].encode(errors="surrogateescape")
+        yield without_captures(text[:end]).encode(errors="surrogateescape")
         start = max(0, end - _OVERLAP)
         text = text[start and (text.find("\n", start, end) + 1 or start) :]
 

@@ -1,0 +1,158 @@
+"""What terminals and launchers add to the lines of captured console output."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+#: Times of CI services and containers, and what logcat writes before a message.
+_PREFIX = re.compile(
+    r"^(?:"
+    r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\d+ +\d+ [VDIWEF] [^:\n]{1,80}?: "
+    r"|(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} )?[VDIWEF]/[^(\n]{1,80}\( *\d+\): "
+    rf"|{_TIME} (?:std(?:out|err) [FP] )?"
+    rf"|\[{_TIME}\] "
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,100} [\w./-]{1,100}\[\d+\]: )?"
+    r")+",
+    re.MULTILINE,
+)
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)(?![\w/])"
+_LINE = r"\[?[A-Za-z_<][\w./<>:-]{0,200}:\d+(?:\]| -)(?!\S)"
+#: Loggers: of absl and glog, and of Python by level, with time, name and line in the usual orders.
+#: A name before a colon may be the title of a value instead, and a name with a number a host.
+_LOGGER = re.compile(
+    r"^(?P<head>"
+    r"[IWEF]\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [^\s\]]{1,200}:\d+\](?!\S)"
+    rf"|(?:{_TIME} (?:std(?:out|err) [FP] )?|\[{_TIME}\] ?)+(?:- |(?P<bar>\| ))?"
+    rf"(?:\[[\w.]{{1,100}}\] ?|[\w.]{{1,100}}(?: [-|])? )?(?:\[{_LEVEL} *\]|{_LEVEL})"
+    rf"(?(bar) *\||(?::| -(?!\S)|(?!\S)))(?: +{_LINE})?"
+    rf"|{_LEVEL} (?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{{1,9}})? {_LINE}"
+    rf"|\[{_LEVEL} *\](?: -)?(?!\S)"
+    rf"|{_LEVEL}(?: -(?!\S)|:(?:(?:root|tensorflow|absl|__main__):)?)"
+    r")(?P<name> ?(?:[A-Za-z_][A-Za-z_.]{0,100}:|\[[A-Za-z_.]{1,100}\](?!:)))?(?P<space> *)",
+    re.MULTILINE,
+)
+#: Names of processes before their lines: ranks of ``mpirun`` and ``torchrun``, and pods.
+_PROCESS = re.compile(
+    r"^(?:\[(?:[^\]\s]{1,200}@)?(\d{1,6},\d{1,6})\]<std(?:out|err)>: ?"
+    r"|\[(pod/[\w./-]{1,300})\] "
+    r"|\[(?:default|rank)(\d{1,6})\]: ?)",
+    re.MULTILINE,
+)
+#: Task numbers of ``srun --label`` and of Intel MPI. Tables may begin with such numbers, too.
+_TASK = re.compile(r"^(?: *(\d{1,6}):|\[(\d{1,6})\])(?: |$)", re.MULTILINE)
+#: Containers of Docker Compose and Swarm. Tables may begin with names, too.
+_CONTAINER = re.compile(r"^(?=[\w.@-]{0,100}[A-Za-z])([\w.@-]{1,100}) +\|(?: |$)", re.MULTILINE)
+#: Hosts of ``pdsh``, whose names have a number. Titles of values may have one, too.
+_HOST = re.compile(r"^(?=[A-Za-z][\w.-]{0,100}\d)([\w.-]{1,100}):(?: |$)", re.MULTILINE)
+#: Few lines of a table or a list have the same name or number.
+_LINES_OF_A_NAME = 2
+#: Prefixes in a row; a rank in a container on a host has three.
+_MOST_PREFIXES = 6
+#: The line below the header of a Markdown table, which no container wrote.
+_MARKDOWN = re.compile(r"^[ :-]+\|[ :|-]*$", re.MULTILINE)
+
+
+def without_captures(text: str) -> str:
+    """``text`` without colours, prefixes of launchers and loggers, and spaces at ends of lines.
+
+    Lines of several processes are put together by process, because a result of one process must not
+    have values of another. Task numbers, containers and hosts are removed if most lines have one,
+    from the first to the last line that has. Several prefixes in a row are removed one by one. Tabs
+    at the end of a line separate empty cells.
+
+    >>> without_captures("[1,0]<stdout>:total images/sec: 2\\n\\x1b[32mFPS:3\\x1b[0m")
+    'total images/sec: 2\\nFPS:3'
+    >>> without_captures("1: c\\n0: a\\n1: d\\n0: b\\n"), without_captures("0: a\\nb\\n")
+    ('a\\nb\\nc\\nd\\n', '0: a\\nb\\n')
+    >>> without_captures("node1: [rank1]: b\\nnode1: [rank0]: a\\nnode2: [rank0]: c\\nnode2: d\\n")
+    'a\\nb\\nc\\nd\\n'
+    >>> without_captures("INFO:bench:a: 1\\nINFO:bench:b: 2\\n"), without_captures("INFO: a: 1\\n")
+    ('a: 1\\nb: 2\\n', 'a: 1\\n')
+    """
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    text = _without_prefixes(text, _MOST_PREFIXES)
+    if " \n" in text:
+        text = "\n".join(line.rstrip(" ") for line in text.split("\n"))
+    return text
+
+
+def _without_prefixes(text: str, most: int) -> str:
+    """``text`` without at most ``most`` prefixes in a row."""
+    text = _PREFIX.sub("", _without_loggers(text))
+    mark = next((it for it in (_PROCESS, _TASK, _CONTAINER, _HOST) if _is_prefix(text, it)), None)
+    return text if mark is None or not most else _by_process(text, mark, most - 1)
+
+
+def _without_loggers(text: str) -> str:
+    """``text`` without prefixes of loggers.
+
+    Most lines of a logger with a name have one, and few names. A level may be padded, so the spaces
+    that all lines of a form share are removed, and other spaces indent the message.
+    """
+    lines = list(_LOGGER.finditer(text))
+    names = [it["name"] for it in lines if it["name"]]
+    named = 4 * len(names) > 3 * len(lines) and len(names) >= _LINES_OF_A_NAME * len(set(names))
+    padding: dict[str, int] = {}
+    for line in lines:
+        if text[line.end() : line.end() + 1] not in ("", "\n") and (named or not line["name"]):
+            form, width = _form(line), len(line["space"])
+            padding[form] = min(width, padding.get(form, width))
+
+    def message(line: re.Match[str]) -> str:
+        if named or not line["name"]:
+            return line["space"][padding.get(_form(line), 0) :]
+        return line["name"].lstrip() + line["space"]
+
+    return _LOGGER.sub(message, text) if lines else text
+
+
+def _form(line: re.Match[str]) -> str:
+    """Levels and punctuation of a logger's prefix, without its numbers and names."""
+    return re.sub(r"[^A-Z\[\]|-]", "", line["head"])
+
+
+def _is_prefix(text: str, mark: re.Pattern[str]) -> bool:
+    """Whether ``mark`` is a prefix in ``text``, and not a part of a table or a list."""
+    first = mark.search(text)
+    if first is None or mark is _PROCESS:
+        return first is not None
+    names, end = [], 0
+    for match in mark.finditer(text):
+        names.append(match[0])
+        end = match.end()
+    repeated = len(names) >= _LINES_OF_A_NAME * len(set(names))
+    if mark is _TASK and 2 * len(names) > text.rstrip("\n").count("\n") + 1:
+        return True
+    if not repeated or (mark is _CONTAINER and _MARKDOWN.search(text)):
+        return False
+    return 2 * len(names) > text.count("\n", first.start(), end) + 1
+
+
+def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
+    """``text`` without ``mark``; if several processes wrote it, by process in order of their names.
+
+    Lines without a mark are of the launcher, and come first. A last line without its end stays the
+    last with the other lines of its process, so that readers see that it may have been cut off.
+    """
+    lines: dict[str, list[str]] = {}
+    complete = text.endswith("\n")
+    process = ""
+    for line in text.removesuffix("\n").split("\n"):
+        match = mark.match(line)
+        process = "" if match is None else next(filter(None, match.groups()), "")
+        lines.setdefault(process, []).append(line if match is None else line[match.end() :])
+    if len(lines) - ("" in lines) < 2:
+        return _without_prefixes(mark.sub("", text), most)
+    names = sorted(lines, key=lambda it: (it == process and not complete, _numbers(it)))
+    parts = ["\n".join(lines[it]) + "\n" for it in names]
+    if not complete:
+        parts[-1] = parts[-1].removesuffix("\n")
+    return "".join(_without_prefixes(it, most) for it in parts)
+
+
+def _numbers(name: str) -> tuple[list[int], str]:
+    """Sorts names by the numbers in them."""
+    return [int(it) for it in re.findall(r"\d{1,9}", name)], name
