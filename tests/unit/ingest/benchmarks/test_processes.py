@@ -103,18 +103,6 @@ def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
     assert [it.samples for it in results] == [(10.0, 20.0)]
 
 
-def test_runs_of_a_training_may_be_in_any_order(tmp_path: Path) -> None:
-    log = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
-    results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": log})
-    assert [it.samples for it in results] == [(10.0, 20.0)]
-
-
-def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> None:
-    table = "name_gpu,num_gpu,resnet50\n2x V100,2,350.5\n"
-    results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"train-throughput.csv": 2 * table})
-    assert [it.value for it in results] == [350.5, 350.5]
-
-
 @pytest.mark.parametrize(
     "lines",
     [
