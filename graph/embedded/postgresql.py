@@ -99,6 +99,8 @@ class PostgreSQL(Service):
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(f"CREATE DATABASE {DATABASE}")
+        except (psycopg2.errors.DuplicateDatabase, psycopg2.errors.UniqueViolation):
+            pass  # The session of a starter that was killed ended its own creation meanwhile.
         except psycopg2.OperationalError as error:
             # Among these errors is a full disk.
             raise self._failed(str(error).strip()) from error
