@@ -328,23 +328,28 @@ def fixes_of(
 
     :param options: of ``thoth fix``
     """
-    folders = Path.cwd(), lock.path.absolute().parent
+    folders, notes = (Path.cwd(), lock.path.absolute().parent), dict[str, None]()
+    # Each round of the search reads evidence anew, and would say the same.
+    of_these = partial(of_these_files, folders=folders, note=notes.setdefault)
     least = options["min_severity"]
     wanted = FixOptions(
         options["only"], Severity(least) if least else None, lock.elsewhere,
-        partial(of_these_files, folders=folders), lock.vex, options["proof"] is not None,
+        of_these, lock.vex, options["proof"] is not None,
     )  # fmt: skip
     request = _request_of(settings, lock)
     more = [Dependency(name) for name in lock.packages]
     if _needs_no_store(options):
         known = archive_knowledge(settings, request, resolver, more, options)
-        return fixes_of_lock(known, wanted, options["threads"])
-    with migrated_stores(settings) as stores:
-        request = on_hardware(stores, request, options["hardware"])
-        stored = knowledge_for(stores, request, options, resolver, more)
-        fixes = fixes_of_lock(stored, wanted, options["threads"])
-        if fixes.result.conflict is not None and not stored.is_listed:
-            require_projected(stores, fixes.snapshot.revisions)
+        fixes = fixes_of_lock(known, wanted, options["threads"])
+    else:
+        with migrated_stores(settings) as stores:
+            request = on_hardware(stores, request, options["hardware"])
+            stored = knowledge_for(stores, request, options, resolver, more)
+            fixes = fixes_of_lock(stored, wanted, options["threads"])
+            if fixes.result.conflict is not None and not stored.is_listed:
+                require_projected(stores, fixes.snapshot.revisions)
+    for text in notes:
+        print_note(text)
     return fixes
 
 

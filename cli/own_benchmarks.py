@@ -63,10 +63,14 @@ def chosen_benchmarks(
     return chosen
 
 
-def of_these_files(evidence: Evidence, folders: Sequence[Path]) -> Evidence:
+def of_these_files(
+    evidence: Evidence, folders: Sequence[Path], note: Callable[[str], object] = print_note
+) -> Evidence:
     """The evidence without measurements of commands whose files are others in these folders.
 
     They are of other projects, or of earlier states of these files.
+
+    :param note: takes the sentence that says what is left out
     """
     measured = {
         number: str(series.parameters.get(COMMAND_TEXT))
@@ -84,9 +88,7 @@ def of_these_files(evidence: Evidence, folders: Sequence[Path]) -> Evidence:
     if not others:
         return evidence
     left_out = first_few([f"`{it}`" for it in dict.fromkeys(others.values())], 5)
-    print_note(
-        f"not counted, because it was measured with files that are not those here: {left_out}"
-    )
+    note(f"not counted, because it was measured with files that are not those here: {left_out}")
     left = tuple(it for it in evidence.readings if it.series not in others)
     return replace(evidence, readings=left)
 
