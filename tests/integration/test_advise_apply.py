@@ -28,10 +28,7 @@ def index() -> Iterator[Index]:
             ("lib", "1.0", ""), ("lib", "2.0", ""), ("lib", "2.1", ""),
         ):  # fmt: skip
             requires = f"Requires-Dist: {needs}\n" if needs else ""
-            made.add_wheel(name, version, metadata=requires)
-            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            file = f"{name}-{version}-py3-none-any.whl"
-            made.offer_metadata(file, f"{head}{requires}".encode())
+            made.add_wheel(name, version, metadata=requires, beside=True)
         yield made
 
 

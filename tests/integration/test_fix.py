@@ -45,10 +45,7 @@ def index() -> Iterator[Index]:
         for name, version, requires in RELEASES:
             lines = "License-Expression: MIT\n"
             lines += "".join(f"Requires-Dist: {it}\n" for it in requires)
-            made.add_wheel(name, version, metadata=lines)
-            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            file = f"{name}-{version}-py3-none-any.whl"
-            made.offer_metadata(file, f"{head}{lines}".encode())
+            made.add_wheel(name, version, metadata=lines, beside=True)
         yield made
 
 

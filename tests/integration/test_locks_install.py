@@ -42,10 +42,8 @@ def index() -> Iterator[Index]:
         for name, versions in VERSIONS.items():
             for version in versions:
                 told = metadata if name == "app" else ""
-                served.add_wheel(name, version, metadata=told)
-                head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-                # Without it uv asks for the headers of a file, which this index does not answer.
-                served.offer_metadata(f"{name}-{version}-py3-none-any.whl", (head + told).encode())
+                # Without METADATA beside it, uv asks for headers, which this index does not answer.
+                served.add_wheel(name, version, metadata=told, beside=True)
         served.add_source("lib", "1.5")
         yield served
 

@@ -62,12 +62,14 @@ class Index:
         return [path for path, _ in self.seen]
 
     def add_wheel(
-        self, name: str, version: str, text: str = "", *, metadata: str = "", padding: int = 0
-    ) -> str:
+        self, name: str, version: str, text: str = "", *, metadata: str = "", padding: int = 0,
+        beside: bool = False,
+    ) -> str:  # fmt: skip
         """Serve a wheel with one module of ``text``; its hash.
 
         :param metadata: further lines of METADATA
         :param padding: bytes that no packing makes smaller, before METADATA
+        :param beside: whether METADATA is served beside it, too
         """
         info = f"{name}-{version}.dist-info"
         head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -83,7 +85,10 @@ class Index:
                 archive.writestr(f"{name}.so", bytes(padding))
             for path, content in members.items():
                 archive.writestr(path, content)
-        return self.add_file(name, f"{name}-{version}-py3-none-any.whl", packed.getvalue())
+        file = f"{name}-{version}-py3-none-any.whl"
+        if beside:
+            self.offer_metadata(file, (head + metadata).encode())
+        return self.add_file(name, file, packed.getvalue())
 
     def add_source(
         self, name: str, version: str, setup: str = "", *, information: str | None = None,
