@@ -1,6 +1,6 @@
-"""Writes the tables of the docs that follow from code: ``python -m docs.reference_tables``.
+"""Writes the lists of the docs that follow from code: ``python -m docs.reference_tables``.
 
-Such a table stands between the lines ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+Such a list stands between the lines ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -57,30 +57,26 @@ def node_table(label: str) -> Iterator[str]:
     meanings = {**declared, **_PROPERTIES}
     files = sorted((ROOT / "migrations" / "cypher").glob("*.cypher"))
     statements = "".join(path.read_text(encoding="utf-8") for path in files)
-    yield "| property | meaning |"
-    yield "| --- | --- |"
     for name in node.properties:
         if (name not in ORIGIN or name == node.key) and not name.startswith(PARAMETER):
             indexed = f"FOR (node:{label}) ON (node.{name})" in statements
             kind, meaning = meanings[name]
-            notes = [it for it in (kind,) if it != "string"]
+            notes = [] if kind == "string" else [kind]
             notes += ["key"] if name == node.key else ["indexed"] if indexed else []
-            yield f"| `{name}` | {', '.join(notes)}{': ' if notes else ''}{meaning} |"
+            yield f"- {', '.join((f'`{name}`', *notes))}: {meaning}"
     if any(it.startswith(PARAMETER) for it in node.properties):
         yield (
-            "| parameter_NAME | number, string or boolean: The indicator's parameter NAME, as"
-            " `thoth pi describe` lists it. Lists and objects are only in `parameters`. |"
+            "- parameter_NAME, number, string or boolean: The indicator's parameter NAME, as"
+            " `thoth pi describe` lists it. Lists and objects are only in `parameters`."
         )
 
 
 def key_table(view: type) -> Iterator[str]:
     """The keys of a JSON document with their types, except strings, and meanings."""
-    yield "| key | meaning |"
-    yield "| --- | --- |"
     for field in declared_fields(view):
         if field.declared.description:
             kind = _type_of(field)
-            yield f"| `{field.name}` | {'' if kind == 'string' else f'{kind}: '}{_meaning(field)} |"
+            yield f"- `{field.name}`{'' if kind == 'string' else f', {kind}'}: {_meaning(field)}"
 
 
 #: Lines of each table by its name.

@@ -49,7 +49,7 @@ from model.measurements.inspection import Stack
 from model.packages.identity import package_version
 from model.packages.project_pages import ProjectState, ProjectStatus
 from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
-from tests.factories.inspections import BEGAN, HOST, RUN
+from tests.factories.inspections import BEGAN
 from tests.factories.planted import (
     FAST_INDEX,
     FIRST,
@@ -60,7 +60,7 @@ from tests.factories.planted import (
     stack_digest,
     write_inspections,
 )
-from tests.factories.releases import UPLOADED, release
+from tests.factories.releases import release
 from tests.factories.stored_advice import advice_id, recorded_claim, stored_advice
 from tests.services.commands import thoth
 from tests.services.databases import new_database
@@ -102,8 +102,6 @@ PARAMETERS: dict[int, dict[str, Any]] = {
     4: {"package": "engine", "indicator": "PiMatmul", "verdict": "slower"},
     19: {"package": "codec"},
     24: {"package": "helper"},
-    25: {"package": "tool"},
-    29: {"package": "engine"},
     30: {"wheel": WHEEL, "environment": "build host"},
     40: {"module": "shared"},
 }
@@ -530,18 +528,6 @@ def failures(world: World) -> list[list[Any]]:
     ]
 
 
-def silent(world: World) -> list[list[Any]]:
-    some = [
-        it for it in ran()
-        if it.python and it.stack and (it.unstable or it.outcome != "measured")
-    ]  # fmt: skip
-    some.sort(key=lambda it: (it.started, it.plan.name, str(it.block)))
-    return [
-        [HOST, it.plan.name, it.stack, it.outcome, it.unstable, f"{RUN}:{it.block}", it.plan.turn]
-        for it in some
-    ]
-
-
 def requiring(world: World) -> list[list[Any]]:
     return sorted(
         [*version, specifier, marker, None]
@@ -549,16 +535,6 @@ def requiring(world: World) -> list[list[Any]]:
         for name, specifier, marker in required or ()
         if name == "helper"
     )
-
-
-def required(world: World) -> list[list[Any]]:
-    rows = [
-        [version, index, *it]
-        for (name, version, index), required in RELEASES.items()
-        if name == "tool"
-        for it in required or ()
-    ]
-    return sorted(rows, key=lambda row: row[:3])
 
 
 def unusable(world: World) -> list[list[Any]]:
@@ -584,13 +560,6 @@ def harmed(world: World) -> list[list[Any]]:
         for name, version in versions
     ]  # fmt: skip
     return sorted(row for row in rows if row[5])
-
-
-def harmless(world: World) -> list[list[Any]]:
-    harmful = {(*it, "pypi") for versions in HARMS.values() for it in versions}
-    found = [it for it in RELEASES if it[0] == "engine" and it not in harmful]
-    at = moment(datetime.fromisoformat(UPLOADED))
-    return [[version, index, at, ">=3.8"] for _, version, index in sorted(found)]
 
 
 def missing_natives(world: World) -> list[list[Any]]:
@@ -758,8 +727,8 @@ def differences(world: World) -> list[list[Any]]:
 
 ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     1: fastest, 2: ranking, 3: differences, 4: slowed, 5: crashing, 6: suspects, 7: left_out,
-    10: elsewhere, 11: spreads, 19: other_index, 21: failures, 22: silent, 24: requiring,
-    25: required, 26: unusable, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
+    10: elsewhere, 11: spreads, 19: other_index, 21: failures, 24: requiring,
+    26: unusable, 28: harmed, 30: missing_natives, 31: unmeasured,
     32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 38: by_size,
     40: providers, 42: accelerated,
 }  # fmt: skip

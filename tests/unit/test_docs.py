@@ -55,17 +55,22 @@ def rows(page: str, section: str = "") -> list[list[str]]:
 
 
 def codes(page: str, section: str = "") -> set[str]:
-    """What stands in backticks in the first column."""
-    return {code for row in rows(page, section) for code in re.findall(r"`([^`]+)`", row[0])}
+    """What stands in backticks in the first column of tables, and at the start of items."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    text = text.partition(f"## {section}\n")[2].partition("\n## ")[0] if section else text
+    heads = [row[0] for row in rows(page, section)] + re.findall(r"(?m)^- (`[^:(\n]+)", text)
+    return {code for head in heads for code in re.findall(r"`([^`]+)`", head)}
 
 
 def test_every_setting_has_its_line_with_its_default() -> None:
     settings = Settings.from_env({})
     values = {variable_name(it): getattr(settings, it) for it in Settings.__slots__}
     assert codes("settings.md") == values.keys()
-    for variable, _, default, *_ in rows("settings.md")[1:]:
-        if re.fullmatch(r"`?[\d.]+`?", default):
-            assert float(default.strip("`")) == values[variable.strip("`")], variable
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    numbers = re.findall(r"(?m)^- `(\w+)` \(.*?, `?([\d.]+)`?\):", text)
+    assert len(numbers) > 25
+    for variable, default in numbers:
+        assert float(default) == values[variable], variable
 
 
 def test_the_example_of_an_environment_sets_the_defaults() -> None:
@@ -102,9 +107,7 @@ def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
 @pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])
 def test_every_unit_of_a_script_is_listed(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    first_cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
-    listed = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
-    assert listed >= UNITS.keys()
+    assert set(re.findall(r"`([^`\n]+)`", text)) >= UNITS.keys()
 
 
 def test_every_exit_code_is_explained() -> None:
@@ -285,7 +288,7 @@ def test_a_journey_is_reported_in_at_most_ten_steps() -> None:
     journeys = re.findall(r"(?ms)^## Journey \d: .*?(?=^## )", text)
     assert len(journeys) == 3
     for journey, most in zip(journeys, (12, 15, 12), strict=True):
-        steps = re.findall(r"(?m)^\| (\d+) \| `([\w.]+)` \| \S", journey)
+        steps = re.findall(r"(?m)^(\d+)\. `([\w.]+)`: \S", journey)
         assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
         assert 5 <= len(steps) <= 10
         files = {found[0] for name in _DOTTED.findall(journey) if (found := module_of(name))}
@@ -293,22 +296,22 @@ def test_a_journey_is_reported_in_at_most_ten_steps() -> None:
         assert len(journey.splitlines()) <= 24, "it fits on one screen"
 
 
-def glossary_rows() -> list[list[str]]:
+def glossary_rows() -> list[tuple[str, str]]:
+    """Each term with its name in the code."""
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    return [row for row in cells if row[0] != "term" and not set(row[0]) <= {"-"}]
+    return re.findall(r"(?m)^- \*\*(.+?)\*\*: .* \((.*`.*)\)$", text)
 
 
 def test_the_glossary_has_each_term_once_with_its_name_in_the_code() -> None:
     found = glossary_rows()
-    terms = [row[0] for row in found]
+    terms = [term for term, _ in found]
     assert len(set(terms)) == len(terms) > 50
-    assert {row[0] for row in found if len(row) != 3 or "`" not in row[2]} == set()
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert len(terms) == len(re.findall(r"(?m)^- ", text))
 
 
 def test_tables_columns_and_labels_of_the_glossary_exist() -> None:
-    code = " ".join(row[2] for row in glossary_rows())
+    code = " ".join(names for _, names in glossary_rows())
     tables = Base.metadata.tables
     assert set(re.findall(r"table `(\w+)`", code)) <= set(tables)
     for table, column in re.findall(r"column `(\w+)\.(\w+)`", code):

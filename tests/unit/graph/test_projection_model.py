@@ -21,16 +21,15 @@ CONSTRAINTS = "\n".join(
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
 def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -> None:
     section = re.search(rf"^### {node.label} \(.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
-    first_cells = re.findall(r"^\|([^|]+)\|", section[0], re.MULTILINE)
+    heads = re.findall(r"(?m)^- ([^:\n]+)", section[0])
     named = (it for it in node.properties if not it.startswith(PARAMETER))
     own = tuple(it for it in named if it not in ORIGIN or it == node.key)
-    assert tuple(re.findall(r"`(\w+)`", "".join(first_cells))) == own
-    assert f"| `{node.key}` | key: " in section[0]
+    assert tuple(re.findall(r"`(\w+)`", "".join(heads))) == own
+    assert f"- `{node.key}`, key: " in section[0]
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.type)
-def test_each_edge_is_documented_and_drawn(edge: EdgeKind) -> None:
-    assert f"| `{edge.label}` |" in DOCS
+def test_each_edge_is_drawn(edge: EdgeKind) -> None:
     assert f"{edge.start.label} -->|{edge.type}| {edge.end.label}\n" in DOCS
 
 

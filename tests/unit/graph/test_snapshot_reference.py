@@ -17,7 +17,7 @@ def section(title: str) -> str:
 
 
 def codes(text: str) -> set[str]:
-    return set(re.findall(r"(?m)^\| `([^`]+)`", text))
+    return set(re.findall(r"(?m)^- `([^`]+)`", text))
 
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:

@@ -71,6 +71,6 @@ def test_only_performance_counts_measurements_and_only_testing_wants_prereleases
 
 def test_every_code_of_a_justification_is_explained() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Justifications\n")[2]
-    assert set(re.findall(r"(?m)^\| (?:<a id=\"\w+\"></a>)?`(\w+)`", section)) == set(
+    assert set(re.findall(r"(?m)^- (?:<a id=\"\w+\"></a>)?`(\w+)`", section)) == set(
         JustificationCode
     )

@@ -13,4 +13,4 @@ ROOT = Path(__file__).parents[4]
 def test_every_fault_has_its_line_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference" / "reasons.md").read_text()
     section = text.partition("## What went wrong with an index\n")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", section, re.M)) == set(IndexFault)
+    assert set(re.findall(r"(?m)^- `(\w+)`:", section)) == set(IndexFault)

@@ -308,8 +308,8 @@ def test_what_can_be_measured_is_not_refused(fields: dict[str, Any]) -> None:
 
 def documented() -> set[str]:
     text = (ROOT / "docs/reference/specification.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    return {name for cell in rows for name in re.findall(r"`([^`]+)`", cell)}
+    heads = re.findall(r"(?m)^- (`[^:\n]+):", text)
+    return {name for head in heads for name in re.findall(r"`([^`]+)`", head)}
 
 
 def test_every_field_has_its_line_and_every_line_its_field() -> None:
