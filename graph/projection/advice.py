@@ -123,6 +123,9 @@ CLAIMS = edge_kind("CLAIMS", ADVICE, CLAIM, (AdviceClaim.advice_id, AdviceClaim.
 REQUESTS = MutableNode(node=REQUEST)
 ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWERS))
 
+NODES = (CLAIM, REQUEST, ADVICE)
+EDGES = (CANDIDATE, BASELINE, DIFFERS_IN, RECOMMENDED, BASED_ON, CLAIMS, ANSWERS)
+
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
     """Create the missing advice among ``keys``, after the missing target nodes of its edges.

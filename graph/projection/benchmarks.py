@@ -189,6 +189,11 @@ RESULT_OF = EdgeKind(
     owner=_RESULT.entry_id,
 )
 
+NODES = (
+    SOFTWARE, HARDWARE_PART, BENCHMARK_SYSTEM, BENCHMARK, BENCHMARK_ENTRY, BENCHMARK_RESULT,
+)  # fmt: skip
+EDGES = (VERSION_OF, SAME_AS, HAS_PART, PART_OF, USED, HAD, REPORTED, RESULT_OF)
+
 #: Outbox entries of results: one for each part of an entry, named by its first result.
 PART_KEY = _RESULT_ID
 FIRST_OF_PART = _RESULT.position % RESULTS_IN_PART == 0

@@ -212,6 +212,12 @@ OF = EdgeKind(
     owner=ObservationRow.document_id,
 )
 
+NODES = (
+    HARDWARE, BASE_IMAGE, NATIVE_PACKAGE, RUNTIME_ENVIRONMENT, PERFORMANCE_INDICATOR, INSPECTION,
+    OBSERVATION,
+)  # fmt: skip
+EDGES = (FROM_IMAGE, INSTALLS, INSPECTED, RAN_ON, IN, OBSERVED, OF)
+
 
 @dataclass(slots=True)
 class _Inspection:

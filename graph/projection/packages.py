@@ -317,6 +317,14 @@ INCLUDES = edge_kind(
 
 STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
 
+NODES = (
+    PACKAGE, PACKAGE_INDEX, VULNERABILITY, PACKAGE_VERSION, NATIVE_INTERFACE, ARTIFACT,
+    NATIVE_ENVIRONMENT, STACK,
+)  # fmt: skip
+EDGES = (
+    HAS_VERSION, HAS_STATUS, PUBLISHED_ON, REQUIRES, AFFECTS, BUILT_AS, NEEDS, PROVIDES, INCLUDES,
+)  # fmt: skip
+
 
 def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
     """Create the missing stacks among ``keys``; missing package versions are created first."""

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.settings import Settings
 from graph.record.affected_versions import hold_advisories, match_vulnerabilities
-from graph.record.bulk import add_entries, copy_rows, insert_new, update_rows
+from graph.record.bulk import add_entries, columns_of, copy_rows, insert_new, update_rows
 from graph.record.documents import DeliveredDocument, add_documents, delete_documents
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.packages import refresh_revisions
@@ -28,21 +28,9 @@ from graph.tables import (
 )
 from model.advisories import Advisory, AdvisoryHead, AffectedPackage, Rating, Severity
 
-HEAD_COLUMNS = (
-    "advisory_id",
-    "vulnerability_id",
-    "aliases",
-    "summary",
-    "severity",
-    "score",
-    "vector",
-    "published_at",
-    "modified_at",
-    "withdrawn_at",
-    "document_id",
-)
-VULNERABILITY_COLUMNS = tuple(name for name in HEAD_COLUMNS if name != "advisory_id")
-PACKAGE_COLUMNS = ("advisory_id", "position", "name", "ranges", "versions")
+HEAD_COLUMNS = columns_of(AdvisoryRow)
+VULNERABILITY_COLUMNS = columns_of(VulnerabilityRow)
+PACKAGE_COLUMNS = columns_of(AdvisoryPackage)
 
 
 def recorded_heads(

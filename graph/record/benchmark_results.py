@@ -21,6 +21,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from graph.record.bulk import columns_of
 from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,
@@ -42,32 +43,13 @@ from model.measurements.benchmark_results import (
 _READ_AT_ONCE = 5000
 #: Fewer matches than this are found without an order, and then sorted.
 _FEW = 1000
-ENTRY_COLUMNS = (
-    "entry_id",
-    "system",
-    "origin",
-    "source",
-    "hardware",
-    "accelerators",
-    "software",
-    "measured_at",
-    "files",
+#: Those that a reader fills.
+ENTRY_COLUMNS = tuple(
+    it
+    for it in columns_of(BenchmarkEntryRow)
+    if it not in {"ingested_at", "result_count", "reader_version"}
 )
-RESULT_COLUMNS = (
-    "entry_id",
-    "position",
-    "benchmark",
-    "parameters",
-    "metric",
-    "unit",
-    "direction",
-    "definition",
-    "value",
-    "samples",
-    "aggregate",
-    "validity",
-    "reason",
-)
+RESULT_COLUMNS = columns_of(BenchmarkResultRow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _SAME_COLUMNS = (
 )  # fmt: skip
 
 #: Whether the index offers a file, the rank of its list, and the file.
-_Listed = tuple[bool, str | None, ReleaseFile]
+ListedFile = tuple[bool, str | None, ReleaseFile]
 
 
 def known_releases(connection: Connection, index_name: str, name: str) -> dict[str, KnownRelease]:
@@ -154,7 +154,7 @@ def _read(connection: Connection, query: Select[Any]) -> dict[str, KnownRelease]
         return {}
     purls = [row.purl for row in rows]
     requirements = requirements_of(connection, purls)
-    files = _files(connection, purls)
+    files = listed_files(connection, purls)
     return {
         row.purl: _known(row, requirements.get(row.purl, ()), files.get(row.purl, ()))
         for row in rows
@@ -183,7 +183,8 @@ def _requirement(
     return Requirement(raw, name, specifier, marker, tuple(extras), tuple(for_extras), url, problem)
 
 
-def _files(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[_Listed, ...]]:
+def listed_files(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[ListedFile, ...]]:
+    """The files of releases by package URL, sorted by name; one query."""
     query = (
         select(ReleaseFileRow.purl, ReleaseFileRow.listed, ReleaseFileRow.rank, *FILE_COLUMNS)
         .where(_among(ReleaseFileRow.purl, purls))
@@ -200,7 +201,7 @@ def _grouped(connection: Connection, query: Any) -> Iterator[tuple[str, Iterator
 
 
 def _known(
-    row: Any, requirements: tuple[Requirement, ...], files: Sequence[_Listed]
+    row: Any, requirements: tuple[Requirement, ...], files: Sequence[ListedFile]
 ) -> KnownRelease:
     return KnownRelease(
         purl=Purl(row.purl),

@@ -6,15 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, Any
 
 from packaging.version import Version
 from sqlalchemy import Connection, Select, any_, func, or_, select
 
 from graph.record.freshness import knows_advisories
-from graph.record.known_releases import FILE_COLUMNS, requirements_of, spellings_of
+from graph.record.known_releases import FILE_COLUMNS, listed_files, requirements_of, spellings_of
 from graph.record.postgresql_helpers import columns_for, matching, texts
 from graph.tables import AffectedVersion, IndexProject, PackageVersionRow, ReleaseFileRow
 from model.declared_fields import Field, public
@@ -197,14 +195,11 @@ def browse_files(
 
 def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[ReleaseFile, ...]]:
     """The offered files of releases, by name; one query."""
-    query = (
-        select(ReleaseFileRow.purl, *FILE_COLUMNS)
-        .where(ReleaseFileRow.purl == any_(texts(purls)))
-        .where(ReleaseFileRow.listed)
-        .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
-    )
-    rows = groupby(connection.execute(query).all(), itemgetter(0))
-    return {Purl(purl): tuple(ReleaseFile(*row[1:]) for row in files) for purl, files in rows}
+    return {
+        Purl(purl): offered
+        for purl, files in listed_files(connection, list(purls)).items()
+        if (offered := tuple(file for listed, _, file in files if listed))
+    }
 
 
 def metadata_files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, str]:
@@ -235,40 +230,21 @@ def listings_of(
     :returns: pairs of a package name and the release as an index lists it
     """
     version = PackageVersionRow
+    query = select(version.__table__).where(
+        version.name == any_(texts(versions)), version.version == any_(texts(versions.values()))
+    )
     rows = [
         row
-        for row in connection.execute(
-            select(
-                version.purl,
-                version.name,
-                version.version,
-                version.index_name,
-                version.state,
-                version.files_complete,
-                version.yanked,
-                version.yanked_reason,
-                version.as_of,
-            )
-            .where(
-                version.name == any_(texts(versions)),
-                version.version == any_(texts(versions.values())),
-            )
-            .order_by(version.name, version.index_name)
-        )
+        for row in connection.execute(query.order_by(version.name, version.index_name))
         if versions[row.name] == row.version and row.state != ReleaseState.UNREAD
     ]
-    files: dict[str, list[tuple[bool, ReleaseFile]]] = defaultdict(list)
-    for purl, listed, *facts in connection.execute(
-        select(ReleaseFileRow.purl, ReleaseFileRow.listed, *FILE_COLUMNS)
-        .where(ReleaseFileRow.purl == any_(texts(row.purl for row in rows)))
-        .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
-    ):
-        files[purl].append((listed, ReleaseFile(*facts)))
+    files = listed_files(connection, [row.purl for row in rows])
     for row in rows:
+        known = files.get(row.purl, ())
         listing = ReleaseListing(
             index=row.index_name,
-            files=tuple(file for listed, file in files[row.purl] if listed),
-            gone=tuple(file for listed, file in files[row.purl] if not listed),
+            files=tuple(file for listed, _, file in known if listed),
+            gone=tuple(file for listed, _, file in known if not listed),
             complete=row.files_complete,
             yanked=row.yanked,
             yanked_reason=row.yanked_reason,
