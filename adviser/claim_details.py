@@ -26,11 +26,10 @@ from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD, PACK_ELSEWHERE_SD
-from model.declared_fields import Field, unbounded
+from model.declared_fields import BUNDLED_STEPS, DIGEST, HOST, STACK_DIGEST, Field, unbounded
 from model.measurements.evidence import Evidence
 from model.measurements.job_stability import left_out_text
-from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
-from model.shared_fields import BUNDLED_STEPS, DIGEST, HOST, STACK_DIGEST
+from model.packages.native_libraries import Steps, bundled_steps, context_lines
 from model.text import counted
 
 #: Jobs of the baseline and of the candidate.

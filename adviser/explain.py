@@ -23,21 +23,21 @@ from adviser.advise import (
     resolved,
     universe_for,
 )
-from adviser.reports.choice_texts import measured_differences
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.reports.version_rationale import (
     Rationale,
     VersionRationales,
     candidates_of,
     lacking_text,
+    measured_differences,
 )
 from adviser.resolver.inferred_bounds import bounds_in, compiled_ranks
 from adviser.resolver.results import Conflict, Resolution, ResolvedStack, VersionChange
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest
-from model.packages.bundled_libraries import bundled_steps, context_lines
 from model.packages.candidates import Candidate, Dependency
+from model.packages.native_libraries import bundled_steps, context_lines
 
 
 class ForcedOutcome(StrEnum):

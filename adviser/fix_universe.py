@@ -18,10 +18,9 @@ from datetime import datetime
 from packaging.version import Version
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.nearness import Nearness
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
-from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
+from adviser.resolver.universe import Nearness, RefusedVersion, RequestRule, Universe
 from adviser.scoring.vulnerability_policy import AllowList, severity_of
 from adviser.vex import NO_STATEMENTS, VexStatements
 from model.advisories import Severity

@@ -21,14 +21,13 @@ from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.vex import NO_STATEMENTS, VexStatement, VexStatements
-from model.declared_fields import Field
+from model.declared_fields import PACKAGE, Field
 from model.measurements.evidence import Evidence
-from model.packages.bundled_libraries import Steps, bundled_steps, context_lines
 from model.packages.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from model.packages.environments import Environment
 from model.packages.identity import MEASURED_PACKAGES, Purl, same_version
+from model.packages.native_libraries import Steps, bundled_steps, context_lines
 from model.packages.snapshot import Snapshot
-from model.shared_fields import PACKAGE
 
 #: Vulnerabilities by name and version.
 Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]

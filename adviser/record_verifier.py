@@ -37,9 +37,8 @@ from graph.verification.comparison import RecordDifference, compare_rows, stored
 from graph.verification.documents import StoredDocument
 from graph.verification.run import VerificationRun, Verifier
 from model.advice import AdviceHead, AdviceLinks, StoredAdvice
-from model.errors import DamagedDocument, InvalidDocument
+from model.errors import DamagedDocument, InvalidDocument, Reason
 from model.json_documents import fault_in
-from model.reasons import Reason
 
 Report = Mapping[str, Any]
 _Rows = list[tuple[type[Base], dict[str, Any]]]

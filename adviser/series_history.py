@@ -16,9 +16,8 @@ from typing import Annotated
 from adviser.scoring.drift import steps
 from adviser.scoring.histories import DRIFT, MeasuredJob, history_of, jobs_of, reference_runs
 from adviser.stack_comparison import stack_label
-from model.declared_fields import Field
+from model.declared_fields import DIGEST, HOST, Field
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
-from model.shared_fields import DIGEST, HOST
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 

@@ -38,7 +38,7 @@ from adviser.scoring.sample_needs import AGAIN, INSPECT
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
 from adviser.scoring.verdicts import ALPHA
-from model.declared_fields import Field
+from model.declared_fields import COMPONENT, DELTA_PCT, STACK_DIGEST, STACK_LABEL, Field
 from model.errors import ProjectError
 from model.measurements.evidence import (
     UNKNOWN_STACK,
@@ -49,7 +49,6 @@ from model.measurements.evidence import (
 )
 from model.measurements.job_stability import noise_warnings, robust_variation
 from model.packages.identity import DEFAULT_INDEX, PackageVersion, version_of
-from model.shared_fields import COMPONENT, DELTA_PCT, STACK_DIGEST, STACK_LABEL
 
 #: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8

@@ -18,13 +18,12 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.target import Target
 from common.formats.file_fields import refuse, value_text
 from common.formats.requirements_files import has_variable
-from model.errors import InvalidArgument, InvalidFile
+from model.errors import InvalidArgument, InvalidFile, Reason
 from model.packages.candidate_builder import roots_of
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
 from model.packages.identity import DEFAULT_INDEX, Purl, name_of_index
 from model.packages.releases import parse_requirement
-from model.reasons import Reason
 from model.text import first_few
 
 

@@ -19,12 +19,11 @@ from packaging.utils import canonicalize_name, canonicalize_version
 
 from adviser.projects.documents import check_sizes, json_of
 from common.formats.file_fields import FileTable, value_text
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, Reason
 from model.json_documents import as_json_time
 from model.json_fields import FieldPath
 from model.measurements.evidence import VulnerabilityDetails
 from model.packages.identity import version_of
-from model.reasons import Reason
 
 #: Name of the document beside a lock.
 VEX_FILE = "thoth.vex.json"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
+from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.scoring.comparisons import ComparisonGroup, compare_all
 from adviser.scoring.histories import History, MeasuredJob
 from adviser.scoring.samples import JobPlace

@@ -16,8 +16,17 @@ from cli.options import as_json_option, limit_option
 from cli.request_options import moment
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from graph.record.audit import StoredAuditEntry, latest_writes, writes_between
-from graph.record.tokens import Scope, Token, create_token, revoke_token, rotate_token, tokens
+from graph.record.access import (
+    Scope,
+    StoredAuditEntry,
+    Token,
+    create_token,
+    latest_writes,
+    revoke_token,
+    rotate_token,
+    tokens,
+    writes_between,
+)
 from model.errors import InvalidArgument
 from model.text import printable
 

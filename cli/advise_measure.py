@@ -22,8 +22,8 @@ from adviser.answering.lock_fixes import LockFixes
 from adviser.answering.stack_generation import files_of_stack, recorded_ranking
 from adviser.bisect.search import SearchStopped, StopReason
 from adviser.fix import UNSETTLED
+from adviser.monkey.documents import NotInstallable, lock_of, python_part
 from adviser.monkey.job_value import WORTHWHILE
-from adviser.monkey.specifications import NotInstallable, lock_of, python_part
 from adviser.monkey.strategies import (
     GeneratedStack,
     GenerationOptions,

@@ -25,7 +25,7 @@ from ingest.native.recorded_analyses import (
 )
 from ingest.native.wheels import analyze_wheel, fetched_wheel, parse_pin
 from model.packages.environments import environment
-from model.packages.native_interfaces import (
+from model.packages.native_libraries import (
     Analysis,
     EnvironmentAnalysis,
     Interface,

@@ -36,10 +36,9 @@ from cli.short_answers import explained, fitted, fixed, judged, unknown
 from common import __version__
 from common.settings import Settings
 from model.advisories import Severity
-from model.errors import InvalidArgument, InvalidDocument, ProjectError
+from model.errors import InvalidArgument, InvalidDocument, ProjectError, Reason
 from model.json_documents import as_json_time, digest_bytes
 from model.json_fields import FieldPath, Fields
-from model.reasons import Reason
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server

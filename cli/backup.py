@@ -12,8 +12,7 @@ from cli.options import NamedPath, as_json_option
 from common.settings import Settings
 from graph.backup.archive import Archive
 from graph.backup.backup_files import size_of
-from graph.backup.creation import create_backup
-from graph.backup.restoration import restore_backup
+from graph.backup.create_and_restore import create_backup, restore_backup
 from graph.engine import open_stores
 from graph.migrate import migrated_stores
 from graph.projection import sync, verify

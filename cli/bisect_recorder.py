@@ -16,7 +16,7 @@ from adviser.bisect.search import SearchState, StepSearch
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.migrate import migrated_stores
-from graph.record.bisects import Bisect, bisect_named, write_bisect
+from graph.record.changes import Bisect, bisect_named, write_bisect
 from model.errors import ProjectError
 from model.redaction import scrubbed, without_secrets
 from model.text import printable

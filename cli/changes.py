@@ -8,16 +8,22 @@ from typing import Any
 import click
 from packaging.utils import canonicalize_name
 
-from adviser.answering.change_recording import record_changes
 from adviser.bisect.search import SearchState
-from adviser.changes.documents import change_document, change_text
+from adviser.changes import change_document, change_text
 from cli.console import Column, Table, cut_list, moment_text, print_field, print_json, print_lines
 from cli.options import as_json_option, limit_option
 from cli.request_options import moment
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from graph.record.bisects import BisectFilter, RecordedBisect, bisect_named, browse_bisects
-from graph.record.changes import ChangeFilter, browse_changes
+from graph.record.changes import (
+    BisectFilter,
+    ChangeFilter,
+    RecordedBisect,
+    bisect_named,
+    browse_bisects,
+    browse_changes,
+)
+from loop.verdicts import record_changes
 from model.errors import InvalidArgument
 from model.text import counted, printable
 

@@ -30,8 +30,8 @@ from model.json_fields import ROOT, Fields
 from model.measurements.evidence import MeasuredObservation, Reading, Series
 from model.measurements.inspection import Hardware
 from model.measurements.job_stability import instability
-from model.packages.bundled_libraries import bundled_of, bundled_steps, context_lines
 from model.packages.identity import package_version
+from model.packages.native_libraries import bundled_of, bundled_steps, context_lines
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_build, read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import click
 
-from adviser.answering.recorded_claims import ExplainedClaim, explained_claim, repetitions_of
+from adviser.answering.recorded_advice import ExplainedClaim, explained_claim, repetitions_of
 from adviser.claim_details import ClaimDetails, PartialEffect, sentences
 from adviser.stack_comparison import short_digest
 from cli.console import (

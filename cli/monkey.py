@@ -19,15 +19,17 @@ from adviser.answering.stack_generation import (
     recorded_ranking,
     stack_knowledge,
 )
-from adviser.monkey.job_value import WORTHWHILE
-from adviser.monkey.report import WrittenStack, monkey_document, space_document
-from adviser.monkey.specifications import (
+from adviser.monkey.documents import (
     NotInstallable,
     StackMeasurement,
+    WrittenStack,
     lock_of,
+    monkey_document,
+    space_document,
     specification_name,
     specification_of,
 )
+from adviser.monkey.job_value import WORTHWHILE
 from adviser.monkey.strategies import (
     GeneratedStack,
     GenerationOptions,

@@ -25,10 +25,9 @@ from cli.project_files import write_file
 from cli.request_options import moment
 from common.settings import Settings
 from model.declared_fields import document_of
-from model.errors import InvalidArgument, InvalidPack
+from model.errors import InvalidArgument, InvalidPack, Reason
 from model.json_documents import as_json_time
 from model.packages.identity import distributions_of
-from model.reasons import Reason
 from model.text import counted, printable
 
 _KEY = NamedPath(exists=True, dir_okay=False, path_type=Path)

@@ -25,7 +25,7 @@ from adviser.projects.parsing import (
     parse_project,
 )
 from adviser.projects.project import Project, ProjectWarning, WarningCode
-from adviser.projects.thoth_table import THOTH_TOML
+from adviser.projects.pyproject import THOTH_TOML
 from adviser.vex import VEX_FILE, VexStatement, read_vex
 from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection

@@ -13,8 +13,7 @@ from adviser.answering.file_listings import places_of, recorded_listings, served
 from adviser.answering.index_selection import called_indexes, foreign_indexes, stages_of_lock
 from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
 from adviser.projects.project import Project
-from adviser.provenance import KnownIndexes, check_lock
-from adviser.provenance_issues import ProvenanceIssue
+from adviser.provenance import KnownIndexes, ProvenanceIssue, check_lock
 from adviser.scoring.assessment_types import NoteLevel
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from adviser.reports.remarks import remark_of
+from adviser.reports.note_codes import remark_of
 from adviser.reports.unfetched_versions import fetch_hint
 from cli.console import Column, Styled, Table, print_text, shown
 from model.text import counted, first_few

@@ -31,10 +31,9 @@ from common.formats.file_fields import refuse
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from loop.own_benchmarks import benchmark_files
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, Reason
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment, environment, host_environment
-from model.reasons import Reason
 from model.text import first_few, printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])

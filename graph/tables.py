@@ -421,7 +421,7 @@ class InspectionRow(Base):
     stack_note: ColumnElement[str | None]
     job_count: ColumnElement[int]
     created_at: ColumnElement[datetime | None] = column(index=True)
-    #: Libraries of each distribution; see :mod:`model.packages.bundled_libraries`.
+    #: Libraries of each distribution; see :mod:`model.packages.native_libraries`.
     bundled: ColumnElement[dict[str, Any] | None] = column(JSONB(none_as_null=True))
 
 
@@ -964,7 +964,7 @@ class ChangeLookRow(Base):
 
 
 class BisectRow(Base):
-    """A call of ``thoth bisect``; see :class:`graph.record.bisects.RecordedBisect`."""
+    """A call of ``thoth bisect``; see :class:`graph.record.changes.RecordedBisect`."""
 
     __tablename__ = "bisects"
     __table_args__ = (Index("ix_bisects_started_at", "started_at", "bisect_id"),)

@@ -21,8 +21,7 @@ from graph.record.postgresql_helpers import current_time
 from graph.record.quarantine import QuarantineReason, add_refusals, resolve_source
 from ingest.sources.source_items import RefusedDocument
 from ingest.sources.urls import stored_source
-from model.errors import StoreUnavailable
-from model.reasons import Reason
+from model.errors import Reason, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
+from adviser.projects.pyproject import THOTH_TOML, own_benchmarks
 from adviser.projects.requirement_parsing import ParseContext
-from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.watches import AdviceWatch, WatchKind, WatchSource

@@ -33,11 +33,11 @@ from model.errors import (
     InvalidDocument,
     InvalidPack,
     ProjectError,
+    Reason,
     StoreUnavailable,
 )
 from model.json_documents import load_json
 from model.json_fields import ROOT, Fields
-from model.reasons import Reason
 from model.redaction import absolute_source
 
 if TYPE_CHECKING:

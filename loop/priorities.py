@@ -2,7 +2,7 @@
 
 The value of jobs is that of :mod:`adviser.monkey.job_value`: the chance that the verdict changes,
 times the weight of the watch and the size of the difference, for each hour. A release is compared
-with the reference stack at planned looks only (:mod:`adviser.changes.looks`), so a release that
+with the reference stack at planned looks only (:mod:`adviser.changes`), so a release that
 needs further jobs gets enough of them for its next look.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from adviser.changes.looks import GROWTH, LOOK_ALPHA, MAX_LOOKS
+from adviser.changes import GROWTH, LOOK_ALPHA, MAX_LOOKS
 from adviser.monkey.job_value import WORTHWHILE, JobValue, job_values, value_of_jobs
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.sample_needs import POWER

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from model.declared_fields import Field, public
+from model.declared_fields import DIGEST, Field, public
 from model.measurements.inspection import Stack
-from model.shared_fields import DIGEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from model.declared_fields import Field
-from model.shared_fields import (
+from model.declared_fields import (
     COMPARISON_KEY,
     DELTA_PCT,
     DEVICE,
@@ -19,6 +18,7 @@ from model.shared_fields import (
     INDICATOR,
     PARAMETERS,
     PYTHON_VERSION,
+    Field,
 )
 
 

@@ -19,9 +19,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import ROOT, FieldPath
-from model.reasons import Reason
 
 
 def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:

@@ -14,8 +14,7 @@ from functools import reduce
 from operator import truediv
 from typing import Any, Self, TypeVar
 
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 Record = dict[str, Any]
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -14,12 +14,11 @@ from statistics import median
 from typing import Any
 
 from common.formats.benchmark_files import read_benchmark_file
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_documents import digest
 from model.measurements.benchmark_results import Direction, ResultSeries
 from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT
 from model.measurements.units import UNITS
-from model.reasons import Reason
 from model.redaction import without_command_secrets
 from model.text import first_few
 

@@ -43,7 +43,7 @@ from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
 from graph.record.vulnerability_queries import known_vulnerabilities
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, fault_in
 from model.measurements.evidence import Evidence, RecordedHardware
 from model.packages.candidates import (
@@ -56,7 +56,6 @@ from model.packages.candidates import (
 from model.packages.environments import Environment
 from model.packages.identity import package_version, same_version
 from model.packages.snapshot import Snapshot, with_revision
-from model.reasons import Reason
 
 #: Number of versions of a harmful package that are read, the nearest ones.
 _MOST_NEAR = 10

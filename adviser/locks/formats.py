@@ -36,8 +36,7 @@ from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequir
 from adviser.projects.requirements_files import MADE_BY_THOTH
 from model.packages.environments import Environment
 from model.packages.identity import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
-from model.packages.old_specifiers import specifier_set
-from model.packages.releases import ReleaseFile
+from model.packages.releases import ReleaseFile, specifier_set
 
 _PIPFILE_LOCK_VERSION = 6
 

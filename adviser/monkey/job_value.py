@@ -7,7 +7,7 @@ Versions that can no longer be the best are left out (successive elimination; Ev
 Mansour 2006, JMLR 7:1079-1105).
 
 This module only ranks. It makes no claim, so it does not change error rates. Judging after each
-night means several looks at the same comparison; :mod:`adviser.changes.looks` plans them so that
+night means several looks at the same comparison; :mod:`adviser.changes` plans them so that
 the error rate holds, whatever the ranking: the number of jobs at each look is fixed in advance.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, mean
 
-from adviser.changes.looks import LOOK_ALPHA
+from adviser.changes import LOOK_ALPHA
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.effects import Effects
 from adviser.scoring.lazy_numpy import np

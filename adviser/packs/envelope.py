@@ -23,10 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from adviser.packs.manifest import PackManifest
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_documents import canonical_json, load_json
 from model.json_fields import Fields
-from model.reasons import Reason
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

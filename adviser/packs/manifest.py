@@ -9,18 +9,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from adviser.reports.serialization import dataclass_of, dataclass_to_json
-from model.declared_fields import Field
-from model.errors import InvalidDocument
-from model.json_documents import digest_bytes, load_json
-from model.reasons import Reason
-from model.shared_fields import (
+from model.declared_fields import (
     COMPONENT,
     HARDWARE_DIGEST,
     HARDWARE_LABEL,
     INDICATOR,
     PYTHON_VERSION,
     STACK_DIGEST,
+    Field,
 )
+from model.errors import InvalidDocument, Reason
+from model.json_documents import digest_bytes, load_json
 
 SCHEMA_VERSION = "evidence-pack-1"
 #: A session goes on after midnight until a longer pause.

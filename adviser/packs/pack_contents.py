@@ -28,12 +28,11 @@ from adviser.packs.manifest import (
     session_days,
 )
 from adviser.packs.pack_files import MANIFEST, Pack, Progress, ignore, refused_in
-from model.errors import InvalidPack
+from model.errors import InvalidPack, Reason
 from model.json_documents import digest
 from model.measurements.inspection import Outcome
 from model.measurements.job_stability import within_job_spread
 from model.measurements.units import Unit
-from model.reasons import Reason
 
 #: Relative tolerance of numbers that are computed again.
 _TOLERANCE = 1e-3

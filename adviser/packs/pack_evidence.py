@@ -26,18 +26,17 @@ from graph.record.evidence import (
     too_many_measurements,
 )
 from graph.snapshot_reader import PackageRecord, RequestedPackage, unnamed_snapshot, walk
-from model.errors import InvalidDocument, InvalidPack
+from model.errors import InvalidDocument, InvalidPack, Reason
 from model.json_documents import digest
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, EvidencePack, RecordedHardware
 from model.measurements.inspection import Outcome
-from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.candidate_builder import roots_of
 from model.packages.environments import Environment
 from model.packages.identity import Purl
+from model.packages.native_libraries import Bundled, bundled_of, with_libraries
 from model.packages.releases import Requirement, parse_requirement
 from model.packages.snapshot import Snapshot
-from model.reasons import Reason
 
 
 def packed_evidence(

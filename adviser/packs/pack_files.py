@@ -31,8 +31,7 @@ import pyarrow.parquet as pq
 
 from adviser.packs.envelope import Assurance, verified_key
 from adviser.packs.manifest import TABLES, PackManifest, parse_manifest
-from model.errors import InvalidDocument, InvalidPack
-from model.reasons import Reason
+from model.errors import InvalidDocument, InvalidPack, Reason
 from model.text import printable
 
 MANIFEST = "manifest.json"

@@ -26,8 +26,8 @@ from adviser.scoring.stack_pairs import (
 from adviser.scoring.target import MeasuredOn, Target
 from adviser.scoring.verdicts import Verdict, family_text
 from model.measurements.evidence import Evidence, EvidencePack
-from model.packages.bundled_libraries import bundled_steps, context_lines
 from model.packages.identity import Purl, distributions_of
+from model.packages.native_libraries import bundled_steps, context_lines
 from model.text import counted, first_few, printable
 
 

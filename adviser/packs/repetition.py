@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from adviser.guard import changes_of
-from adviser.monkey.specifications import NotInstallable, python_part
+from adviser.monkey.documents import NotInstallable, python_part
 from adviser.packs.manifest import PackManifest
 from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import StackGroup, StackResult, compare_stacks

@@ -24,7 +24,7 @@ from graph.record.evidence import purls_in
 from graph.record.hardware import recorded_hardware
 from graph.record.measurements import installed_component
 from graph.record.packs import PackHead, StoredPack, add_pack, pack_files, remove_pack, stored_packs
-from model.errors import DamagedDocument, InvalidArgument, InvalidPack
+from model.errors import DamagedDocument, InvalidArgument, InvalidPack, Reason
 from model.json_documents import digest_bytes
 from model.measurements.evidence import (
     Evidence,
@@ -34,7 +34,6 @@ from model.measurements.evidence import (
 )
 from model.packages.identity import Purl, package_version_of
 from model.packages.snapshot import Snapshot
-from model.reasons import Reason
 
 if TYPE_CHECKING:  # files of packs need pyarrow, which takes 0.3 s to load
     from adviser.packs.pack_files import Pack

@@ -17,9 +17,8 @@ from adviser.packs.manifest import PackManifest
 from adviser.projects.documents import table_of
 from common.formats.file_fields import FileTable, value_text
 from common.settings import Settings
-from model.errors import InvalidSettings
+from model.errors import InvalidSettings, Reason
 from model.measurements.evidence import EvidencePack
-from model.reasons import Reason
 from model.text import counted
 
 POLICY_FILE = "packs.toml"

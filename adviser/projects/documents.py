@@ -14,9 +14,9 @@ import yaml
 
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.yaml_documents import TEXT_LOADER, check_yaml
+from model.errors import Reason
 from model.json_documents import out_of_bounds
 from model.json_fields import FieldPath
-from model.reasons import Reason
 
 #: Largest size of a file. The largest real locks, with all hashes of 1,000 packages, have 5 MB.
 MAX_BYTES = 8 * 2**20

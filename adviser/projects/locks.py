@@ -36,9 +36,8 @@ from common.formats.locks.entries import (
 from common.formats.locks.readers import LockReader, Syntax, reader_of
 from common.formats.locks.uv_lock import member_folders, read_uv_lock
 from common.formats.requirements_files import exact_version
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath
-from model.reasons import Reason
 from model.redaction import without_secrets
 from model.text import first_few
 

@@ -18,17 +18,22 @@ from adviser.projects.documents import (
 from adviser.projects.locks import ProjectLock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
-from adviser.projects.pyproject import has_requirements, read_pyproject, read_script, unread_tables
+from adviser.projects.pyproject import (
+    THOTH_TOML,
+    has_requirements,
+    own_benchmarks,
+    read_pyproject,
+    read_script,
+    unread_tables,
+)
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
-from adviser.projects.thoth_table import THOTH_TOML, own_benchmarks
 from common.formats import conda_environment
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import DEFAULT_SELECTION, NEVER, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import exact_version, lines_of
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from model.text import counted, first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"

@@ -32,8 +32,8 @@ from adviser.projects.requirement_parsing import (
 )
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
+from model.errors import Reason
 from model.packages.identity import DEFAULT_INDEX, index_identity, public_index_url
-from model.reasons import Reason
 
 #: Tables without packages; every other table is a category, as in pipenv.
 _OTHER_TABLES = frozenset(

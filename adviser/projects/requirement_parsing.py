@@ -25,8 +25,8 @@ from common.formats.requirements_files import (
     local_path,
     without_name,
 )
+from model.errors import Reason
 from model.packages.releases import Requirement, parse_requirement
-from model.reasons import Reason
 from model.redaction import holds_user, without_secrets
 from model.text import counted, first_few
 

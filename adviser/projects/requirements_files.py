@@ -29,7 +29,7 @@ from common.formats.requirements_files import (
     reference_without_name,
     split_marker,
 )
-from model.reasons import Reason
+from model.errors import Reason
 
 #: How locks begin that Thoth writes as requirements or constraints.
 MADE_BY_THOTH = "# Made by thoth for "

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Annotated
 
-from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
+from adviser.quality.job_statistics import RepetitionAdvice, repetition_advice
 from adviser.scoring.effects import Variance, variance_ratio
 from model.declared_fields import Field, unbounded
-from model.measurements.job_samples import SeriesSettings
+from model.measurements.evidence import SeriesSettings
 
 #: Names of the parameter that sets the number of repetitions.
 _REPETITIONS = ("reps", "repetitions")

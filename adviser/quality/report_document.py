@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from adviser.quality.batch_order import OrderReport
-from adviser.quality.repetitions import BatchReport
-from adviser.quality.reports import QualityReport, SeriesQuality, StackQuality
-from adviser.quality.variance_components import (
+from adviser.quality.job_statistics import (
     PLANNED_DIFFERENCE,
+    OrderReport,
     RepetitionAdvice,
     VarianceComponents,
 )
+from adviser.quality.repetitions import BatchReport
+from adviser.quality.reports import QualityReport, SeriesQuality, StackQuality
 from adviser.scoring.sample_needs import settling_text
 from adviser.scoring.verdicts import Verdict, family_document
 from adviser.stacks_document import comparison_count, group_document

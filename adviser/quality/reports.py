@@ -10,7 +10,18 @@ from datetime import datetime
 from statistics import median
 from typing import Annotated, Any
 
-from adviser.quality.batch_order import OrderReport, TimedValue, order_report
+from adviser.quality.job_statistics import (
+    OrderReport,
+    RepetitionAdvice,
+    TimedValue,
+    ValueSummary,
+    VarianceComponents,
+    order_report,
+    outliers,
+    repetition_advice,
+    summary_of,
+    variance_components,
+)
 from adviser.quality.repetitions import (
     BatchReport,
     RepetitionBatch,
@@ -18,13 +29,6 @@ from adviser.quality.repetitions import (
     batch_report,
     spread_by_repetitions,
     sufficient_repetitions,
-)
-from adviser.quality.summaries import ValueSummary, outliers, summary_of
-from adviser.quality.variance_components import (
-    RepetitionAdvice,
-    VarianceComponents,
-    repetition_advice,
-    variance_components,
 )
 from adviser.scoring.effects import MIN_JOBS_TO_TELL, SpreadRatio, Variance, variance_ratio
 from adviser.scoring.histories import DRIFT
@@ -35,11 +39,9 @@ from adviser.stack_comparison import (
     all_series,
     compare_stacks,
 )
-from model.declared_fields import Field
-from model.measurements.evidence import UNKNOWN_STACK, Series
-from model.measurements.job_samples import JobSamples, MissingMeasurement
+from model.declared_fields import DIGEST, Field
+from model.measurements.evidence import UNKNOWN_STACK, JobSamples, MissingMeasurement, Series
 from model.measurements.units import DISPLAY_UNITS
-from model.shared_fields import DIGEST
 
 #: Comparison key and version of Python.
 _SeriesKey = tuple[str, str | None]

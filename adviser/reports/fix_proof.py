@@ -19,9 +19,8 @@ from adviser.reports.serialization import dataclass_of, plain
 from adviser.resolver.compression import compress
 from adviser.resolver.problem import SelectionProblem
 from adviser.resolver.resolver_request import Budget
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import fault_in
-from model.reasons import Reason
 
 SCHEMA_VERSION = "fix-proof-1"
 _FOLLOWED = "every requirement that the roots reach is met, by at most one version of each package"

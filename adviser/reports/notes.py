@@ -36,7 +36,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from model.measurements.benchmark_results import ResultContext
 from model.packages.candidate_builder import DYNAMIC_METADATA
 from model.packages.candidates import Candidate, ExclusionReason
-from model.packages.old_specifiers import is_specifier, specifier_set
+from model.packages.releases import is_specifier, specifier_set
 from model.text import counted, first_few
 
 #: Maximum number of open comparisons in a note, and of findings against a newer version.

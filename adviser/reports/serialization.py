@@ -15,9 +15,8 @@ import orjson
 
 import common
 from adviser.scoring.assessment_types import Claim
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import as_json_time, canonical_json, digest, fault_in
-from model.reasons import Reason
 
 if TYPE_CHECKING:
     from cattrs import Converter

@@ -10,7 +10,7 @@ from statistics import median
 
 from adviser.advise import Advice
 from adviser.harm import harmful_versions
-from adviser.reports.choice_texts import comparison_text, percent_text, seen_from
+from adviser.reports.version_rationale import comparison_text, percent_text, seen_from
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim, Premises
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl

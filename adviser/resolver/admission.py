@@ -20,10 +20,9 @@ from functools import partial
 from typing import Protocol
 
 from adviser.resolver.inferred_bounds import InferredBounds, bounds_in, compiled_ranks, with_bounds
-from adviser.resolver.nearness import nearness_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
-from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
+from adviser.resolver.universe import RefusedVersion, RequestRule, Universe, nearness_of
 from common.versioned_cache import VersionedCache
 from model.packages.candidates import Absence, Candidate, Dependency, Excluded
 from model.packages.environments import Environment

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
-from adviser.resolver.nearness import DISTANCES
 from adviser.resolver.problem import SelectionProblem
+from adviser.resolver.universe import DISTANCES
 
 #: Contributions of a stack by level of the score; each at most 0, compared in order.
 LevelValues = tuple[int, ...]

@@ -16,7 +16,7 @@ from adviser.scoring.assessment_types import (
     NearestStack,
     PackageDifference,
 )
-from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of
+from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of, release_values
 from adviser.scoring.justifications import (
     justifications_of_stack,
     notes_about_shown,
@@ -24,7 +24,6 @@ from adviser.scoring.justifications import (
 )
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
-from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices

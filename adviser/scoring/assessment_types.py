@@ -12,10 +12,9 @@ from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.version_choice import PackageChoice
-from model.declared_fields import Field
+from model.declared_fields import PACKAGE, Field
 from model.measurements.units import Unit
 from model.packages.identity import Purl
-from model.shared_fields import PACKAGE
 
 
 class NoteLevel(StrEnum):
@@ -122,7 +121,7 @@ class Claim(ComparisonResult):
     :param scored: whether it counts; only a settled verdict on one package does, and only those of
         the project's own benchmarks, if these decide about the package
     :param left_out: by reason, the number of jobs of the two stacks that were not used: an
-        instability (:class:`model.reasons.Instability`), before a ``drift``, on an ``other_host``,
+        instability (:class:`model.errors.Instability`), before a ``drift``, on an ``other_host``,
         or without a partner in their turn (``unpaired``); only counts above zero
     :param spread_ratio: ratio of the standard deviations of jobs, version over baseline, with its F
         interval; ``None`` below 20 jobs of either; never scored

@@ -16,7 +16,7 @@ from adviser.scoring.assessment_types import (
     NoteLevel,
 )
 from adviser.scoring.claim_texts import ClaimTexts
-from adviser.scoring.release_metadata import MATURE_AFTER, UNMAINTAINED_AFTER, last_release
+from adviser.scoring.criteria import MATURE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList, severity_of

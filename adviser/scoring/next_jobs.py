@@ -18,8 +18,7 @@ from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
 from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.sample_needs import INSPECT, can_settle, settling_text
-from model.declared_fields import Field
-from model.shared_fields import STACK_LABEL
+from model.declared_fields import STACK_LABEL, Field
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from flask import Flask, Response, g, request
 from api.access.authentication import PAGE_TOKEN, token
 from api.http.request_context import READS
 from api.service import service
-from graph.record.audit import AuditEntry, add_write
+from graph.record.access import AuditEntry, add_write
 from model.errors import StoreUnavailable
 
 #: Paths of probes, which are logged only on failure.

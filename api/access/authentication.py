@@ -19,7 +19,7 @@ from api.http.errors import ApiError, ProblemType
 from api.http.request_context import client_address
 from api.service import service
 from common.settings import OPENABLE_SCOPES, Settings
-from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown
+from graph.record.access import Scope, Token, digest_of, session_token, token_shown
 from model.errors import StoreUnavailable
 
 P = ParamSpec("P")

@@ -19,8 +19,7 @@ from common.formats.file_fields import refuse
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import logical_lines, split_words
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 
 #: Locks in TOML whose names do not end in `.toml`.
 _TOML_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")

@@ -17,8 +17,8 @@ from api.http.request_bodies import json_of
 from api.http.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
 from api.service import service
 from common import __version__
+from graph.record.access import Scope
 from graph.record.analyses import Analysis, AnalysisKind, analyses_of, request_of
-from graph.record.tokens import Scope
 from pis.amun.inspection_folder import finished_jobs, read_build, read_job
 from pis.amun.launchers.containerfile import InvalidRecipe, render
 from pis.amun.launchers.images import recipe_of

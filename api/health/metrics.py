@@ -38,6 +38,7 @@ from api.jobs.queue import ALIVE_S, QueueName, attending_workers, oldest_waits
 from api.server.certificates import expires_at
 from api.service import ServiceStores, service
 from common import __version__
+from graph.record.access import Scope
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of, source_successes
@@ -45,9 +46,7 @@ from graph.record.loop import recent_identical_pairs
 from graph.record.notices import notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
-from graph.record.tokens import Scope
-from model.errors import ProjectError
-from model.reasons import Reason
+from model.errors import ProjectError, Reason
 
 #: Initial size of a file; the client writes the format that it reads.
 _FIRST_BYTES = 1 << 16

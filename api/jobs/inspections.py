@@ -20,9 +20,8 @@ from graph.record.documents import body_of
 from graph.record.postgresql_helpers import lock_name
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
 from ingest.sources.source_items import MEBIBYTE, RefusedDocument, SourceLimits
-from model.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
+from model.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument, Reason
 from model.json_documents import digest, digest_bytes
-from model.reasons import Reason
 from model.text import counted
 from pis.amun.free_machine import free_machine
 from pis.amun.inspect import InspectOptions, inspect, inspections_of

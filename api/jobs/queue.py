@@ -19,8 +19,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from common.tracing import TRACEPARENT, carried_trace
+from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind, AnalysisState, finish
-from graph.record.tokens import Scope
 from model.errors import ProjectError
 
 #: Namespace of task names in procrastinate.

@@ -25,8 +25,8 @@ from api.http.request_context import client_address, from_earlier_data
 from api.jobs.queue import REQUEST_WORK, QueueClient
 from api.service import service
 from graph.record import analyses
+from graph.record.access import Scope, Token
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
-from graph.record.tokens import Scope, Token
 from model.errors import InvalidArgument, InvalidDocument, StoreUnavailable
 from model.json_documents import digest
 

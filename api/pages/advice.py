@@ -10,8 +10,8 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
-from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.reports.remarks import remark_of
+from adviser.plots import DrawnEffect, effects_plot
+from adviser.reports.note_codes import remark_of
 from adviser.scoring.claim_texts import series_in
 from api.http.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write

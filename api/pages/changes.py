@@ -9,8 +9,7 @@ from typing import Any
 from flask import Response, request, url_for
 
 from adviser.bisect.search import SearchState
-from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.jobs import DrawnJob, DrawnRun, history_plot
+from adviser.plots import DrawnEffect, DrawnJob, DrawnRun, effects_plot, history_plot
 from api.pages.api_client import ApiDocument, read
 from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
 from api.pages.site import Pages, next_page, plot, render

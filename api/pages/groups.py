@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from adviser.plots.effects import DrawnEffect, effects_plot
+from adviser.plots import DrawnEffect, effects_plot
 from api.pages.formatting import missing, quantity
 from api.pages.site import plot
 from model.text import counted

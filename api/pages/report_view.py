@@ -13,8 +13,13 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from adviser.group_titles import TitledSeries, short_titles
-from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.jobs import DrawnDistribution, DrawnJob, distributions_plot
+from adviser.plots import (
+    DrawnDistribution,
+    DrawnEffect,
+    DrawnJob,
+    distributions_plot,
+    effects_plot,
+)
 from adviser.reports.serialization import bounded
 from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text

@@ -12,7 +12,7 @@ from api.access.authentication import SESSION_COOKIE, token_of
 from api.http.errors import ApiError
 from api.pages.site import Pages, render
 from api.service import service
-from graph.record.tokens import close_session, open_session
+from graph.record.access import close_session, open_session
 
 #: How long a session is open.
 LIFETIME = timedelta(hours=12)

@@ -32,7 +32,7 @@ from api.access.authentication import token
 from api.http.errors import ApiError, ProblemType, of_http, title
 from api.pages.api_client import ApiDocument, ApiProblem
 from api.pages.formatting import FILTERS, visible, visible_text
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from model.errors import InvalidFile
 
 #: Pages load only what this service serves, and send forms only to it.

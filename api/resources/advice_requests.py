@@ -40,9 +40,9 @@ from api.resources.base import Resources
 from api.service import service
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
+from graph.record.access import Scope
 from graph.record.advice import report_document_of
 from graph.record.analyses import AnalysisKind, latest_answer
-from graph.record.tokens import Scope
 from model.errors import InvalidArgument
 from model.packages.environments import Environment, environment
 

@@ -13,9 +13,9 @@ from api.http.paging import Cursor, page
 from api.http.request_context import reading
 from api.http.schema_fields import page_of, query_of, schema_of, text
 from api.resources.base import Resources
+from graph.record.access import Scope
 from graph.record.benchmark_list import benchmark_results
 from graph.record.benchmark_results import BenchmarkFilter
-from graph.record.tokens import Scope
 from model.measurements.benchmark_results import (
     BenchmarkResult,
     MeasuredFile,

@@ -29,9 +29,9 @@ from api.http.schema_fields import (
     texts,
 )
 from api.resources.base import Resources, filters, members
-from graph.record import bisects as record
-from graph.record.bisects import Bisect, BisectFilter
-from graph.record.tokens import Scope
+from graph.record import changes as record
+from graph.record.access import Scope
+from graph.record.changes import Bisect, BisectFilter
 
 _STATES = [it.value for it in SearchState]
 

@@ -10,7 +10,7 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import fields, validate
 
-from adviser.changes.documents import change_title
+from adviser.changes import change_title
 from adviser.series_history import (
     HistoryJob,
     HistoryRun,
@@ -38,9 +38,9 @@ from api.http.schema_fields import (
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import HARDWARE
 from graph.record import changes as record
+from graph.record.access import Scope
 from graph.record.changes import ChangeFilter
 from graph.record.measurements import measured_observations
-from graph.record.tokens import Scope
 from model.changes import PerformanceChange, RecordedChange
 from model.declared_fields import document_of
 from model.measurements.evidence import MeasuredObservation, Series

@@ -32,6 +32,7 @@ from api.http.schema_fields import (
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import stack_labels
 from api.service import service
+from graph.record.access import Scope
 from graph.record.documents import body_of
 from graph.record.hardware import (
     HardwareHead,
@@ -58,7 +59,6 @@ from graph.record.observations import (
     observation_named,
 )
 from graph.record.stacks import inspected_stacks
-from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Other classes that are named.

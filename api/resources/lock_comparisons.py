@@ -53,16 +53,16 @@ from api.resources.base import Resources
 from api.resources.stacks import HardwareNameSchema, stack_labels
 from api.service import answer_within, service
 from common.formats.locks.entries import LockSelection
+from graph.record.access import Scope
 from graph.record.packages import version_count
 from graph.record.stacks import stack_named
-from graph.record.tokens import Scope
 from graph.snapshot_reader import CheckTime
+from model.declared_fields import BUNDLED_STEPS
 from model.errors import InvalidArgument
 from model.measurements.evidence import RecordedHardware
 from model.measurements.inspection import Stack
 from model.packages.environments import Environment, environment
 from model.packages.identity import package_version
-from model.shared_fields import BUNDLED_STEPS
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Platform of locks if the request names none; never that of the server.

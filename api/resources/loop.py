@@ -18,8 +18,8 @@ from api.http.schema_fields import FreshnessSchema, count, described, json_objec
 from api.resources.base import Resources
 from api.service import service
 from common.index.configuration import index_of
+from graph.record.access import Scope
 from graph.record.loop import ReleaseKey, ReleaseSource, add_releases_seen
-from graph.record.tokens import Scope
 from graph.record.watches import watched_names
 from loop.status import status_document
 

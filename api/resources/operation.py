@@ -34,6 +34,7 @@ from api.resources.base import Resources, members
 from api.service import service
 from common import __version__
 from graph.record import analyses
+from graph.record.access import Scope
 from graph.record.analyses import RequestTimes
 from graph.record.freshness import (
     COUNTED,
@@ -45,7 +46,6 @@ from graph.record.freshness import (
 )
 from graph.record.notices import NoticeLag, notice_lag
 from graph.record.quarantine import count_refusals
-from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
 ALIVE = timedelta(seconds=20)

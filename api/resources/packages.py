@@ -28,12 +28,12 @@ from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, sub
 from api.resources.base import Resources, filters, members, package_name
 from api.service import service
 from common.index.configuration import index_of
+from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, IndexAnswer, RecordedEvent, browse_events
 from graph.record.modules import PackageModule, modules_of, releases_without_names
 from graph.record.packages import PackageDetail, PackageHead, browse_packages, package_detail
 from graph.record.release_queries import VersionHead, browse_versions
-from graph.record.tokens import Scope
 from ingest.crawl.runs import wanted_packages
 
 

@@ -10,7 +10,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import fields
 
-from adviser.answering.recorded_claims import UnknownClaim, explained_claim
+from adviser.answering.recorded_advice import UnknownClaim, explained_claim
 from adviser.claim_details import ClaimDetails, EffectDetails, JobPair, PartialEffect, UsedJob
 from adviser.scoring.assessment_types import PackageDifference
 from adviser.scoring.criteria import RecommendationType
@@ -34,6 +34,7 @@ from api.http.schema_fields import (
 )
 from api.resources.base import Resources, filters, members
 from api.service import service
+from graph.record.access import Scope
 from graph.record.advice import (
     AdviceFilter,
     AdvisedStackHead,
@@ -44,7 +45,6 @@ from graph.record.advice import (
     stacks_of,
 )
 from graph.record.documents import body_of
-from graph.record.tokens import Scope
 from model.advice import AdviceHead
 
 _TYPES = [it.value for it in RecommendationType]

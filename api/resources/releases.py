@@ -23,8 +23,8 @@ from api.http.schema_fields import (
 )
 from api.resources.base import Resources, members, package_name
 from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
+from graph.record.access import Scope
 from graph.record.release_queries import VersionDetail, browse_files, purl_of, version_detail
-from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import VulnerabilityFilter
 from model.packages.identity import DEFAULT_INDEX
 from model.packages.releases import ReleaseFile, Requirement

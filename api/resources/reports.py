@@ -10,12 +10,10 @@ from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
-from adviser.quality.batch_order import OrderReport
+from adviser.quality.job_statistics import OrderReport, RepetitionAdvice, ValueSummary
 from adviser.quality.repetitions import JudgedBatch, RepetitionSpread
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import ReportedJob
-from adviser.quality.summaries import ValueSummary
-from adviser.quality.variance_components import RepetitionAdvice
 from adviser.scoring.effects import SpreadRatio
 from adviser.stack_comparison import StackGroup, StackResult, UnknownBaseline
 from api.access.authentication import needs
@@ -36,9 +34,9 @@ from api.http.schema_fields import (
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import BASELINE_DESCRIPTION, FLOP_PER_S, GROUP_BASELINE, HARDWARE
 from api.service import service
+from graph.record.access import Scope
 from graph.record.job_samples import browse_series
-from graph.record.tokens import Scope
-from model.measurements.job_samples import MissingMeasurement, SeriesSettings
+from model.measurements.evidence import MissingMeasurement, SeriesSettings
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 

@@ -38,10 +38,10 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.vulnerabilities import ReleaseNameSchema
 from api.service import service
 from graph.record import stacks as record
+from graph.record.access import Scope
 from graph.record.measurements import components_of
 from graph.record.observations import common_keys, newest_series
 from graph.record.stacks import StackFilter, StackHead
-from graph.record.tokens import Scope
 from model.measurements.evidence import HardwareName, Series
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"

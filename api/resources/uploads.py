@@ -19,10 +19,10 @@ from api.jobs.queue import PROJECT
 from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, submit_request
 from api.resources.base import Resources
 from api.service import service
+from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind
 from graph.record.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.record.inspections import InspectionDelivery, add_inspections
-from graph.record.tokens import Scope
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import MEBIBYTE, RawDocument, RefusedDocument
 from model.json_documents import digest_bytes

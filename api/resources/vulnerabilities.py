@@ -26,8 +26,8 @@ from api.http.schema_fields import (
     texts,
 )
 from api.resources.base import Resources, filters, members
+from graph.record.access import Scope
 from graph.record.freshness import KnowledgeState, knows_advisories
-from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import (
     AdvisorySummary,
     KnownVersion,

@@ -19,12 +19,12 @@ from api.http.request_context import reading
 from api.http.schema_fields import LAST_PAGE, LenientSchema
 from api.jobs import request_submission
 from api.service import service
+from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind
 from graph.record.hardware import KnownSystem, known_systems
 from graph.record.modules import providers_of
 from graph.record.native import ImageFilter, KnownImage, known_images
 from graph.record.release_queries import VersionHead, browse_versions
-from graph.record.tokens import Scope
 from model.packages.identity import DEFAULT_INDEX
 from pis.amun.hardware import runtime_environment
 

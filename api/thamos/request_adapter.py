@@ -21,7 +21,7 @@ from api.access.index_policy import refuse_foreign_indexes
 from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
 from common.index.configuration import configured_indexes
 from common.settings import Settings
-from graph.record.tokens import Token
+from graph.record.access import Token
 from model.errors import InvalidArgument
 from model.packages.environments import Environment, environment, platform_of
 from model.packages.identity import DEFAULT_INDEX

@@ -18,8 +18,8 @@ from api.jobs import request_submission
 from api.service import service
 from api.thamos.request_adapter import advice_request, provenance_request
 from common.index.configuration import configured_indexes
+from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind
-from graph.record.tokens import Scope
 
 #: Maximum length of one file in a request.
 _MAX_TEXT = 3 * 1024**2

@@ -16,12 +16,11 @@ from statistics import median
 from typing import Any
 
 from common.formats.job_results import measurements_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import json_value_of
 from model.json_fields import FieldPath, Fields
 from model.measurements.benchmark_results import Direction, Parameter, ResultSeries
 from model.measurements.units import DISPLAY_UNITS
-from model.reasons import Reason
 
 ONLY_SUMMARY = "the file has only a summary, without the repetitions"
 _NOT_POSITIVE = "a value is zero or negative, so that ratios mean nothing"

@@ -9,7 +9,7 @@ import yaml
 
 from common.formats.file_fields import refuse
 from common.formats.yaml_documents import TEXT_LOADER, check_yaml
-from model.reasons import Reason
+from model.errors import Reason
 
 #: Usual names of the files.
 NAMES = frozenset({"environment.yml", "environment.yaml"})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from model.errors import InvalidFile
+from model.errors import InvalidFile, Reason
 from model.json_fields import Fields
-from model.reasons import Reason
 from model.redaction import without_secrets
 
 #: What a user writes, by what a document has.

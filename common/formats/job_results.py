@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from model.errors import InvalidDocument
+from model.errors import Correction, InvalidDocument, Reason
 from model.json_fields import FieldPath, Fields, Record
 from model.measurements.hardware import Allowance
-from model.measurements.host_problems import is_host_end
-from model.measurements.job_stability import JobConditions
+from model.measurements.job_stability import JobConditions, is_host_end
 from model.measurements.units import (
     DISPLAY_UNITS,
     SECONDS_PER_MS,
@@ -28,7 +27,6 @@ from model.measurements.units import (
     matmul_operations_of_2019,
     rate_fault,
 )
-from model.reasons import Correction, Reason
 
 #: Relative tolerance within which a reported operation count proves a formula.
 _TOLERANCE = 1e-3

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from common.formats.file_fields import FileTable, refuse, value_text
-from model.reasons import Reason
+from model.errors import Reason
 
 #: A clause of a constraint: an operator and a version.
 _CLAUSE = re.compile(r"(\^|~=|~|===|==|!=|>=|<=|>|<|=)?\s*([^\s,^~=!<>|]+)")

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from common.formats.file_fields import refuse, value_text
+from model.errors import Reason
 from model.packages.identity import version_of
-from model.reasons import Reason
 
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 #: Characters for which ``shlex`` does more than split at blanks.

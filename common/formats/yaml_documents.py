@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import MAX_DEPTH
-from model.reasons import Reason
 
 #: Reads each scalar as text.
 TEXT_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -1,2 +1,1 @@
-"""Backups of the record: :func:`graph.backup.creation.create_backup` and its opposite,
-:func:`graph.backup.restoration.restore_backup`; :mod:`graph.backup.archive` is the file format."""
+"""Backups of the record; entry points: the functions of :mod:`graph.backup.create_and_restore`."""

@@ -28,9 +28,8 @@ from graph.tables import (
     RequestRow,
 )
 from model.advice import AdviceHead, AdviceLinks, AdviceRequestSummary, StoredAdvice
-from model.declared_fields import Field
+from model.declared_fields import DIGEST, STACK_DIGEST, Field
 from model.json_documents import digest_bytes
-from model.shared_fields import DIGEST, STACK_DIGEST
 
 #: Kinds of the documents of an advice; each column's name starts with the last word of the kind.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")

@@ -38,8 +38,8 @@ from model.json_documents import canonical_json
 from model.json_fields import Fields
 from model.measurements.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from model.measurements.hardware import distinct_labels
-from model.packages.bundled_libraries import Bundled, bundled_of, with_libraries
 from model.packages.identity import Purl
+from model.packages.native_libraries import Bundled, bundled_of, with_libraries
 from model.packages.snapshot import Snapshot
 
 #: Name of the source "measurements", beside indexes and advisories.

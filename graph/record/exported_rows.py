@@ -48,8 +48,8 @@ from graph.tables import (
     VulnerabilityRow,
 )
 from model.declared_fields import declared_fields
+from model.errors import Reason
 from model.measurements.benchmark_results import BenchmarkResult, Metric
-from model.reasons import Reason
 
 #: Rows that a cursor fetches at once.
 _FETCHED = 2_000

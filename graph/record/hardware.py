@@ -10,10 +10,9 @@ from sqlalchemy import Connection, func, select
 
 from graph.record.postgresql_helpers import columns_for, first_as
 from graph.tables import MEASURED, HardwareRow, ObservationRow, RuntimeEnvironmentRow
-from model.declared_fields import public
+from model.declared_fields import DIGEST, HARDWARE_DIGEST, public
 from model.measurements.evidence import RecordedHardware
 from model.measurements.hardware import distinct_labels
-from model.shared_fields import DIGEST, HARDWARE_DIGEST
 
 
 def recorded_hardware(connection: Connection) -> list[RecordedHardware]:

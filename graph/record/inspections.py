@@ -39,10 +39,9 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from model.declared_fields import Field, public
+from model.declared_fields import DIGEST, Field, public
+from model.errors import Reason
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
-from model.reasons import Reason
-from model.shared_fields import DIGEST
 
 #: Values of a row by column.
 Row = dict[str, Any]

@@ -18,7 +18,7 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
-from model.measurements.job_samples import JobSamples, MissingMeasurement, SeriesSettings
+from model.measurements.evidence import JobSamples, MissingMeasurement, SeriesSettings
 
 
 def job_samples(

@@ -24,11 +24,11 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
+from model.errors import Reason
 from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 from model.measurements.job_stability import instability
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion, Purl, distributions_of, package_version_of
-from model.reasons import Reason
 
 
 def measured() -> Select[Any]:

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, Row, func, select
 
 from graph.record.postgresql_helpers import texts
 from graph.tables import ArtifactRow, PackageVersionRow
-from model.declared_fields import Field
+from model.declared_fields import INDEX, PACKAGE, Field
 from model.packages.identity import version_key
 from model.packages.import_names import ImportNames, ImportSource, parents_of
-from model.shared_fields import INDEX, PACKAGE
 
 #: Source of the names of a wheel that was unpacked (``thoth analyze wheel --ingest``).
 UNPACKED_WHEEL = "unpacked-wheel"

@@ -24,7 +24,7 @@ from graph.tables import (
     NativeEnvironmentRow,
     NativeInterfaceRow,
 )
-from model.packages.native_interfaces import (
+from model.packages.native_libraries import (
     ANALYSIS_SCHEMA,
     Analysis,
     WheelAnalysis,

@@ -22,10 +22,7 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
-from model.declared_fields import Field, public
-from model.measurements.inspection import ObservationValues, Outcome
-from model.packages.identity import version_key
-from model.shared_fields import (
+from model.declared_fields import (
     COMPARISON_KEY,
     COMPONENT,
     DIGEST,
@@ -35,7 +32,11 @@ from model.shared_fields import (
     PYTHON_VERSION,
     SCRIPT,
     STACK_DIGEST,
+    Field,
+    public,
 )
+from model.measurements.inspection import ObservationValues, Outcome
+from model.packages.identity import version_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,8 @@ from graph.record.known_releases import known_releases
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow
-from model.declared_fields import Field
+from model.declared_fields import PACKAGE, Field
 from model.packages.identity import version_of
-from model.shared_fields import PACKAGE
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
 #: other's versions. Sorted by name, to avoid deadlocks.

@@ -19,9 +19,8 @@ from graph.record.documents import DeliveredDocument, add_documents, body_of, de
 from graph.record.freshness import count_change
 from graph.record.postgresql_helpers import AdvisoryLock, columns_for, lock_transaction, storable
 from graph.tables import Document, FollowedAddressRow, PackPartRow, PackRow
-from model.errors import DamagedDocument, InvalidPack
+from model.errors import DamagedDocument, InvalidPack, Reason
 from model.json_documents import digest_bytes
-from model.reasons import Reason
 
 #: Kind of the documents that are parts of packs.
 PACK_PART = "pack_part"

@@ -15,12 +15,21 @@ from graph.record.freshness import knows_advisories
 from graph.record.known_releases import FILE_COLUMNS, listed_files, requirements_of, spellings_of
 from graph.record.postgresql_helpers import columns_for, matching, texts
 from graph.tables import AffectedVersion, IndexProject, PackageVersionRow, ReleaseFileRow
-from model.declared_fields import Field, public
+from model.declared_fields import (
+    INDEX,
+    PACKAGE,
+    PURL,
+    REQUIRES_PYTHON,
+    UPLOADED_AT,
+    VERSION,
+    YANKED,
+    Field,
+    public,
+)
 from model.errors import InvalidDocument
 from model.packages.identity import Purl, package_version, version_of
 from model.packages.import_names import ImportSource
 from model.packages.releases import ReleaseFile, ReleaseListing, ReleaseState, Requirement
-from model.shared_fields import INDEX, PACKAGE, PURL, REQUIRES_PYTHON, UPLOADED_AT, VERSION, YANKED
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from graph.tables import (
     StackPackage,
     StackRow,
 )
-from model.declared_fields import Field
+from model.declared_fields import DIGEST, STACK_DIGEST, Field
 from model.measurements.inspection import Stack
-from model.shared_fields import DIGEST, STACK_DIGEST
 
 
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:

@@ -39,8 +39,7 @@ from graph.tables import (
     StackRow,
     table_of,
 )
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 from model.redaction import without_secrets
 
 #: Longer values are shortened in messages.

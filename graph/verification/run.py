@@ -35,7 +35,7 @@ from graph.verification.documents import (
 )
 from graph.verification.parser_version import changed_since
 from model.declared_fields import report_of
-from model.reasons import Reason
+from model.errors import Reason
 
 #: Kind of quarantine entries about stored documents.
 KIND = "record"

@@ -26,12 +26,11 @@ from model.advisories import (
     Severity,
     worst,
 )
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json
 from model.json_fields import Fields
 from model.measurements.inspection import DocumentId
 from model.packages.identity import version_of
-from model.reasons import Reason
 
 _LONGEST_VECTOR = 500
 #: Prefixes of CVSS vectors, the newest version first; vectors of version 2 have no prefix.

@@ -13,9 +13,8 @@ from ingest.benchmarks.result_tree import missing_value
 from ingest.benchmarks.results import LOWER, Run, measure, results_of_parts
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 _GPU_TIME = measure("gpu_time", "ms", LOWER, "nvprof-1", Aggregate.SUM)
 _IN_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}

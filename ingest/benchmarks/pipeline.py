@@ -33,9 +33,8 @@ from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import local_path, stored_source
 from model.declared_fields import report_of
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity
-from model.reasons import Reason
 
 KIND = "benchmark_result"
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.

@@ -23,11 +23,10 @@ from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.results import Run, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import json_value_of
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile
-from model.reasons import Reason
 
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]

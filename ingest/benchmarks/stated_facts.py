@@ -13,10 +13,9 @@ from packaging.utils import canonicalize_name
 
 from ingest.benchmarks.results import Run, with_parameters
 from ingest.benchmarks.values import whole_number
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_fields import ROOT, FieldPath
 from model.measurements.benchmark_results import PYTHON_PACKAGES
-from model.reasons import Reason
 
 #: Packages that serve language models; a result needs the version of one of them.
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "llm-d")

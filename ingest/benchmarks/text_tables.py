@@ -10,8 +10,7 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"#{1,6}[ \t]+(.*\S)")

@@ -23,12 +23,11 @@ from common.formats.job_results import is_ours
 from ingest.inspections.specification import canonical_lock
 from ingest.personal_data import scrub, scrub_text
 from ingest.sources.source_items import RawDocument
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, load_json
 from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, inside, too_long
 from model.measurements.inspection import OWN_COLLECTOR, SchemaVersion
-from model.packages.bundled_libraries import Bundled, bundled_of
-from model.reasons import Reason
+from model.packages.native_libraries import Bundled, bundled_of
 from model.text import first_few
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")

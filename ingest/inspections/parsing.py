@@ -26,11 +26,10 @@ from ingest.inspections.specification import (
 )
 from ingest.personal_data import scrub_text
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.errors import InvalidDocument
+from model.errors import Exclusion, InvalidDocument, Reason
 from model.json_documents import digest, digest_bytes
 from model.json_fields import MAX_NAME_LENGTH, Fields, Record, inside, relocated
 from model.measurements.hardware import Allowance, hardware_class
-from model.measurements.host_problems import is_host_build
 from model.measurements.inspection import (
     DocumentId,
     InspectionDocument,
@@ -39,8 +38,8 @@ from model.measurements.inspection import (
     PerformanceIndicator,
     SchemaVersion,
 )
-from model.packages.bundled_libraries import bundled_document
-from model.reasons import Exclusion, Reason
+from model.measurements.job_stability import is_host_build
+from model.packages.native_libraries import bundled_document
 
 #: Reason of a failed build whose status contains no reason.
 BUILD_FAILED = "build-failed"

@@ -27,9 +27,8 @@ from graph.verification.comparison import (
 from graph.verification.documents import StoredDocument
 from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.inspections.parsing import parse_stored
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.inspection import InspectionDocument, SchemaVersion
-from model.reasons import Reason
 
 _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
 

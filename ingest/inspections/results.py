@@ -9,7 +9,7 @@ from typing import Any
 
 from common.formats.job_results import JobRun, Measurement, corrected_rate, measurements_of, run_of
 from ingest.inspections.specification import InspectionSpecification, environment_of, indicator_name
-from model.errors import InvalidDocument
+from model.errors import Exclusion, InvalidDocument
 from model.json_documents import digest
 from model.json_fields import FieldPath, Fields, Record, relocated
 from model.measurements.hardware import Allowance, hardware_class
@@ -22,7 +22,6 @@ from model.measurements.inspection import (
 )
 from model.measurements.job_stability import instability, within_job_spread
 from model.measurements.units import BYTES_PER_MAXRSS, Unit
-from model.reasons import Exclusion
 
 _LONGEST = 100
 _MOST_THREADS = 2**20

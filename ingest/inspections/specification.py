@@ -13,13 +13,12 @@ import orjson
 
 from common.formats.locks.pipfile_lock import pinned_version
 from ingest.releases.parsing import MAX_INDEX_LENGTH, MAX_PROJECT_LENGTH
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, digest
 from model.json_fields import MAX_NAME_LENGTH, ROOT, FieldPath, Fields, Record, too_long
 from model.measurements.inspection import RuntimeEnvironment, Stack
 from model.measurements.units import THREAD_VARIABLES
 from model.packages.identity import PackageVersion, is_project_name, package_version
-from model.reasons import Reason
 
 NO_LOCK = "the document names no locked packages"
 

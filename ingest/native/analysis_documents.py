@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, digest, digest_bytes, fault_in
 from model.measurements.inspection import DocumentId
 from model.packages.identity import package_version
-from model.packages.native_interfaces import (
+from model.packages.native_libraries import (
     ANALYSIS_SCHEMA,
     Analysis,
     EnvironmentAnalysis,
@@ -23,12 +23,11 @@ from model.packages.native_interfaces import (
     WheelAnalysis,
 )
 from model.packages.wheels import Wheel
-from model.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class WheelContent:
-    """Unordered content of a :class:`model.packages.native_interfaces.WheelAnalysis`."""
+    """Unordered content of a :class:`model.packages.native_libraries.WheelAnalysis`."""
 
     imports: Iterable[str]
     bundled: Iterable[str]

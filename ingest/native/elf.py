@@ -13,9 +13,8 @@ from typing import IO, Any
 from elftools.common.utils import struct_parse
 from elftools.elf.elffile import ELFFile
 
-from model.errors import InvalidDocument
-from model.packages.native_interfaces import Interface, NativeLibrary
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
+from model.packages.native_libraries import Interface, NativeLibrary
 
 MAGIC = b"\x7fELF"
 #: Limit of file systems for a file name, because libraries are files.

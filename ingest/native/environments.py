@@ -16,16 +16,15 @@ from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import FolderTree, Tree, read_text, resolve
 from ingest.native.images import open_image
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.packages.environments import machine_family
-from model.packages.native_interfaces import (
+from model.packages.native_libraries import (
     EnvironmentAnalysis,
     EnvironmentKind,
     Interface,
     NativeLibrary,
     UnreadableLibrary,
 )
-from model.reasons import Reason
 
 #: Folders that loaders search without configuration.
 _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")

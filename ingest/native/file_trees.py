@@ -14,8 +14,7 @@ from typing import IO, Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 #: Linux's limits for links in a path and for the length of a path. The length limits all targets
 #: together; otherwise a link of 4 KB would add two thousand steps to every path through it.

@@ -18,8 +18,7 @@ from ingest.native.file_trees import (
     open_decompressed,
     resolve,
 )
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 #: Limit for files; large real images have some hundred thousand files.
 _MOST_MEMBERS = 2_000_000

@@ -28,8 +28,7 @@ from ingest.native.file_trees import (
 )
 from ingest.native.image_layers import Layer, LayeredTree
 from ingest.sources.archives import BoundedReads
-from model.errors import InvalidArgument, InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.text import first_few, printable
 
 #: Python's names of architectures, by their names in images.

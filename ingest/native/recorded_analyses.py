@@ -24,7 +24,7 @@ from ingest.native.wheels import architectures_of, parse_pin
 from model.errors import InvalidArgument, ProjectError, StoreUnavailable
 from model.packages.environments import machine_family
 from model.packages.identity import package_version
-from model.packages.native_interfaces import Analysis
+from model.packages.native_libraries import Analysis
 from model.packages.wheels import parse_wheel
 
 _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")

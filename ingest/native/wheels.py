@@ -24,11 +24,11 @@ from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import MEBIBYTE, copy_bounded
 from ingest.sources.layout import bomb
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.packages.environments import Environment, machine_family
 from model.packages.identity import version_of
 from model.packages.import_names import names_in_wheel
-from model.packages.native_interfaces import (
+from model.packages.native_libraries import (
     Interface,
     NativeLibrary,
     UnreadableLibrary,
@@ -36,7 +36,6 @@ from model.packages.native_interfaces import (
 )
 from model.packages.project_pages import IndexFile
 from model.packages.wheels import compatibility, parse_wheel
-from model.reasons import Reason
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from ingest.personal_data import scrub_words
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import FUTURE_TOLERANCE, MAX_NAME_LENGTH, ROOT, Fields, too_long
 from model.packages.project_pages import ProjectStatus
 from model.packages.releases import ReleaseFile, kind_of_file
-from model.reasons import Reason
 
 #: The limit of file systems. With a Package URL it still fits into the key of a database index.
 MAX_FILENAME_BYTES = 255

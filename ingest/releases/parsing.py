@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from ingest.personal_data import scrub_words
 from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import as_json_time, canonical_json, digest_bytes
 from model.json_fields import MAX_NAME_LENGTH, ROOT, Fields, Record, too_long
 from model.measurements.inspection import DocumentId
@@ -35,7 +35,6 @@ from model.packages.releases import (
     parse_requirement,
     release_identity,
 )
-from model.reasons import Reason
 from model.redaction import without_secrets
 
 MAX_INDEX_LENGTH = 128

@@ -21,11 +21,10 @@ from ingest.releases.solver_documents import SolverResult, is_solver_document
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from model.declared_fields import report_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import load_json
 from model.json_fields import Fields
 from model.packages.releases import Release
-from model.reasons import Reason
 
 KIND = "release"
 #: Releases in a transaction; an interrupted run reads at most so many again. Measured: a release

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ingest.releases.parsing import index_name, release_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields, Record
 from model.packages.identity import Purl
 from model.packages.releases import SOLVER, Release, ReleaseProblem
-from model.reasons import Reason
 
 _LONGEST_TEXT = 2**26
 #: Messages of an installer if the index has nothing to install; other messages are failed builds.

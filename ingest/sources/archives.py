@@ -35,8 +35,7 @@ from ingest.sources.layout import (
     unreadable,
 )
 from ingest.sources.source_items import MEBIBYTE, RawDocument, SourceItem, SourceLimits
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 Opener = Callable[[], BinaryIO]
 

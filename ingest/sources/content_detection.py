@@ -25,9 +25,8 @@ from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.layout import empty, is_archive, is_unfinished_part, read_bounded, read_up_to
 from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Record
-from model.reasons import Reason
 
 #: How many bytes of a file decide whether it is an inspection.
 HEAD_BYTES = 256 * 1024

@@ -13,8 +13,7 @@ from typing import BinaryIO, cast
 
 from ingest.sources.layout import BOMB_FLOOR_BYTES, bomb, cause_of, too_large, unreadable
 from ingest.sources.source_items import RawDocument, SourceLimits
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 _PIECE_BYTES = 64 * 1024
 

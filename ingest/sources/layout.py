@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import BinaryIO, cast
 
 from ingest.sources.source_items import MEBIBYTE, SourceLimits
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"

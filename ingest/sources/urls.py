@@ -7,8 +7,7 @@ import re
 
 import fsspec
 
-from model.errors import InvalidArgument, InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.redaction import absolute_source
 
 #: Protocols whose URLs stand for local paths.

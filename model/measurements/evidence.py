@@ -1,7 +1,8 @@
 """The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
 
 Evidence does no I/O. Like a snapshot, it is identified by a digest of its content, so equal
-evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from the record.
+evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from the record. Quality
+reports read jobs with their raw repetitions.
 """
 
 from __future__ import annotations
@@ -14,15 +15,9 @@ from typing import Annotated, Any
 
 import orjson
 
-from model.errors import InvalidDocument
-from model.json_documents import as_json_time, canonical_json, digest_bytes, fault_in
-from model.json_fields import Fields
-from model.measurements.units import Unit
-from model.packages.bundled_libraries import Bundled, bundled_document, bundled_of
-from model.packages.identity import PackageVersion, Purl
-from model.reasons import Reason
-from model.shared_fields import (
+from model.declared_fields import (
     COMPARISON_KEY,
+    COMPONENT,
     DEVICE,
     HARDWARE_DIGEST,
     HARDWARE_LABEL,
@@ -31,7 +26,15 @@ from model.shared_fields import (
     PYTHON_VERSION,
     RATE_UNIT,
     SCRIPT,
+    STACK_DIGEST,
+    Field,
 )
+from model.errors import InvalidDocument, Reason
+from model.json_documents import as_json_time, canonical_json, digest_bytes, fault_in
+from model.json_fields import Fields
+from model.measurements.units import Unit
+from model.packages.identity import PackageVersion, Purl
+from model.packages.native_libraries import Bundled, bundled_document, bundled_of
 
 #: Name of the source of advisories if no archive of advisories was ever read.
 ADVISORIES = "advisories"
@@ -155,7 +158,7 @@ class Evidence:
         documents were tampered with
     :param packs: those that series are from, sorted by digest
     :param bundled: libraries in the wheels of the stacks' releases; see
-        :func:`model.packages.bundled_libraries.bundled_of`
+        :func:`model.packages.native_libraries.bundled_of`
     """
 
     as_of: datetime
@@ -369,3 +372,64 @@ class RecordedHardware(HardwareName):
     """A hardware class; its digest is computed from ``identity``."""
 
     identity: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSamples:
+    """One measured job with its raw durations.
+
+    :param repetitions_s: duration of each repetition, s, in order; may be empty
+    :param elapsed_s: duration of one measured call, s: the median repetition, if there are any
+    :param duration_s: from the start of the job to its end, s
+    """
+
+    observation: MeasuredObservation
+    repetitions_s: tuple[float, ...]
+    elapsed_s: float | None
+    duration_s: float | None
+
+    @property
+    def series(self) -> Series:
+        """The series of the job."""
+        return self.observation.series
+
+    def repetition_rates(self) -> list[float]:
+        """The rate of each repetition, in the unit of the series."""
+        if self.elapsed_s is None:
+            return []
+        return [self.observation.reading.rate * self.elapsed_s / it for it in self.repetitions_s]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSettings:
+    """What a series was measured with, and how many measurements it has.
+
+    :param hardware: identity of the hardware class
+    """
+
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    indicator: Annotated[str, INDICATOR]
+    component: Annotated[str | None, COMPONENT]
+    script_sha256: Annotated[str | None, SCRIPT]
+    parameters: Annotated[Mapping[str, Any], PARAMETERS]
+    device: Annotated[str | None, DEVICE]
+    unit: Annotated[str, RATE_UNIT]
+    hardware_digest: str
+    hardware_label: str
+    hardware: Mapping[str, Any]
+    python_versions: Annotated[
+        tuple[str, ...], Field("Versions of the Python interpreter.", ["3.11"])
+    ]
+    jobs: Annotated[int, Field("Number of measurements.", 60)]
+    stacks: Annotated[int, Field("Number of known stacks.", 6)]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingMeasurement:
+    """Jobs that ran but were not measured, or whose measurement does not count."""
+
+    comparison_key: Annotated[str, COMPARISON_KEY]
+    stack: Annotated[str | None, STACK_DIGEST]
+    outcome: Annotated[str, Field("Outcome of the jobs.", "crashed")]
+    reason: Annotated[str | None, Field("Code of the crash or of the quarantine.")]
+    jobs: Annotated[int, Field("Number of jobs.", 1)]

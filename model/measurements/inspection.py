@@ -13,11 +13,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NewType
 
-from model.declared_fields import Field, public
+from model.declared_fields import COMPARISON_KEY, DEVICE, DIGEST, PARAMETERS, Field, public
 from model.json_documents import digest
 from model.measurements.units import Unit
 from model.packages.identity import PackageVersion
-from model.shared_fields import COMPARISON_KEY, DEVICE, DIGEST, PARAMETERS
 
 #: ``collector`` of documents that this project's own programs write.
 OWN_COLLECTOR = "thoth"
@@ -50,7 +49,7 @@ class Outcome(StrEnum):
     NO_RESULT = "no_result"
     #: The stack could not be installed, so no job ran.
     BUILD_FAILED = "build_failed"
-    #: The host ended the build or the job (:mod:`model.measurements.host_problems`), not the stack.
+    #: The host ended the build or the job (:mod:`model.measurements.job_stability`), not the stack.
     HOST_PROBLEM = "host_problem"
 
 
@@ -229,7 +228,7 @@ class InspectionDocument:
     :param stack: ``None`` if the document has no lock; ``stack_note`` says so
     :param body: canonical JSON of the delivery, without private data
     :param bundled: libraries that its wheels bundle, in the form of
-        :func:`model.packages.bundled_libraries.bundled_document`; ``None`` if unknown
+        :func:`model.packages.native_libraries.bundled_document`; ``None`` if unknown
     """
 
     document_id: DocumentId

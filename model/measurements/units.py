@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from model.reasons import Reason
+from model.errors import Reason
 
 #: Variables that set the number of threads of numeric libraries; part of a hardware class.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -20,7 +20,6 @@ from model.errors import InvalidArgument
 from model.packages.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 from model.packages.environments import Environment, first_release_of
 from model.packages.identity import Purl, version_of
-from model.packages.old_specifiers import specifier_set
 from model.packages.releases import (
     SDIST_BUILT,
     SDIST_LIKELY,
@@ -28,6 +27,7 @@ from model.packages.releases import (
     ReleaseState,
     Requirement,
     parse_requirement,
+    specifier_set,
 )
 from model.packages.wheels import Compatibility, Fit, compatibility, cuda_of, cuda_runs
 from model.redaction import without_secrets

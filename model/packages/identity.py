@@ -15,8 +15,7 @@ from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 
 Purl = NewType("Purl", str)
 

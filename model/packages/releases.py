@@ -1,4 +1,7 @@
-"""Releases of packages: files, requirements and problems."""
+"""Releases of packages: files, requirements and problems.
+
+Version specifiers that violate PEP 440 and that older installers accepted are read as uv does.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,83 @@ from packageurl import PackageURL
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
-from packaging.specifiers import InvalidSpecifier
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from model.declared_fields import Field
+from model.declared_fields import REQUIRES_PYTHON, Field
 from model.errors import InvalidDocument
 from model.measurements.inspection import DocumentId
 from model.packages.identity import DEFAULT_INDEX, Purl, package_version, version_of
 from model.packages.import_names import ImportNames
-from model.packages.old_specifiers import readings_of_requirement, specifier_set
-from model.shared_fields import REQUIRES_PYTHON
+
+_QUOTES = re.compile(r"['\"]")
+#: What is mended, in this order; the list has the kinds that uv reads.
+_MENDED = (
+    (_QUOTES, ""),  # >=3.6'
+    (re.compile(r"(?<=[\d*])(?=[<>=~!])"), ","),  # >=7.2<8
+    (re.compile(r"!=~\s*(\d+(?:\.\d+)*)"), r"!=\1.*"),  # !=~5.0
+    (re.compile(r"((?:<=|>=|<|>)\s*\d+(?:\.\d+)*)\.\*"), r"\1"),  # >=1.9.*
+    (re.compile(r"(?<=\d)\*"), ".*"),  # !=3.0*
+    (re.compile(r",\s*(?=\)?\s*$)"), ""),  # >=3.6,
+    (re.compile(r">\s*dev\b"), ">0.0.0dev"),
+    (re.compile(r"(\d(?:a|b|rc|post|dev)\d+)\.0\b"), r"\1"),  # >=9.0a1.0
+)
+_NAME = re.compile(r"\s*[\w.-]+\s*(?:\[[^\]]*\]\s*)?")
+
+
+def readings(specifier: str) -> Iterator[str]:
+    """The texts that a specifier may stand for: itself, then with one fault after the other mended.
+
+    >>> list(readings(">=1.9.*"))
+    ['>=1.9.*', '>=1.9']
+    """
+    yield specifier
+    for pattern, replacement in _MENDED:
+        mended = pattern.sub(replacement, specifier)
+        if mended != specifier:
+            yield (specifier := mended)
+
+
+def readings_of_requirement(raw: str) -> Iterator[str]:
+    """The same of a requirement by PEP 508; markers and URLs stay as they are.
+
+    >>> list(readings_of_requirement("numpy2 (>=1.9.*); os_name == 'nt'"))[-1]
+    "numpy2 (>=1.9); os_name == 'nt'"
+    """
+    yield raw
+    head, semicolon, marker = raw.partition(";")
+    head = _QUOTES.sub("", head)
+    if (name := _NAME.match(head)) is not None and "@" not in head:
+        for specifier in readings(head[name.end() :]):
+            yield f"{name[0]}{specifier}{semicolon}{marker}"
+
+
+def is_specifier(text: str) -> bool:
+    """Whether a text is a specifier by PEP 440."""
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4_096)
+def specifier_set(text: str) -> SpecifierSet:
+    """A specifier, read leniently.
+
+    :raises InvalidSpecifier: if nothing can be made of it
+
+    >>> specifier_set("!=3.0*,>=2.7,")
+    <SpecifierSet('!=3.0.*,>=2.7')>
+    """
+    for reading in readings(text):
+        try:
+            return SpecifierSet(reading)
+        except InvalidSpecifier:
+            continue
+    raise InvalidSpecifier(f"Invalid specifier: {text!r}")
+
 
 #: Longer texts are refused, because parsing time grows with length.
 MAX_REQUIREMENT_LENGTH = 2_000
@@ -237,7 +306,7 @@ def release_identity(
 def parse_requirement(raw: str) -> Requirement:
     """Parse one requirement by PEP 508; an invalid line gets a ``problem``.
 
-    A line that :mod:`model.packages.old_specifiers` can read has a name and a ``problem``.
+    A line that :mod:`model.packages.releases` can read has a name and a ``problem``.
 
     >>> line = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
     >>> line.name, line.specifier, line.extras, line.for_extras

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import as_json_time, canonical_json, digest, fault_in
 from model.packages.candidates import (
     Absence,
@@ -35,7 +35,6 @@ from model.packages.candidates import (
 from model.packages.environments import Environment
 from model.packages.identity import DEFAULT_INDEX, Purl
 from model.packages.project_pages import ProjectState, ProjectStatus
-from model.reasons import Reason
 
 #: Version of the content and its JSON form; part of the content, and so of the revision.
 SCHEMA_VERSION = "snapshot-1"

@@ -16,8 +16,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from model.packages.bundled_libraries import MAX_LENGTH, MAX_LIBRARIES, BundledLibrary
 from model.packages.identity import version_of
+from model.packages.native_libraries import MAX_LENGTH, MAX_LIBRARIES, BundledLibrary
 
 _SUFFIX = ".dist-info"
 #: Lines of RECORD that are of interest: SBOMs, and shared libraries.

@@ -29,9 +29,9 @@ from common.formats.locks.entries import LockEntry
 from common.private_folders import private_folder
 from common.settings import Settings
 from model.json_documents import digest
-from model.measurements.host_problems import reason_of
-from model.packages.bundled_libraries import Bundled
+from model.measurements.job_stability import reason_of
 from model.packages.identity import DEFAULT_INDEX
+from model.packages.native_libraries import Bundled
 from pis.amun.bundled import bundled_libraries
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from model.errors import AlreadyRunning, InvalidArgument, ProjectError
 from model.json_documents import digest
-from model.measurements.host_problems import HOST_FAILED, reason_of
+from model.measurements.job_stability import HOST_FAILED, reason_of
 from pis.amun.inspection_folder import (
     BuildStatus,
     environments_of,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from common.formats.job_results import DOCUMENT_VERSION
-from model.measurements.host_problems import is_host_build, is_host_end
-from model.packages.bundled_libraries import Bundled, bundled_document
+from model.measurements.job_stability import is_host_build, is_host_end
+from model.packages.native_libraries import Bundled, bundled_document
 from pis.amun.hardware import boot, host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import decode_output, parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd

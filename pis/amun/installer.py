@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from model.measurements.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE
+from model.measurements.job_stability import DISK_FULL, LAUNCHER_UNAVAILABLE
 from model.redaction import without_credentials
 from pis.amun.launchers import BuildFailed
 from pis.amun.processes import run_group

@@ -33,11 +33,10 @@ from common.formats.requirements_files import (
     logical_lines,
     parse_line,
 )
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath
 from model.packages.identity import DEFAULT_INDEX
 from model.packages.releases import parse_requirement
-from model.reasons import Reason
 from pis.amun.indexes import index_name
 from pis.amun.schema import SpecificationProblem
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from adviser.bisect.documents import StackSeries, search_document
 from adviser.bisect.search import StepSearch, find_step
-from graph.record.bisects import Bisect, write_bisect
+from graph.record.changes import Bisect, write_bisect
 from tests.factories.planted_steps import PlantedMeasurer, step_levels
 
 _HARDWARE = "sha256:" + "fa" * 32

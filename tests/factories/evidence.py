@@ -19,8 +19,8 @@ from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from model.json_documents import digest
 from model.measurements.evidence import Evidence, Reading, Series, VulnerabilityDetails
 from model.measurements.units import Unit
-from model.packages.bundled_libraries import BundledLibrary
 from model.packages.identity import Purl, package_version
+from model.packages.native_libraries import BundledLibrary
 from tests.factories.universes import snapshot_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.native.environments import analyze_image
 from ingest.native.image_layers import Layer, LayeredTree
-from model.packages.native_interfaces import EnvironmentAnalysis
+from model.packages.native_libraries import EnvironmentAnalysis
 from tests.factories.native import Member, Symlink, elf, layer
 
 LIBC = elf("libc.so.6", defines=("GLIBC_2.17", "GLIBC_2.34"))

@@ -24,8 +24,8 @@ from adviser.exports.tables import TABLES
 from adviser.packs import manifest as parts
 from adviser.packs.envelope import Assurance, read_private_key, signed
 from model.measurements.evidence import Evidence
-from model.packages.bundled_libraries import bundled_document
 from model.packages.identity import package_version_of
+from model.packages.native_libraries import bundled_document
 from tests.factories.evidence import GAIN, Bench, jobs, series
 
 MEASURED_AT = datetime(2026, 11, 29, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 Each night measures some versions in turns with the reference version. Jobs of one turn share the
 drift of the machine, as in :mod:`benchmarks.honesty`. The shipped rules judge every night, at the
-planned looks of :mod:`adviser.changes.looks`.
+planned looks of :mod:`adviser.changes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
+from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.monkey.job_value import WORTHWHILE, job_values
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import (

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.services.jobs import client_of, jobs_in, run_jobs
 from tests.services.listener import listener
 from tests.services.waiting import wait_until

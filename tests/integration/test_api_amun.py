@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from pis.catalogue import INDICATORS
 from tests.requirements import needs
 from tests.services.commands import row_counts

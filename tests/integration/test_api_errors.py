@@ -13,8 +13,8 @@ from sqlalchemy import Engine
 from api.http.errors import ProblemType
 from common.settings import Settings
 from graph.engine import relational_engine
+from graph.record.access import Scope
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.services.databases import new_database
 from tests.services.jobs import client_of

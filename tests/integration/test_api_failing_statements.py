@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.factories.releases import release
 from tests.services.failing import FAULTS, failing
 from tests.services.jobs import ASKED, INDEXES, client_of, run_jobs

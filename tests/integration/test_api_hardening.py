@@ -18,8 +18,8 @@ from api.jobs import inspections
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
+from graph.record.access import Scope
 from graph.record.documents import UPLOAD
-from graph.record.tokens import Scope
 from model.errors import InvalidArgument, StoreUnavailable
 from model.json_documents import canonical_json, digest_bytes
 from tests.factories.documents import document_2020_02

@@ -42,7 +42,7 @@ from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
 from graph.projection import lag
 from graph.record import analyses, documents
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.factories.releases import release
 from tests.requirements import needs
 from tests.services.commands import ROOT

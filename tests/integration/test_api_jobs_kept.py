@@ -16,11 +16,11 @@ from api.jobs import upkeep as upkeep_module
 from api.jobs.request_run import WorkerContext
 from api.jobs.upkeep import prune
 from graph.engine import Stores
+from graph.record.access import Scope
 from graph.record.events import EventKind, record_event
 from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
 from graph.record.notices import plan_notices
-from graph.record.tokens import Scope
 from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
 from model.packages.environments import environment

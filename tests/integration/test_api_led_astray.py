@@ -12,7 +12,7 @@ import pytest
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.requirements import needs
 from tests.services.index import Index, package_index, status
 from tests.services.jobs import client_of, run_jobs

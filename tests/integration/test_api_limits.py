@@ -15,7 +15,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import (
+from graph.record.access import (
     Scope,
     create_token,
     revoke_token,

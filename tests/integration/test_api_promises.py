@@ -15,7 +15,7 @@ from api.jobs import request_submission
 from api.jobs.queue import QueueJob, QueueName
 from api.service import EXTENSION
 from graph.engine import Stores, relational_url
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from model.errors import StoreUnavailable
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts

@@ -16,8 +16,8 @@ from api.resources.stacks import stack_labels
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
+from graph.record.access import Scope, create_token
 from graph.record.measurements import measured_observations
-from graph.record.tokens import Scope, create_token
 from graph.tables import AdvisorySource
 from model.measurements.evidence import MeasuredObservation
 from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack

@@ -31,6 +31,7 @@ from cli.stores import status
 from common import __version__
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
+from graph.record.access import AuditEntry, add_write, latest_writes
 from graph.record.analyses import (
     AnalysisKind,
     AnalysisState,
@@ -39,7 +40,6 @@ from graph.record.analyses import (
     finish,
     start,
 )
-from graph.record.audit import AuditEntry, add_write, latest_writes
 from model.errors import InvalidArgument, InvalidSettings
 from tests.requirements import needs
 from tests.services.commands import run_here

@@ -19,8 +19,8 @@ from api.jobs import request_submission
 from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
+from graph.record.access import Scope
 from graph.record.analyses import analysis_of, request_of
-from graph.record.tokens import Scope
 from graph.tables import AnalysisRow
 from tests.factories.releases import release
 from tests.services.index import package_index

@@ -15,8 +15,7 @@ from flask.testing import FlaskClient
 from api.jobs.queue import QueueClient
 from graph.engine import Stores
 from graph.projection import lag
-from graph.record.audit import latest_writes
-from graph.record.tokens import Scope
+from graph.record.access import Scope, latest_writes
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.documents import document_2020_02

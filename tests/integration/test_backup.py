@@ -27,7 +27,7 @@ from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
-from graph.backup.creation import create_backup, public_settings
+from graph.backup.create_and_restore import create_backup, public_settings
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import alembic_config

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, update
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from graph.tables import AdviceClaim, ClaimRow
 from tests.services.commands import ROOT, WHERE, thoth
 from tests.services.jobs import client_of

@@ -24,6 +24,7 @@ from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
 from graph.migrate import alembic_config, migrate_relational
 from graph.record import document_store, documents
+from graph.record.access import Scope
 from graph.record.document_store import (
     RECORDS,
     file_system_of,
@@ -41,7 +42,6 @@ from graph.record.documents import (
     find_unreferenced_bodies,
     forget_documents,
 )
-from graph.record.tokens import Scope
 from graph.tables import DocumentStoreRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits

@@ -15,7 +15,7 @@ from api.service import EXTENSION
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from model.errors import ServiceFailed
 from tests.factories.inspections import inspection_files
 from tests.services.commands import ROOT, thoth

@@ -19,8 +19,8 @@ from graph.engine import Stores, relational_engine
 from graph.migrate import migrated_stores
 from graph.projection import rebuild, sync_few
 from graph.projection.registry import PROJECTED, ProjectedKind
+from graph.record.access import Scope
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.record.tokens import Scope
 from model.errors import GraphMismatch, SchemaMismatch
 from tests.factories.releases import release
 from tests.services.commands import run_here, thoth, thoth_json

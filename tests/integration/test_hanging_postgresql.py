@@ -20,7 +20,7 @@ from graph import statement_watch
 from graph.engine import Stores
 from graph.projection import lag, sync
 from graph.projection.outbox import only_projector
-from graph.record.tokens import Scope, create_token
+from graph.record.access import Scope, create_token
 from model.errors import StoreUnavailable
 from tests.factories.inspections import inspection_files, stack_jobs
 from tests.factories.rows import inspection_rows, store

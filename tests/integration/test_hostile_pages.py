@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from api.service import EXTENSION
 from common.settings import Settings
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.factories.affected_stacks import AFFECTED_STACK
 from tests.services.databases import new_database
 from tests.services.hostile import fill_hostile, poison

@@ -21,8 +21,8 @@ from graph.record.measurements import measured_observations
 from graph.tables import Document, InspectionRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.errors import Reason
 from model.measurements.inspection import Outcome
-from model.reasons import Reason
 from tests.factories.documents import (
     GENERATIONS,
     directory_files,

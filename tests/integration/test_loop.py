@@ -25,6 +25,7 @@ from api.jobs.tasks import schedules
 from api.jobs.worker import queue_app
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record.access import Scope
 from graph.record.changes import add_changes, all_changes
 from graph.record.events import EventKind
 from graph.record.loop import (
@@ -49,7 +50,6 @@ from graph.record.loop import (
     steps_of,
 )
 from graph.record.stacks import packages_in
-from graph.record.tokens import Scope
 from graph.record.watches import (
     AdviceWatch,
     NewWatch,

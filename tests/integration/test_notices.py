@@ -23,6 +23,7 @@ from cli.loop import loop
 from cli.notices import notices
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record.access import Scope
 from graph.record.changes import add_changes
 from graph.record.events import (
     EventKind,
@@ -46,7 +47,6 @@ from graph.record.notices import (
 )
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.record.retention import forget_events
-from graph.record.tokens import Scope
 from graph.tables import EventRow
 from ingest import runs
 from ingest.record import exclusive_run

@@ -25,8 +25,7 @@ from adviser.packs.manifest import PackFile, PackManifest, parse_manifest
 from adviser.packs.pack_contents import check_contents
 from adviser.packs.pack_files import opened, write_archive
 from common.settings import Settings
-from model.errors import InvalidPack
-from model.reasons import Reason
+from model.errors import InvalidPack, Reason
 from model.text import printable
 from tests.factories.errors import raised
 from tests.factories.packs import new_key

@@ -24,10 +24,10 @@ from api.pages.home import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
-from graph.record.bisects import write_bisect
+from graph.record.access import Scope, create_token, revoke_token
+from graph.record.changes import write_bisect
 from graph.record.freshness import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.quarantine import QuarantineReason, add_refusals
-from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions, osv, write_archive

@@ -16,7 +16,7 @@ from api.service import EXTENSION
 from cli.queue import queue
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import Scope, create_token
+from graph.record.access import Scope, create_token
 from tests.services.commands import run_here
 from tests.services.jobs import run_jobs
 

@@ -17,8 +17,8 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SkippedFile,
 )
+from model.errors import Reason
 from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
-from model.reasons import Reason
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

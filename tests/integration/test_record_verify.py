@@ -20,12 +20,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 from common.settings import Settings
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.projection import rebuild
+from graph.record.access import Scope
 from graph.record.advice import AdviceFilter, advice_of, browse_advice
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.evidence import evidence_for
 from graph.record.measurements import measured_observations
 from graph.record.quarantine import open_refusals
-from graph.record.tokens import Scope
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,
@@ -65,10 +65,9 @@ from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
 from ingest.sources.source_items import SourceLimits
-from model.errors import DamagedDocument
+from model.errors import DamagedDocument, Reason
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
-from model.reasons import Reason
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.documents import GENERATIONS, directory_files
 from tests.factories.inspections import failed_status, inspection_files, write

@@ -16,8 +16,8 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
+from model.errors import Reason
 from model.measurements.inspection import InspectionDocument
-from model.reasons import Reason
 from tests.factories.documents import directory_files, document_2020_02, encoded
 from tests.services.object_store import object_store
 

@@ -34,9 +34,8 @@ from graph.record.exported_rows import ExportSelection
 from graph.tables import PackRow
 from ingest.runs import list_quarantine
 from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
-from model.errors import InvalidArgument, InvalidDocument, InvalidPack
+from model.errors import InvalidArgument, InvalidDocument, InvalidPack, Reason
 from model.measurements.evidence import Evidence
-from model.reasons import Reason
 from tests.factories.inspections import (
     inspection_files,
     measured,

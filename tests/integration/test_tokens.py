@@ -18,7 +18,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from cli.access import token
 from common.settings import Settings
-from graph.record.tokens import Scope, create_token, open_session, session_token
+from graph.record.access import Scope, create_token, open_session, session_token
 
 #: Anything that asks for a scope.
 READ = "/metrics"

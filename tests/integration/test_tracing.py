@@ -16,7 +16,7 @@ from sqlalchemy import text
 from common import tracing
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from graph.store_tracing import trace_stores
 from tests.services.commands import ROOT
 from tests.services.jobs import ASKED, client_of, run_jobs

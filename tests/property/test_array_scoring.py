@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.scoring.clock_errors import clock_tick, clock_variance, with_clock
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import (
     Arms,
@@ -22,7 +21,7 @@ from adviser.scoring.effects import (
     per_cent,
     welch_effects,
 )
-from adviser.scoring.estimates import Method
+from adviser.scoring.estimates import Method, clock_tick, clock_variance, with_clock
 from adviser.scoring.lazy_numpy import FloatArray, IntArray
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
 from adviser.scoring.verdicts import Judgements, judge

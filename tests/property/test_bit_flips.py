@@ -22,6 +22,7 @@ from adviser.answering.recorded_advice import (
     why_it_may_differ,
 )
 from adviser.locks.lock_model import LockFormat
+from adviser.reports.checking import check_offline
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     lock_of,
@@ -29,7 +30,6 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.offline_check import check_offline
 from adviser.reports.record_links import head_of
 from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adviser.advise import advise
 from adviser.explain import ForcedOutcome, why_not
-from adviser.reports.offline_check import check_offline
+from adviser.reports.checking import check_offline
 from model.packages.candidates import Dependency
 from model.packages.snapshot import Snapshot
 from tests.effort import examples

@@ -18,7 +18,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import graph_database, relational_engine
-from graph.record.tokens import Scope, create_token
+from graph.record.access import Scope, create_token
 from graph.tables import Base
 from tests.factories.advisories import flask_sessions, requests_headers, write_archive
 from tests.services.commands import ROOT, thoth

@@ -22,7 +22,7 @@ from api.jobs.tasks import CONTEXT
 from api.jobs.worker import queue_app
 from common.settings import Settings
 from graph.engine import relational_engine
-from graph.record.tokens import Scope, create_token
+from graph.record.access import Scope, create_token
 from tests.services.commands import ROOT, variables
 from tests.services.ports import closed_port
 from tests.services.waiting import wait_until

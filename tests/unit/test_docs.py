@@ -17,8 +17,8 @@ from common.settings import Settings, variable_name
 from docs.reference_tables import rewritten
 from graph.projection.registry import NODES
 from graph.tables import Base
+from model.errors import Correction, Exclusion, Reason
 from model.measurements.units import UNITS
-from model.reasons import Correction, Exclusion, Reason
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -14,11 +14,10 @@ from packaging.utils import canonicalize_name
 
 from common.formats.file_fields import FileTable, invalid_file, value_text
 from common.formats.requirements_files import SourceKind
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath
 from model.packages.identity import is_project_name, version_of
 from model.packages.releases import parse_requirement
-from model.reasons import Reason
 from model.redaction import without_secrets
 from model.text import first_few
 

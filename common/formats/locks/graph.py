@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from common.formats.file_fields import refuse
 from common.formats.locks.entries import ALWAYS, MAKE_AGAIN, NEVER, marker_fault, marker_holds
-from model.reasons import Reason
+from model.errors import Reason
 
 #: Position of a package, and one of its extras; empty for the package itself.
 Node = tuple[int, str]

@@ -30,9 +30,9 @@ from common.formats.locks.entries import (
 from common.formats.locks.graph import Edge, Node, by_package, conditions_of, marker_of
 from common.formats.poetry_constraints import allows, python_marker
 from common.formats.requirements_files import SourceKind
+from model.errors import Reason
 from model.packages.identity import version_of
 from model.packages.releases import parse_requirement
-from model.reasons import Reason
 from model.text import first_few
 
 #: Keys of a package, by field of :class:`LockEntry`.

@@ -24,7 +24,7 @@ from common.formats.locks.entries import (
     require_known,
 )
 from common.formats.requirements_files import SourceKind, is_remote
-from model.reasons import Reason
+from model.errors import Reason
 from model.redaction import without_secrets
 
 #: Keys of a package, by field of :class:`LockEntry`.

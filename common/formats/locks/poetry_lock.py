@@ -46,9 +46,9 @@ from common.formats.poetry_constraints import (
     python_specifiers,
 )
 from common.formats.requirements_files import SourceKind
+from model.errors import Reason
 from model.packages.identity import version_of
 from model.packages.releases import parse_requirement
-from model.reasons import Reason
 
 #: Keys of a package, by field of :class:`LockEntry`.
 KEYS = {"name": "name", "version": "version"}

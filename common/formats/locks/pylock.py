@@ -21,8 +21,8 @@ from common.formats.locks.entries import (
     resolved_marker,
 )
 from common.formats.requirements_files import SourceKind, is_remote
+from model.errors import Reason
 from model.json_fields import FieldPath
-from model.reasons import Reason
 from model.redaction import without_secrets
 
 #: Keys of a package, by field of :class:`LockEntry`.

@@ -33,7 +33,7 @@ from common.formats.locks.graph import (
     marker_of,
 )
 from common.formats.requirements_files import SourceKind
-from model.reasons import Reason
+from model.errors import Reason
 from model.text import first_few
 
 #: Keys of a package, by field of :class:`LockEntry`.

@@ -25,9 +25,8 @@ from ingest.benchmarks.results import (
 )
 from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from ingest.benchmarks.values import finite_number, time_of_epoch
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 _JMETER = "jmeter-1"
 _THROUGHPUT = measure("throughput", "requests/s", HIGHER, _JMETER, Aggregate.TOTAL)

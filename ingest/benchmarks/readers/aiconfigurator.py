@@ -23,10 +23,9 @@ from ingest.benchmarks.result_tree import ResultFile, ResultTree, reader_of_plac
 from ingest.benchmarks.results import LOWER, Run, measure, numbered_parts
 from ingest.benchmarks.values import time_of_text
 from ingest.sources.layout import unreadable
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Validity
-from model.reasons import Reason
 
 _SYSTEM = "aiconfigurator"
 _META = "collection_meta.yaml"

@@ -18,10 +18,9 @@ from typing import Any
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.results import LOWER, Run, measure, with_parameters
 from ingest.benchmarks.values import finite_number, positive_number, software_versions, time_of_text
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
-from model.reasons import Reason
 
 _HOURS = measure("time_to_accuracy", "hours", LOWER, "dawnbench-1")
 _COST = measure("training_cost", "USD", LOWER, "dawnbench-1")

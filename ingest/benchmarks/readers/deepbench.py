@@ -29,9 +29,8 @@ from ingest.benchmarks.values import (
     whole_number,
 )
 from ingest.sources.source_items import SourceLimits
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 SYSTEM = "deepbench"
 #: Title and rows of a sheet.

@@ -24,9 +24,8 @@ from ingest.benchmarks.results import (
 )
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number, positive_number
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult
-from model.reasons import Reason
 
 _TASKS = {
     "lane": "lane keeping", "detection": "object detection",

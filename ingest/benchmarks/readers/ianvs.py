@@ -18,9 +18,8 @@ from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
 from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, markdown_tables
 from ingest.benchmarks.values import finite_number, time_of_text
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Parameter, Validity
-from model.reasons import Reason
 
 #: Units of the metrics that the examples of Ianvs define; other names may mean anything.
 _UNITS = {

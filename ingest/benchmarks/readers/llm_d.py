@@ -14,9 +14,9 @@ from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
 from ingest.benchmarks.stated_facts import identified
 from ingest.benchmarks.values import finite_number, model_name, time_of_text, whole_number
+from model.errors import Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 _SYSTEM = "llm-d"
 _VERSIONS = ("0.2", "0.2.1")

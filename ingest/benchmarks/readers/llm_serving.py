@@ -14,9 +14,9 @@ from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Measure, Run, measure, numbered_parts
 from ingest.benchmarks.stated_facts import identified
 from ingest.benchmarks.values import mapping_of, model_name, time_of_text
+from model.errors import Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 _RATES = {
     "request_throughput": "requests/s", "input_throughput": "tokens/s",

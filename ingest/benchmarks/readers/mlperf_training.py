@@ -29,7 +29,7 @@ from ingest.benchmarks.values import (
     stated_texts,
     time_of_epoch,
 )
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
@@ -38,7 +38,6 @@ from model.measurements.benchmark_results import (
     Validity,
     olympic_mean,
 )
-from model.reasons import Reason
 
 _LINE_V6 = re.compile(r":::MLL ([0-9.e+]+) ([A-Za-z_0-9]+): (.*)$", re.MULTILINE)
 _LINE_V7 = re.compile(r":::MLLOG (\{.*\})[ \t]*$", re.MULTILINE)

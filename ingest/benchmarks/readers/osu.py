@@ -16,9 +16,8 @@ from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_f
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, results_of_parts
 from ingest.benchmarks.text_tables import complete_lines
 from ingest.benchmarks.values import finite_number, whole_number
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
-from model.reasons import Reason
 
 SYSTEM = "osu-micro-benchmarks"
 _TITLE = re.compile(r"^[ \t]*# OSU (.{1,100}?) Test\b(?: +v([\w.]{1,20}))?.*", re.MULTILINE)

@@ -15,9 +15,8 @@ from common.formats.yaml_documents import yaml_value
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
 from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
 from ingest.benchmarks.values import mapping_of, positive_number, stated_texts, whole_number
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 _DEFINITION = "pytorch-benchmark-1"
 _LATENCY = measure("seconds_per_batch", "s", LOWER, _DEFINITION, Aggregate.MEAN)

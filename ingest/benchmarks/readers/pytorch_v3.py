@@ -25,7 +25,7 @@ from ingest.benchmarks.values import (
     time_of_epoch,
     unit_of,
 )
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import json_value_of
 from model.measurements.benchmark_results import (
     Aggregate,
@@ -34,7 +34,6 @@ from model.measurements.benchmark_results import (
     Parameter,
     Validity,
 )
-from model.reasons import Reason
 
 SYSTEM = "pytorch-v3"
 #: Fields of a runner that name parts of the hardware.

@@ -28,9 +28,8 @@ from ingest.benchmarks.values import (
     time_of_text,
     whole_number,
 )
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
-from model.reasons import Reason
 
 SYSTEM = "tf_cnn_benchmarks"
 _measure = partial(measure, definition="tf_cnn_benchmarks-1", aggregate=Aggregate.TOTAL)

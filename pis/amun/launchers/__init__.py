@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from model.errors import ProjectError
-from model.measurements.host_problems import is_host_build
-from model.packages.bundled_libraries import Bundled
+from model.measurements.job_stability import is_host_build
+from model.packages.native_libraries import Bundled
 from pis.amun.specification import Specification
 
 
@@ -15,7 +15,7 @@ class BuildFailed(ProjectError):
     """The environment of a stack could not be built; this failure is itself a result.
 
     :param reason: stable code: ``hash-mismatch``, ``no-wheel``, ``build-failed``, or one of
-        :data:`model.measurements.host_problems.BUILD_REASONS`
+        :data:`model.measurements.job_stability.BUILD_REASONS`
     :param log: log of the build
     :param exit_code: of the program that failed, else 1
     """

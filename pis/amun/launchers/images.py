@@ -13,7 +13,7 @@ from shutil import which
 from urllib.parse import urlsplit, urlunsplit
 
 from common.settings import Settings
-from model.measurements.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
+from model.measurements.job_stability import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from pis.amun.environments import requirements_of
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, build_failure

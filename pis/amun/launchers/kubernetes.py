@@ -12,7 +12,7 @@ from typing import Any
 
 from common.settings import Settings
 from model.errors import ProjectError
-from model.measurements.host_problems import LAUNCHER_UNAVAILABLE
+from model.measurements.job_stability import LAUNCHER_UNAVAILABLE
 from pis.amun.hardware import boot, cpu_info, first_processor, host
 from pis.amun.inspection_folder import failed_to_launch, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure

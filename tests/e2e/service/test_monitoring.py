@@ -17,7 +17,7 @@ import yaml
 from api.jobs.queue import QueueName
 from cli import main as cli
 from graph.record import freshness
-from model.reasons import Reason
+from model.errors import Reason
 from tests.requirements import needs
 from tests.services.guides import blocks_of
 from tests.services.served import Served

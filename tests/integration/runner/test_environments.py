@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from common.formats.locks.entries import LockEntry
 from common.settings import Settings
-from model.measurements.host_problems import is_host_build
+from model.measurements.job_stability import is_host_build
 from pis.amun.environments import build_environment
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock

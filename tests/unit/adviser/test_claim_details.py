@@ -14,7 +14,7 @@ import pytest
 from adviser.claim_details import ClaimDetails, claim_details, details_document, sentences
 from adviser.scoring.estimates import Method
 from adviser.scoring.verdicts import ALPHA
-from model.packages.bundled_libraries import CONTEXT
+from model.packages.native_libraries import CONTEXT
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,

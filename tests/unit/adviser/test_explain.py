@@ -8,8 +8,8 @@ from adviser.advise import Advice
 from adviser.explain import CriterionLoss, ForcedOutcome, ForcedStack, why, why_not
 from adviser.scoring.criteria import RecommendationType
 from cli.why import forced_lines, presence_lines
-from model.packages.bundled_libraries import CONTEXT
 from model.packages.candidates import Dependency
+from model.packages.native_libraries import CONTEXT
 from tests.factories.evidence import bundling, measured
 from tests.factories.golden import compare_views
 from tests.factories.requests import INDEX, NOTHING, advice_for, request_for

@@ -11,9 +11,9 @@ from adviser.guard_proposals import harmful_packages
 from adviser.resolver.results import VersionChange
 from adviser.scoring.verdicts import Verdict
 from model.measurements.evidence import ADVISORIES, Evidence
-from model.packages.bundled_libraries import CONTEXT
 from model.packages.candidates import KnownVulnerability
 from model.packages.environments import Environment
+from model.packages.native_libraries import CONTEXT
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice, advise, in_this_process
-from adviser.reports.offline_check import check_offline
+from adviser.reports.checking import check_offline
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus

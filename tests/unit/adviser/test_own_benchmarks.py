@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from adviser.advise import Advice, advise
+from adviser.reports.checking import check_offline
 from adviser.reports.documents import result_document
-from adviser.reports.offline_check import check_offline
 from adviser.reports.summary import summary_of
 from adviser.scoring.criteria import RecommendationType
 from model.measurements.evidence import Series

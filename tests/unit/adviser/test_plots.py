@@ -6,15 +6,18 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from adviser.plots.canvas import Scale, fit_text, scale_of
-from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.jobs import (
+from adviser.plots import (
     DrawnDistribution,
+    DrawnEffect,
     DrawnJob,
     DrawnRun,
+    Scale,
     distributions_plot,
+    effects_plot,
+    fit_text,
     history_plot,
     samples_plot,
+    scale_of,
 )
 
 

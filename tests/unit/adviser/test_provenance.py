@@ -8,8 +8,7 @@ from typing import Any
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
-from adviser.provenance import IndexLocation, KnownIndexes, check_lock
-from adviser.provenance_issues import IssueId, ProvenanceIssue
+from adviser.provenance import IndexLocation, IssueId, KnownIndexes, ProvenanceIssue, check_lock
 from common.formats.locks.entries import LockedFile, LockEntry
 from model.packages.releases import ReleaseFile, ReleaseListing
 from tests.factories.golden import compare_views

@@ -11,9 +11,8 @@ import pytest
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
-from model.errors import InvalidFile
+from model.errors import InvalidFile, Reason
 from model.packages.identity import Purl
-from model.reasons import Reason
 from tests.factories.errors import raised
 from tests.factories.requests import MAIN, request_for
 from tests.factories.universes import dependency

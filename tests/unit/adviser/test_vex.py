@@ -13,9 +13,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from adviser.vex import VexStatement, VexStatements, VexStatus, read_vex, with_acceptance
-from model.errors import InvalidArgument, InvalidFile
+from model.errors import InvalidArgument, InvalidFile, Reason
 from model.measurements.evidence import VulnerabilityDetails
-from model.reasons import Reason
 from tests.factories.errors import raised
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

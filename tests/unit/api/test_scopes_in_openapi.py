@@ -9,7 +9,7 @@ import pytest
 
 from api.app import create_app
 from common.settings import Settings
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 
 #: Whose scope depends on the kind of the request.
 REQUESTS = "/api/v2/requests/"

@@ -12,8 +12,7 @@ from adviser.projects.project import Project
 from adviser.stack_request import check_paths
 from cli.advise import format_of
 from cli.project_files import keep_manifest, read_project, write_file
-from model.errors import InvalidArgument, InvalidDocument, InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidArgument, InvalidDocument, InvalidFile, Reason
 from tests.factories.errors import raised
 from tests.factories.universes import ENVIRONMENT
 

@@ -32,11 +32,10 @@ from cli.request_options import (
     requested_environment,
 )
 from common.settings import Settings
-from model.errors import InvalidArgument, InvalidFile, InvalidSettings
+from model.errors import InvalidArgument, InvalidFile, InvalidSettings, Reason
 from model.packages.candidates import Dependency
 from model.packages.environments import environment, host_environment
 from model.packages.identity import index_identity, public_index_url
-from model.reasons import Reason
 from pis.commands import command_of
 from tests.factories.errors import raised
 from tests.factories.requests import (

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from common.formats.benchmark_files import ONLY_SUMMARY, read_benchmark_file
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Direction, ResultSeries
-from model.reasons import Reason
 from tests.factories.benchmark_files import sample_text
 from tests.factories.errors import raised
 

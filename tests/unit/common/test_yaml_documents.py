@@ -7,8 +7,7 @@ import pytest
 from adviser.projects.documents import yaml_of
 from common.formats.conda_environment import read_environment
 from common.formats.yaml_documents import yaml_value
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 from tests.factories.errors import raised
 
 DEEP = "a: " + "[" * 200_000

@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.record.evidence import series_and_readings
-from model.errors import InvalidDocument
+from model.declared_fields import DIGEST
+from model.errors import InvalidDocument, Reason
 from model.measurements.evidence import Evidence, EvidencePack, Reading
-from model.reasons import Reason
-from model.shared_fields import DIGEST
 from tests.factories.errors import raised
 from tests.factories.evidence import NOW, Bench, harms, purl, series
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.query_text import called_procedures, name_warnings, refuse_hostile_text
+from graph.analyst_queries import called_procedures, name_warnings, refuse_hostile_text
 from model.errors import QueryRefused
 
 COOKBOOK = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adviser.changes.looks import LOOK_ALPHA
+from adviser.changes import LOOK_ALPHA
 from adviser.reports.serialization import plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict

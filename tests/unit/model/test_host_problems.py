@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from model.measurements.host_problems import is_host_build, reason_of
+from model.measurements.job_stability import is_host_build, reason_of
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import load_json
-from model.reasons import Reason
 from tests.factories.errors import raised
 
 

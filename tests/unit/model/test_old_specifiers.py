@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from packaging.specifiers import InvalidSpecifier
 
-from model.packages.old_specifiers import specifier_set
-from model.packages.releases import parse_requirement
+from model.packages.releases import parse_requirement, specifier_set
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ import pytest
 from packaging.tags import Tag
 
 from graph.snapshot_reader import freeze, walk
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.packages.candidate_builder import roots_of
 from model.packages.candidates import Candidate, KnownVulnerability
 from model.packages.environments import Environment, environment
 from model.packages.snapshot import CandidateTuple, Snapshot, with_revision
-from model.reasons import Reason
 from tests.factories.errors import raised
 from tests.factories.worlds import Made, World, reader_of
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from model.errors import Instability
 from model.measurements.job_stability import (
     JobConditions,
     instability,
     noise_warnings,
     within_job_spread,
 )
-from model.reasons import Instability
 
 REASONS = Path(__file__).parents[3] / "docs" / "reference" / "reasons.md"
 

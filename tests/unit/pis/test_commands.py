@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from common.formats.job_results import measurements_of
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_fields import ROOT
 from model.measurements.units import Unit
-from model.reasons import Reason
 from model.redaction import shown_variables
 from pis.amun.inspect import script_to_run
 from pis.amun.launchers import Inspection, Job, PreparedInspection

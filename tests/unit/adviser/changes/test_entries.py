@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS
-from adviser.changes.release_steps import ChangeUpdate, new_entries
+from adviser.changes import LOOK_ALPHA, MAX_LOOKS, ChangeUpdate, new_entries
 from model.changes import ChangeEvent, ChangeLook, PerformanceChange
 from tests.factories.evidence import GAIN, Bench, jobs, series
 

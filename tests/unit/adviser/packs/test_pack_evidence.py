@@ -15,10 +15,9 @@ from adviser.packs.pack_files import opened
 from adviser.packs.pack_report import pack_report, report_markdown
 from api.pages.report_view import pack_report_file
 from cli.options import SHIPPED_PACK
-from model.errors import InvalidPack
+from model.errors import InvalidPack, Reason
 from model.measurements.evidence import EvidencePack
-from model.packages.bundled_libraries import CONTEXT
-from model.reasons import Reason
+from model.packages.native_libraries import CONTEXT
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,

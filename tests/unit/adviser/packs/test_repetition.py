@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adviser.monkey.specifications import NotInstallable
+from adviser.monkey.documents import NotInstallable
 from adviser.packs.manifest import MeasuredWheel
 from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import opened

@@ -10,8 +10,7 @@ from adviser.projects import documents
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 from tests.factories.projects import (
     BY_OLDER,

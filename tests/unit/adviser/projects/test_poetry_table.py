@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from adviser.projects.parsing import parse_project
-from adviser.projects.poetry_table import specifier_of
+from adviser.projects.poetry_and_pdm import specifier_of
 from adviser.projects.project import Project
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import check_python
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 
 

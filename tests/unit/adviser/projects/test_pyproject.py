@@ -9,8 +9,7 @@ import pytest
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.stack_request import check_python, selected_requirements
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 
 

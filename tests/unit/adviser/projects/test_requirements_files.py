@@ -10,8 +10,7 @@ from adviser.projects.parsing import missing_includes, parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest, selected_requirements
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 from tests.factories.universes import ENVIRONMENT
 

@@ -6,8 +6,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
-from model.errors import InvalidFile
-from model.reasons import Reason
+from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 
 PROJECT = '[project]\nname = "demo"\ndependencies = ["numpy>=2"]\n'

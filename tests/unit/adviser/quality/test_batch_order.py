@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from adviser.quality.batch_order import TimedValue, order_report
+from adviser.quality.job_statistics import TimedValue, order_report
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

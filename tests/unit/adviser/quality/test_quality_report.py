@@ -12,8 +12,13 @@ import pytest
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import QualityReport, quality_report
 from api.pages.report_view import report_file
-from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
-from model.measurements.job_samples import JobSamples
+from model.measurements.evidence import (
+    UNKNOWN_STACK,
+    JobSamples,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
 from model.measurements.units import Unit
 
 _OLD, _NEW = f"sha256:aa01{'0' * 60}", f"sha256:aa02{'0' * 60}"

@@ -18,7 +18,7 @@ from adviser.quality.repetitions import (
     sufficient_repetitions,
 )
 from adviser.quality.report_document import batch_findings
-from model.measurements.job_samples import SeriesSettings
+from model.measurements.evidence import SeriesSettings
 
 _DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[4].parent / "shared" / "data"

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from adviser.quality.summaries import outliers, summary_of
-from adviser.quality.variance_components import (
+from adviser.quality.job_statistics import (
     jobs_needed,
+    outliers,
     repetition_advice,
+    summary_of,
     variance_components,
 )
 

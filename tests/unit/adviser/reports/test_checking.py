@@ -12,9 +12,8 @@ import pytest
 
 from adviser.advise import Advice, assess_candidates, in_this_process, universe_for
 from adviser.answering.recorded_advice import check_stored
-from adviser.reports.checking import check_report
+from adviser.reports.checking import check_offline, check_report
 from adviser.reports.documents import report_bytes
-from adviser.reports.offline_check import check_offline
 from adviser.scoring.assessment_types import Premises
 from model.json_documents import digest
 from model.measurements.evidence import Evidence

@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 
 from adviser.advise import advise, in_this_process
+from adviser.reports.checking import check_offline
 from adviser.reports.documents import (
     ReleaseKnowledge,
     report_bytes,
     report_document,
     result_document,
 )
-from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import dataclass_from_json, dataclass_to_json, plain
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
@@ -26,11 +26,10 @@ from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Premises
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
-from model.reasons import Reason
 from tests.factories.case_files import described
 from tests.factories.errors import raised
 from tests.factories.evidence import Bench

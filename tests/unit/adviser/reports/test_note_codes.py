@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adviser.projects.project import WarningCode
-from adviser.provenance_issues import IssueId, ProvenanceIssue
+from adviser.provenance import IssueId, ProvenanceIssue
 from adviser.reports.note_codes import (
     PAGES,
     NoteCode,

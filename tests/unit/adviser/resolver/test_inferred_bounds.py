@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice
-from adviser.reports.offline_check import check_offline
+from adviser.reports.checking import check_offline
 from adviser.resolver.inferred_bounds import inferred_bounds
 from model.packages.candidates import Dependency
 from tests.factories.reports import report_of

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from adviser.scoring.clock_errors import clock_tick, clock_variance, with_clock
 from adviser.scoring.effects import Effect
+from adviser.scoring.estimates import clock_tick, clock_variance, with_clock
 
 
 def test_readings_that_coincide_tell_the_tick() -> None:

@@ -13,8 +13,8 @@ import pytest
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardOutcome, GuardResult, guard
 from adviser.guard_findings import GuardGroup, findings_of
-from adviser.reports.choice_texts import reason_against
 from adviser.reports.record_links import links_in
+from adviser.reports.version_rationale import reason_against
 from adviser.scoring.assess import assess
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.criteria import RecommendationType

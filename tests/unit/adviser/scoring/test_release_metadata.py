@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from adviser.scoring.release_metadata import ReleaseValues, last_release, release_values
+from adviser.scoring.criteria import ReleaseValues, last_release, release_values
 from model.packages.candidates import Candidate, newest_first
 from model.packages.identity import package_version, version_of
 from tests.factories.evidence import NOW

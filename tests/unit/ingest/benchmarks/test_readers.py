@@ -14,8 +14,8 @@ import pytest
 from ingest.benchmarks.systems import SYSTEMS
 from ingest.benchmarks.text_tables import markdown_tables
 from ingest.sources.content_detection import system_of
+from model.errors import Reason
 from model.measurements.benchmark_results import BenchmarkResult
-from model.reasons import Reason
 from tests.factories.benchmark_files import (
     EXPECTED,
     SAMPLES,

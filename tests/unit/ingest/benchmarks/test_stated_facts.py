@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.benchmarks.stated_facts import stated_facts
-from model.errors import InvalidArgument
-from model.reasons import Reason
+from model.errors import InvalidArgument, Reason
 from tests.factories import benchmark_files as files
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.errors import Correction, Exclusion, Reason
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
 from model.measurements.units import matmul_operations, matmul_operations_of_2019
-from model.reasons import Correction, Exclusion, Reason
 from tests.factories.documents import (
     directory,
     directory_files,

@@ -9,8 +9,8 @@ import pytest
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
+from model.errors import Reason
 from model.measurements.inspection import InspectionDocument, SchemaVersion
-from model.reasons import Reason
 from tests.factories.documents import (
     GENERATIONS,
     directory,

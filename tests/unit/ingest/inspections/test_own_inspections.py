@@ -9,10 +9,10 @@ import pytest
 
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.measurements.host_problems import BUILD_REASONS
+from model.errors import Exclusion, Reason
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
+from model.measurements.job_stability import BUILD_REASONS
 from model.measurements.units import Unit
-from model.reasons import Exclusion, Reason
 from tests.factories.inspections import (
     BEGAN,
     RUN,

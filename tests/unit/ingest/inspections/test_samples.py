@@ -11,8 +11,8 @@ import pytest
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument
+from model.errors import Correction
 from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
-from model.reasons import Correction
 from tests.factories.documents import GENERATIONS, SAMPLES
 from tests.services.commands import ROOT
 

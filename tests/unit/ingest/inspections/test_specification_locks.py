@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ingest.inspections.specification import stack_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
-from model.reasons import Reason
 from tests.factories.errors import raised
 
 

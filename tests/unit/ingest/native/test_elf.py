@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.native.elf import read_library
-from model.errors import InvalidDocument
-from model.packages.native_interfaces import Interface, NativeLibrary
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
+from model.packages.native_libraries import Interface, NativeLibrary
 from tests.factories.errors import raised
 from tests.factories.native import AARCH64, I386, elf
 from tests.requirements import needs

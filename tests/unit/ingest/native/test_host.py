@@ -12,7 +12,7 @@ import pytest
 from ingest.native.environments import analyze_host
 from model.errors import InvalidArgument
 from model.packages.environments import host_environment
-from model.packages.native_interfaces import highest_versions
+from model.packages.native_libraries import highest_versions
 
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")
 

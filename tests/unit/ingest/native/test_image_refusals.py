@@ -13,8 +13,7 @@ from cli.analyze import analyze
 from common.settings import Settings
 from ingest.native.environments import analyze_image
 from ingest.native.file_trees import MEBIBYTE
-from model.errors import InvalidArgument, InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from tests.factories.errors import raised
 from tests.factories.images import LIBC, ROOT, exported, oci, saved
 from tests.factories.native import layer

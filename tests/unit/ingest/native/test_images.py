@@ -13,9 +13,8 @@ import pytest
 import zstandard
 
 from ingest.native.environments import analyze_host, analyze_image
-from model.errors import InvalidDocument
-from model.packages.native_interfaces import Interface
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
+from model.packages.native_libraries import Interface
 from tests.factories.errors import raised
 from tests.factories.golden import compare_views
 from tests.factories.images import (

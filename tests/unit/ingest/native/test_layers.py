@@ -10,8 +10,7 @@ import pytest
 
 from ingest.native import image_layers
 from ingest.native.file_trees import FolderTree, resolve
-from model.errors import InvalidDocument
-from model.reasons import Reason
+from model.errors import InvalidDocument, Reason
 from tests.factories.errors import raised
 from tests.factories.images import Members, tree
 from tests.factories.native import Folder, Hardlink, Symlink

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of, best_wheel, parse_pin
-from model.errors import InvalidArgument, InvalidDocument
+from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.packages.environments import environment
-from model.packages.native_interfaces import Interface, highest_versions
+from model.packages.native_libraries import Interface, highest_versions
 from model.packages.project_pages import IndexFile
-from model.reasons import Reason
 from tests.factories.errors import raised
 from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 

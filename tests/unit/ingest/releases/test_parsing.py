@@ -9,9 +9,8 @@ import orjson
 import pytest
 
 from ingest.releases.parsing import release_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
 from model.json_documents import digest_bytes
-from model.reasons import Reason
 from tests.factories.case_files import described
 from tests.factories.golden import compare_views
 from tests.factories.releases import file_document, release, release_document, sdist_of, wheel_of

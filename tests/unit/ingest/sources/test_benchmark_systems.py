@@ -21,7 +21,7 @@ from ingest.sources.content_detection import (
 )
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RefusedDocument, SkippedFile
-from model.reasons import Reason
+from model.errors import Reason
 from tests.factories.benchmark_files import SAMPLES as FILES
 from tests.factories.benchmark_files import sample
 from tests.factories.documents import document_2020_02, encoded, specification

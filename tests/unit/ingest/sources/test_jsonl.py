@@ -15,7 +15,7 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
-from model.reasons import Reason
+from model.errors import Reason
 
 LINES = b'{"a": 1}\n\n{"b": 2}\r\n{"c": 3}'
 READ = SourceLimits(lines=True)

@@ -31,9 +31,8 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import source_argument, stored_source
-from model.errors import InvalidArgument, StoreUnavailable
+from model.errors import InvalidArgument, Reason, StoreUnavailable
 from model.measurements.inspection import InspectionDocument
-from model.reasons import Reason
 from tests.factories.documents import (
     directory_files,
     document_2019,

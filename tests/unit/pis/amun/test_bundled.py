@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from model.packages.bundled_libraries import BundledLibrary, bundled_changes
+from model.packages.native_libraries import BundledLibrary, bundled_changes
 from pis.amun.bundled import bundled_libraries
 
 SBOM = "numpy.dist-info/sboms/numpy.cdx.json"

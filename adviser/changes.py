@@ -1,10 +1,17 @@
-"""Changes by release: each measured release against the measured release before it.
+"""Which settled changes of performance the measurements show, without I/O.
 
-Two stacks are compared if they differ in the version of one package only. The nightly loop measures
-new releases beside the stack that a project runs, its reference. A release is therefore also
-compared with the newest older release of a reference stack: small steps add up, and the loop spends
-no jobs on releases in between once another one is faster. All comparisons that are judged together
-form one family (see :mod:`adviser.scoring.verdicts`).
+Entry point: :func:`new_entries`. Two stacks are compared if they differ in the version of one
+package only: each measured release against the measured release before it. The nightly loop
+measures new releases beside the stack that a project runs, its reference. A release is therefore
+also compared with the newest older release of a reference stack: small steps add up, and the loop
+spends no jobs on releases in between once another one is faster. All comparisons that are judged
+together form one family (see :mod:`adviser.scoring.verdicts`).
+
+Each night is another chance for a false claim. A comparison is therefore judged at planned numbers
+of jobs only: first with enough jobs for a verdict, then each time with twice as many. At most five
+of these looks can announce a change, and each has a fifth of the error rate (Bonferroni's bound,
+which holds for any dependence between the looks; Jennison & Turnbull 2000, "Group Sequential
+Methods with Applications to Clinical Trials"). Further looks can only confirm, resize or withdraw.
 """
 
 from __future__ import annotations
@@ -12,23 +19,54 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, pairwise
+from typing import Any
 
 from packaging.version import Version
 
-from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, RULE, is_due, next_look
+from adviser.scoring.claim_texts import effect_text
 from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
 from adviser.scoring.effects import per_cent, shrunk_effects, true_variance
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.stack_pairs import MeasuredStackIndex, StackPair, name_of, version_of_purl
-from adviser.scoring.verdicts import Verdict
-from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
-from model.json_documents import digest
+from adviser.scoring.verdicts import ALPHA, Verdict
+from adviser.stack_comparison import short_digest
+from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
+from model.json_documents import as_json_time, digest
 from model.measurements.evidence import Evidence, Series
 from model.packages.identity import Purl, version_of
+from model.packages.native_libraries import CONTEXT
+
+#: Version of the rules for changes. Part of the identifiers.
+RULE = "changes-1"
+
+#: Number of looks that can announce a change.
+MAX_LOOKS = 5
+
+#: The next look needs this number of times the jobs of the last one. The fifth look then has about
+#: 80 jobs. With 1.5, it had 40, too few for a difference of 8 % if jobs vary by 5 %: in 3 of 60
+#: simulated searches it became clear only after the last look.
+GROWTH = 2.0
+
+#: Chance of even one false claim among the comparisons of one look.
+LOOK_ALPHA = ALPHA / MAX_LOOKS
+
+
+def is_due(last: ChangeLook | None, jobs: int) -> bool:
+    """Whether a comparison has enough jobs for its next look.
+
+    >>> is_due(ChangeLook(looks=1, jobs=6), 11), is_due(ChangeLook(looks=1, jobs=6), 12)
+    (False, True)
+    """
+    return last is None or jobs >= GROWTH * last.jobs
+
+
+def next_look(last: ChangeLook | None, jobs: int) -> ChangeLook:
+    """The look after ``last``, with this number of jobs."""
+    return ChangeLook(1 if last is None else last.looks + 1, jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +283,54 @@ def _entry(
         seen_at=max(filter(None, times), default=None),
         rule=RULE,
     )
+
+
+def change_title(change: PerformanceChange) -> str:
+    """What changed, in one line."""
+    size, _ = _effect(change)
+    if change.kind is ChangeKind.RELEASE:
+        subject = f"{change.package} {change.from_version} → {change.to_version}"
+    else:
+        subject = f"Machine {change.host or 'unknown'}"
+    if change.event is ChangeEvent.WITHDRAWN:
+        return f"{subject}: no longer a difference in {change.indicator} (withdrawn)"
+    suffix = "" if change.event is ChangeEvent.ANNOUNCED else f" ({change.event.value})"
+    return f"{subject}: {size} in {change.indicator}{suffix}"
+
+
+def change_text(change: PerformanceChange) -> str:
+    """The evidence of a change, in one paragraph."""
+    parameters = ", ".join(f"{key} {change.parameters[key]}" for key in sorted(change.parameters))
+    measured = f"{change.indicator} ({parameters})" if parameters else change.indicator
+    _, interval = _effect(change)
+    counts = f"{change.baseline_jobs} and {change.jobs}"
+    if change.kind is ChangeKind.RELEASE:
+        stacks = f"{short_digest(change.from_stack)} and {short_digest(change.to_stack)}"
+        basis = f"{counts} jobs of stacks {stacks}, which differ in {change.package} only"
+    else:
+        basis = f"{counts} runs of stack {short_digest(change.from_stack)}"
+    bundled = change.bundled if isinstance(change, RecordedChange) else None
+    context = f" {bundled} ({CONTEXT})." if bundled else ""
+    refers = f" This entry refers to {change.refers_to}." if change.refers_to else ""
+    return (
+        f"{change_title(change)} ({interval}), from {basis}. Measured with {measured} on"
+        f" {change.hardware_label}.{context}{refers}"
+    )
+
+
+def _effect(change: PerformanceChange) -> tuple[str, str]:
+    return effect_text(change.observed_pct, change.interval_low_pct, change.interval_high_pct)
+
+
+def change_document(change: RecordedChange) -> dict[str, Any]:
+    """A change as JSON values."""
+    values = {field.name: getattr(change, field.name) for field in fields(change)}
+    return {
+        **values,
+        "kind": change.kind.value,
+        "event": change.event.value,
+        "parameters": dict(change.parameters),
+        "seen_at": as_json_time(change.seen_at),
+        "recorded_at": as_json_time(change.recorded_at),
+        "title": change_title(change),
+    }
