@@ -22,6 +22,7 @@ from model.measurements.units import UNITS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+SETTINGS = (REFERENCE / "settings.md").read_text(encoding="utf-8")
 ROOMS = ("cli", "api", "loop", "adviser", "ingest", "graph", "pis", "common", "model")
 
 #: Hosts of registries, none of them named: which one to use is the machine's matter.
@@ -44,30 +45,22 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in names if (ROOT / name).is_file()]
 
 
-def rows(page: str, section: str = "") -> list[list[str]]:
-    """The cells of a page's tables; of one section only if it is named."""
+def section(page: str, title: str) -> str:
     text = (REFERENCE / page).read_text(encoding="utf-8")
-    if section:
-        text = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    return [row for row in cells if not set(row[0]) <= {"-"}]
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
-def codes(page: str, section: str = "") -> set[str]:
-    """What stands in backticks in the first column of tables, and at the start of items."""
-    text = (REFERENCE / page).read_text(encoding="utf-8")
-    text = text.partition(f"## {section}\n")[2].partition("\n## ")[0] if section else text
-    heads = [row[0] for row in rows(page, section)] + re.findall(r"(?m)^- (`[^:(\n]+)", text)
+def codes(text: str) -> set[str]:
+    """What stands in backticks at the start of items."""
+    heads = re.findall(r"(?m)^- (`[^:(\n]+)", text)
     return {code for head in heads for code in re.findall(r"`([^`]+)`", head)}
 
 
 def test_every_setting_has_its_line_with_its_default() -> None:
     settings = Settings.from_env({})
     values = {variable_name(it): getattr(settings, it) for it in Settings.__slots__}
-    assert codes("settings.md") == values.keys()
-    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
-    numbers = re.findall(r"(?m)^- `(\w+)` \(.*?, `?([\d.]+)`?\):", text)
+    assert codes(SETTINGS) == values.keys()
+    numbers = re.findall(r"(?m)^- `(\w+)` \(.*?, `?([\d.]+)`?\):", SETTINGS)
     assert len(numbers) > 25
     for variable, default in numbers:
         assert float(default) == values[variable], variable
@@ -77,7 +70,7 @@ def test_the_example_of_an_environment_sets_the_defaults() -> None:
     text = (ROOT / ".env.example").read_text(encoding="utf-8")
     variables = dict(re.findall(r"(?m)^([A-Z_]+)=(.*)$", text))
     compose = {"POSTGRES_PASSWORD", "NEO4J_PASSWORD", "SERVICE_PORT"}
-    assert variables.keys() - compose <= codes("settings.md")
+    assert variables.keys() - compose <= codes(SETTINGS)
     assert Settings.from_env(variables) == Settings.from_env({})
 
 
@@ -85,7 +78,7 @@ def test_compose_passes_every_setting_to_the_services() -> None:
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     shared = text.partition("\n  environment:\n")[2].partition("\n  volumes:")[0]
     # The heap of the embedded graph, which the image does not contain.
-    ours = codes("settings.md") - {"GRAPH_MEMORY_MB"}
+    ours = codes(SETTINGS) - {"GRAPH_MEMORY_MB"}
     assert set(re.findall(r"(?m)^    (\w+): \S", shared)) == ours
     pages = "".join(it.read_text(encoding="utf-8") for it in (ROOT / "docs").rglob("*.md"))
     theirs = set(re.findall(r"\b(?:AWS|OTEL)_[A-Z_]*[A-Z]\b", pages)) | {"HTTPS_PROXY", "NO_PROXY"}
@@ -99,9 +92,9 @@ def test_tables_that_follow_from_code_are_up_to_date() -> None:
 
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
-    assert codes("reasons.md", "Why a document is in quarantine") == set(Reason)
-    definitions = "Corrections and quarantined observations"
-    assert codes("reasons.md", definitions) == {*Correction, *Exclusion}
+    assert codes(section("reasons.md", "Why a document is in quarantine")) == set(Reason)
+    definitions = section("reasons.md", "Corrections and quarantined observations")
+    assert codes(definitions) == {*Correction, *Exclusion}
 
 
 @pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])
@@ -115,7 +108,7 @@ def test_every_exit_code_is_explained() -> None:
     in_code = set(re.findall(r"(?m)^(\d+) +\S", cli.__doc__))
     used = {0, 1, *cli._EXIT_CODES.values(), REFUSED, cli._INTERRUPTED, cli._BROKEN_PIPE}
     assert in_code == {str(code) for code in used}
-    shown = [row[0] for row in rows("cli.md", "Exit codes")[1:]]
+    shown = re.findall(r"(?m)^- (\d+): ", section("cli.md", "Exit codes"))
     assert set(shown) == in_code
     assert len(shown) == len(in_code)
 
@@ -134,8 +127,8 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
 
 def test_every_command_is_listed_and_has_a_help_text() -> None:
     offered = dict(commands(cli.thoth, "thoth"))
-    table = rows("cli.md", "By purpose")[1:]
-    listed = [f"thoth {name}" for row in table for name in re.findall(r"`([^`]+)`", row[1])]
+    text = section("cli.md", "By purpose")
+    listed = [f"thoth {name}" for name in re.findall(r"`([^`]+)`", text)]
     assert sorted(listed) == sorted(offered)
     assert [name for name, command in offered.items() if not command.help] == []
 

@@ -20,7 +20,7 @@ CONSTRAINTS = "\n".join(
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
 def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -> None:
-    section = re.search(rf"^### {node.label} \(.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^### {node.label}\b.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
     heads = re.findall(r"(?m)^- ([^:\n]+)", section[0])
     named = (it for it in node.properties if not it.startswith(PARAMETER))
     own = tuple(it for it in named if it not in ORIGIN or it == node.key)
