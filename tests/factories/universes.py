@@ -6,13 +6,14 @@ import gzip
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
 from model.packages.candidate_builder import VersionRecord, roots_of
-from model.packages.candidates import Dependency
+from model.packages.candidates import Dependency, KnownVulnerability
 from model.packages.environments import Environment, environment
 from model.packages.identity import Purl, package_version
 from model.packages.releases import ReleaseState, parse_requirement
@@ -86,6 +87,27 @@ def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRON
 def _version(name: str, key: str, release: Record) -> list[Any]:
     version, _, source = key.partition(" ")
     return version_record(name, version, {**release, "index": source or "pypi"})
+
+
+def with_vulnerabilities(snapshot: Snapshot, known: Mapping[str, str]) -> Snapshot:
+    """The snapshot, in which releases such as ``web==2`` have vulnerabilities of high severity.
+
+    :param known: identifiers of vulnerabilities, separated by spaces, by release
+    """
+    packages = {
+        name: tuple(
+            replace(
+                it,
+                vulnerabilities=tuple(
+                    KnownVulnerability(one, "high")
+                    for one in known.get(f"{name}=={it.version}", "").split()
+                ),
+            )
+            for it in candidates
+        )
+        for name, candidates in snapshot.packages.items()
+    }
+    return replace(snapshot, packages=packages)
 
 
 def dependency(raw: str) -> Dependency:

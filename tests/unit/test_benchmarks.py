@@ -43,9 +43,7 @@ def test_documented_commands_name_benchmarks_and_options_that_exist() -> None:
             assert f'"{option}"' in source or option == "--help", command[0]
 
 
-def test_a_measurement_that_fails_does_not_stop_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_measurement_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def fail() -> None:

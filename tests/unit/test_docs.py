@@ -6,19 +6,23 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import click
 import pytest
 
+from adviser.scoring.assessment_types import JustificationCode
 from cli import main as cli
 from cli.ingest import REFUSED
 from common.settings import Settings, variable_name
 from docs.reference_tables import rewritten
 from graph.projection.registry import NODES
 from graph.tables import Base
-from model.errors import Correction, Exclusion, Reason
+from model.errors import Correction, Exclusion, IndexFault, Instability, Reason
 from model.measurements.units import UNITS
+from model.packages.candidates import ExclusionReason
+from model.packages.snapshot import Snapshot
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -52,7 +56,7 @@ def section(page: str, title: str) -> str:
 
 def codes(text: str) -> set[str]:
     """What stands in backticks at the start of items."""
-    heads = re.findall(r"(?m)^- (`[^:(\n]+)", text)
+    heads = re.findall(r"(?m)^- (?:<a [^>]*></a>)?(`[^:(\n]+)", text)
     return {code for head in heads for code in re.findall(r"`([^`]+)`", head)}
 
 
@@ -91,10 +95,22 @@ def test_tables_that_follow_from_code_are_up_to_date() -> None:
         assert text == rewritten(text), f"{page}: python -m docs.reference_tables writes it again"
 
 
-def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
-    assert codes(section("reasons.md", "Why a document is in quarantine")) == set(Reason)
-    definitions = section("reasons.md", "Corrections and quarantined observations")
-    assert codes(definitions) == {*Correction, *Exclusion}
+@pytest.mark.parametrize(
+    ("page", "title", "expected"),
+    [
+        ("reasons.md", "Why a document is in quarantine", set(Reason)),
+        ("reasons.md", "Corrections and quarantined observations", {*Correction, *Exclusion}),
+        ("reasons.md", "What went wrong with an index", set(IndexFault)),
+        ("reasons.md", "Why a job is left out of comparisons", set(Instability)),
+        ("snapshot.md", "Why a version is excluded", set(ExclusionReason)),
+        ("snapshot.md", "Content", {it.name for it in fields(Snapshot)}),
+        ("recommendation-types.md", "Justifications", set(JustificationCode)),
+    ],
+)
+def test_every_code_has_its_line_and_every_line_its_code(
+    page: str, title: str, expected: set[str]
+) -> None:
+    assert codes(section(page, title)) == expected
 
 
 @pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])

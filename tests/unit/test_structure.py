@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from configparser import ConfigParser
@@ -10,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,3 +106,26 @@ def _targets(node: ast.AST) -> list[ast.expr]:
         lasts = (node.end_lineno or node.lineno) - node.lineno >= SHORT
         return [it.target for it in node.generators] if lasts else []
     return []
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        ("import graph.engine, neo4j", {"pandas", "jpype"}),
+        ("import model.packages.snapshot", {"neo4j"}),
+        ("import adviser.answering.answers, graph.migrate, adviser.resolver.resolve",
+         {"ortools", "pandas", "scipy"}),
+        ("import adviser.resolver.worker", {"ortools"}),
+        ("from cli.main import run, thoth; run(thoth, ['--help'])",
+         {"sqlalchemy", "neo4j", "ortools", "flask", "numpy", "rich", "packaging"}),
+    ],
+)  # fmt: skip
+def test_a_program_loads_no_large_library_that_it_does_not_need(
+    program: str, absent: set[str]
+) -> None:
+    loaded = f"import sys\n{program}\nsys.exit(' '.join({absent!r} & sys.modules.keys()) or None)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,15 +13,11 @@ from adviser.guard import GuardOutcome, guard
 from adviser.reports.summary import summary_of
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.scoring.criteria import RecommendationType
-from model.packages.candidates import KnownVulnerability
 from tests.factories.evidence import Bench, jobs
 from tests.factories.requests import request_for, snapshot_for
-from tests.factories.universes import Index
+from tests.factories.universes import Index, with_vulnerabilities
 
-INDEX: Index = {
-    "fast": {"3": {}, "2": {}, "1": {}},
-    "web": {"2": {}, "1": {}},
-}
+INDEX: Index = {"fast": {"3": {}, "2": {}, "1": {}}, "web": {"2": {}, "1": {}}}
 KINDS = [RecommendationType.BEST, RecommendationType.LATEST, RecommendationType.STABLE]
 
 
@@ -49,18 +44,8 @@ def advised(
     text = "".join(f"{name}=={version}\n" for name, version in lock.items())
     files = {"requirements.in": requirements, "requirements.txt": text}
     request = request_for(kind=kind, files=files, **options)
-    snapshot = snapshot_for(request, INDEX)
-    harm = vulnerable or {}
-    packages = {
-        name: tuple(
-            replace(it, vulnerabilities=(KnownVulnerability(harm[release], "high"),))
-            if (release := f"{name}=={it.version}") in harm
-            else it
-            for it in candidates
-        )
-        for name, candidates in snapshot.packages.items()
-    }
-    return advise(request, replace(snapshot, packages=packages), bench.evidence())
+    snapshot = with_vulnerabilities(snapshot_for(request, INDEX), vulnerable or {})
+    return advise(request, snapshot, bench.evidence())
 
 
 def outcomes(advice: Advice) -> set[GuardOutcome]:
@@ -74,16 +59,12 @@ def outcomes(advice: Advice) -> set[GuardOutcome]:
     }  # fmt: skip
 
 
-def versions(advice: Advice) -> dict[str, str]:
-    return advice.best.versions()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_stack_of_several_is_harm(kind: RecommendationType) -> None:
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
     lock = {"fast": "1", "web": "1"}
     advice = advised(bench, "fast\nweb\n", lock, {"web==2": "V-1"}, kind, count=3)
-    assert versions(advice) == lock
+    assert advice.best.versions() == lock
     assert GuardOutcome.HARM not in outcomes(advice)
 
 
@@ -92,7 +73,7 @@ def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: Recommend
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
     lock = {"fast": "1", "web": "1"}
     advice = advised(bench, "fast>=2\nweb\n", lock, {"web==2": "V-1"}, kind)
-    assert versions(advice) == {"fast": "3", "web": "1"}
+    assert advice.best.versions() == {"fast": "3", "web": "1"}
     first = summary_of(advice)
     assert first.startswith("Every stack without other harm that meets the request is slower: fast")
 
@@ -100,7 +81,7 @@ def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: Recommend
 def test_a_vulnerability_that_cannot_be_avoided_is_reported_first() -> None:
     lock = {"fast": "1", "web": "1"}
     advice = advised(measured(v1=0.0), "fast\nweb>=2\n", lock, {"web==2": "V-1"})
-    assert versions(advice)["web"] == "2"
+    assert advice.best.versions()["web"] == "2"
     assert advice.premises.harm_accepted
     assert "does harm, compared with your lock; this is the best of them: web 2: it has V-1" in (
         summary_of(advice)

@@ -62,8 +62,7 @@ def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [RecommendationType.STABLE, RecommendationType.PERFORMANCE, RecommendationType.SECURITY],
+    "kind", [RecommendationType.STABLE, RecommendationType.PERFORMANCE, RecommendationType.SECURITY]
 )
 def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationType) -> None:
     advice = harmful(kind)

@@ -20,7 +20,6 @@ from adviser.planned_comparison import (
 from adviser.scoring.verdicts import Verdict
 from tests.factories.compared_jobs import observations, settled_look
 
-KEY = "sha256:bench"
 OLD = {"numpy": "1.26.4", "six": "1.16.0"}
 NEW = {"numpy": "2.4.6", "six": "1.16.0"}
 

@@ -27,10 +27,7 @@ WORLD: Index = {
     "near": {"1.0": {"requires": ["far"], "uploaded_at": _DAYS[5]}},
     "far": {"1.0": {"requires": ["middle"], "uploaded_at": _DAYS[5]}},
     "middle": {
-        f"{major}.0": {
-            "requires": ["stale"] if major == 4 else [],
-            "uploaded_at": _DAYS[major],
-        }
+        f"{major}.0": {"requires": ["stale"] if major == 4 else [], "uploaded_at": _DAYS[major]}
         for major in (4, 3, 2, 1)
     },
     "stale": {"1.0": {"uploaded_at": _DAYS[1]}},
@@ -67,8 +64,7 @@ def test_stable_and_security_avoid_indirect_projects_that_ended(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [RecommendationType.LATEST, RecommendationType.TESTING, RecommendationType.PERFORMANCE],
+    "kind", [RecommendationType.LATEST, RecommendationType.TESTING, RecommendationType.PERFORMANCE]
 )
 def test_other_types_only_say_so(kind: RecommendationType) -> None:
     made = advice(kind)

@@ -10,11 +10,7 @@ import pytest
 from adviser.answering.recorded_advice import why_it_may_differ
 from adviser.reports.serialization import code_version
 from adviser.resolver.results import ResolutionStatus
-from tests.factories.reports import (
-    made,
-    report_of,
-    stored_report,
-)
+from tests.factories.reports import made, report_of, stored_report
 
 ADVICE, CONFLICT = made(), made("web>=3\ntool\n")
 REPORT, FAILURE = report_of(ADVICE), report_of(CONFLICT)

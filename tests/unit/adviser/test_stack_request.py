@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from adviser.resolver.resolver_request import ResolverRequest
-from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
 from model.errors import InvalidFile, Reason
 from model.packages.identity import Purl
@@ -17,7 +15,6 @@ from tests.factories.errors import raised
 from tests.factories.requests import MAIN, request_for
 from tests.factories.universes import dependency
 
-DAY = datetime(2025, 1, 1, tzinfo=UTC)
 OURS = RequestIndex("ours", "private", "https://ours.example/simple", explicit=True)
 PLAIN = ResolverRequest(roots=(dependency("web"),), direct=("web",), inferred_bounds=True)
 
@@ -58,91 +55,8 @@ FROM_PYPROJECT = replace(
     bare=frozenset({"tool"}),
 )
 FROM_PIPFILE = ResolverRequest(
-    roots=(dependency("core"), dependency("web")),
-    index_of={"core": "ours"},
-    inferred_bounds=True,
+    roots=(dependency("core"), dependency("web")), index_of={"core": "ours"}, inferred_bounds=True
 )
-
-
-@pytest.mark.parametrize(
-    ("options", "changes"),
-    [
-        ({}, {}),
-        (
-            {"constraints": (dependency("core<2"),)},
-            {"constraints": (dependency("core<2"),)},
-        ),
-        (
-            {"exclusions": (dependency("core"),)},
-            {"exclusions": (dependency("core"),)},
-        ),
-        ({"overrides": {"core": "<2"}}, {"overrides": {"core": "<2"}}),
-        ({"prereleases": frozenset({"core"})}, {"prereleases": frozenset({"core"})}),
-        ({"published_before": DAY}, {"published_before": DAY}),
-        ({"published_after": DAY}, {"published_after": DAY}),
-        ({"indexes": (RequestIndex("fast"), MAIN)}, {"indexes": ("fast", "pypi")}),
-        ({"indexes": (OURS, MAIN)}, {"indexes": ("pypi",)}),
-        ({"kind": RecommendationType.TESTING}, {"all_prereleases": True}),
-        ({"kind": RecommendationType.SECURITY}, {}),
-    ],
-)
-def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]) -> None:
-    assert request_for("web\n", **options).resolver_request({}) == replace(PLAIN, **changes)
-
-
-@pytest.mark.parametrize(
-    ("files", "options", "expected"),
-    [
-        ({"Pipfile": PIPFILE}, {"indexes": (OURS, MAIN)}, FROM_PIPFILE),
-        (
-            {"Pipfile": PIPFILE},
-            {"indexes": (OURS, MAIN), "dev": True},
-            replace(FROM_PIPFILE, roots=tuple(map(dependency, ("core", "lint", "web")))),
-        ),
-        (
-            {"Pipfile": f"{PIPFILE}\n[pipenv]\nallow_prereleases = true\n"},
-            {"indexes": (OURS, MAIN)},
-            replace(FROM_PIPFILE, all_prereleases=True),
-        ),
-        (
-            {"Pipfile": f"{PIPFILE}\n[thoth.allow_prereleases]\nfar = true\n"},
-            {"indexes": (OURS, MAIN)},
-            replace(FROM_PIPFILE, prereleases=frozenset({"far"})),
-        ),
-        ({"pyproject.toml": PYPROJECT}, {}, FROM_PYPROJECT),
-        (
-            {"pyproject.toml": PYPROJECT},
-            {"extras": ("docs",)},
-            replace(FROM_PYPROJECT, roots=(dependency("sphinx"), dependency("web"))),
-        ),
-        (
-            {"pyproject.toml": PYPROJECT},
-            {"groups": ("test",)},
-            replace(FROM_PYPROJECT, roots=(dependency("check"), dependency("web"))),
-        ),
-        (
-            {"pyproject.toml": PYPROJECT},
-            {"dev": True},
-            replace(FROM_PYPROJECT, roots=(dependency("lint"), dependency("web"))),
-        ),
-        (
-            {"pyproject.toml": PYPROJECT},
-            {"constraints": (dependency("web<3"),), "overrides": {"tool": "==2"}},
-            replace(
-                FROM_PYPROJECT,
-                constraints=(dependency("core<2"), dependency("web<3")),
-                overrides={"tool": "==2"},
-                bare=frozenset(),
-            ),
-        ),
-    ],
-)
-def test_what_the_project_says_is_a_rule_where_it_holds(
-    files: dict[str, str], options: dict[str, Any], expected: ResolverRequest
-) -> None:
-    rules = request_for(files=files, **options).resolver_request({})
-    assert sorted(rules.direct) == sorted({it.name for it in rules.roots or ()})
-    assert replace(rules, direct=expected.direct) == expected
 
 
 def test_what_the_recommendation_type_refuses_is_a_rule() -> None:
@@ -154,10 +68,7 @@ def test_direct_requirements_are_in_declared_order() -> None:
     assert request_for("web\ncore\nalpha\n").resolver_request({}).direct == ("web", "core", "alpha")
     assert request_for(files={"Pipfile": PIPFILE}, indexes=(OURS, MAIN)).resolver_request(
         {}
-    ).direct == (
-        "web",
-        "core",
-    )
+    ).direct == ("web", "core")
 
 
 def test_a_group_that_needs_another_python_is_refused_if_it_is_selected() -> None:
@@ -176,3 +87,41 @@ def test_gaps_between_alternatives_are_excluded_where_the_requirement_holds() ->
     table += "[tool.poetry.group.x.dependencies]\nc = '1 || 3'\n"
     exclusions = request_for(files={"pyproject.toml": table}).resolver_request({}).exclusions
     assert [(it.name, it.specifier) for it in exclusions] == [("a", ">=2.dev0,<=3,!=3")]
+
+
+#: Text, options and rules of a project, by the name of its file.
+PROJECTS: dict[str, tuple[str, dict[str, Any], ResolverRequest]] = {
+    "Pipfile": (PIPFILE, {"indexes": (OURS, MAIN)}, FROM_PIPFILE),
+    "pyproject.toml": (PYPROJECT, {}, FROM_PYPROJECT),
+}
+
+
+def roots(*names: str) -> dict[str, Any]:
+    return {"roots": tuple(map(dependency, names))}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "options", "changes"),
+    [
+        ("Pipfile", "", {}, {}),
+        ("Pipfile", "", {"dev": True}, roots("core", "lint", "web")),
+        ("Pipfile", "\n[pipenv]\nallow_prereleases = true\n", {}, {"all_prereleases": True}),
+        ("Pipfile", "\n[thoth.allow_prereleases]\nfar = true\n", {},
+         {"prereleases": frozenset({"far"})}),
+        ("pyproject.toml", "", {}, {}),
+        ("pyproject.toml", "", {"extras": ("docs",)}, roots("sphinx", "web")),
+        ("pyproject.toml", "", {"groups": ("test",)}, roots("check", "web")),
+        ("pyproject.toml", "", {"dev": True}, roots("lint", "web")),
+        ("pyproject.toml", "",
+         {"constraints": (dependency("web<3"),), "overrides": {"tool": "==2"}},
+         {"constraints": (dependency("core<2"), dependency("web<3")), "overrides": {"tool": "==2"},
+          "bare": frozenset()}),
+    ],
+)  # fmt: skip
+def test_what_the_project_says_is_a_rule_where_it_holds(
+    name: str, more: str, options: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    text, given, expected = PROJECTS[name]
+    rules = request_for(files={name: text + more}, **given, **options).resolver_request({})
+    assert sorted(rules.direct) == sorted({it.name for it in rules.roots or ()})
+    assert replace(rules, direct=expected.direct) == replace(expected, **changes)

@@ -16,78 +16,15 @@ from adviser.vex import VexStatement, VexStatements, VexStatus, read_vex, with_a
 from model.errors import InvalidArgument, InvalidFile, Reason
 from model.measurements.evidence import VulnerabilityDetails
 from tests.factories.errors import raised
+from tests.factories.golden import DATA
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DETAILS = {
     "CVE-2026-1": VulnerabilityDetails(("CVE-2026-1", "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-1")),
     "CVE-2026-2": VulnerabilityDetails(("CVE-2026-2",)),
 }
-OPENVEX: dict[str, Any] = {
-    "@context": "https://openvex.dev/ns/v0.2.0",
-    "@id": "https://vex.example/1",
-    "author": "Wolf",
-    "timestamp": "2026-01-08T18:02:03.647787998-06:00",
-    "version": 1,
-    "statements": [
-        {
-            "vulnerability": {"name": "GHSA-aaaa-bbbb-cccc", "aliases": ["SNYK-1"]},
-            "products": [{"@id": "pkg:pypi/Jinja2@3.1.2"}],
-            "status": "not_affected",
-            "justification": "vulnerable_code_not_in_execute_path",
-            "impact_statement": "only our own\ntemplates",
-        },
-        {
-            "vulnerability": {"name": "CVE-2026-2"},
-            "products": [
-                {
-                    "@id": "https://app.example",
-                    "subcomponents": [
-                        {"@id": "a", "identifiers": {"purl": "pkg:pypi/flask"}},
-                    ],
-                },
-                {"@id": "pkg:pypi/pip@24.0", "subcomponents": [{"@id": "pkg:pypi/rich@13"}]},
-                {"@id": "pkg:npm/vite"},
-            ],
-            "status": "fixed",
-        },
-    ],
-}
-CYCLONEDX: dict[str, Any] = {
-    "bomFormat": "CycloneDX",
-    "specVersion": "1.6",
-    "version": 4,
-    "metadata": {
-        "timestamp": "2026-02-01T00:00:00Z",
-        "component": {"type": "application", "name": "app", "bom-ref": "app"},
-    },
-    "components": [
-        {
-            "type": "library", "name": "jinja2", "bom-ref": "j", "purl": "pkg:pypi/jinja2@3.1.2",
-            "components": [{"type": "file", "name": "x", "bom-ref": "x"}],
-        },
-    ],
-    "vulnerabilities": [
-        {"id": "CVE-2020-1"},
-        {
-            "id": "SOME-1",
-            "references": [{"id": "PYSEC-2026-1", "source": {"name": "PYSEC"}}],
-            "analysis": {"state": "not_affected", "justification": "code_not_reachable"},
-            "affects": [
-                {"ref": "j"},
-                {"ref": "x"},
-                {"ref": "urn:cdx:f08a6ccd-4dce-4759-bd84-c626675d60a7/1#pkg%3Apypi%2Fflask",
-                 "versions": [{"version": "2.0"}, {"range": "vers:pypi/<1"},
-                              {"version": "2.1", "status": "unaffected"}]},
-            ],
-        },
-        {
-            "id": "CVE-2026-2",
-            "analysis": {"state": "in_triage"},
-            "affects": [{"ref": "app"}],
-            "properties": [{"name": "other", "value": "1"}],
-        },
-    ],
-}  # fmt: skip
+OPENVEX: dict[str, Any] = json.loads((DATA / "vex/openvex.json").read_text("utf-8"))
+CYCLONEDX: dict[str, Any] = json.loads((DATA / "vex/cyclonedx.json").read_text("utf-8"))
 ACCEPTED = VexStatement(
     frozenset({"CVE-2026-1"}), VexStatus.AFFECTED, "no templates of others", "thoth.vex.json",
     "2026-06-30", made_at=datetime(2026, 5, 1, tzinfo=UTC),

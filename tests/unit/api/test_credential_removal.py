@@ -80,10 +80,7 @@ def test_what_has_no_secret_stays_as_it_is_written(name: str, text: str) -> None
 def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
     manifest = tomllib.loads(PIPFILE)
     lock = {
-        "_meta": {
-            "hash": {"sha256": pipfile_hash(manifest)},
-            "sources": manifest["source"],
-        },
+        "_meta": {"hash": {"sha256": pipfile_hash(manifest)}, "sources": manifest["source"]},
         "default": {"web": {"version": "==1.0", "index": "own"}},
         "develop": {},
     }

@@ -26,5 +26,5 @@ def test_parameters_have_the_type_of_their_example() -> None:
     assert sized.values({"smallest": "512", "indicator": ""}) == {
         **sized.parameters, "smallest": 512,
     }  # fmt: skip
-    with pytest.raises(ValueError, match="smallest: 'big' is not a number"):
+    with pytest.raises(ValueError, match="smallest"):
         sized.values({"smallest": "big"})

@@ -83,15 +83,6 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
     assert caught.value.filename == "/proc/lock.txt"
 
 
-def test_a_folder_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "lock.txt"
-    folder.mkdir()
-    with pytest.raises(OSError, match="Is a directory") as caught:
-        write_file(folder, b"")
-    assert caught.value.filename == str(folder)
-    assert list(tmp_path.iterdir()) == [folder]
-
-
 def test_a_pipe_is_no_project(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "requirements.txt")
     with pytest.raises(InvalidArgument, match="a pipe or a device"):
@@ -195,3 +186,16 @@ def test_a_folder_with_a_recipe_of_conda_only_says_so(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text("index-url = ''\n", encoding="utf-8")
     (warning,) = read_project(tmp_path).warnings
     assert (warning.code, warning.field) == ("file_ignored", "uv.toml:$")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path, folder = tmp_path / "lock.txt", tmp_path / "folder"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o400
+    folder.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        write_file(folder, b"three")
+    assert caught.value.filename == str(folder)
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]

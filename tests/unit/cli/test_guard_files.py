@@ -125,10 +125,7 @@ def test_text_of_documents_stays_in_code_and_the_comment_fits() -> None:
 def test_harm_is_found_at_the_line_of_its_package(lock: Path) -> None:
     (result,) = results(slower(), lock)
     place = result["locations"][0]["physicalLocation"]
-    assert place == {
-        "artifactLocation": {"uri": "a%20b/app.txt"},
-        "region": {"startLine": 3},
-    }
+    assert place == {"artifactLocation": {"uri": "a%20b/app.txt"}, "region": {"startLine": 3}}
     assert (result["ruleId"], result["level"]) == ("slower", "error")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,23 +24,6 @@ NOT_BUILT = InspectionOutcome(
     "inspection-matmul-00000000", OUT / "inspection-matmul-00000000", "build_failed", None, None,
     0, 0, (), None, BuildFailed("no-wheel", "there is none"),
 )  # fmt: skip
-
-
-def test_a_job_that_failed_is_reported_with_its_last_words() -> None:
-    lines: list[str] = []
-    told = Lines(lines.append)
-    told.jobs_started(2)
-    crashed: dict[str, Any] = {
-        **measured(),
-        "exit_code": 1,
-        "stderr": "Trace\nValueError: \x1b[x\n",
-    }
-    told.job_finished(Job("i", 0, "r", 0, 1, True), measured())
-    told.job_finished(Job("i", 1, "r", 1, 1, True), crashed)
-    assert lines[1:] == [
-        "i job 0: measured, 1 left",
-        "i job 1: exited, exit code 1: ValueError: \\x1b[x, 0 left",
-    ]
 
 
 def test_a_build_log_never_has_a_password() -> None:
@@ -84,21 +66,7 @@ def test_a_failed_build_survives_the_way_between_processes() -> None:
     assert str(again) == "there is none [no-wheel]"
 
 
-def test_a_job_without_result_is_reported_with_the_reason() -> None:
-    lines: list[str] = []
-    told = Lines(lines.append)
-    told.jobs_started(1)
-    told.job_finished(Job("i", 0, "r", 0, 1, True), {**measured(), "stdout": "NaN"})
-    assert lines == [
-        "1 job to run",
-        "i job 0: printed no result: NaN is not a JSON number, 0 left",
-    ]
-
-
-NOISY = replace(
-    MEASURED,
-    noise=(Noise(10, {"spread": 1, "steal": 5}, 0.97), Noise(10, {}, 0.02)),
-)
+NOISY = replace(MEASURED, noise=(Noise(10, {"spread": 1, "steal": 5}, 0.97), Noise(10, {}, 0.02)))
 BROKEN = replace(MEASURED, state="failed", measured=0, failed=1, fault="a unit", not_run=2)
 OUTCOMES = {
     "a stack that was not built": [MEASURED, NOT_BUILT],
@@ -110,8 +78,19 @@ OUTCOMES = {
 }
 
 
+def lines_of_jobs() -> list[str]:
+    """What is told of three jobs while they run."""
+    lines: list[str] = []
+    told = Lines(lines.append)
+    crashed = {"exit_code": 1, "stderr": "Trace\nValueError: \x1b[x\n"}
+    told.jobs_started(3)
+    for number, changes in enumerate(({}, crashed, {"stdout": "NaN"})):
+        told.job_finished(Job("i", number, "r", number, 1, True), {**measured(), **changes})
+    return lines
+
+
 def test_outcomes_are_shown_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
-    views = {}
+    views = {"jobs": "\n".join(lines_of_jobs())}
     for title, outcomes in OUTCOMES.items():
         print_outcomes(outcomes, OUT, as_json=False, ingested=title == "steady jobs")
         told = capsys.readouterr()

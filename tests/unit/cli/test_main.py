@@ -12,13 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.main import (
-    COMMANDS,
-    FIRST_COMMANDS,
-    PURPOSES,
-    run,
-    thoth,
-)
+from cli.main import COMMANDS, FIRST_COMMANDS, PURPOSES, run, thoth
 from model.errors import (
     IndexFault,
     IndexProblem,
@@ -119,20 +113,6 @@ def test_help_explains_all_commands_and_each_of_them(capsys: pytest.CaptureFixtu
         assert capsys.readouterr().out == helped
     assert run(thoth, ["help", "loop", "walk"]) == 2
     assert "thoth loop has no command 'walk'" in capsys.readouterr().err
-
-
-def test_help_loads_no_store_and_no_solver() -> None:
-    program = (
-        "import sys; from cli.main import run, thoth; run(thoth, ['--help'])\n"
-        "heavy = {'sqlalchemy', 'neo4j', 'ortools', 'flask', 'numpy', 'rich', 'packaging'}\n"
-        "sys.exit(' '.join(sorted(heavy & set(sys.modules))) or None)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        env=environment,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_setting_that_cannot_be_used_is_named_without_its_value(

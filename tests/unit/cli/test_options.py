@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +19,7 @@ from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex, RequestOptions, StackRequest
 from cli.advise import advise
-from cli.project_files import (
-    read_lock_file,
-    read_project,
-    write_file,
-)
+from cli.project_files import read_lock_file, read_project
 from cli.request_options import (
     advice_request_of,
     dependencies,
@@ -32,15 +29,13 @@ from cli.request_options import (
     requested_environment,
 )
 from common.settings import Settings
-from model.errors import InvalidArgument, InvalidFile, InvalidSettings, Reason
+from model.errors import InvalidArgument, InvalidFile, Reason
 from model.packages.candidates import Dependency
 from model.packages.environments import environment, host_environment
 from model.packages.identity import index_identity, public_index_url
 from pis.commands import command_of
 from tests.factories.errors import raised
-from tests.factories.requests import (
-    GIVEN,
-)
+from tests.factories.requests import GIVEN
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MOVED, ELSE = "https://moved.example/simple", "https://else.example/simple"
@@ -135,23 +130,9 @@ def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() 
     assert requested_environment(other, here).python_full_version == "3.8.0"
 
 
-@pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])
-def test_what_is_not_a_moment_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="neither a date nor"):
-        moment(text, NOW, "--older-than")
-
-
 def test_days_count_from_now() -> None:
     assert moment("30d", NOW, "") == datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert moment(None, NOW, "") is None
-
-
-@pytest.mark.parametrize(
-    "text", ["numpy @ https://a.example/x.whl", "numpy<2; python_version<'3'", "no such"]
-)
-def test_what_is_more_than_a_name_and_a_specifier_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgument):
-        dependencies([text], "--constraint")
 
 
 @pytest.mark.parametrize("option", ["constraints", "exclusions", "overrides"])
@@ -199,11 +180,6 @@ def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_p
         advice_request_of(settings, path, GIVEN)
     assert "--python" in (caught.value.hint or "")
     assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
-
-
-def test_a_label_without_a_value_is_refused() -> None:
-    with pytest.raises(InvalidArgument):
-        labels("team")
 
 
 def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings: Settings) -> None:
@@ -285,6 +261,8 @@ POETRY = "[[tool.poetry.source]]\nname='own'\nurl='https://moved.example/simple'
          f"{POETRY}priority='explicit'\n", [MOVED]),
         ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{index='pypi'}}\n",
          ["'tool.uv.index.pypi'"]),
+        ("Pipfile", f"[[source]]\nurl='{MOVED}'\n[packages]\n"
+         "lib={version='*',index='pypi'}\n", ["'pypi'"]),
         ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{git='https://h.example/l', "
          "marker='os_name != \"nt\"'}\n", ["'tool.uv.sources.lib (git)'"]),
     ],
@@ -296,14 +274,6 @@ def test_a_package_comes_from_the_indexes_of_its_tool(
     options = RequestOptions(indexes=indexes_to_search(settings, project))
     request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
     assert list(request.resolver_request({}).indexes_of("lib")) == expected
-
-
-def test_a_name_that_no_source_has_means_no_index(settings: Settings) -> None:
-    text = f"[[source]]\nurl='{MOVED}'\n[packages]\nlib={{version='*',index='pypi'}}\n"
-    project = parse_project({"Pipfile": text.encode()})
-    options = RequestOptions(indexes=indexes_to_search(settings, project))
-    request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
-    assert request.resolver_request({}).indexes_of("lib") == ("'pypi'",)
 
 
 def test_two_entries_of_one_index_limit_only_packages_that_name_them(settings: Settings) -> None:
@@ -324,28 +294,6 @@ def test_the_former_address_of_the_public_index_is_the_public_index() -> None:
     assert index_identity(old.replace(domain, f"{domain}.example")) != index_identity(old)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "-i https://mirror.example/simple\n--extra-index-url https://ours.example/simple\n",
-        "-i https://ours.example/simple\n--extra-index-url https://mirror.example/simple\n",
-    ],
-)
-def test_the_public_index_is_the_last_however_it_is_named(settings: Settings, lines: str) -> None:
-    project = parse_project({"requirements.in": f"{lines}tool\n".encode()})
-    assert [it.name for it in indexes_to_search(settings, project)] == ["ours", "pypi"]
-
-
-def test_uvs_own_order_is_kept(settings: Settings) -> None:
-    tables = "".join(
-        f"[[tool.uv.index]]\nname='{name}'\nurl='https://{name}.example/simple'\n"
-        for name in ("mirror", "ours")
-    )
-    text = f"[project]\nname='me'\ndependencies=['tool']\n{tables}"
-    project = parse_project({"pyproject.toml": text.encode()})
-    assert [it.name for it in indexes_to_search(settings, project)] == ["pypi", "ours"]
-
-
 def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings) -> None:
     project = Project(
         indexes=(
@@ -363,14 +311,6 @@ def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings)
     }  # fmt: skip
 
 
-def test_the_default_index_comes_last_where_the_project_names_none_as_such(
-    settings: Settings,
-) -> None:
-    project = Project(indexes=(ProjectIndex("ours", "https://ours.example/simple"),))
-    assert [it.name for it in indexes_to_search(settings, project)] == ["ours", "pypi"]
-    assert [it.name for it in indexes_to_search(settings, Project())] == ["pypi"]
-
-
 def test_the_owner_of_a_name_is_an_index_of_every_request(settings: Settings) -> None:
     owners = replace(settings, index_namespaces=(("acme-*", "ours"), ("lib", "gone")))
     assert indexes_to_search(owners, Project(), ["pypi"])[1:] == (
@@ -379,12 +319,6 @@ def test_the_owner_of_a_name_is_an_index_of_every_request(settings: Settings) ->
         ),
         RequestIndex("gone", "gone", "", explicit=True, known=False, owns=("lib",)),
     )
-
-
-@pytest.mark.parametrize("text", ["ours", "ours=a b", "ours=a/b", "ours=a,other=b other=A"])
-def test_a_namespace_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSettings, match="INDEX_NAMESPACES"):
-        Settings.from_env({"INDEX_NAMESPACES": text})
 
 
 def test_only_files_of_the_project_folder_are_read(tmp_path: Path) -> None:
@@ -419,28 +353,12 @@ def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -
     assert [it.name for it in read_lock_file(lock).entries] == ["flask"]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "lock.txt"
-    write_file(path, b"one")
-    write_file(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert path.stat().st_mode & 0o400
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
-        write_file(tmp_path / "folder", b"three")
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
-
-
 @pytest.mark.parametrize("arguments", [["--type", "fastest", "."], [".", "--count", "0"]])
 def test_what_cannot_be_asked_needs_no_store_to_say_so(
     arguments: list[str], settings: Settings
 ) -> None:
     done = CliRunner().invoke(advise, arguments, obj=settings)
     assert done.exit_code == 2
-
-
-def test_help_shows_the_options() -> None:
-    assert "--older-than" in CliRunner().invoke(advise, ["--help"]).output
 
 
 @pytest.mark.parametrize(
@@ -470,3 +388,44 @@ def test_a_project_without_requirements_names_what_was_left_out(
     assert message in caught.value.message
     assert caught.value.hint is not None
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((lambda it: moment(it, NOW, "--older-than"), it)
+          for it in ("", "7 weeks", "2026-13-01", "d")),
+        *((lambda it: dependencies([it], "--constraint"), it)
+          for it in ("numpy @ https://a.example/x.whl", "numpy<2; python_version<'3'", "no such")),
+        (labels, "team"),
+    ],
+)  # fmt: skip
+def test_a_value_of_an_option_that_cannot_be_read_is_refused(
+    read: Callable[[str], object], text: str
+) -> None:
+    with pytest.raises(InvalidArgument):
+        read(text)
+
+
+MIRROR, OURS = "https://mirror.example/simple", "https://ours.example/simple"
+UV_INDEXES = "".join(
+    f"[[tool.uv.index]]\nname='{name}'\nurl='https://{name}.example/simple'\n"
+    for name in ("mirror", "ours")
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "names"),
+    [
+        ("requirements.in", f"-i {MIRROR}\n--extra-index-url {OURS}\nlib\n", ["ours", "pypi"]),
+        ("requirements.in", f"-i {OURS}\n--extra-index-url {MIRROR}\nlib\n", ["ours", "pypi"]),
+        ("requirements.in", f"--extra-index-url {OURS}\nlib\n", ["ours", "pypi"]),
+        ("requirements.in", "lib\n", ["pypi"]),
+        ("pyproject.toml", f"{LIB}{UV_INDEXES}", ["pypi", "ours"]),
+    ],
+)
+def test_the_public_index_is_the_last_unless_uv_orders_otherwise(
+    settings: Settings, file: str, text: str, names: list[str]
+) -> None:
+    project = parse_project({file: text.encode()})
+    assert [it.name for it in indexes_to_search(settings, project)] == names

@@ -11,12 +11,7 @@ from typing import Any
 from unittest import mock
 
 from adviser.advise import advise
-from cli.report_view import (
-    certificate_line,
-    coverage_lines,
-    packages_table,
-    print_report,
-)
+from cli.report_view import certificate_line, coverage_lines, packages_table, print_report
 from model.measurements.evidence import ADVISORIES
 from model.packages.candidates import KnownVulnerability
 from tests.factories.golden import compare_views
@@ -67,6 +62,27 @@ def locked(manifest: str, lock: str) -> dict[str, Any]:
     return report_of(advice_for(request_for(files=files)))
 
 
+def certified(**changes: object) -> dict[str, Any]:
+    """A report whose certificate was changed."""
+    report = report_of(advice_for())
+    report["result"]["report"]["certificate"] |= changes
+    return report
+
+
+def many_extras() -> str:
+    product = report_of(advice_for(request_for("web\n")))["result"]["report"]["products"][0]
+    web = next(it for it in product["packages"] if it["name"] == "web")
+    web["extras"] = ["cublas", "cudart", "cufft", "cufile", "cupti", "curand"]
+    return packages_table({**product, "packages": [web]}).rows[0][0]
+
+
+def far() -> list[str]:
+    """Coverage where many packages separate the nearest measured stack."""
+    differs = [{"name": it, "ours": "2.0", "theirs": "1.0"} for it in "abcdefghijk"]
+    nearest = {"differences": differs, "jobs": 1, "hardware_label": "this class"}
+    return list(coverage_lines({"measured_elsewhere": 2, "nearest": nearest}))
+
+
 def test_reports_are_shown_as_in_their_golden_file() -> None:
     names = [f"none{number:02}" for number in range(40)]
     missing = report_of(advice_for(request_for("web\nnowhere\n")))
@@ -91,25 +107,18 @@ def test_reports_are_shown_as_in_their_golden_file() -> None:
         "many packages that are missing": shown(
             report_of(advice_for(request_for("\n".join(["web", *names])))), 200, offline=True
         ),
+        "the nearest stack is far": "\n".join(far()),
+        "many extras": many_extras(),
+        "a certificate without a proof": certificate_line(
+            certified(
+                status="feasible", bound=[0, 0, 0, -9], objective=[0, -5, 0, -9], gap=[0, 5, 0, 0]
+            )
+        ),
+        "a certificate without a model": certificate_line(
+            certified(status="unknown", model="", solver="")
+        ),
     }
     compare_views("reports", {key: DIGEST.sub("DIGEST", it) for key, it in views.items()})
-
-
-def test_what_separates_the_nearest_stack_is_shortened() -> None:
-    differs = [{"name": it, "ours": "2.0", "theirs": "1.0"} for it in "abcdefghijk"]
-    nearest = {"differences": differs, "jobs": 1, "hardware_label": "this class"}
-    more, line = coverage_lines({"measured_elsewhere": 2, "nearest": nearest})
-    assert "2 more packages" in more
-    assert line.endswith("j 1.0 instead of 2.0, …")
-
-
-def test_many_extras_take_lines_of_their_own() -> None:
-    extras = ["cublas", "cudart", "cufft", "cufile", "cupti", "curand"]
-    product = report_of(advice_for(request_for("web\n")))["result"]["report"]["products"][0]
-    (web, *_) = (it for it in product["packages"] if it["name"] == "web")
-    table = packages_table({**product, "packages": [{**web, "extras": extras}]})
-    (row,) = table.rows
-    assert row[0] == "web[cublas,cudart,cufft,cufile,\n  cupti,curand]"
 
 
 def test_what_a_document_says_cannot_steer_the_terminal() -> None:
@@ -121,24 +130,3 @@ def test_what_a_document_says_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]" in text
-
-
-def test_a_certificate_without_a_proof_says_its_bound() -> None:
-    report = report_of(advice_for())
-    report["result"]["report"]["certificate"] |= {
-        "status": "feasible", "bound": [0, 0, 0, -9], "objective": [0, -5, 0, -9],
-        "gap": [0, 5, 0, 0],
-    }  # fmt: skip
-    assert certificate_line(report).startswith(
-        "feasible: score -0.0014, bound -0.0009, open in newness of web; model "
-    )
-
-
-def test_a_certificate_of_a_search_without_a_model_has_no_empty_fields() -> None:
-    report = report_of(advice_for())
-    nothing = {"status": "unknown", "model": "", "solver": ""}
-    report["result"]["report"]["certificate"] |= nothing
-    line = certificate_line(report)
-    assert line.startswith("unknown; snapshot ")
-    assert "model" not in line
-    assert ", ;" not in line

@@ -124,6 +124,6 @@ def test_outside_a_repository_a_revision_is_refused(
 
 def test_a_lock_of_an_unknown_version_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text("version = 2\n", encoding="utf-8")
-    with pytest.raises(InvalidFile, match=r"version 2 of uv\.lock") as caught:
+    with pytest.raises(InvalidFile) as caught:
         read_lock_file(tmp_path / "uv.lock", DEFAULT_SELECTION)
     assert (caught.value.reason, caught.value.field) == ("unknown_schema", "version")

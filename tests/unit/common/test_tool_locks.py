@@ -8,6 +8,7 @@ from adviser.projects.locks import ProjectLock, read_lock
 from common.formats.locks.entries import LockSelection
 from model.errors import InvalidFile
 from model.packages.environments import environment
+from tests.factories.golden import DATA
 
 LINUX = environment("3.11", "linux_x86_64").markers
 WINDOWS = environment("3.12", "win_amd64").markers
@@ -35,44 +36,14 @@ def versions(lock: ProjectLock) -> dict[str, str]:
     return {name: it.version for name, it in lock.packages(LINUX).items()}
 
 
-POETRY = f"""[[package]]
-name = "Web"
-version = "2.0"
-python-versions = ">=3.8"
-files = [{{file = "web-2.0-py3-none-any.whl", hash = "{HASH}"}}]
-[package.dependencies]
-forked = ">=1"
-crypto = {{version = "^1", optional = true, markers = "extra == 'tls'"}}
-[package.extras]
-tls = ["crypto (>=1)"]
-"""
-POETRY += "".join(
-    f'[[package]]\nname = "{name}"\nversion = "{version}"\npython-versions = "{python}"\n'
-    for name, version, python in (
-        ("forked", "1.0", "*"), ("forked", "2.0", ">=3.9"), ("crypto", "1.5", "*"),
-        ("tester", "1.0", "*"), ("shown", "1.0", "*"),
-    )
-)  # fmt: skip
-POETRY += """[extras]
-show = ["shown"]
-[metadata]
-lock-version = "FORMAT"
-python-versions = ">=3.8,<4"
-"""
+POETRY = (DATA / "locks/poetry.lock").read_text("utf-8")
 
 
 def poetry(version: str) -> str:
     return POETRY.replace("FORMAT", version)
 
 
-MANIFEST = """[tool.poetry.dependencies]
-python = "^3.8"
-web = {version = "^2", extras = ["tls"]}
-forked = [{version = "<2", python = "<3.12"}, {version = ">=2", python = ">=3.12"}]
-shown = {version = "*", optional = true}
-[tool.poetry.group.test.dependencies]
-tester = "*"
-"""
+MANIFEST = (DATA / "locks/poetry.toml").read_text("utf-8")
 
 
 def test_an_earlier_poetry_lock_is_followed_from_its_manifest() -> None:
@@ -108,57 +79,14 @@ def test_groups_and_markers_of_a_poetry_lock_count() -> None:
     assert {it.name for it in everywhere.entries if it.dev} >= {"tester", "web"}
 
 
-PDM = """[metadata]
-groups = ["default", "tls", "test"]
-strategy = [STRATEGY]
-lock_version = "4.5.0"
-[[metadata.targets]]
-requires_python = ">=3.9"
-platform = "manylinux_2_17_x86_64"
-[[package]]
-name = "web"
-version = "2.0"
-groups = ["default"]
-dependencies = ["forked>=1", "gone; os_name == 'nt'"]
-[[package]]
-name = "web"
-version = "2.0"
-extras = ["tls"]
-groups = ["tls"]
-marker = "python_version < '3.12'"
-dependencies = ["web==2.0", "crypto"]
-[[package]]
-name = "forked"
-version = "1.0"
-requires_python = ">=3.9"
-groups = ["default"]
-[[package]]
-name = "crypto"
-version = "1.5"
-groups = ["tls"]
-[[package]]
-name = "tester"
-version = "1.0"
-groups = ["test"]
-git = "https://git.example/tester"
-revision = "1f2e"
-"""
+PDM = (DATA / "locks/pdm.lock").read_text("utf-8")
 
 
 def pdm(strategy: str) -> str:
     return PDM.replace("STRATEGY", strategy)
 
 
-PDM_MANIFEST = """[project]
-name = "Me"
-dependencies = ["web"]
-[project.optional-dependencies]
-tls = ["web[tls]"]
-most = ["me[tls]"]
-[dependency-groups]
-base = ["tester"]
-test = [{include-group = "base"}]
-"""
+PDM_MANIFEST = (DATA / "locks/pdm.toml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("strategy", ['"inherit_metadata"', ""])
@@ -176,28 +104,7 @@ def test_a_pdm_lock_is_read_with_and_without_metadata(strategy: str) -> None:
     assert any("was made without most" in it.message for it in missing.warnings)
 
 
-PIXI = """version: 6
-environments:
-  default:
-    packages:
-      linux-64:
-      - conda: https://conda.example/noarch/click-8.1.8-pyh_0.conda
-      - conda: .
-      - pypi: https://files.example/idna-3.7-py3-none-any.whl
-  test:
-    packages:
-      linux-64:
-      - pypi: ./lib
-packages:
-- pypi: https://files.example/idna-3.7-py3-none-any.whl
-  name: idna
-  version: '3.7'
-  sha256: abab
-- pypi: ./lib
-  name: lib
-  version: '1'
-  editable: true
-"""
+PIXI = (DATA / "locks/pixi.lock").read_text("utf-8")
 
 
 def test_of_a_pixi_lock_counts_what_pip_installs() -> None:
@@ -211,35 +118,7 @@ def test_of_a_pixi_lock_counts_what_pip_installs() -> None:
     assert [(it.name, it.local) for it in other.others] == [("lib", True)]
 
 
-UV = """version = 1
-revision = 3
-requires-python = ">=3.10"
-conflicts = [[{ package = "a", extra = "one" }, { package = "b", extra = "two" }]]
-[manifest]
-members = ["a", "b"]
-[manifest.dependency-groups]
-lint = [{ name = "idna" }]
-[[package]]
-name = "a"
-version = "1"
-source = { virtual = "a" }
-dependencies = [{ name = "b", extra = ["two"], marker = "os_name == 'nt'" }]
-[package.optional-dependencies]
-one = [{ name = "six", marker = "extra != 'extra-1-b-two'" }]
-[package.dev-dependencies]
-dev = [{ name = "toml" }]
-[[package]]
-name = "b"
-version = "1"
-source = { editable = "b" }
-dependencies = [{ name = "certifi" }]
-[package.optional-dependencies]
-two = [{ name = "six" }]
-""" + "".join(
-    f'[[package]]\nname = "{name}"\nversion = "1"\n'
-    'source = { registry = "https://index.example/simple" }\n'
-    for name in ("six", "toml", "idna", "certifi")
-)
+UV = (DATA / "locks/workspace.uv.lock").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
 from common.formats.locks.entries import LockSelection
 from model.errors import InvalidFile
-from tests.factories.errors import raised
 from tests.factories.projects import LINUX, WINDOWS
 
 INDEX = 'source = { registry = "https://me:hidden@index.example/simple" }'
@@ -63,40 +62,6 @@ def test_packages_are_installed_that_the_project_needs_in_an_environment() -> No
     assert "old" in lock.packages(WINDOWS, dev=False)
     assert "crypto" not in lock.packages(LINUX | {"python_version": "3.13"})
     assert lock.requires_python == ">=3.11"
-
-
-def test_files_hashes_and_indexes_are_read_without_credentials() -> None:
-    lock = read()
-    (web,) = [it for it in lock.entries if it.name == "web"]
-    assert (web.hashes, web.index) == ((HASH,), "https://index.example/simple")
-    assert (web.files[0].filename, web.files[0].size_bytes) == ("web-3.0-py3-none-any.whl", 9)
-    assert "hidden" not in str(lock)
-    assert [it.url for it in lock.indexes] == ["https://index.example/simple"]
-
-
-def test_a_package_beside_the_project_is_left_out() -> None:
-    (package,) = read().elsewhere
-    assert (package.what, package.code, package.local) == (
-        "beside (lib)",
-        WarningCode.LOCAL_PATH,
-        True,
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        (('version = "3.0"', 'version = "x y"'), "package[1].version"),
-        (('name = "web"\n', "name = 3\n"), "package[1].name"),
-        ((HASH, "sha256:x"), "package[1]"),
-        (("os_name == 'nt'", "os_name ~= 'nt'"), "package[3]"),
-        (("dependencies = [", "dependencies = 1\nx = ["), "package[0].dependencies"),
-    ],
-)
-def test_an_invalid_part_is_refused_with_its_path(change: tuple[str, str], field: str) -> None:
-    with raised(InvalidFile, place="uv.lock", field=field) as caught:
-        read(LOCK.replace(*change))
-    assert caught.value.hint
 
 
 def test_packages_that_need_each_other_in_too_many_ways_are_refused() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -131,13 +130,6 @@ def test_a_file_that_is_no_object_reads_as_none(tmp_path: Path) -> None:
     file.write_text(json.dumps([1]))
     assert read_json(file) is None
     assert read_json(tmp_path / "missing") is None
-
-
-def test_importing_the_engine_does_not_load_a_java_machine() -> None:
-    program = "import sys, graph.engine; print('jpype' in sys.modules)"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    answer = subprocess.check_output([sys.executable, "-c", program], text=True, env=env)
-    assert answer.strip() == "False"
 
 
 def test_folders_and_documents_are_private_whatever_the_umask(tmp_path: Path) -> None:

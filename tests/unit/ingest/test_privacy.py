@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.personal_data import (
-    REMOVED,
-    scrub,
-    scrub_text,
-)
+from ingest.personal_data import REMOVED, scrub, scrub_text
 from model.json_documents import canonical_json
 
 

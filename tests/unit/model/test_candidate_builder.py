@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,15 @@ from tests.factories.worlds import Made, reader_of
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 
 
-def compiled(there: Environment, *made: Made) -> tuple[list[Candidate], list[Excluded]]:
+def compiled(
+    there: Environment, *made: Made, sources: Mapping[str, str] | None = None
+) -> tuple[list[Candidate], list[Excluded]]:
+    """:param sources: where metadata of versions comes from, other than from wheels"""
     (package,) = reader_of(made)([(made[0].name, ())])
-    records = [VersionRecord(*it) for it in package.versions]
+    records = [
+        VersionRecord(*it)._replace(metadata_source=(sources or {}).get(it[1], "wheel"))
+        for it in package.versions
+    ]
     return CandidateBuilder(there).build(package.name, records, ())
 
 
@@ -71,21 +78,15 @@ def test_of_several_reasons_the_same_is_reported_in_whatever_order_they_come() -
 
 
 def test_a_source_distribution_is_a_candidate_and_says_why_no_wheel_fits() -> None:
-    (package,) = reader_of(
-        (
-            Made("a", "5", wheels=(), has_sdist=True),
-            Made("a", "4", wheels=("cp311-cp311-win_amd64",), has_sdist=True),
-            Made("a", "3", wheels=("cp310-cp310-manylinux_2_17_x86_64",), has_sdist=True),
-            Made("a", "2", wheels=("cp311-cp311-win_amd64",)),
-            Made("a", "1"),
-        )
-    )([("a", ())])
-    sources = {"5": "sdist-likely", "4": "sdist-built"}
-    records = [
-        VersionRecord(*it)._replace(metadata_source=sources.get(it[1], "wheel"))
-        for it in package.versions
-    ]
-    found, (refused,) = CandidateBuilder(LINUX).build("a", records, ())
+    found, (refused,) = compiled(
+        LINUX,
+        Made("a", "5", wheels=(), has_sdist=True),
+        Made("a", "4", wheels=("cp311-cp311-win_amd64",), has_sdist=True),
+        Made("a", "3", wheels=("cp310-cp310-manylinux_2_17_x86_64",), has_sdist=True),
+        Made("a", "2", wheels=("cp311-cp311-win_amd64",)),
+        Made("a", "1"),
+        sources={"5": "sdist-likely", "4": "sdist-built"},
+    )
     assert [(it.version, it.sdist_only, it.wheel_mismatch) for it in found] == [
         ("5", True, None), ("4", True, ExclusionReason.PLATFORM_TAG),
         ("3", True, ExclusionReason.PYTHON_TAG), ("1", False, None),
@@ -116,10 +117,8 @@ def test_compiled_code_older_than_python_is_not_built(
 ) -> None:
     old = Made("a", "1", wheels=wheels, has_sdist=True, uploaded_at=f"{uploaded}T00:00:00+00:00")
     newer = Made("a", "2", wheels=(f"cp{python.replace('.', '')}-abi3-win_amd64",))
-    (package,) = reader_of((old, newer))([("a", ())])
-    records = [VersionRecord(*it) for it in package.versions]
     there = environment(python, "manylinux_2_28_x86_64")
-    found, excluded = CandidateBuilder(there).build("a", records, ())
+    found, excluded = compiled(there, old, newer)
     assert [it.version for it in found] == ([] if refused else ["1"])
     if refused:
         (message,) = (it.message for it in excluded if it.version == "1")
@@ -129,7 +128,4 @@ def test_compiled_code_older_than_python_is_not_built(
 def test_pure_python_of_any_age_is_built() -> None:
     moment = "2012-01-01T00:00:00+00:00"
     old = Made("a", "1", wheels=(), has_sdist=True, uploaded_at=moment)
-    (package,) = reader_of((old, Made("a", "2")))([("a", ())])
-    records = [VersionRecord(*it) for it in package.versions]
-    found, _ = CandidateBuilder(LINUX).build("a", records, ())
-    assert [it.version for it in found] == ["2", "1"]
+    assert candidates(LINUX, old, Made("a", "2")) == ["2", "1"]

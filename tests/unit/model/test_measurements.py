@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from model.measurements.units import (
-    DISPLAY_UNITS,
-    MAX_RATES,
-    UNITS,
-    Unit,
-)
+from model.measurements.units import DISPLAY_UNITS, MAX_RATES, UNITS, Unit
 
 
 def test_every_unit_is_said_in_one_way_and_has_a_bound() -> None:

@@ -158,11 +158,7 @@ def test_another_request_or_environment_is_another_revision() -> None:
 
 
 def test_what_is_not_in_the_closure_changes_no_revision() -> None:
-    beside = [
-        *WORLD,
-        Made("d", "1", ("a",)),
-        Made("b", "0.9", ("d",), state="unsolvable"),
-    ]
+    beside = [*WORLD, Made("d", "1", ("a",)), Made("b", "0.9", ("d",), state="unsolvable")]
     assert snapshot(beside[:-1]).revision == snapshot().revision
     assert snapshot(beside).revision != snapshot().revision, "an excluded version is told"
     asked = (*WORLD[2].requires, "d; extra == 'y'")

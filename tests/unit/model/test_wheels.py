@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from packaging.tags import parse_tag
 
 from model.errors import InvalidArgument
-from model.packages.environments import environment
-from model.packages.wheels import (
-    Fit,
-    compatibility,
-    cuda_of,
-    cuda_runs,
-    glibc_floor,
-    parse_wheel,
-)
+from model.packages.environments import Environment, environment
+from model.packages.wheels import Fit, compatibility, cuda_of, cuda_runs, glibc_floor, parse_wheel
+from tests.factories.golden import compare_views
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 MUSL = environment("3.11", "musllinux_1_1_x86_64")
@@ -30,66 +24,6 @@ TAG_SETS = [
     "cp311-cp311-musllinux_1_2_x86_64", "cp38-abi3-manylinux1_x86_64", "cp310-cp310-win_amd64",
     "cp311-cp311d-linux_x86_64", "cp311-cp311-macosx_13_0_arm64", "py3-none-manylinux_2_40_aarch64",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("wheels", "env", "reason", "words"),
-    [
-        (["cp311-cp311-manylinux_2_34_x86_64"], LINUX, Fit.LIBC_TOO_OLD,
-         "needs glibc 2.34, this environment has 2.28"),
-        (["cp311-cp311-musllinux_1_2_x86_64"], MUSL, Fit.LIBC_TOO_OLD,
-         "needs musl 1.2, this environment has 1.1"),
-        (["cp311-cp311-macosx_13_0_arm64"], MAC, Fit.LIBC_TOO_OLD,
-         "needs macOS 13.0, this environment has 12.0"),
-        (["cp311-cp311-macosx_13_0_x86_64"], MAC, Fit.PLATFORM_TAG,
-         "built for macosx_13_0_x86_64, this environment has macosx_12_0_arm64"),
-        (["cp311-cp311-musllinux_1_2_x86_64"], LINUX, Fit.PLATFORM_TAG,
-         "built for musl, this environment has glibc 2.28"),
-        (["cp311-cp311-manylinux_2_17_x86_64"], MUSL, Fit.PLATFORM_TAG,
-         "built for glibc, this environment has musl 1.1"),
-        (["cp311-cp311-win_amd64"], LINUX, Fit.PLATFORM_TAG,
-         "built for win_amd64, this environment has manylinux_2_28_x86_64"),
-        (["cp311-cp311d-linux_x86_64"], LINUX, Fit.ABI_TAG,
-         "built for the ABI cp311d, this environment has cp311"),
-        (["cp310-cp310-manylinux_2_17_x86_64"], LINUX, Fit.PYTHON_TAG,
-         "built for cp310, this environment has cp311"),
-        (["cp27-cp27m-manylinux1_x86_64", "cp37-cp37m-win_amd64", "cp36-none-any", "py2-none-any",
-          "cp310-cp310-manylinux_2_17_x86_64", "cp310-cp310-win_amd64"], LINUX, Fit.PYTHON_TAG,
-         "built for cp310, cp37, cp36, cp27, py2, this environment has cp311"),
-        ([f"cp{it}-none-any" for it in (27, 33, 34, 35, 36, 37, 38)], LINUX, Fit.PYTHON_TAG,
-         "built for cp38, cp37, cp36, cp35, cp34, cp33 and 1 more, this environment has cp311"),
-        (["cp311-cp311-macosx_11_0_arm64", "cp311-cp311-win32.win_amd64", "cp310-cp310-win_arm64"],
-         LINUX, Fit.PLATFORM_TAG,
-         "built for win_amd64, win32, macosx_11_0_arm64, this environment has "
-         "manylinux_2_28_x86_64"),
-        (["cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_2_x86_64"], LINUX, Fit.PLATFORM_TAG,
-         "built for musl, this environment has glibc 2.28"),
-        (["nonsense"], LINUX, Fit.PYTHON_TAG,
-         "built for the unknown tags 'nonsense', this environment has cp311"),
-        ([], LINUX, Fit.NO_FILES, "no file that could be installed"),
-    ],
-)  # fmt: skip
-def test_a_release_that_cannot_be_installed_says_why(
-    wheels: list[str], env: object, reason: Fit, words: str
-) -> None:
-    found = compatibility(wheels, False, True, env)  # type: ignore[arg-type]
-    assert (found.installable, found.rank, found.reason, found.message) == (
-        False, None, reason, words,
-    )  # fmt: skip
-
-
-def test_the_nearest_miss_of_all_wheels_is_named() -> None:
-    wheels = ["cp310-cp310-win_amd64", "cp311-cp311-manylinux_2_39_x86_64",
-              "cp311-cp311-manylinux_2_34_x86_64", "cp311-cp311-win_amd64"]  # fmt: skip
-    assert compatibility(wheels, False, True, LINUX).message.startswith("needs glibc 2.34,")
-
-
-def test_a_source_distribution_is_no_artifact_but_is_mentioned() -> None:
-    only = compatibility([], True, True, LINUX)
-    assert (only.installable, only.reason) == (False, Fit.SDIST_ONLY)
-    beside = compatibility(["cp311-cp311-win_amd64"], True, True, LINUX)
-    assert beside.reason is Fit.PLATFORM_TAG
-    assert "source distribution" in beside.message
 
 
 def test_what_is_not_known_is_not_denied() -> None:
@@ -192,3 +126,44 @@ def test_the_name_of_a_wheel_is_read() -> None:
 def test_what_is_not_the_name_of_a_wheel_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument):
         parse_wheel(name)
+
+
+#: Wheels, and the environment that they do not fit.
+UNFIT: dict[str, tuple[list[str], Environment]] = {
+    "a newer glibc": (["cp311-cp311-manylinux_2_34_x86_64"], LINUX),
+    "a newer musl": (["cp311-cp311-musllinux_1_2_x86_64"], MUSL),
+    "a newer macOS": (["cp311-cp311-macosx_13_0_arm64"], MAC),
+    "another machine": (["cp311-cp311-macosx_13_0_x86_64"], MAC),
+    "musl on glibc": (["cp311-cp311-musllinux_1_2_x86_64"], LINUX),
+    "glibc on musl": (["cp311-cp311-manylinux_2_17_x86_64"], MUSL),
+    "another system": (["cp311-cp311-win_amd64"], LINUX),
+    "another ABI": (["cp311-cp311d-linux_x86_64"], LINUX),
+    "another Python": (["cp310-cp310-manylinux_2_17_x86_64"], LINUX),
+    "several Pythons": (
+        ["cp27-cp27m-manylinux1_x86_64", "cp37-cp37m-win_amd64", "cp36-none-any", "py2-none-any",
+         "cp310-cp310-manylinux_2_17_x86_64", "cp310-cp310-win_amd64"], LINUX,
+    ),
+    "many Pythons": ([f"cp{it}-none-any" for it in (27, 33, 34, 35, 36, 37, 38)], LINUX),
+    "several systems": (
+        ["cp311-cp311-macosx_11_0_arm64", "cp311-cp311-win32.win_amd64", "cp310-cp310-win_arm64"],
+        LINUX,
+    ),
+    "another C library is nearer than another system": (
+        ["cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_2_x86_64"], LINUX,
+    ),
+    "the oldest of newer C libraries is the nearest": (
+        ["cp310-cp310-win_amd64", "cp311-cp311-manylinux_2_39_x86_64",
+         "cp311-cp311-manylinux_2_34_x86_64", "cp311-cp311-win_amd64"], LINUX,
+    ),
+    "unknown tags": (["nonsense"], LINUX),
+    "nothing": ([], LINUX),
+}  # fmt: skip
+
+
+def test_why_a_release_cannot_be_installed_is_as_in_the_golden_file() -> None:
+    views = {}
+    for title, (wheels, there) in UNFIT.items():
+        found, beside = (compatibility(wheels, sdist, True, there) for sdist in (False, True))
+        assert (found.installable, found.rank) == (beside.installable, beside.rank) == (False, None)
+        views[title] = "\n".join(f"{it.reason}: {it.message}" for it in (found, beside))
+    compare_views("unfit_wheels", views)

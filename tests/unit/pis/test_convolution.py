@@ -171,7 +171,7 @@ def test_device_and_repetitions_have_historic_variables_too() -> None:
 
 def test_a_filter_with_other_channels_than_the_input_is_refused() -> None:
     values = values_for("conv1d", FILTER_INPUT_CHANNELS="3")
-    with pytest.raises(Unsupported, match="filter_input_channels 3 must equal input_channels 5"):
+    with pytest.raises(Unsupported, match="filter_input_channels"):
         convolution_of(values, ("input_width",), ("filter_width",))
 
 

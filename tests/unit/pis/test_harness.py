@@ -82,9 +82,7 @@ def test_the_triad_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["@result"]["unit"] == "GB/s"
 
 
-def test_importing_is_measured_in_processes_of_its_own(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_importing_is_measured_in_processes_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     document = document_of(capsys, import_time.INDICATOR)
     assert document["@result"]["unit"] == "imports/s"
     assert document["@result"]["peak"] is None
@@ -100,10 +98,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [
-        (["--dtype=bfloat16"], "numpy has no bfloat16"),
-        (["--device=cuda"], "--device cpu"),
-    ],
+    [(["--dtype=bfloat16"], "numpy has no bfloat16"), (["--device=cuda"], "--device cpu")],
 )
 def test_an_unsupported_request_is_one_line_and_exit_code_2(
     flags: list[str], words: str, capsys: pytest.CaptureFixture[str]

@@ -7,11 +7,7 @@ import itertools
 import pytest
 
 from model.measurements import units
-from pis.indicators.operations import (
-    gemm_operations,
-    matmul_operations,
-    triad_bytes,
-)
+from pis.indicators.operations import gemm_operations, matmul_operations, triad_bytes
 
 
 def counted(m: int, n: int, k: int) -> int:

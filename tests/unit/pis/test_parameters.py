@@ -63,7 +63,7 @@ def test_a_flag_that_cannot_be_used_is_a_usage_error(
 
 
 def test_a_variable_that_cannot_be_used_is_named() -> None:
-    with pytest.raises(Unsupported, match=r"MATMUL_REPS: 'many' is no whole number"):
+    with pytest.raises(Unsupported, match="MATMUL_REPS"):
         values("matmul", MATMUL_REPS="many")
 
 

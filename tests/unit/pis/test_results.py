@@ -41,7 +41,7 @@ def test_a_single_repetition_has_no_error() -> None:
 def test_a_rate_above_the_peak_is_an_error() -> None:
     peak = Peak(832e9, "2 CPUs x 64 a cycle (avx512f) x 6.5 GHz")
     assert result_of(timing(1.0), 832 * 10**9, "FLOP", 0.0, peak)["rate"] == pytest.approx(832.0)
-    with pytest.raises(WrongResult, match=r"833 GFLOPS lies above the peak of 832 GFLOPS \(2 CPUs"):
+    with pytest.raises(WrongResult, match="peak of 832 GFLOPS"):
         result_of(timing(1.0), 833 * 10**9, "FLOP", 0.0, peak)
 
 

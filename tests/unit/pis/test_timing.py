@@ -95,9 +95,7 @@ def test_the_warm_up_lasts_until_the_time_settles() -> None:
     assert max(timing.repetitions_s) == pytest.approx(falling[-1])
 
 
-def test_the_warm_up_ends_on_a_machine_that_never_settles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_warm_up_ends_on_a_machine_that_never_settles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pis.indicators.timing._WARM_UP_S", 0.01)
 
     def restless() -> Iterator[float]:

@@ -15,12 +15,7 @@ from packaging.pylock import Pylock
 from packaging.specifiers import SpecifierSet
 
 from adviser.locks.formats import environment_marker, render_lock
-from adviser.locks.lock_model import (
-    LockablePackage,
-    LockFormat,
-    LockOptions,
-    UnwritableLock,
-)
+from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions, UnwritableLock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from model.packages.environments import environment
@@ -207,32 +202,6 @@ def test_a_pylock_says_which_environment_it_is_for() -> None:
         assert not marker.evaluate(dict(environment(python, platform).markers))
 
 
-def test_a_pylock_requires_the_python_that_its_packages_require() -> None:
-    stack = [
-        chosen("one", requires_python=">=3.8"),
-        chosen("other", requires_python=f">={LINUX.python_version}.5,<4"),
-    ]
-    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
-    version = LINUX.python_version
-    assert lock["requires-python"] == f">={version}.5"
-
-
-def test_a_pylock_without_bounds_within_the_series_starts_at_the_series() -> None:
-    """The upper end is in ``environments``, where PEP 751 puts it."""
-    stack = [chosen("one", requires_python=">=3.8"), chosen("two")]
-    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
-    version = LINUX.python_version
-    assert lock["requires-python"] == f">={version}"
-    assert f'python_version == "{version}"' in lock["environments"][0]
-
-
-def test_a_pylock_has_the_upper_bounds_of_its_packages() -> None:
-    version = LINUX.python_version
-    stack = [chosen("one", requires_python=f"<{version}.9"), chosen("two", requires_python=">=3.8")]
-    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
-    assert SpecifierSet(lock["requires-python"]) == SpecifierSet(f">={version},<{version}.9")
-
-
 def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
     with pytest.raises(UnwritableLock, match=r"a 1\.0: the URLs of its files") as caught:
         text(LockFormat.PYLOCK, chosen("a", urls={}))
@@ -290,12 +259,6 @@ def test_a_package_without_hashes_is_reported_with_the_remedy(
     assert "packages refresh" in (caught.value.hint or "")
 
 
-def test_a_pylock_names_an_index_that_is_a_folder() -> None:
-    options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
-    lock = tomllib.loads(text(LockFormat.PYLOCK, chosen("a", index="wheels"), options=options))
-    assert lock["packages"][0]["index"] == "file:///wheels"
-
-
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.CONSTRAINTS])
 def test_a_lock_names_the_requirements_that_it_does_not_contain(format: LockFormat) -> None:
     content = b"a\n./localpkg\n-e ./other\nhttps://files.example/b-1.0-py3-none-any.whl\n"
@@ -306,3 +269,30 @@ def test_a_lock_names_the_requirements_that_it_does_not_contain(format: LockForm
     for name in ("./localpkg", "./other", "b-1.0-py3-none-any.whl"):
         assert sum(name in it for it in comments) == 1
     assert parse_project({"requirements.txt": made.encode()}).requirements[0].name == "a"
+
+
+VERSION = LINUX.python_version
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        ([">=3.8", f">={VERSION}.5,<4"], f">={VERSION}.5"),
+        # The upper end is in ``environments``, where PEP 751 puts it.
+        ([">=3.8", None], f">={VERSION}"),
+        ([f"<{VERSION}.9", ">=3.8"], f">={VERSION},<{VERSION}.9"),
+    ],
+)
+def test_a_pylock_requires_the_python_that_its_packages_require_within_its_series(
+    required: list[str | None], expected: str
+) -> None:
+    stack = [chosen(f"p{n}", requires_python=it) for n, it in enumerate(required)]
+    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
+    assert SpecifierSet(lock["requires-python"]) == SpecifierSet(expected)
+    assert f'python_version == "{VERSION}"' in lock["environments"][0]
+
+
+def test_locks_name_an_index_that_is_a_folder() -> None:
+    options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
+    lock = tomllib.loads(text(LockFormat.PYLOCK, chosen("a", index="wheels"), options=options))
+    assert lock["packages"][0]["index"] == "file:///wheels"

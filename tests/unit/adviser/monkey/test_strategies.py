@@ -95,10 +95,7 @@ def test_a_request_without_stacks_is_explained() -> None:
 
 
 def test_versions_that_no_stack_contains_have_a_reason() -> None:
-    index: Index = {
-        "a": {"2": {"requires": ["b>=2"]}, "1": {}},
-        "b": {"1": {}},
-    }
+    index: Index = {"a": {"2": {"requires": ["b>=2"]}, "1": {}}, "b": {"1": {}}}
     made = generator(index, ["a"], GenerationOptions(Strategy.ALL, None))
     assert [it.pins for it in made.stacks()] == [{"a": "1"}]
     (impossible,) = made.impossible()

@@ -142,16 +142,6 @@ def test_texts_about_a_whole_file_have_no_place_in_it() -> None:
     assert str(caught.value) == message
 
 
-ENVIRONMENT = b"""channels: [defaults]
-dependencies:
-  # interpreter
-  - python=3.12
-  - numpy
-  - pip
-  - pip:
-    - flask==3.1.0
-    - "torch>=2  # any"
-"""
 LISTED = b"python=3.9.7=h12debd9_1\n"
 
 
@@ -176,20 +166,6 @@ def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
         with raised(InvalidFile, reason=Reason.UNKNOWN_SCHEMA) as caught:
             read({name: content}, name)
         assert caught.value.hint
-
-
-def test_of_an_environment_of_conda_counts_what_pip_installs() -> None:
-    for text in (ENVIRONMENT, ENVIRONMENT.replace(b"\n", b"\r\n")):
-        project = parse_project({"envs/gpu.yml": text}, "envs/gpu.yml")
-        assert [(it.text, it.origin) for it in project.requirements] == [
-            ("flask==3.1.0", "envs/gpu.yml:8"), ("torch>=2", "envs/gpu.yml:9")
-        ]  # fmt: skip
-        (warning,) = project.warnings
-        assert (warning.code, warning.field) == (WarningCode.CONDA, "envs/gpu.yml:dependencies")
-        assert "lists 2 conda packages, which are not covered: " in warning.message
-        assert "numpy" in warning.message
-    with raised(InvalidFile, reason="wrong_type", field="dependencies"):
-        parse_project({"environment.yml": b"dependencies: 3\n"})
 
 
 def test_no_requirements_file_is_taken_for_one_of_conda() -> None:

@@ -5,37 +5,20 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-import pytest
-
 from adviser.locks.formats import pipfile_lock_document
 from adviser.locks.lock_model import LockOptions
 from adviser.projects.documents import table_of
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
-from adviser.projects.project import Project, WarningCode
+from adviser.projects.project import Project
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_to_json
-from model.errors import InvalidFile
-from tests.factories.errors import raised
-from tests.factories.projects import (
-    BY_OLDER,
-    BY_PIPENV,
-    WHOLE,
-)
+from tests.factories.projects import BY_OLDER, BY_PIPENV, WHOLE
 from tests.factories.universes import ENVIRONMENT
 
 
 def read(text: str) -> Project:
     return parse_project({"Pipfile": text.encode()})
-
-
-def entry(text: str) -> Project:
-    source = '[[source]]\nname = "main"\nurl = "https://index.example/simple"\n'
-    return read(f"{source}[packages]\n{text}\n")
-
-
-def codes(project: Project) -> list[WarningCode]:
-    return [it.code for it in project.warnings]
 
 
 def test_the_hash_is_that_of_pipenv() -> None:
@@ -79,76 +62,12 @@ def test_what_installs_nothing_does_not_change_the_hash() -> None:
     assert pipfile_hash({**manifest, "packages": {}}) != BY_PIPENV
 
 
-def test_conditions_of_their_own_join_the_marker() -> None:
-    (asked,) = entry(
-        "a = {version = '*', markers = \"os_name == 'nt' or os_name == 'posix'\", "
-        "python_version = \"< '3.9'\"}"
-    ).requirements
-    assert asked.marker == '(os_name == "nt" or os_name == "posix") and python_version < "3.9"'
-    assert asked.holds({"os_name": "nt", "python_version": "3.8"})
-    assert not asked.holds({"os_name": "nt", "python_version": "3.11"})
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ('a = {path = "."}', WarningCode.LOCAL_PATH),
-        ('a = {path = ".", editable = true}', WarningCode.EDITABLE),
-        ('a = {git = "https://h.example/a", ref = "x"}', WarningCode.REPOSITORY),
-        ('a = {git = "https://h.example/a", editable = true}', WarningCode.EDITABLE),
-        ('a = "git+https://h.example/a@x"', WarningCode.REPOSITORY),
-        ('a = {file = "https://h.example/a.whl"}', WarningCode.ADDRESS),
-        ('a = {file = "./a.whl"}', WarningCode.LOCAL_PATH),
-    ],
-)
-def test_what_no_index_serves_is_left_out_and_reported(text: str, code: WarningCode) -> None:
-    project = entry(f'b = "*"\n{text}')
-    assert [it.name for it in project.requirements] == ["b"]
-    assert codes(project) == [code]
-    assert project.warnings[0].field == "Pipfile:packages.a"
-
-
 def test_an_editable_repository_is_not_beside_the_project() -> None:
     context = ParseContext()
     text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
     read_pipfile(table_of("Pipfile", text.encode()), "Pipfile", context)
     (left_out,) = context.elsewhere
     assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
-
-
-@pytest.mark.parametrize(
-    ("text", "field", "remedy"),
-    [
-        ('a = "1.0"', "packages.a", "==1.0"),
-        ("a = 1", "packages.a", "a version or a table"),
-        ('a = {extras = "x"}', "packages.a.extras", "a list of texts"),
-        ('a = ">>1"', "packages.a", "PEP 508"),
-        ("a = {version = '*', os_name = \"~= 'nt'\"}", "packages.a", "PEP 508"),
-        ('"a b" = "*"', "packages['a b']", "PEP 508"),
-        ('my_pkg = "*"\nMy-Pkg = "*"', "packages.My-Pkg", "keep one"),
-    ],
-)
-def test_an_error_is_reported_with_field_and_remedy(text: str, field: str, remedy: str) -> None:
-    with raised(InvalidFile, place="Pipfile", field=field) as caught:
-        entry(text)
-    assert remedy in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "packages = 1",
-        "source = 1\n[packages]",
-        "[[source]]\nname='x'\n[packages]",
-        "[[source]]\nurl='index'\n[packages]",
-        "[[source]]\nurl='https://a'\nname='x'\n[[source]]\nurl='https://b'\nname='x'\n[packages]",
-        "[thoth]\nallow_prereleases = true\n[packages]",
-        "[requires]\npython_version = 3.11\n[packages]",
-    ],
-)
-def test_tables_of_the_wrong_kind_are_refused(text: str) -> None:
-    with pytest.raises(InvalidFile):
-        read(text)
 
 
 def test_a_pipfile_can_be_named_whatever_its_file_name() -> None:

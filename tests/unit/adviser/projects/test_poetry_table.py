@@ -17,10 +17,6 @@ def read(text: str) -> Project:
     return parse_project({"pyproject.toml": text.encode()})
 
 
-def texts(asked: object) -> list[str]:
-    return [it.text for it in asked]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("constraint", "specifier"),
     [
@@ -71,15 +67,6 @@ def test_alternatives_admit_what_one_of_them_admits(
         for version in versions.split():
             excluded = any(admits(gap, version) for gap in requirement.excluded)
             assert (admits(requirement.specifier, version) and not excluded) is holds, version
-
-
-@pytest.mark.parametrize(
-    "constraint", ["^1 ||", "|| ^1", "latest", "^", ">=1,,<", "^x", "1.2 and 3", "1 || ===2"]
-)
-def test_a_constraint_without_a_specifier_is_refused_with_its_place(constraint: str) -> None:
-    with raised(InvalidFile, field="tool.poetry.dependencies.a.version") as caught:
-        read(f"[tool.poetry.dependencies]\na = {constraint!r}\n")
-    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

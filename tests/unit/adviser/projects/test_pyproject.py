@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from adviser.projects.parsing import parse_project
-from adviser.projects.project import Project, WarningCode
+from adviser.projects.project import Project
 from adviser.stack_request import check_python, selected_requirements
 from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
@@ -48,25 +46,6 @@ def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
         read(groups(2_000))
 
 
-def uv(text: str) -> Project:
-    return read(f"[project]\nname='me'\ndependencies=['base']\n[tool.uv]\n{text}")
-
-
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
-        ("2024-01-31T12:00:00Z", datetime(2024, 1, 31, 12, tzinfo=UTC)),
-        ("2024-01-31T12:00:00+02:00", datetime(2024, 1, 31, 10, tzinfo=UTC)),
-        ("2024-01-31", datetime(2024, 2, 1, tzinfo=UTC)),
-        ("1 week", None),
-    ],
-)
-def test_exclude_newer_bounds_the_age_of_releases(said: str, meant: datetime | None) -> None:
-    project = uv(f"exclude-newer='{said}'\n")
-    assert project.published_before == meant
-    assert (WarningCode.OPTION_IGNORED in {it.code for it in project.warnings}) is (meant is None)
-
-
 def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
     lines = [
         f"g{n} = [{{include-group='g{n + 1}'}}, {{include-group='g{n + 1}'}}]" for n in range(90)
@@ -94,54 +73,6 @@ def test_requests_choose_extras_and_groups() -> None:
     with pytest.raises(InvalidFile) as caught:
         selected_requirements(read(f"[project]\n[dependency-groups]\n{many}"), groups=["none"])
     assert (caught.value.hint or "").endswith(", g18, g19 and 2 more")
-
-
-@pytest.mark.parametrize(
-    ("text", "field"),
-    [
-        ("[project]\ndependencies=['a b']", "project.dependencies[0]"),
-        ("[project]\ndependencies='a'", "project.dependencies"),
-        ("[project]\nrequires-python='3.11'", "project.requires-python"),
-        ("project=1", "project"),
-        ("[project.optional-dependencies]\na=[1]", "project.optional-dependencies.a[0]"),
-        ("[dependency-groups]\na='b'", "dependency-groups.a"),
-        ("[dependency-groups]\na=[{include='b'}]", "dependency-groups.a[0]"),
-        ("[dependency-groups]\na=[1]", "dependency-groups.a[0]"),
-        ("[dependency-groups]\na_b=[]\nA-b=[]", "dependency-groups"),
-        ("[project]\n[tool.uv]\nsources=1", "tool.uv.sources"),
-        ("[project]\n[[tool.uv.index]]\nname='a'", "tool.uv.index[0]"),
-        ("[tool.black]\nline-length=1", "$"),
-    ],
-)
-def test_an_error_is_reported_with_its_field_and_a_remedy(text: str, field: str) -> None:
-    with raised(InvalidFile, place="pyproject.toml", field=field) as caught:
-        read(text)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("table", "field"),
-    [
-        ("[tool.pdm.options]\nlock=['-G','a']", "tool.pdm.options"),
-        ("[tool.pdm.resolution]\nstrategy='x'", "tool.pdm.resolution.strategy"),
-        ("[tool.pdm.resolution.overrides]\na='https://h.example/a.whl'",
-         "tool.pdm.resolution.overrides.a"),
-        ("[[tool.pdm.source]]\nname='a'\ntype='find_links'\nurl='/w'", "tool.pdm.source[0]"),
-        ("[[tool.pdm.source]]\nurl='https://h.example/s'\nexclude_packages=['a']",
-         "tool.pdm.source[0].exclude_packages"),
-        ("[[tool.pdm.source]]\nurl='https://h.example/s'\ninclude_packages=['a*']",
-         "tool.pdm.source[0].include_packages"),
-        ("[tool.uv]\nno-build=true", "tool.uv.no-build"),
-        ("[tool.uv]\ndefault-groups=['docs']", "tool.uv.default-groups"),
-        ("[tool.poetry.group.a]\ninclude-groups=['b']", "tool.poetry.group.a.include-groups"),
-        ("[tool.pixi.pypi-dependencies]\na='*'", "tool.pixi.pypi-dependencies"),
-        ("[tool.rye]\ndev-dependencies=['a']", "tool.rye.dev-dependencies"),
-        ("[tool.hatch.envs.test]\ndependencies=['a']", "tool.hatch.envs"),
-    ],
-)  # fmt: skip
-def test_a_setting_of_another_tool_that_is_not_honoured_is_named(table: str, field: str) -> None:
-    (warning,) = read(f"[project]\nname='mine'\n{table}\n").warnings
-    assert (warning.code, warning.field) == (WarningCode.OPTION_IGNORED, f"pyproject.toml:{field}")
 
 
 GROUPS = """[dependency-groups]

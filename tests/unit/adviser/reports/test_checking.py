@@ -17,13 +17,7 @@ from adviser.reports.documents import report_bytes
 from adviser.scoring.assessment_types import Premises
 from model.json_documents import digest
 from model.measurements.evidence import Evidence
-from tests.factories.reports import (
-    made,
-    material_of,
-    problems,
-    report_of,
-    stored_report,
-)
+from tests.factories.reports import made, material_of, problems, report_of, stored_report
 
 #: What only a search can tell: without the record it has to be believed.
 SEARCHED = (

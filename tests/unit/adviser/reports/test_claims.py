@@ -10,11 +10,7 @@ import jsonschema
 from adviser.reports.serialization import claim_document
 from adviser.scoring.assessment_types import Claim
 from tests.factories.evidence import Bench, claims_about, jobs
-from tests.factories.reports import (
-    SCHEMA,
-    kept,
-    report_of,
-)
+from tests.factories.reports import SCHEMA, kept, report_of
 
 
 def test_a_loss_that_decides_has_its_measurements() -> None:

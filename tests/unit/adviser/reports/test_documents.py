@@ -34,12 +34,7 @@ from tests.factories.case_files import described
 from tests.factories.errors import raised
 from tests.factories.evidence import Bench
 from tests.factories.golden import compare_views
-from tests.factories.reports import (
-    METADATA,
-    SCHEMA,
-    problems,
-    report_of,
-)
+from tests.factories.reports import METADATA, SCHEMA, problems, report_of
 from tests.factories.requests import (
     INDEX,
     NOTHING,

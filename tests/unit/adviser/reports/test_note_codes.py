@@ -9,12 +9,7 @@ import pytest
 
 from adviser.projects.project import WarningCode
 from adviser.provenance import IssueId, ProvenanceIssue
-from adviser.reports.note_codes import (
-    PAGES,
-    NoteCode,
-    link_of,
-    project_code,
-)
+from adviser.reports.note_codes import PAGES, NoteCode, link_of, project_code
 from adviser.reports.version_rationale import RationaleCode
 from adviser.scoring.assessment_types import JustificationCode, NoteLevel
 

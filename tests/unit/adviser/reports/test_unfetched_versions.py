@@ -1,15 +1,19 @@
-"""What a person reads where packages are not known yet."""
+"""What a person reads where packages are not known yet, or versions were not read."""
 
 from __future__ import annotations
 
-from adviser.reports.note_codes import NoteCode
-from adviser.reports.notes import stack_notes
-from adviser.reports.unfetched_versions import missing_message
-from adviser.stack_request import RequestIndex
-from tests.factories.requests import INDEX, advice_for, request_for, snapshot_for
+from datetime import UTC, datetime
+from typing import Any
 
-FILES = {
-    "Pipfile": """
+from adviser.advise import Advice
+from adviser.reports.notes import stack_notes
+from adviser.reports.unfetched_versions import missing_message, unfetched_in
+from adviser.stack_request import RequestIndex
+from tests.factories.golden import compare_views
+from tests.factories.requests import INDEX, MAIN, advice_for, request_for, snapshot_for
+from tests.factories.universes import Index
+
+PIPFILE = """
 [[source]]
 name = "main"
 url = "https://index.example/simple"
@@ -24,40 +28,64 @@ verify_ssl = true
 web = "*"
 mine = {version = "*", index = "own"}
 """
-}
-MAIN = RequestIndex("pypi", "main", "https://index.example/simple")
 OWN = RequestIndex("internal", "own", "https://own.example/simple")
+UNKNOWN = RequestIndex("own", "own", "https://own.example/simple", known=False)
+
+DATED: Index = {"core": {"2.0": {"uploaded_at": "2024-03-01T00:00:00+00:00"}}}
+AFTER = {"published_after": datetime(2025, 1, 1, tzinfo=UTC)}
 
 
-def test_an_empty_store_is_reported_once_with_what_to_do() -> None:
-    notes = stack_notes(advice_for(request_for("web\ntool\n"), {}))
-    told = [it for it in notes if it.code not in (NoteCode.ENVIRONMENT, NoteCode.CONFLICT)]
-    assert [(it.code, it.type.value) for it in told[-1:]] == [("fetch", "ERROR")]
-    assert told[-1].message == (
-        "the store has none of the required packages: `thoth advise --fetch` reads them first, "
-        "like `thoth packages add tool web`"
-    )
-    assert not {"package_missing", "coverage"} & {it.code for it in notes}
+def conflict(manifest: str, index: Index = INDEX, **options: Any) -> Advice:
+    return advice_for(request_for(manifest, **options), index)
 
 
-def test_some_that_are_missing_are_named() -> None:
-    notes = stack_notes(advice_for(request_for("web\nnowhere\n")))
-    (note,) = [it for it in notes if it.code == NoteCode.FETCH]
-    assert note.message.startswith("not in the store: nowhere: `thoth advise --fetch`")
-    assert "package_missing" in {it.code for it in notes}
-    assert NoteCode.FETCH not in {it.code for it in stack_notes(advice_for())}
+#: An advice without a stack, and the versions that indexes list.
+UNREAD: dict[str, tuple[Advice, dict[str, list[str]]]] = {
+    "versions that the request admits": (conflict("core<1\n"), {"core": ["0.9", "0.8", "1.2"]}),
+    "versions that the conflict rules out, read or not": (
+        conflict("web>=3\ntool\n"), {"core": ["1.5", "2.5"], "web": ["0.1"]},
+    ),
+    "a version that could resolve the conflict": (
+        conflict("web>=3\ntool\n"), {"core": ["1.5"], "tool": ["0.9"]},
+    ),
+    "a pre-release that nobody welcomes": (conflict("core<1\n"), {"core": ["0.9rc1"]}),
+    "a pre-release that is welcome": (
+        conflict("core<1\n", prereleases=frozenset({"core"})), {"core": ["0.9rc1"]},
+    ),
+    "a package that is not known at all": (conflict("nowhere\n"), {"nowhere": ["1.0"]}),
+    "a version that is newer than one that is too old": (
+        conflict("core\n", DATED, **AFTER), {"core": ["3.0", "1.9", "1.0"]},
+    ),
+    "versions that are older than one that is too old": (
+        conflict("core\n", DATED, **AFTER), {"core": ["1.9", "1.0"]},
+    ),
+}  # fmt: skip
 
 
-def test_each_is_added_from_the_index_that_it_names() -> None:
-    request = request_for(files=FILES, indexes=(MAIN, OWN))
-    message = missing_message(request, snapshot_for(request, {})) or ""
-    assert "`thoth packages add web` and `thoth packages add mine --index internal`" in message
+def test_versions_that_nobody_read_are_reported_as_in_the_golden_file() -> None:
+    views = {}
+    for title, (advice, listed) in UNREAD.items():
+        by_index = {name: {"pypi": versions} for name, versions in listed.items()}
+        cause = advice.resolution.conflict
+        views[title] = "\n".join(
+            f"{it.name}: {it.count} of {it.known}, newest {it.newest}, {it.wanted}\n{it.message}"
+            for it in unfetched_in(cause, advice.request, advice.snapshot, by_index)
+        )
+    compare_views("unread_versions", views)
 
 
-def test_an_index_that_is_not_configured_has_no_remedy_but_that() -> None:
-    unknown = RequestIndex("own", "own", "https://own.example/simple", known=False)
-    request = request_for(files=FILES, indexes=(MAIN, unknown))
-    message = missing_message(request, snapshot_for(request, INDEX)) or ""
-    assert message == (
-        "not in the store: mine; no index for them is configured here (PACKAGE_INDEXES)"
-    )
+def test_missing_packages_are_reported_with_what_to_do_as_in_the_golden_file() -> None:
+    views = {
+        title: "\n".join(f"{it.type} {it.code}: {it.message}" for it in stack_notes(advice))
+        for title, advice in {
+            "the store is empty": conflict("web\ntool\n", {}),
+            "one package is missing": conflict("web\nnowhere\n"),
+            "nothing is missing": advice_for(),
+        }.items()
+    }
+    for title, index in (("an index", OWN), ("an index that is not configured", UNKNOWN)):
+        request = request_for(files={"Pipfile": PIPFILE}, indexes=(MAIN, index))
+        for known, snapshot in (("", snapshot_for(request)), (", nothing known", {})):
+            found = snapshot or snapshot_for(request, {})
+            views[f"a package that names {title}{known}"] = missing_message(request, found) or ""
+    compare_views("missing_packages", views)

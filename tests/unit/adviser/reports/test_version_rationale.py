@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from adviser.advise import Advice
 from adviser.reports.notes import rationales_of
-from adviser.reports.version_rationale import (
-    Rationale,
-    RationaleCode,
-    VersionRationales,
-)
+from adviser.reports.version_rationale import Rationale, RationaleCode, VersionRationales
 from adviser.scoring.criteria import RecommendationType
 from model.packages.candidates import Dependency
-from model.packages.identity import Purl
+from model.packages.identity import package_version
+from tests.factories.golden import compare_views
 from tests.factories.requests import INDEX, advice_for, request_for
 from tests.factories.universes import Index
 
@@ -50,77 +45,7 @@ BETAS: Index = {
     "plugin": {"1.0b1": {"requires": ["core==1.0b1"]}},
 }
 UNBUILT: Index = {"core": {"1.1rc1": {}, "1.1": {"wheels": [], "sdist": True}, "1.0": {}}}
-PINNED: Index = {
-    "app": {"1.0": {"requires": ["core==0.1b1"]}},
-    "core": {"0.1b2": {}, "0.1b1": {}},
-}
-CONFLICT = "requires model>=2, but old 1.0 requires model<2"
-
-
-@pytest.mark.parametrize(
-    ("index", "manifest", "options", "name", "place", "message"),
-    [
-        (INDEX, "web\n", {}, "web", RationaleCode.NEWEST, "the newest release"),
-        (INDEX, "web\ntool\n", {}, "core", RationaleCode.HELD_BACK, "tool 1.0 requires core<2"),
-        (INDEX, "web<3\n", {}, "web", RationaleCode.HELD_BACK, "the request requires web<3"),
-        (PINNED, "app\n", {}, "core", RationaleCode.HELD_BACK, "app 1.0 requires core==0.1b1"),
-        (INDEX, "web\ntool\n", {}, "web", RationaleCode.NEEDS_OTHERS,
-         "3.0 requires core>=2, but tool 1.0 requires core<2"),
-        # A need for another direct requirement comes first.
-        (SPARK, "spark\ndelta\n", {}, "delta", RationaleCode.NEEDS_OTHERS,
-         "4.4 requires spark<4.3, but the stack has spark 4.3"),
-        # What really conflicts comes before a package that can be added.
-        (WITH_ADDED, "api!=2.0\nold\n", {}, "api", RationaleCode.NEEDS_OTHERS, f"3.0 {CONFLICT}"),
-        # 4.0 is no newer one: the request does not admit it.
-        ({**WITH_ADDED, "api": {"4.0": {}, **API["api"]}}, "api<4,!=2.0\nold\n", {}, "api",
-         RationaleCode.NEEDS_OTHERS, f"3.0 {CONFLICT}"),
-        (WITHOUT_3, "api\nold\n", {}, "api", RationaleCode.NEEDS_OTHERS,
-         f"2.0 requires added>=1, added 2.0 {CONFLICT}"),
-        ({**WITHOUT_3, "added": {"0.1": {}}}, "api\nold\n", {}, "api", RationaleCode.NEEDS_OTHERS,
-         "2.0 requires added>=1, and no known version meets that"),
-        (WITHOUT_3, "api\n", {"exclusions": (Dependency("added", ">=1"),)}, "api",
-         RationaleCode.NEEDS_OTHERS,
-         "2.0 requires added>=1, but added 2.0 cannot be chosen: excluded by added>=1"),
-        (BETAS, "tool\nplugin\n", {}, "tool", RationaleCode.NEEDS_OTHERS,
-         "1.0b2 requires core==1.0b2, but plugin 1.0b1 requires core==1.0b1"),
-        (INDEX, "core\n", {"exclusions": (Dependency("core", "==2.0"),)}, "core",
-         RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0"),
-        # A release that cannot be used comes before a pre-release.
-        (UNBUILT, "core\n", {"only_wheels": True}, "core", RationaleCode.NEWER_UNUSABLE,
-         "1.1: has no wheel for this environment"),
-        ({"core": {"2.0": {"yanked": True}, "1.0": {}}}, "core\n", {}, "core",
-         RationaleCode.NOT_INVITED, "2.0 was yanked"),
-        ({"core": {"2.0rc1": {}, "1.0": {}}}, "core\n", {}, "core", RationaleCode.NOT_INVITED,
-         "2.0rc1 is a pre-release, and none was requested"),
-    ],
-)  # fmt: skip
-def test_what_keeps_a_package_from_a_newer_version_is_named(
-    index: Index,
-    manifest: str,
-    options: dict[str, Any],
-    name: str,
-    place: RationaleCode,
-    message: str,
-) -> None:
-    reason = rationale(advice_for(request_for(manifest, **options), index), name)
-    assert (reason.place, reason.message) == (place, message)
-
-
-def test_the_newer_version_is_named_apart() -> None:
-    reason = rationale(advice_for(), "core")
-    assert (reason.newer, reason.newer_purl) == ("2.0", Purl("pkg:pypi/core@2.0"))
-
-
-def test_an_override_is_reported_as_the_requests_and_never_as_the_packages() -> None:
-    advice = advice_for(request_for("web\n", overrides={"core": "==1.0"}))
-    reason = rationale(advice, "core")
-    assert (reason.place, reason.message) == (
-        RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
-    )  # fmt: skip
-    assert advice.best is not None
-    rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
-    told = [rationales.requirement_text(*it) for it in rationales.requirers("core")]
-    assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]
+PINNED: Index = {"app": {"1.0": {"requires": ["core==0.1b1"]}}, "core": {"0.1b2": {}, "0.1b1": {}}}
 
 
 def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
@@ -131,19 +56,64 @@ def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better()
     assert reason.message == "stacks must differ, and stack 1 has 2.0"
 
 
-def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
-    reason = rationale(advice_for(request_for("old\n")), "old")
-    assert (reason.place, reason.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
-    assert "requires Python >=3.13" in reason.message
-
-
-def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
-    index: Index = {
-        "core": {
-            "2.0": {"uploaded_at": "2025-12-31T00:00:00Z"},
-            "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
-        }
+EXCLUDED = {"exclusions": (Dependency("added", ">=1"),)}
+NEWER_SCORES_WORSE: Index = {
+    "core": {
+        "2.0": {"uploaded_at": "2025-12-31T00:00:00Z"},
+        "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
     }
-    reason = rationale(advice_for(request_for("core\n", RecommendationType.STABLE), index), "core")
-    assert (reason.place, reason.newer) == (RationaleCode.SCORES_BETTER, "2.0")
-    assert "maturity" in reason.message
+}
+#: An index, requirements, options and the package that is asked about.
+CASES: dict[str, tuple[Index, str, dict[str, Any], str]] = {
+    "the newest release": (INDEX, "web\n", {}, "web"),
+    "held back by a package": (INDEX, "web\ntool\n", {}, "core"),
+    "held back by the request": (INDEX, "web<3\n", {}, "web"),
+    "held back to a pre-release": (PINNED, "app\n", {}, "core"),
+    "an override is the request's": (INDEX, "web\n", {"overrides": {"core": "==1.0"}}, "core"),
+    "it needs what another package forbids": (INDEX, "web\ntool\n", {}, "web"),
+    "a need for another direct requirement comes first": (SPARK, "spark\ndelta\n", {}, "delta"),
+    "a conflict comes before a package that can be added": (
+        WITH_ADDED, "api!=2.0\nold\n", {}, "api",
+    ),
+    "what the request does not admit is no newer one": (
+        {**WITH_ADDED, "api": {"4.0": {}, **API["api"]}}, "api<4,!=2.0\nold\n", {}, "api",
+    ),
+    "a conflict of what it needs": (WITHOUT_3, "api\nold\n", {}, "api"),
+    "no version meets what it needs": (
+        {**WITHOUT_3, "added": {"0.1": {}}}, "api\nold\n", {}, "api",
+    ),
+    "what it needs is excluded": (WITHOUT_3, "api\n", EXCLUDED, "api"),
+    "pre-releases that need each other": (BETAS, "tool\nplugin\n", {}, "tool"),
+    "the newer one is excluded": (
+        INDEX, "core\n", {"exclusions": (Dependency("core", "==2.0"),)}, "core",
+    ),
+    "a release without a wheel comes before a pre-release": (
+        UNBUILT, "core\n", {"only_wheels": True}, "core",
+    ),
+    "the newer one needs another Python": (INDEX, "old\n", {}, "old"),
+    "the newer one was yanked": (
+        {"core": {"2.0": {"yanked": True}, "1.0": {}}}, "core\n", {}, "core",
+    ),
+    "the newer one is a pre-release": ({"core": {"2.0rc1": {}, "1.0": {}}}, "core\n", {}, "core"),
+    "the newer one scores worse": (
+        NEWER_SCORES_WORSE, "core\n", {"kind": RecommendationType.STABLE}, "core",
+    ),
+}  # fmt: skip
+
+
+def test_what_keeps_a_package_from_a_newer_version_is_as_in_the_golden_file() -> None:
+    views = {}
+    for title, (index, manifest, options, name) in CASES.items():
+        reason = rationale(advice_for(request_for(manifest, **options), index), name)
+        if reason.newer_purl is not None:
+            assert reason.newer_purl == package_version(name, reason.newer).purl
+        known = "" if reason.newer_purl else " (of none that was looked at)"
+        views[title] = f"{reason.place}, newer: {reason.newer}{known}\n{reason.message}"
+    compare_views("rationales", views)
+
+
+def test_a_requirer_is_named_with_the_override_of_its_requirement() -> None:
+    advice = advice_for(request_for("web\n", overrides={"core": "==1.0"}))
+    rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
+    told = [rationales.requirement_text(*it) for it in rationales.requirers("core")]
+    assert told == ["web 3.0 requires core>=2 (overridden to core==1.0)"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -83,14 +81,3 @@ def test_what_takes_more_steps_is_left_to_the_solver() -> None:
     assert answers[0].solver.startswith("ortools ")
     assert answers[1].solver == "branch and bound 2"
     assert answers[0].stacks == answers[1].stacks
-
-
-def test_what_answers_loads_no_solver_and_a_snapshot_no_driver() -> None:
-    code = (
-        "import sys, model.packages.snapshot\n"
-        "assert 'neo4j' not in sys.modules\n"
-        "import adviser.answering.answers, graph.migrate, adviser.resolver.resolve\n"
-        "print(sorted({'ortools', 'pandas', 'scipy'} & sys.modules.keys()))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout.strip() == "[]"

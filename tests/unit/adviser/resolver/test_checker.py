@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,10 @@ def without(stack: ResolvedStack, name: str) -> ResolvedStack:
     return recounted([it for it in stack.choices if it.name != name])
 
 
+def all_changed(stack: ResolvedStack, **changes: Any) -> ResolvedStack:
+    return replace(stack, choices=tuple(replace(it, **changes) for it in stack.choices))
+
+
 Tamper = Callable[[ResolvedStack, Universe], ResolvedStack]
 
 
@@ -76,30 +81,10 @@ Tamper = Callable[[ResolvedStack, Universe], ResolvedStack]
         (lambda stack, u: replace(stack, levels=(1, 0, 0)), "its score by level is (0, 0, 0"),
         (lambda stack, u: replace(stack, uninvited=1), "does not count its yanked"),
         (lambda stack, u: ResolvedStack((*stack.choices, stack.choices[0]), 2), "chosen twice"),
-        (
-            lambda stack, u: replace(
-                stack, choices=tuple(replace(it, version="9.9") for it in stack.choices)
-            ),
-            "app 9.9 may not be chosen",
-        ),
-        (
-            lambda stack, u: replace(
-                stack, choices=tuple(replace(it, extras=()) for it in stack.choices)
-            ),
-            "extras are ['fast']",
-        ),
-        (
-            lambda stack, u: replace(
-                stack, choices=tuple(replace(it, contributions=(1,)) for it in stack.choices)
-            ),
-            "the contributions are",
-        ),
-        (
-            lambda stack, u: replace(
-                stack, choices=tuple(replace(it, place=0) for it in stack.choices)
-            ),
-            "2 versions are newer",
-        ),
+        (lambda stack, u: all_changed(stack, version="9.9"), "app 9.9 may not be chosen"),
+        (lambda stack, u: all_changed(stack, extras=()), "extras are ['fast']"),
+        (lambda stack, u: all_changed(stack, contributions=(1,)), "the contributions are"),
+        (lambda stack, u: all_changed(stack, place=0), "2 versions are newer"),
     ],
 )
 def test_a_wrong_stack_is_detected(tamper: Tamper, found: str, universe: Universe) -> None:

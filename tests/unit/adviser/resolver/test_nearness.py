@@ -71,9 +71,7 @@ def test_extras_that_an_extra_requests_are_followed() -> None:
 def test_further_extras_of_a_direct_requirement_are_followed() -> None:
     index: dict[str, dict[str, dict[str, Any]]] = {
         "api": {"1": {"requires": ["server[fast]"]}},
-        "server": {
-            "1": {"requires": ["core", 'loop; extra == "fast"'], "extras": ["fast"]},
-        },
+        "server": {"1": {"requires": ["core", 'loop; extra == "fast"'], "extras": ["fast"]}},
         "core": {"1": {}},
         "loop": {"1": {}},
     }

@@ -23,11 +23,7 @@ from adviser.resolver.compression import compress
 from adviser.resolver.conflicts import conflict_of
 from adviser.resolver.problem import SearchResult
 from adviser.resolver.resolve import answer, resolve
-from adviser.resolver.resolver_request import (
-    Budget,
-    ResolverRequest,
-    SearchClock,
-)
+from adviser.resolver.resolver_request import Budget, ResolverRequest, SearchClock
 from adviser.resolver.results import ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker, SearchFailed
@@ -288,9 +284,3 @@ def test_packages_of_the_current_folder_are_not_taken_for_ours(
     monkeypatch.chdir(tmp_path)
     with ResolverWorker() as new:
         assert new.resolve(impossible()).status is ResolutionStatus.INFEASIBLE
-
-
-def test_the_parent_loads_no_solver() -> None:
-    code = "import sys, adviser.resolver.worker; print(any('ortools' in it for it in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout.strip() == "False"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from adviser.scoring.assessment_types import JustificationCode
 from adviser.scoring.criteria import RecommendationType, criteria_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "recommendation-types.md"
@@ -67,10 +65,3 @@ def test_only_performance_counts_measurements_and_only_testing_wants_prereleases
     assert {kind for kind in RecommendationType if kind.refuses_vulnerable} == {
         RecommendationType.SECURITY
     }
-
-
-def test_every_code_of_a_justification_is_explained() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## Justifications\n")[2]
-    assert set(re.findall(r"(?m)^- (?:<a id=\"\w+\"></a>)?`(\w+)`", section)) == set(
-        JustificationCode
-    )

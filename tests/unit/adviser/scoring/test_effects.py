@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adviser.scoring.effects import (
-    Effect,
-    moments,
-    per_cent,
-    welch_effects,
-)
+from adviser.scoring.effects import Effect, moments, per_cent, welch_effects
 from tests.factories.effects import interval_per_cent, paired_effect, welch_effect
 
 FAST = [1.0, 3.0, 5.0, 7.0]  # mean 4, variance 20/3

@@ -7,12 +7,7 @@ import math
 import pytest
 
 from adviser.scoring.effects import Effect
-from adviser.scoring.host_pooling import (
-    UNKNOWN_HOST_SPREAD,
-    HostSpread,
-    host_spread,
-    pooled_effect,
-)
+from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread, pooled_effect
 
 
 def test_hosts_that_agree_by_hand() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -30,65 +30,6 @@ def values(*candidates: Candidate, prereleases: bool = False) -> dict[str, Relea
     return {it.version: found for it, found in told}
 
 
-def test_the_newest_loses_nothing_and_others_their_share() -> None:
-    found = values(candidate("3.0"), candidate("2.0"), candidate("1.0"), candidate("0.1"))
-    assert [found[it]["freshness"] for it in ("3.0", "2.0", "1.0", "0.1")] == [
-        0,
-        -0.25,
-        -0.5,
-        -0.75,
-    ]
-
-
-def test_yanked_versions_and_prereleases_make_nobody_old() -> None:
-    versions = [candidate("3.0rc1"), candidate("2.0", yanked=True), candidate("1.0")]
-    found = values(*versions)
-    assert found["1.0"]["freshness"] == 0
-    assert (found["3.0rc1"]["prerelease"], found["2.0"]["yanked"]) == (-1, -1)
-    testing = values(*versions, prereleases=True)
-    assert testing["1.0"]["freshness"] == -0.5
-    assert testing["3.0rc1"]["freshness"] == 0
-
-
-def test_where_there_are_only_prereleases_they_count() -> None:
-    found = values(candidate("1.0a1"), candidate("1.0a2"))
-    assert found["1.0a1"]["freshness"] == -0.5
-
-
-def test_age_is_the_years_up_to_the_newest() -> None:
-    found = values(candidate("2.0", 0), candidate("1.0", 365.25 * 2))
-    assert found["2.0"]["age"] == 0
-    assert found["1.0"]["age"] == pytest.approx(-2.0)
-
-
-def test_what_was_repaired_in_an_old_series_later_has_no_age() -> None:
-    found = values(candidate("2.0", 500), candidate("1.26.5", 10))
-    assert found["2.0"]["age"] == 0
-    assert found["1.26.5"]["age"] == 0
-
-
-def test_a_version_of_unknown_time_is_as_old_as_the_oldest() -> None:
-    found = values(candidate("2.0", 0), candidate("1.5", None), candidate("1.0", 365.25))
-    assert found["1.5"]["age"] == found["1.0"]["age"]
-    assert found["1.5"]["maturity"] == -1
-
-
-def test_nothing_is_known_of_any_time() -> None:
-    found = values(candidate("2.0", None), candidate("1.0", None))
-    assert found["1.0"]["age"] == 0
-    assert last_release([candidate("1", None)]) is None
-
-
-@pytest.mark.parametrize(("days", "lacking"), [(0, 1.0), (15, 0.5), (30, 0.0), (60, 0.0), (-3, 1)])
-def test_a_release_ripens_in_thirty_days(days: float, lacking: float) -> None:
-    assert values(candidate("1.0", days))["1.0"]["maturity"] == pytest.approx(-lacking)
-
-
-def test_only_the_last_of_a_series_is_looked_after() -> None:
-    found = values(*(candidate(it) for it in ("2.0.0", "1.4.2", "1.4.1", "1.4", "1.3.9", "1!1.4")))
-    assert {it for it, told in found.items() if told["maintenance"]} == {"1.4.1", "1.4"}
-
-
 def test_vulnerable_and_yanked_releases_supersede_nothing() -> None:
     listed = [candidate("1.4.2"), candidate("1.4.1", yanked=True), candidate("1.4")]
     told = release_values(listed, NOW, prereleases=False, harmful={listed[0].purl})
@@ -97,11 +38,50 @@ def test_vulnerable_and_yanked_releases_supersede_nothing() -> None:
     assert [found["maintenance"] for _, found in told] == [0, -1, -1]
 
 
-def test_indexes_are_not_held_against_each_other() -> None:
-    found = values(candidate("2.0"), candidate("1.0", index="builds"))
-    assert found["1.0"]["freshness"] == 0
+#: Its pre-release and its yanked version make nobody old.
+MIXED = [candidate("3.0rc1"), candidate("2.0", yanked=True), candidate("1.0")]
+UNDATED = [candidate("2.0", 0), candidate("1.5", None), candidate("1.0", 365.25)]
+SERIES = [candidate(it) for it in ("2.0.0", "1.4.2", "1.4.1", "1.4", "1.3.9", "1!1.4")]
 
 
-def test_the_last_release_is_by_time_not_by_number() -> None:
-    mended: datetime | None = last_release([candidate("2.0", 500), candidate("1.9.1", 20)])
-    assert mended == NOW - timedelta(days=20)
+@pytest.mark.parametrize(
+    ("criterion", "candidates", "expected"),
+    [
+        ("freshness", [candidate(it) for it in ("3.0", "2.0", "1.0", "0.1")],
+         {"3.0": 0, "2.0": -0.25, "1.0": -0.5, "0.1": -0.75}),
+        ("freshness", MIXED, {"1.0": 0}),
+        ("prerelease", MIXED, {"3.0rc1": -1, "1.0": 0}),
+        ("yanked", MIXED, {"2.0": -1, "1.0": 0}),
+        # Pre-releases count where there is nothing else.
+        ("freshness", [candidate("1.0a1"), candidate("1.0a2")], {"1.0a1": -0.5}),
+        # Versions of another index do not.
+        ("freshness", [candidate("2.0"), candidate("1.0", index="builds")], {"1.0": 0}),
+        ("age", [candidate("2.0", 0), candidate("1.0", 365.25 * 2)], {"2.0": 0, "1.0": -2}),
+        # It was repaired after the newest version came out.
+        ("age", [candidate("2.0", 500), candidate("1.26.5", 10)], {"2.0": 0, "1.26.5": 0}),
+        # A version of unknown time is as old as the oldest.
+        ("age", UNDATED, {"1.5": -1, "1.0": -1}),
+        ("maturity", UNDATED, {"1.5": -1}),
+        ("age", [candidate("2.0", None), candidate("1.0", None)], {"1.0": 0}),
+        *(("maturity", [candidate("1.0", days)], {"1.0": -lacking})
+          for days, lacking in ((0, 1.0), (15, 0.5), (30, 0.0), (60, 0.0), (-3, 1))),
+        # Only the last of a series is maintained.
+        ("maintenance", SERIES, {it.version: -(it.version in ("1.4.1", "1.4")) for it in SERIES}),
+    ],
+)  # fmt: skip
+def test_metadata_gives_each_version_its_value(
+    criterion: str, candidates: list[Candidate], expected: dict[str, float]
+) -> None:
+    found = {version: it[criterion] for version, it in values(*candidates).items()}
+    assert found == pytest.approx(found | expected)
+
+
+def test_prereleases_are_versions_like_others_where_they_are_welcome() -> None:
+    found = values(*MIXED, prereleases=True)
+    assert (found["1.0"]["freshness"], found["3.0rc1"]["freshness"]) == (-0.5, 0)
+
+
+def test_the_last_release_is_by_time_and_not_by_number() -> None:
+    found = last_release([candidate("2.0", 500), candidate("1.9.1", 20)])
+    assert found == NOW - timedelta(days=20)
+    assert last_release([candidate("1", None)]) is None

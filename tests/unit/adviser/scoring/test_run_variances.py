@@ -10,12 +10,7 @@ import pytest
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.estimates import Estimate, SeriesSpread, estimates_of
 from adviser.scoring.samples import JobPlace, Sample
-from adviser.scoring.variances import (
-    MIN_FREEDOM,
-    UNKNOWN_SPREAD,
-    RunSpread,
-    run_spread,
-)
+from adviser.scoring.variances import MIN_FREEDOM, UNKNOWN_SPREAD, RunSpread, run_spread
 from adviser.scoring.verdicts import Verdict
 from tests.factories.effects import welch_effect
 

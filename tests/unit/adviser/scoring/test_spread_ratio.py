@@ -7,11 +7,7 @@ from statistics import NormalDist, StatisticsError, variance
 
 import pytest
 
-from adviser.scoring.effects import (
-    SpreadRatio,
-    Variance,
-    variance_ratio,
-)
+from adviser.scoring.effects import SpreadRatio, Variance, variance_ratio
 from model.measurements.job_stability import MAD_TO_SD, robust_variation
 
 

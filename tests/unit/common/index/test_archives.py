@@ -73,10 +73,6 @@ def test_source_distributions_are_read_however_they_are_packed(
     assert of_sdist(pack(tar(("parrot-1.0/setup.py", b"")))) is None
 
 
-def test_a_zipped_source_distribution_is_read() -> None:
-    assert of_sdist(wheel(("parrot-1.0/PKG-INFO", b"yes")), "parrot-1.0.zip") == b"yes"
-
-
 def test_a_bomb_is_too_large() -> None:
     with pytest.raises(IndexProblem) as of_a_wheel:
         of_wheel(wheel(("parrot-1.0.dist-info/METADATA", bytes(1 << 20))))

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from common.index.configuration import (
-    Index,
-    configured_indexes,
-    index_of,
-)
+from common.index.configuration import Index, configured_indexes, index_of
 from common.settings import Settings
 from model.errors import InvalidArgument, InvalidSettings
 

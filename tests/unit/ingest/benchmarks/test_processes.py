@@ -127,10 +127,7 @@ def test_lines_stay_in_order_without_several_processes(lines: str) -> None:
         "2023-01-01 00:00:00,123 WARNING __main__: {}", "[2023-01-01 00:00:00,1][a.b][INFO] - {}",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "name",
-    ["tf_cnn_benchmarks/plain", "deepbench/plain", "aiot-bench/plain"],
-)
+@pytest.mark.parametrize("name", ["tf_cnn_benchmarks/plain", "deepbench/plain", "aiot-bench/plain"])
 def test_what_launchers_and_terminals_add_to_lines_changes_no_result(
     name: str, line: str, tmp_path: Path
 ) -> None:

@@ -10,13 +10,7 @@ import pytest
 from graph.record.crawls import ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease, Ranks
 from ingest.crawl.closure import CrawlBounds
-from ingest.crawl.release_selection import (
-    ProjectNeeds,
-    ProjectPlan,
-    as_listed,
-    needs_reading,
-    plan,
-)
+from ingest.crawl.release_selection import ProjectNeeds, ProjectPlan, as_listed, needs_reading, plan
 from ingest.releases.parsing import checked_release
 from model.packages.identity import Purl
 from model.packages.project_pages import IndexFile, PageContents, ProjectPage

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from ingest.crawl.closure import CrawlBounds
-from ingest.crawl.release_selection import (
-    invalid,
-    needed_versions,
-    newest,
-)
+from ingest.crawl.release_selection import invalid, needed_versions, newest
 from model.packages.project_pages import ListedVersion
 
 JANUARY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -21,34 +18,6 @@ JANUARY = datetime(2024, 1, 1, tzinfo=UTC)
 
 def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[ListedVersion]:
     return [ListedVersion(it, 1, yanked=it in yanked) for it in versions]
-
-
-def test_the_newest_are_by_version_not_by_text_or_place() -> None:
-    found = newest(listed("1.9", "1.10", "1!0.1", "1.2"), CrawlBounds(max_versions=2))
-    assert found == ["1!0.1", "1.10"]
-
-
-def test_prereleases_are_read_when_asked_for_or_when_there_is_nothing_else() -> None:
-    both = listed("2.0rc1", "1.0", "2.0.dev1")
-    assert newest(both, CrawlBounds()) == ["1.0"]
-    assert newest(both, CrawlBounds(prereleases=True)) == ["2.0rc1", "2.0.dev1", "1.0"]
-    assert newest(listed("0.1a1", "0.1a2"), CrawlBounds()) == ["0.1a2", "0.1a1"]
-
-
-def test_stable_releases_that_were_all_yanked_are_as_good_as_none() -> None:
-    assert newest(listed("1.0", "1.1a1", yanked=("1.0",)), CrawlBounds()) == ["1.1a1", "1.0"]
-
-
-def test_a_yanked_release_takes_nobodys_place() -> None:
-    found = newest(listed("3", "2", "1", yanked=("3",)), CrawlBounds(max_versions=2))
-    assert found == ["3", "2", "1"]
-    assert newest(listed("3", "2", "1", yanked=("1",)), CrawlBounds(max_versions=2)) == ["3", "2"]
-
-
-def test_yanked_releases_are_bounded_too() -> None:
-    versions = [f"1.{minor}" for minor in range(100)]
-    found = newest(listed(*versions, yanked=tuple(versions)), CrawlBounds(max_versions=3))
-    assert found == ["1.99", "1.98", "1.97"]
 
 
 def test_older_uploads_are_left_out_and_those_without_a_time_are_not() -> None:
@@ -64,32 +33,6 @@ def test_versions_that_are_none_are_kept_within_the_bound() -> None:
     some = listed("1.0", "2004b-final", "2004c-final")
     assert newest(some, CrawlBounds()) == ["1.0"]
     assert invalid(some, CrawlBounds(max_versions=1)) == ["2004c-final"]
-
-
-def test_a_requirement_that_the_newest_meet_needs_no_more() -> None:
-    some = listed("1.9", "2.0", "2.1")
-    assert needed_versions([">=2", "", "==2.*"], some, ["2.0", "2.1"]) == set()
-
-
-def test_a_requirement_below_the_newest_gets_two_candidates() -> None:
-    some = listed("1.7", "1.8", "1.9", "2.0", "2.1")
-    assert needed_versions(["<2"], some, ["2.0", "2.1"]) == {"1.8", "1.9"}
-
-
-def test_candidates_are_stable_and_not_yanked_if_there_are_such() -> None:
-    some = listed("1.7", "1.8", "1.9rc1", "1.9", yanked=("1.9",))
-    assert needed_versions(["<2"], some, []) == {"1.7", "1.8"}
-    assert needed_versions([">1.8"], some, []) == {"1.9rc1"}
-    assert needed_versions(["==1.9"], some, []) == {"1.9"}
-
-
-def test_nothing_fits_a_requirement_that_nobody_can_meet() -> None:
-    assert needed_versions(["==9", "no specifier"], listed("1.0"), ["1.0"]) == set()
-
-
-def test_two_requirements_share_their_candidates() -> None:
-    some = listed("1.7", "1.8", "1.9", "2.0")
-    assert needed_versions(["<2", "<2,>=1.8"], some, ["2.0"]) == {"1.8", "1.9"}
 
 
 _VERSIONS = st.lists(
@@ -109,3 +52,46 @@ def test_every_requirement_that_can_be_met_is(
         wanted = SpecifierSet(specifier)
         if any(wanted.contains(it, prereleases=True) for it in versions):
             assert any(wanted.contains(it, prereleases=True) for it in both)
+
+
+@pytest.mark.parametrize(
+    ("versions", "yanked", "bounds", "expected"),
+    [
+        # By version, not by text or place.
+        ("1.9 1.10 1!0.1 1.2", "", CrawlBounds(max_versions=2), "1!0.1 1.10"),
+        # Pre-releases on request, or where there is nothing else.
+        ("2.0rc1 1.0 2.0.dev1", "", CrawlBounds(), "1.0"),
+        ("2.0rc1 1.0 2.0.dev1", "", CrawlBounds(prereleases=True), "2.0rc1 2.0.dev1 1.0"),
+        ("0.1a1 0.1a2", "", CrawlBounds(), "0.1a2 0.1a1"),
+        ("1.0 1.1a1", "1.0", CrawlBounds(), "1.1a1 1.0"),
+        # A yanked release takes nobody's place, but is bounded too.
+        ("3 2 1", "3", CrawlBounds(max_versions=2), "3 2 1"),
+        ("3 2 1", "1", CrawlBounds(max_versions=2), "3 2"),
+        ("1.4 1.3 1.2 1.1", "1.4 1.3 1.2 1.1", CrawlBounds(max_versions=3), "1.4 1.3 1.2"),
+    ],
+)
+def test_the_newest_releases_are_read_within_bounds(
+    versions: str, yanked: str, bounds: CrawlBounds, expected: str
+) -> None:
+    some = listed(*versions.split(), yanked=tuple(yanked.split()))
+    assert newest(some, bounds) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("specifiers", "versions", "yanked", "read", "expected"),
+    [
+        ([">=2", "", "==2.*"], "1.9 2.0 2.1", "", "2.0 2.1", ""),
+        (["<2"], "1.7 1.8 1.9 2.0 2.1", "", "2.0 2.1", "1.8 1.9"),
+        (["<2", "<2,>=1.8"], "1.7 1.8 1.9 2.0", "", "2.0", "1.8 1.9"),
+        # Candidates are stable and not yanked if there are such.
+        (["<2"], "1.7 1.8 1.9rc1 1.9", "1.9", "", "1.7 1.8"),
+        ([">1.8"], "1.7 1.8 1.9rc1 1.9", "1.9", "", "1.9rc1"),
+        (["==1.9"], "1.7 1.8 1.9rc1 1.9", "1.9", "", "1.9"),
+        (["==9", "no specifier"], "1.0", "", "1.0", ""),
+    ],
+)
+def test_a_requirement_that_the_newest_do_not_meet_gets_two_candidates(
+    specifiers: list[str], versions: str, yanked: str, read: str, expected: str
+) -> None:
+    some = listed(*versions.split(), yanked=tuple(yanked.split()))
+    assert needed_versions(specifiers, some, read.split()) == {*expected.split()}

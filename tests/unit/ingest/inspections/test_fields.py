@@ -208,12 +208,6 @@ def test_raw_repetitions_are_kept_in_seconds() -> None:
     assert seen.elapsed_s == 0.00125
 
 
-def test_unstable_jobs_are_flagged_by_rule() -> None:
-    assert observed(usage={"ru_nswap": 1}).unstable_reason == "swapped"
-    assert observed(stdout=stdout(repetitions=[1.0, 1.2, 2.0, 3.0])).unstable_reason == "spread"
-    assert observed(stdout=stdout(repetitions=[1.0, 1.01, 0.99])).unstable_reason is None
-
-
 def _mini_batch(operations: float, elapsed_ms: float = 50.0, **changes: Any) -> Observation:
     printed = stdout(elapsed=elapsed_ms, rate=operations / elapsed_ms / 1e6)
     printed["@parameters"] = {"matrix_size": 512, "mini_batch": 40, "device": "cpu"}

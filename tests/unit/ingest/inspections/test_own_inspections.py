@@ -12,7 +12,6 @@ from ingest.sources.source_items import RawDocument, RefusedDocument
 from model.errors import Exclusion, Reason
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
 from model.measurements.job_stability import BUILD_REASONS
-from model.measurements.units import Unit
 from tests.factories.inspections import (
     BEGAN,
     RUN,
@@ -42,71 +41,6 @@ def refused(raw: RawDocument) -> tuple[str, str]:
 
 def observed(output: Any = None, **changes: Any) -> Observation:
     return parsed(inspection(job_document(0, output, **changes))).observations[0]
-
-
-@pytest.mark.parametrize(
-    ("said", "rate", "unit"),
-    [
-        ("GFLOPS", 2.5e9, Unit.FLOP_PER_SECOND),
-        ("GOPS", 2.5e9, Unit.OP_PER_SECOND),
-        ("GB/s", 2.5e9, Unit.BYTES_PER_SECOND),
-        ("images/s", 2.5, Unit.IMAGES_PER_SECOND),
-        ("tokens/s", 2.5, Unit.TOKENS_PER_SECOND),
-        ("imports/s", 2.5, Unit.IMPORTS_PER_SECOND),
-    ],
-)
-def test_rates_come_in_several_units(said: str, rate: float, unit: Unit) -> None:
-    seen = observed(printed(measured(2.5, said)))
-    assert (seen.rate, seen.reported_rate, seen.unit) == (rate, rate, unit)
-
-
-def test_a_job_says_on_which_occasion_it_ran() -> None:
-    new = observed(boot="sha256:1", environment_build="b1", environment="sha256:2")
-    old = observed(environment="sha256:2")
-    assert (new.boot, new.build) == ("sha256:1", "b1")
-    assert (old.boot, old.build) == (None, "sha256:2")
-
-
-def test_a_job_says_what_energy_it_used_or_why_nobody_knows() -> None:
-    known = {"joules": 12.5, "counters": ["package-0", "gpu-0"], "reason": None}
-    unknown = {"joules": None, "counters": [], "reason": "no counter is readable here"}
-    for energy, expected in (
-        (known, (12.5, "package-0, gpu-0")),
-        (unknown, (None, "no counter is readable here")),
-        (None, (None, None)),
-    ):
-        seen = observed(conditions=energy and {"energy": energy})
-        assert (seen.energy_j, seen.energy_note) == expected
-    zero = inspection(job_document(0, conditions={"energy": {"joules": 0}}))
-    assert refused(zero) == (Reason.OUT_OF_RANGE, "results/0/result:$.conditions.energy.joules")
-
-
-def test_the_build_says_which_libraries_the_wheels_bundle() -> None:
-    blas = {"name": "OpenBLAS", "version": "0.3.29", "source": "numpy.libs/libopenblas.so"}
-    job = job_document(0)
-    known = inspection(job, status=status_document(bundled={"numpy==2.3.0": [blas]}))
-    assert parsed(known).bundled == {"numpy==2.3.0": [blas]}
-    assert parsed(inspection(job, status=status_document())).bundled is None
-    broken = inspection(job, status=status_document(bundled={"numpy==2.3.0": [{"name": 7}]}))
-    assert refused(broken) == (
-        Reason.WRONG_TYPE, "build/status:$.bundled['numpy==2.3.0'][0].name"
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("conditions", "reason"),
-    [
-        ({"throttled": True}, "throttled"),
-        ({"swapped": True, "steal_share": 0.5}, "swapped"),
-        ({"steal_share": 0.0101}, "steal"),
-        ({"steal_share": 0.01}, None),
-        ({"steal_share": None}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_the_machine_makes_jobs_unstable_by_rule(conditions: Any, reason: str | None) -> None:
-    assert observed(conditions=conditions).unstable_reason == reason
 
 
 @pytest.mark.parametrize(

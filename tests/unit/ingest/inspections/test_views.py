@@ -31,8 +31,10 @@ from tests.factories.inspections import (
     measured,
     printed,
     specification_document,
+    status_document,
 )
 
+BLAS = {"name": "OpenBLAS", "version": "0.3.29", "source": "numpy.libs/libopenblas.so"}
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 TWICE = result_document(hostname=None)
 NAMELESS = result_document(hostname=None, hwinfo=None)
@@ -140,6 +142,28 @@ OWN = {
     "jobs of two inspections": inspection(
         job_document(0), job_document(1, inspection_id="inspection-other-00000000")
     ),
+    **{
+        f"a rate in {unit}": inspection(job_document(0, printed(measured(2.5, unit))))
+        for unit in ("GOPS", "GB/s", "images/s", "tokens/s", "imports/s")
+    },
+    "a boot and a build": inspection(
+        job_document(0, boot="sha256:1", environment_build="b1", environment="sha256:2")
+    ),
+    "an environment without a build": inspection(job_document(0, environment="sha256:2")),
+    **{
+        f"energy of {joules} J": inspection(job_document(0, conditions={"energy": energy}))
+        for joules, energy in (
+            (12.5, {"joules": 12.5, "counters": ["package-0", "gpu-0"], "reason": None}),
+            (None, {"joules": None, "counters": [], "reason": "no counter is readable here"}),
+            (0, {"joules": 0}),
+        )
+    },
+    **{
+        f"wheels that bundle {name}": inspection(
+            job_document(0), status=status_document(bundled={"numpy==2.3.0": [library]})
+        )
+        for name, library in (("OpenBLAS", BLAS), ("a number", {"name": 7}))
+    },
 }
 
 

@@ -21,7 +21,7 @@ DEEP = Symlink("/".join(["x"] * 2_040))
 
 def test_a_link_to_a_deep_folder_is_refused_at_once() -> None:
     many: Members = [("l", DEEP), *((f"l/f{number}", b"") for number in range(400))]
-    with pytest.raises(InvalidDocument, match="deeper than 256") as refused:
+    with pytest.raises(InvalidDocument) as refused:
         tree(many)
     assert refused.value.reason == Reason.ARCHIVE_PATH
     assert resolve(tree([("l", DEEP)]), "l") is None

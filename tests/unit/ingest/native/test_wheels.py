@@ -13,39 +13,14 @@ import pytest
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of, best_wheel, parse_pin
 from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.packages.environments import environment
-from model.packages.native_libraries import Interface, highest_versions
+from model.packages.native_libraries import highest_versions
 from model.packages.project_pages import IndexFile
 from tests.factories.errors import raised
+from tests.factories.golden import compare_views
 from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 
 EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIBC_2.34"]})
 HELPER = elf("libhelp.so.1", ("libcudart.so.12",), {"libcudart.so.12": ["libcudart.so.12"]})
-
-
-def test_a_wheel_needs_what_its_libraries_need_and_it_does_not_bring_along(tmp_path: Path) -> None:
-    path = write_wheel(
-        tmp_path,
-        {
-            "demo/__init__.py": b"",
-            "demo/_core.cpython-311-x86_64-linux-gnu.so": EXTENSION,
-            "demo.libs/libhelp.so.1": HELPER,
-            "demo-1.0.data/purelib/other.py": b"",
-            "demo/data.txt": b"nothing" * 10,
-        },
-    )
-    found = analyze_wheel(path)
-    assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (found.package.purl, found.tags) == ("pkg:pypi/demo@1.0", "cp311-cp311-linux_x86_64")
-    assert found.imports == ("demo", "other")
-    assert found.bundled == ("libhelp.so.1",)
-    assert found.needs == (
-        Interface("libc.so.6"),
-        Interface("libc.so.6", "GLIBC_2.34"),
-        Interface("libcudart.so.12"),
-        Interface("libcudart.so.12", "libcudart.so.12"),
-    )
-    assert highest_versions(found.needs) == {"CUDA": "12", "GLIBC": "2.34"}
-    assert not found.skipped
 
 
 def test_the_same_content_is_the_same_document_and_other_content_another(tmp_path: Path) -> None:
@@ -63,24 +38,6 @@ def test_the_same_content_is_the_same_document_and_other_content_another(tmp_pat
     ]  # fmt: skip
 
 
-def test_code_for_another_machine_is_listed_and_not_needed(tmp_path: Path) -> None:
-    foreign = elf("libremote.so", ("librpc.so.1",), machine=AARCH64)
-    found = analyze_wheel(write_wheel(tmp_path, {"demo/libremote.so": foreign}))
-    assert [it.architecture for it in found.libraries] == ["aarch64"]
-    assert not found.needs
-    pure = write_wheel(tmp_path, {"demo/libremote.so": foreign}, "demo-1.0-py3-none-any")
-    assert analyze_wheel(pure).needs == (Interface("librpc.so.1"),)
-
-
-def test_32_bit_machines_of_one_kind_are_one_machine(tmp_path: Path) -> None:
-    library = elf("libarm.so", ("libc.so.6",), machine=ARM)
-    path = write_wheel(tmp_path, {"demo/_c.so": library}, "demo-1.0-cp311-cp311-linux_armv6l")
-    assert analyze_wheel(path).needs == (Interface("libc.so.6"),)
-    other = elf("libold.so", ("libc.so.6",), machine=I386)
-    path = write_wheel(tmp_path, {"demo/_c.so": other}, "demo-1.0-cp311-cp311-linux_i586")
-    assert analyze_wheel(path).needs == (Interface("libc.so.6"),)
-
-
 def test_a_wheel_whose_libraries_are_all_for_other_machines_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,13 +45,6 @@ def test_a_wheel_whose_libraries_are_all_for_other_machines_is_warned_of(
     (record,) = caplog.records
     assert record.message == "native_libraries_of_other_machines"
     assert vars(record)["found"] == ["aarch64"]
-
-
-def test_a_broken_library_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    path = write_wheel(tmp_path, {"demo/bad.so": EXTENSION[:150], "demo/good.so": EXTENSION})
-    found = analyze_wheel(path)
-    assert [it.path for it in found.skipped] == ["demo/bad.so"]
-    assert Interface("libc.so.6", "GLIBC_2.34") in found.needs
 
 
 @pytest.mark.parametrize(
@@ -190,3 +140,46 @@ def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
 def test_only_a_name_and_a_version_pin_a_wheel(text: str) -> None:
     with pytest.raises(InvalidArgument, match="NAME==VERSION"):
         parse_pin(text)
+
+
+FOREIGN = {"demo/libremote.so": elf("libremote.so", ("librpc.so.1",), machine=AARCH64)}
+#: Files of wheels, and the stem of its name if it is not the usual one.
+WHEELS: dict[str, tuple[dict[str, bytes], *tuple[str, ...]]] = {
+    "it needs what its libraries need and it does not bring along": (
+        {
+            "demo/__init__.py": b"",
+            "demo/_core.cpython-311-x86_64-linux-gnu.so": EXTENSION,
+            "demo.libs/libhelp.so.1": HELPER,
+            "demo-1.0.data/purelib/other.py": b"",
+            "demo/data.txt": b"nothing" * 10,
+        },
+    ),
+    "code for another machine is listed and not needed": (FOREIGN,),
+    "a wheel for any machine needs all": (FOREIGN, "demo-1.0-py3-none-any"),
+    "ARM machines of 32 bits are one kind": (
+        {"demo/_c.so": elf("libarm.so", ("libc.so.6",), machine=ARM)},
+        "demo-1.0-cp311-cp311-linux_armv6l",
+    ),
+    "Intel machines of 32 bits are one kind": (
+        {"demo/_c.so": elf("libold.so", ("libc.so.6",), machine=I386)},
+        "demo-1.0-cp311-cp311-linux_i586",
+    ),
+    "a broken library is named and the rest is read": (
+        {"demo/bad.so": EXTENSION[:150], "demo/good.so": EXTENSION},
+    ),
+}
+
+
+def test_wheels_are_analysed_as_in_the_golden_file(tmp_path: Path) -> None:
+    views = {}
+    for title, (members, *stem) in WHEELS.items():
+        path = write_wheel(tmp_path, members, *stem)
+        found = analyze_wheel(path)
+        assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        lines = [f"{found.package.purl} {found.tags}", f"imports: {' '.join(found.imports)}"]
+        lines += [f"bundled: {' '.join(found.bundled)}"]
+        lines += [f"library: {it.path} for {it.architecture}" for it in found.libraries]
+        lines += [f"needs: {it.key}" for it in found.needs]
+        lines += [f"highest: {name} {it}" for name, it in highest_versions(found.needs).items()]
+        views[title] = "\n".join([*lines, *(f"skipped: {it.path}" for it in found.skipped)])
+    compare_views("native_wheels", views)

@@ -10,11 +10,7 @@ from pathlib import Path
 import fsspec
 
 from ingest.sources.reader import count_hint, documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from model.errors import Reason
 
 LINES = b'{"a": 1}\n\n{"b": 2}\r\n{"c": 3}'

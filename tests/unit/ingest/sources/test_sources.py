@@ -24,12 +24,7 @@ from graph.record.document_store import write_object
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.content_detection import parsed_inspection
 from ingest.sources.reader import count_hint, documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SkippedFile,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile, SourceLimits
 from ingest.sources.urls import source_argument, stored_source
 from model.errors import InvalidArgument, Reason, StoreUnavailable
 from model.measurements.inspection import InspectionDocument
@@ -217,10 +212,7 @@ def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
     zeros = [("a.json", bytes(20 * 1024 * 1024))]
-    for source in (
-        write_zip(tmp_path / "a.zip", zeros),
-        write_tar(tmp_path / "a.tar.gz", zeros),
-    ):
+    for source in (write_zip(tmp_path / "a.zip", zeros), write_tar(tmp_path / "a.tar.gz", zeros)):
         assert refusals(source, SourceLimits()) == [(Reason.ARCHIVE_BOMB, "")]
         assert documents(source, SourceLimits()) == {}
     packed = tmp_path / "a.json.gz"

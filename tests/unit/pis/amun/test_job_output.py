@@ -12,11 +12,7 @@ import pytest
 from ingest.inspections.parsing import parse_inspections
 from model.measurements.inspection import Outcome
 from pis.amun.inspect import InspectOptions, inspections_of
-from pis.amun.inspection_folder import (
-    failed_to_launch,
-    job_result,
-    unknown_setup,
-)
+from pis.amun.inspection_folder import failed_to_launch, job_result, unknown_setup
 from pis.amun.job_output import parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd
 from pis.amun.launchers import Job
@@ -132,9 +128,7 @@ def finished(stdout: bytes, truncated: bool = False) -> FinishedJob:
 )
 def test_the_log_of_a_job_without_result_says_why(stdout: bytes, words: str) -> None:
     (made,) = inspections_of(
-        [load_specification(specification(script=SCRIPT))],
-        "local",
-        InspectOptions(Path()),
+        [load_specification(specification(script=SCRIPT))], "local", InspectOptions(Path())
     )
     job = job_result(made, Job("i", 0, "r", 0, 1, True), finished(stdout), unknown_setup("local"))
     assert "printed no result: " in job.log

@@ -139,9 +139,7 @@ def test_a_job_may_close_its_output_and_run_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_child_in_the_background_neither_holds_the_job_up_nor_outlives_it(
-    tmp_path: Path,
-) -> None:
+def test_a_child_in_the_background_neither_holds_the_job_up_nor_outlives_it(tmp_path: Path) -> None:
     finished = shell("sleep 600 & echo $!", tmp_path)
     assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     assert gone(int(finished.stdout))

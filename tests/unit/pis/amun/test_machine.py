@@ -10,11 +10,7 @@ import pytest
 
 from pis.amun import hardware, nvidia
 from pis.amun.conditions import SWAPPED_PAGES, Conditions, conditions_between, read_conditions
-from pis.amun.control_groups import (
-    CgroupLimits,
-    read_limits,
-    throttled_periods,
-)
+from pis.amun.control_groups import CgroupLimits, read_limits, throttled_periods
 from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
     boot,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,19 +19,6 @@ def order(*jobs: int, interleaved: bool = True, slots: int = 1) -> list[str]:
     wanted = [MissingJobs("abc"[n], tuple(range(count))) for n, count in enumerate(jobs)]
     made = blocks(wanted, "run", interleaved=interleaved, slots=slots)
     return ["".join(job.inspection_id for job in block) for block in made]
-
-
-def test_blocks_run_forwards_and_backwards_in_turn() -> None:
-    assert order(4, 4) == ["ab", "ba", "ab", "ba"]
-    assert order(3, 3, 3) == ["abc", "cba", "abc"]
-
-
-def test_stacks_with_fewer_jobs_leave_the_later_blocks() -> None:
-    assert order(3, 1) == ["ab", "a", "a"]
-
-
-def test_without_interleaving_one_stack_follows_the_other() -> None:
-    assert order(2, 2, interleaved=False) == ["a", "a", "b", "b"]
 
 
 def test_every_slot_has_its_own_turns() -> None:
@@ -96,3 +84,18 @@ def test_a_resumed_run_goes_on_within_a_block_of_several_jobs() -> None:
     assert [[(job.inspection_id, job.number, job.block) for job in block] for block in made] == [
         [("r", 2, 1), ("a", 1, 1), ("r", 3, 1)]
     ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "interleaved", "expected"),
+    [
+        ((4, 4), True, ["ab", "ba", "ab", "ba"]),
+        ((3, 3, 3), True, ["abc", "cba", "abc"]),
+        ((3, 1), True, ["ab", "a", "a"]),
+        ((2, 2), False, ["a", "a", "b", "b"]),
+    ],
+)
+def test_blocks_run_forwards_and_backwards_in_turn(
+    jobs: tuple[int, ...], interleaved: bool, expected: list[str]
+) -> None:
+    assert order(*jobs, interleaved=interleaved) == expected
