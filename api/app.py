@@ -9,7 +9,7 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api.access import audit, authentication, rate_limits
+from api.access import audit, authentication
 from api.amun import blueprints as inspecting
 from api.health import checks as health
 from api.health import metrics, schema_state, tracing
@@ -95,6 +95,6 @@ def _surround(app: Flask, settings: Settings) -> None:
     request_bodies.register(app, settings)
     authentication.register(app, settings)
     schema_state.register(app)
-    rate_limits.register(app, settings)
+    authentication.limit_rates(app, settings)
     audit.register(app)
     health.register(app)

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from cli.console import cut_list, moment_text, print_json
-from cli.help_pages import CommandGroup
-from cli.options import as_json_option, limit_option
+from cli.options import CommandGroup, as_json_option, limit_option
 from cli.request_options import moment
 from common.settings import Settings
 from graph.migrate import migrated_stores

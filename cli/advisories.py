@@ -19,9 +19,8 @@ from cli.console import (
     print_json,
     print_note,
 )
-from cli.help_pages import CommandGroup
 from cli.ingest import document_progress
-from cli.options import as_json_option
+from cli.options import CommandGroup, as_json_option
 from cli.project_files import read_lock_file
 from common.settings import Settings
 from graph.engine import relational_errors

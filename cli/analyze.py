@@ -11,19 +11,20 @@ from typing import Any
 import click
 
 from cli.console import print_field, print_graph_state, print_json
-from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import CommandGroup, as_json_option
 from common.settings import Settings
 from graph.missing_interfaces import MissingInterface
 from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.file_trees import is_there
-from ingest.native.recorded_analyses import (
+from ingest.native.wheels import (
     InterfaceDifference,
     RecordedAnalysis,
+    analyze_wheel,
     differences,
+    fetched_wheel,
+    parse_pin,
     record_analysis,
 )
-from ingest.native.wheels import analyze_wheel, fetched_wheel, parse_pin
 from model.packages.environments import environment
 from model.packages.native_libraries import (
     Analysis,

@@ -42,6 +42,7 @@ from cli.compare_stacks import (
 )
 from cli.console import Column, Styled, Table, print_json
 from cli.inspect import hint_to_resume, ingest_folders
+from cli.knowledge import answer_from_pack
 from cli.machine import (
     SecondsRange,
     explained_errors,
@@ -59,7 +60,6 @@ from cli.options import (
     program_of,
 )
 from cli.own_benchmarks import benchmark_option, chosen_benchmarks, confirmation_option
-from cli.packed_answers import answer_from_pack
 from cli.request_options import lock_options, lock_selection
 from cli.stacks import IntervalScale, difference_text, interval_scale, interval_text
 from common.settings import Settings

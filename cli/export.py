@@ -15,10 +15,8 @@ from adviser.exports.parquet import ExportReport, export_parquet
 from adviser.packs.stored_packs import known_hardware
 from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
-from cli.help_pages import CommandGroup
-from cli.knowledge import catch_up_graph
-from cli.options import NamedPath, as_json_option, pack_option
-from cli.packed_answers import knowledge_in_pack
+from cli.knowledge import catch_up_graph, knowledge_in_pack
+from cli.options import CommandGroup, NamedPath, as_json_option, pack_option
 from cli.project_files import lock_content, read_lock_file, write_file
 from cli.request_options import (
     environment_options,

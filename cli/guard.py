@@ -41,10 +41,9 @@ from adviser.projects.project import Project, ProjectFormat, WarningCode
 from adviser.reports.documents import lock_of
 from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
-from cli.knowledge import TerminalObserver
+from cli.knowledge import TerminalObserver, knowledge_of_pack
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
-from cli.packed_answers import knowledge_of_pack
 from cli.project_files import read_lock_file, read_project, read_vex_files, write_file
 from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (

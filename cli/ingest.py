@@ -21,8 +21,7 @@ from cli.console import (
     progress_bars,
     shown,
 )
-from cli.help_pages import CommandGroup
-from cli.options import NamedPath, as_json_option, key_and_value
+from cli.options import CommandGroup, NamedPath, as_json_option, key_and_value
 from cli.packages_view import print_crawl
 from cli.project_files import read_lock_file
 from common.settings import Settings

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 
-from cli.help_pages import CommandGroup
+from cli.options import CommandGroup
 from common import __version__
 from common.logs import set_up_logs
 from common.settings import Settings
@@ -64,7 +64,7 @@ COMMANDS = {
         "Show the native libraries that wheels need, and those that systems provide.",
     ),
     "audit": ("access", "List the API requests that wrote data."),
-    "backup": ("backup", "Write a backup of the record and its documents to a new FILE."),
+    "backup": ("record", "Write a backup of the record and its documents to a new FILE."),
     "benchmarks": (
         "benchmarks",
         "List results of other benchmark systems and of our own inspections.",
@@ -76,7 +76,7 @@ COMMANDS = {
     "clean": ("stores", "Remove old environments of inspections, and cached pages."),
     "compare": ("compare", "Compare the speed of a command with other versions or settings."),
     "completion": ("help", "Print the completion script for a shell."),
-    "cypher": ("cypher", "Query the graph, read-only."),
+    "cypher": ("graph", "Query the graph, read-only."),
     "down": ("stores", "Stop the embedded stores; their data stays."),
     "explain": ("explain", "Show what a claim of an advice rests on."),
     "export": ("export", "Export the record, or a lock, for other programs."),
@@ -94,7 +94,7 @@ COMMANDS = {
     "migrate": ("stores", "Migrate the schemas of both stores to this version."),
     "monkey": ("monkey", "Generate valid stacks to measure (Dependency Monkey)."),
     "notices": (
-        "notices",
+        "loop",
         "Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets.",
     ),
     "pack": ("pack", "Build, verify, add and follow packs, which carry measurements to others."),
@@ -105,7 +105,7 @@ COMMANDS = {
     "record": ("record", "Compare stored rows with the documents that they were made from."),
     "replay": ("advise", "Answer a recorded request again and compare the reports."),
     "report": ("report", "Report on the quality of measurements."),
-    "restore": ("backup", "Restore a backup into empty stores."),
+    "restore": ("record", "Restore a backup into empty stores."),
     "serve": ("service", "Start the HTTP server."),
     "stacks": ("stacks", "Compare the speed of measured stacks."),
     "status": ("stores", "Show what this installation knows, and whether its stores are up."),

@@ -10,8 +10,7 @@ import click
 from packaging.utils import canonicalize_name
 
 from cli.console import print_graph_state, print_json, progress_bars
-from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import CommandGroup, as_json_option
 from cli.packages_view import (
     crawl_progress,
     print_crawls,

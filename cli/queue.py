@@ -10,8 +10,7 @@ import click
 
 from api.jobs.queue import QueueName, cancel_waiting, queued_jobs, task_name
 from cli.console import Column, Table, cut_list, moment_text, print_json
-from cli.help_pages import CommandGroup
-from cli.options import as_json_option, limit_option
+from cli.options import CommandGroup, as_json_option, limit_option
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument

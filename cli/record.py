@@ -1,15 +1,28 @@
-"""``thoth record``: compare stored rows with their documents."""
+"""``thoth record``, ``backup`` and ``restore``: verify the record, and keep a copy of it.
+
+A backup is one file with everything that cannot be rebuilt.
+"""
 
 from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 from cli.console import print_json, progress_bars
-from cli.help_pages import CommandGroup
-from cli.options import as_json_option
+from cli.options import CommandGroup, NamedPath, as_json_option
 from common.settings import Settings
+from graph.backup.archive import Archive
+from graph.backup.backup_files import size_of
+from graph.backup.create_and_restore import create_backup, restore_backup
+from graph.engine import open_stores
 from graph.migrate import migrated_stores
+from graph.projection import sync
+from graph.projection import verify as verify_graph
+from graph.record.freshness import BACKUP, add_successes
 from graph.verification.run import RecordReport, verify_record
+from ingest.sources.urls import has_credentials, local_path
 from model.text import counted, printable
 
 #: Maximum number of differences that are printed without ``--all``.
@@ -94,3 +107,111 @@ def print_record_report(report: RecordReport, shown: int | None) -> None:
     damaged = f", {report.damaged} of them damaged" if report.damaged else ""
     verb = "differs" if report.tampered == 1 else "differ"
     click.echo(f"{counted(report.tampered, 'document')} {verb}{damaged}")
+
+
+_FAILED, _INCOMPLETE = 1, 6
+_COPYING = "Copying"
+
+
+class FileOrUrl(NamedPath):
+    """A local file, or the URL of an object such as ``s3://bucket/thoth.tar``, as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        local = local_path(value)
+        if local is not None:
+            return super().convert(local, param, ctx)
+        if has_credentials(value):
+            self.fail("a URL with credentials is refused: set them in the environment", param, ctx)
+        return value
+
+
+@click.command()
+@click.argument("file", type=FileOrUrl())
+@as_json_option
+@click.pass_obj
+def backup(settings: Settings, file: str, as_json: bool) -> int:
+    """Write a backup of the record and its documents to a new FILE.
+
+    FILE is a path, or a URL such as s3://bucket/thoth.tar. The service may go on working: all rows
+    are of one moment. The file holds the digests of tokens and the settings without secrets; only
+    its owner may read it, or whoever may read the bucket. Exit code 6 if the document store
+    lacks documents that the record names.
+    """
+    with (
+        migrated_stores(settings, graph=False) as stores,
+        progress_bars(_COPYING, hidden=as_json) as bars,
+    ):
+        manifest = create_backup(
+            settings,
+            stores.engine,
+            file,
+            lambda part, done, total: bars.update(_COPYING, done, total, description=part),
+        )
+        if not manifest.missing_documents:
+            with stores.engine.begin() as connection:
+                add_successes(connection, BACKUP, ["backup"])
+    size_bytes = size_of(file)
+    rows = sum(part.rows for part in manifest.tables.values())
+    documents, missing = manifest.documents.count, manifest.missing_documents
+    if as_json:
+        print_json({
+            "file": file, "size_bytes": size_bytes, "rows": rows, "documents": documents,
+            "missing_documents": missing, "schema": manifest.schema,
+            "created_at": manifest.created_at,
+        })  # fmt: skip
+    else:
+        content = f"{counted(rows, 'row')} of {counted(len(manifest.tables), 'table')}"
+        click.echo(f"{file}: {content}, {counted(documents, 'document')} of the document store")
+        click.echo(f"{size_bytes / 1e6:,.1f} MB, schema {manifest.schema}")
+        if missing:
+            lost = counted(missing, "document")
+            click.echo(f"{lost} missing: `thoth record verify` names them", err=True)
+    return _INCOMPLETE if missing else 0
+
+
+@click.command()
+@click.argument("file", type=FileOrUrl(exists=True, dir_okay=False))
+@as_json_option
+@click.pass_obj
+def restore(settings: Settings, file: str, as_json: bool) -> int:
+    """Restore a backup into empty stores.
+
+    FILE is a path, or a URL such as s3://bucket/thoth.tar.
+    The digests in FILE are compared before anything is written. A backup of an earlier version is
+    migrated. Then the graph is built, and both stores are verified, as by `thoth record verify` and
+    `thoth graph verify`. Exit code 1 if they differ.
+    """
+    with progress_bars(hidden=as_json) as bars:
+        archive = Archive(file, lambda done, total: bars.update("Reading", done, total))
+        with open_stores(settings) as stores:
+            manifest = restore_backup(
+                stores,
+                archive,
+                lambda part, done, total: bars.update(_COPYING, done, total, description=part),
+            )
+            projected = sync(
+                stores.engine,
+                stores.driver,
+                progress=lambda done, total: bars.update("Projecting", done, total),
+                database=stores.database,
+            )
+            record = verify_record(
+                settings,
+                stores.engine,
+                progress=lambda done, total: bars.update("Comparing documents", done, total),
+            )
+            graph = verify_graph(stores.engine, stores.driver, database=stores.database)
+    rows = sum(part.rows for part in manifest.tables.values())
+    equal = record.equal and graph.equal
+    if as_json:
+        print_json({
+            "rows": rows, "documents": manifest.documents.count,
+            "created_at": manifest.created_at, "projected": projected.entries,
+            "record": record.as_json(), "graph": {"equal": graph.equal, **asdict(graph)},
+        })  # fmt: skip
+        return 0 if equal else _FAILED
+    click.echo(f"{counted(rows, 'row')} and {counted(manifest.documents.count, 'document')}")
+    click.echo(f"of {manifest.created_at}, by version {manifest.version}")
+    click.echo(f"record: {'equal' if record.equal else 'differs, see `thoth record verify`'}")
+    click.echo(f"graph: {'equal' if graph.equal else 'differs, see `thoth graph verify`'}")
+    return 0 if equal else _FAILED

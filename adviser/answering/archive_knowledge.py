@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Advisories(Protocol):
-    """Vulnerabilities by package, as :class:`ingest.advisories.archive.AdvisoryArchive`."""
+    """Vulnerabilities by package, as :class:`ingest.advisories.osv.AdvisoryArchive`."""
 
     as_of: datetime
 

@@ -1,1 +1,1 @@
-"""Who may do what, and how often: tokens, limits, the audit log, and what is never stored."""
+"""Who may do what, and how often: tokens, limits, and the audit log."""

@@ -1,4 +1,7 @@
-"""Authentication and scopes: bearer tokens in the Authorization header, and sessions of pages."""
+"""Authentication, scopes and rates: bearer tokens in the Authorization header, sessions of pages.
+
+Requests are counted by token, or by address without one; Flask-Limiter counts them.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,20 @@ from functools import wraps
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
-from flask import Flask, current_app, g, request
+from flask import Flask, Response, current_app, g, request
+from flask_limiter import Limiter, RequestLimit
 from limits import parse_many
+from limits.errors import ConfigurationError
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from api.health.schema_state import refuse_writes
-from api.http.errors import ApiError, ProblemType
-from api.http.request_context import client_address
+from api.http.errors import ApiError, ProblemType, problem_response
+from api.http.request_context import client_address, is_loopback
 from api.service import service
 from common.settings import OPENABLE_SCOPES, Settings
 from graph.record.access import Scope, Token, digest_of, session_token, token_shown
-from model.errors import StoreUnavailable
+from model.errors import InvalidSettings, StoreUnavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -268,3 +273,46 @@ def _unauthorized(detail: str, why: str = "", **more: str) -> ApiError:
 def _challenge(why: str) -> dict[str, str]:
     """The header ``WWW-Authenticate`` of RFC 6750, section 3."""
     return {"WWW-Authenticate": f"Bearer {why}".rstrip()}
+
+
+def limit_rates(app: Flask, settings: Settings) -> None:
+    """Limit the requests of each token and, without a token, of each address.
+
+    Register this after authentication. Requests for unknown paths count, too.
+
+    :raises InvalidSettings: naming ``RATE_LIMIT_STORAGE``
+    """
+    limiter = Limiter(
+        _client,
+        application_limits=[settings.rate_limit] if settings.rate_limit else [],
+        storage_uri=settings.rate_limit_storage,
+        # While a store such as Redis does not answer, each process counts in its own memory.
+        in_memory_fallback_enabled=True,
+        # What has no name is not counted, and an unknown path has no endpoint.
+        request_identifier=lambda: request.endpoint or "unknown",
+        on_breach=_refusal,
+    )
+    limiter.request_filter(_is_exempt)
+    try:
+        limiter.init_app(app)
+    except (ConfigurationError, ImportError) as error:
+        raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
+
+
+def _client() -> str:
+    current = token()
+    return client_address() if current is None else current.token_id
+
+
+def _is_exempt() -> bool:
+    if PAGE_TOKEN in request.environ:
+        return True  # the request for the page is counted
+    near = token() is not None or is_loopback(request.remote_addr or "")
+    return request.endpoint in OPEN or (request.endpoint in UNLIMITED and near)
+
+
+def _refusal(limit: RequestLimit) -> Response:
+    wait_s = max(1, int(limit.reset_at - time.time()))
+    detail = f"more requests than {limit.limit}"
+    headers = {"Retry-After": str(wait_s)}
+    return problem_response(429, ProblemType.TOO_MANY_REQUESTS, detail, headers)

@@ -20,8 +20,7 @@ from common import __version__
 from graph.record.access import Scope
 from graph.record.analyses import Analysis, AnalysisKind, analyses_of, request_of
 from pis.amun.inspection_folder import finished_jobs, read_build, read_job
-from pis.amun.launchers.containerfile import InvalidRecipe, render
-from pis.amun.launchers.images import recipe_of
+from pis.amun.launchers.images import InvalidRecipe, recipe_of, render
 
 
 class AmunPageQuerySchema(LenientSchema):

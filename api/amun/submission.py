@@ -11,9 +11,8 @@ from typing import Any
 from flask import Response, request
 
 from adviser.projects.indexes import public_text, public_values
-from api.access.credential_removal import public_file
 from api.http.errors import ApiError, ProblemType, not_found
-from api.http.project_files import address_problem, list_problem, toml_problem
+from api.http.project_files import address_problem, list_problem, public_file, toml_problem
 from api.jobs import request_submission
 from api.jobs.inspections import folder_of, options_of
 from api.service import service

@@ -30,7 +30,7 @@ from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.stack_request import StackRequest, parse_dependencies
-from api.access.index_policy import public_indexes
+from api.http.project_files import public_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import WorkerContext, log_for_client, store_result
 from api.jobs.request_submission import AdviceRequest, ProvenanceRequest

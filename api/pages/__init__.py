@@ -12,33 +12,20 @@ def blueprints() -> tuple[Blueprint, ...]:
     """The blueprints of all pages."""
     from api.pages import (
         advice,
-        ask,
         changes,
         docs,
         home,
-        lock_comparisons,
         measurements,
         packages,
         questions,
-        sessions,
+        site,
         stacks,
     )
 
     static = Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
-    subjects = (
-        docs,
-        sessions,
-        home,
-        ask,
-        advice,
-        changes,
-        packages,
-        measurements,
-        stacks,
-        lock_comparisons,
-        questions,
-    )
+    subjects = (docs, home, advice, changes, packages, measurements, stacks, questions)
     return (
-        static, *(it.blueprint for it in subjects), home.operation_pages,
-        measurements.reports_pages, measurements.benchmarks_pages,
+        static, *(it.blueprint for it in subjects), site.session_pages, home.operation_pages,
+        advice.ask_pages, measurements.reports_pages, measurements.benchmarks_pages,
+        stacks.lock_pages,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What all pages share: the blueprint class, the layout's values, problems, headers and forms.
+"""What all pages share: the blueprint class, the layout's values, problems, forms and signing in.
 
 A random value is in a cookie and in every form. Another site can make a browser send a form, but
 can read neither value (OWASP: double submit cookie). The cookie is also ``SameSite=Strict``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -18,6 +19,7 @@ from flask import (
     after_this_request,
     g,
     make_response,
+    redirect,
     render_template,
     request,
     url_for,
@@ -26,13 +28,15 @@ from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import NotFound, RequestEntityTooLarge
+from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.projects.documents import text_of
-from api.access.authentication import token
+from api.access.authentication import SESSION_COOKIE, token, token_of
 from api.http.errors import ApiError, ProblemType, of_http, title
 from api.pages.api_client import ApiDocument, ApiProblem
 from api.pages.formatting import FILTERS, visible, visible_text
-from graph.record.access import Scope
+from api.service import service
+from graph.record.access import Scope, close_session, open_session
 from model.errors import InvalidFile
 
 #: Pages load only what this service serves, and send forms only to it.
@@ -236,3 +240,59 @@ def _with_cookie(response: Response) -> Response:
         FORM_TOKEN, g.form_token, httponly=True, samesite="Strict", secure=request.is_secure
     )
     return response
+
+
+#: How long a session is open.
+LIFETIME = timedelta(hours=12)
+
+session_pages = Pages("sessions", __name__)
+
+
+@session_pages.get("/sign-in")
+def sign_in() -> Response:
+    """The form for a token."""
+    return render("sign_in.html", target=_target(request.args.get("next")))
+
+
+@session_pages.post("/sign-in")
+def open_page_session() -> BaseResponse:
+    """Open a session, and return to the page that needed it."""
+    target = _target(request.form.get("next"))
+    try:
+        client = token_of(request.form.get("token", "").strip())
+    except ApiError as error:
+        if error.status != 401:
+            raise
+        return render("sign_in.html", target=target, status=401, refused=error.detail)
+    with service().writing() as connection:
+        secret = open_session(connection, client.token_id, LIFETIME)
+    response = redirect(target, 303)
+    response.set_cookie(
+        SESSION_COOKIE, secret, max_age=LIFETIME, httponly=True, samesite="Strict",
+        secure=request.is_secure,
+    )  # fmt: skip
+    return response
+
+
+@session_pages.post("/sign-out")
+def sign_out() -> BaseResponse:
+    """Close the session."""
+    secret = request.cookies.get(SESSION_COOKIE)
+    if secret is not None:
+        with service().writing() as connection:
+            close_session(connection, secret)
+    response = redirect(url_for("pages-home.home"), 303)
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="Strict")
+    return response
+
+
+def _target(text: str | None) -> str:
+    """A path of this service; the home page for anything else."""
+    home = url_for("pages-home.home")
+    # Browsers skip control characters: "/\t/host" is another server.
+    if not text or not text.isprintable() or not text.startswith("/"):
+        return home
+    if text.startswith(("//", "/\\")):
+        return home
+    parts = urlsplit(text)
+    return home if parts.scheme or parts.netloc else text

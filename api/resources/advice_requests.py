@@ -23,10 +23,15 @@ from adviser.stack_request import (
     parse_overrides,
 )
 from api.access.authentication import needs
-from api.access.credential_removal import public_project
-from api.access.index_policy import refuse_foreign_indexes
 from api.http.errors import ApiError, ProblemType, not_found
-from api.http.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
+from api.http.project_files import (
+    MAX_FILES,
+    MAX_NAME,
+    ProjectFiles,
+    check_name,
+    public_project,
+    refuse_foreign_indexes,
+)
 from api.http.schema_fields import StrictSchema, described, no_nul
 from api.jobs import request_submission
 from api.jobs.request_submission import AdviceRequest

@@ -1,15 +1,17 @@
-"""Settled changes of performance, and series in the order of time."""
+"""Settled changes of performance, searches of ``thoth bisect``, and histories of series."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from flask.views import MethodView
-from marshmallow import fields, validate
+from marshmallow import Schema, fields, validate
 
+from adviser.bisect.search import SearchState, StopReason
 from adviser.changes import change_title
 from adviser.series_history import (
     HistoryJob,
@@ -25,10 +27,15 @@ from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     StrictSchema,
+    choice,
     count,
     described,
+    filter_choice,
     filter_text,
+    flag,
     fresh,
+    moment,
+    number,
     page_of,
     query_of,
     schema_of,
@@ -39,7 +46,7 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import HARDWARE
 from graph.record import changes as record
 from graph.record.access import Scope
-from graph.record.changes import ChangeFilter
+from graph.record.changes import Bisect, BisectFilter, ChangeFilter
 from graph.record.measurements import measured_observations
 from model.changes import PerformanceChange, RecordedChange
 from model.declared_fields import document_of
@@ -167,3 +174,155 @@ def _document(history: SeriesHistory, limit: int) -> dict[str, Any]:
         "runs": [asdict(it) for it in reversed(kept)],
         "steps": [asdict(it) for it in history.steps],
     }
+
+
+_STATES = [it.value for it in SearchState]
+
+
+BisectQuerySchema = query_of(
+    "BisectQuery", BisectFilter, state=filter_choice("State of the search.", _STATES)
+)
+
+
+class SearchStoppedSchema(Schema):
+    """Why a search ended without an answer."""
+
+    reason = choice("The reason.", [it.value for it in StopReason])
+    message = text("The reason for people.", "the limit of 200 jobs was reached")
+
+
+class StepConfirmationSchema(Schema):
+    """The comparison of the two stacks around the step, on jobs measured after it was located."""
+
+    verdict = text("The verdict on the stack after the step.", "slower")
+    difference_pct = number("Difference of the stack after, %; null if unknown.", -8.1, null=True)
+    interval_low_pct = number("Lower end of its 95 % interval, %.", -9.5, null=True)
+    interval_high_pct = number("Upper end of its 95 % interval, %.", -6.8, null=True)
+
+
+class SkippedStackSchema(Schema):
+    """A stack that could not be measured."""
+
+    stack = text("The stack.", "numpy 1.24.0")
+    reason = text("Why it could not be measured.", "no wheel for Python 3.12")
+
+
+class RemainderSchema(Schema):
+    """A further difference that one step does not explain."""
+
+    noticed = flag("Whether the rest is probably not flat.")
+    chance = number("The chance that there is a further difference.", 0.02)
+    first = text("First stack of the most probable stretch that differs.", "numpy 1.25.0")
+    last = text("Last stack of this stretch.", "numpy 1.26.0")
+    difference_pct = number("Difference of this stretch, %; not confirmed.", 3.0)
+
+
+class PossibleStepSchema(Schema):
+    """A possible step."""
+
+    after = text("The first stack after the step.", "numpy 1.26.0")
+    chance = number("Its chance, given the jobs so far.", 0.93)
+    difference_pct = number("Mean difference if the step is here, %.", -8.0)
+
+
+class PosteriorSchema(Schema):
+    """What the jobs so far say about the step."""
+
+    none = number("The chance that there is no step of 3 % or more.", 0.01)
+    noise_pct = number("Expected standard deviation of the jobs of a block, %.", 1.8)
+    steps = fields.List(fields.Nested(PossibleStepSchema), required=True)
+
+
+class DipSchema(Schema):
+    """A stretch of stacks with another rate, which a later stack reverted."""
+
+    difference_pct = number("Its difference is at least this, %.", 10.0)
+    width = count("It has at least this number of stacks.", 9)
+
+
+class DipStatementSchema(Schema):
+    """Which dips a search that found no step would have seen."""
+
+    chance = number("The chance with which each visible dip would have been seen.", 0.95)
+    visible = fields.List(fields.Nested(DipSchema), required=True)
+
+
+class StepSearchSchema(Schema):
+    """The search in one series of stacks."""
+
+    series = choice("What differs between the stacks.", ["releases", "packages"])
+    package = text("The package whose releases differ; null between locks.", "numpy", null=True)
+    stacks = texts("The stacks, in order.", ["numpy 1.24.0", "numpy 1.25.0"])
+    state = choice("State of this search.", _STATES)
+    sentence = text("The answer, or the state so far, in one sentence.")
+    stopped = fields.Nested(SearchStoppedSchema, required=True, allow_none=True)
+    step = text("The step; null without one.", "numpy 1.25.2 → numpy 1.26.0", null=True)
+    before = text("The stack before the step.", "numpy 1.25.2", null=True)
+    after = text("The stack after the step.", "numpy 1.26.0", null=True)
+    confirmation = fields.Nested(StepConfirmationSchema, required=True, allow_none=True)
+    jobs = count("Number of measured jobs.", 44)
+    search_jobs = count("Jobs that located the step.", 20)
+    confirming_jobs = count("Fresh jobs that confirmed it.", 24)
+    unusable_jobs = count("Jobs that failed or were unstable.", 0)
+    skipped = fields.List(fields.Nested(SkippedStackSchema), required=True)
+    remainder = fields.Nested(RemainderSchema, required=True, allow_none=True)
+    #: Searches of earlier versions have none.
+    dips = fields.Nested(DipStatementSchema, allow_none=True)
+    posterior = fields.Nested(PosteriorSchema, required=True, allow_none=True)
+
+
+BisectSummarySchema = schema_of(
+    "BisectSummary",
+    Bisect,
+    state=choice("State of the last search.", _STATES),
+    sentence=text("The answer, or the state so far, in one sentence.", null=True),
+    updated_at=moment("When the state was last stored."),
+)
+BisectPageSchema = page_of("BisectPage", BisectSummarySchema)
+BisectDocumentSchema = fresh(
+    "BisectDocument",
+    BisectSummarySchema,
+    others=texts("Further requirements of every stack.", ["scipy"]),
+    python_version=text("Python version; null for that of the command.", "3.11", null=True),
+    index_name=text("Name of the package index.", "pypi"),
+    command=text("Continues the search.", "thoth bisect 'numpy>=1.24,<2.4' --pi matmul"),
+    searches=fields.List(fields.Nested(StepSearchSchema), required=True),
+)
+
+
+bisect_routes = Resources("bisects", __name__, description="Searches for the release of a change.")
+
+_BISECTS = Cursor("bisects", {"started_at": datetime, "bisect_id": str})
+
+
+@bisect_routes.route("/bisects")
+class BisectsResource(MethodView):
+    @needs(Scope.READ)
+    @bisect_routes.arguments(BisectQuerySchema, location="query")
+    @bisect_routes.response(200, BisectPageSchema)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List the searches of `thoth bisect`, last started first."""
+        with reading() as (connection, progress):
+            wanted = record.BisectFilter(**filters(query))
+            find = partial(record.browse_bisects, connection, wanted)
+            entries = page(query, _BISECTS, find, progress)
+            return {**entries, "items": [_bisect_item(it) for it in entries["items"]]}
+
+
+@bisect_routes.route("/bisects/<string:bisect_id>")
+class BisectResource(MethodView):
+    @needs(Scope.READ)
+    @bisect_routes.response(200, BisectDocumentSchema)
+    @bisect_routes.alt_response(404, "NOT_FOUND")
+    def get(self, bisect_id: str) -> dict[str, Any]:
+        """Get one search with its posterior."""
+        with reading() as (connection, progress):
+            bisect = record.bisect_named(connection, bisect_id)
+        if bisect is None:
+            raise not_found("search", bisect_id)
+        return {**_bisect_item(bisect), **freshness(progress)}
+
+
+def _bisect_item(bisect: record.RecordedBisect) -> dict[str, Any]:
+    last = bisect.searches[-1]["sentence"] if bisect.searches else None
+    return {**members(bisect), "sentence": last}

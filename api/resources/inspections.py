@@ -1,4 +1,4 @@
-"""Inspections, their observations and the hardware classes they ran on."""
+"""Inspections, their observations and hardware classes, and results of benchmarks."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import stack_labels
 from api.service import service
 from graph.record.access import Scope
+from graph.record.benchmark_list import benchmark_results
+from graph.record.benchmark_results import BenchmarkFilter
 from graph.record.documents import body_of
 from graph.record.hardware import (
     HardwareHead,
@@ -59,6 +61,14 @@ from graph.record.observations import (
     observation_named,
 )
 from graph.record.stacks import inspected_stacks
+from model.measurements.benchmark_results import (
+    BenchmarkResult,
+    MeasuredFile,
+    Metric,
+    Validity,
+    result_document,
+)
+from pis.metrics import shared_metrics
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Other classes that are named.
@@ -300,3 +310,44 @@ class ObservationResource(MethodView):
         if observation is None:
             raise not_found("observation", observation_id)
         return {**members(observation), **freshness(progress)}
+
+
+BenchmarkQuerySchema = query_of("BenchmarkQuery", BenchmarkFilter)
+MeasuredFileSchema = schema_of("MeasuredFile", MeasuredFile)
+BenchmarkResultSchema = schema_of(
+    "BenchmarkResult",
+    BenchmarkResult,
+    Metric,
+    metric=text("Name of the metric.", "median_rate"),
+    samples=fields.List(fields.Float(), required=True),
+)
+BenchmarkPageSchema = page_of("BenchmarkPage", BenchmarkResultSchema)
+
+
+benchmark_routes = Resources("benchmarks", __name__, description="Results of benchmarks.")
+
+_RESULTS = Cursor("benchmarks", {"own": int, "entry_id": str, "position": int})
+
+
+@benchmark_routes.route("/benchmarks")
+class BenchmarksResource(MethodView):
+    @needs(Scope.READ)
+    @benchmark_routes.arguments(BenchmarkQuerySchema, location="query")
+    @benchmark_routes.response(200, BenchmarkPageSchema)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List results of other benchmark systems and of our own inspections.
+
+        Results of other systems never decide advice.
+        """
+        selection = {it: query[it] for it in query if it not in ("limit", "after")}
+        if "validity" in selection:
+            selection["validity"] = Validity(selection["validity"])
+        with reading() as (connection, progress):
+            chosen = BenchmarkFilter(**selection)
+            find = partial(benchmark_results, connection, chosen, shared_metrics())
+            results = page(query, _RESULTS, find, progress)
+        items = []
+        for listed in results["items"]:
+            document = result_document(listed.result)
+            items.append({**document, "measured_at": listed.result.measured_at})
+        return {**results, "items": items}

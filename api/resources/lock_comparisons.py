@@ -30,9 +30,8 @@ from adviser.packs.stored_packs import known_hardware
 from adviser.projects.locks import PYPROJECT, ProjectLock, read_lock, require_pins
 from api.access.audit import wrote_nothing
 from api.access.authentication import needs, token
-from api.access.credential_removal import public_file
 from api.http.paging import freshness
-from api.http.project_files import ProjectFiles
+from api.http.project_files import ProjectFiles, public_file
 from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,

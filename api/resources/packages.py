@@ -1,4 +1,4 @@
-"""Packages, their releases and events, and requests to fetch packages."""
+"""Packages, their releases with files and vulnerabilities, events, and requests to fetch them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from flask.views import MethodView
 from marshmallow import fields, validate
+from sqlalchemy import Connection
 
 from api.access.authentication import needs
 from api.http.errors import not_found
@@ -21,11 +22,13 @@ from api.http.schema_fields import (
     described,
     filter_choice,
     filter_text,
+    flag,
     page_of,
     schema_of,
 )
 from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, submit_request
 from api.resources.base import Resources, filters, members, package_name
+from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
 from api.service import service
 from common.index.configuration import index_of
 from graph.record.access import Scope
@@ -33,8 +36,18 @@ from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, IndexAnswer, RecordedEvent, browse_events
 from graph.record.modules import PackageModule, modules_of, releases_without_names
 from graph.record.packages import PackageDetail, PackageHead, browse_packages, package_detail
-from graph.record.release_queries import VersionHead, browse_versions
+from graph.record.release_queries import (
+    VersionDetail,
+    VersionHead,
+    browse_files,
+    browse_versions,
+    purl_of,
+    version_detail,
+)
+from graph.record.vulnerability_queries import VulnerabilityFilter
 from ingest.crawl.runs import wanted_packages
+from model.packages.identity import DEFAULT_INDEX
+from model.packages.releases import ReleaseFile, Requirement
 
 
 class PackageQuerySchema(PageQuerySchema):
@@ -212,3 +225,84 @@ class FetchesResource(MethodView):
         )  # rejects invalid requirements before anything is stored
         request = {**body, "index": index}
         return submit_request(AnalysisKind.FETCH, request, force=query.get("force", False))
+
+
+class ReleaseQuerySchema(StrictSchema):
+    """Selects the index that serves a release."""
+
+    index = fields.String(
+        load_default=DEFAULT_INDEX,
+        validate=validate.Length(1, 500),
+        metadata={"description": "Name of the index that serves it.", "example": "pypi"},
+    )
+
+
+class ReleasePageQuerySchema(ReleaseQuerySchema, PageQuerySchema):
+    """Selects the index that serves a release, and a page of a list."""
+
+
+RequirementSchema = schema_of("Requirement", Requirement)
+VersionDocumentSchema = schema_of("VersionDocument", VersionDetail, base=FreshnessSchema)
+FileItemSchema = schema_of(
+    "FileItem", ReleaseFile, listed=flag("Whether the index still lists it.")
+)
+FilePageSchema = page_of("FilePage", FileItemSchema)
+
+
+release_routes = Resources("releases", __name__, description="Releases of packages.")
+
+_FILES = Cursor("files", {"file.filename": str})
+_VULNERABILITIES = Cursor("release-vulnerabilities", {"vulnerability_id": str})
+
+
+@release_routes.route("/packages/<string:name>/versions/<string:version>")
+class ReleaseResource(MethodView):
+    @needs(Scope.READ)
+    @release_routes.arguments(ReleaseQuerySchema, location="query")
+    @release_routes.response(200, VersionDocumentSchema)
+    @release_routes.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+        """Get one release."""
+        with reading() as (connection, progress):
+            purl = _purl(connection, name, version, query["index"])
+            release = version_detail(connection, purl)
+        if release is None:
+            raise not_found("release", f"{name}=={version}")
+        return {**members(release), **freshness(progress)}
+
+
+@release_routes.route("/packages/<string:name>/versions/<string:version>/files")
+class FilesResource(MethodView):
+    @needs(Scope.READ)
+    @release_routes.arguments(ReleasePageQuerySchema, location="query")
+    @release_routes.response(200, FilePageSchema)
+    @release_routes.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+        """List the files of a release by name, including those no longer listed by the index."""
+        with reading() as (connection, progress):
+            purl = _purl(connection, name, version, query["index"])
+            find = partial(browse_files, connection, purl)
+            files = page(query, _FILES, find, progress)
+        items = [{**members(it.file), "listed": it.listed} for it in files["items"]]
+        return {**files, "items": items}
+
+
+@release_routes.route("/packages/<string:name>/versions/<string:version>/vulnerabilities")
+class ReleaseVulnerabilitiesResource(MethodView):
+    @needs(Scope.READ)
+    @release_routes.arguments(ReleasePageQuerySchema, location="query")
+    @release_routes.response(200, VulnerabilityPageSchema)
+    @release_routes.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+        """List the vulnerabilities that affect a release."""
+        with reading() as (connection, progress):
+            purl = _purl(connection, name, version, query["index"])
+            selection = VulnerabilityFilter(purl=purl)
+            return vulnerability_page(query, _VULNERABILITIES, connection, selection, progress)
+
+
+def _purl(connection: Connection, name: str, version: str, index: str) -> str:
+    purl = purl_of(connection, package_name(name), version, index)
+    if purl is None:
+        raise not_found("release", f"{name}=={version}", index=index)
+    return purl

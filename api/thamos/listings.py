@@ -11,10 +11,10 @@ from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name, is_normalized_name
 
 from api.access.authentication import needs, token
-from api.access.index_policy import public_indexes
 from api.health.schema_state import refuse_writes
 from api.http.errors import ApiError, ProblemType
 from api.http.openapi import Routes
+from api.http.project_files import public_indexes
 from api.http.request_context import reading
 from api.http.schema_fields import LAST_PAGE, LenientSchema
 from api.jobs import request_submission

@@ -20,9 +20,9 @@ from common.index.partial_zip import (
     content_range,
     directory_start,
     entry_in_tail,
+    import_names_in,
 )
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
-from common.index.wheel_directory import import_names_in
 from common.index.wheel_metadata import wheel_metadata
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import ImportNames

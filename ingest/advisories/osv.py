@@ -1,18 +1,27 @@
-"""Parses advisories in the OSV format; packages of other ecosystems are left out."""
+"""Parses advisories in the OSV format, also those of an archive by package, without a store.
+
+Packages of other ecosystems are left out."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+import orjson
 from cvss import CVSS2, CVSS3, CVSS4
 from cvss.exceptions import CVSSError
 from packaging.utils import canonicalize_name
 
+from graph.record.vulnerability_queries import Vulnerability, merge_advisories
+from ingest.advisories.sources import opened_source
 from ingest.personal_data import scrub
+from ingest.sources.source_items import RawDocument
+from ingest.sources.urls import source_argument
 from model.advisories import (
     FROM_THE_FIRST,
     NO_LIMIT,
@@ -26,8 +35,8 @@ from model.advisories import (
     Severity,
     worst,
 )
-from model.errors import InvalidDocument, Reason
-from model.json_documents import canonical_json
+from model.errors import InvalidArgument, InvalidDocument, Reason
+from model.json_documents import canonical_json, digest_bytes, load_json
 from model.json_fields import Fields
 from model.measurements.inspection import DocumentId
 from model.packages.identity import version_of
@@ -243,3 +252,51 @@ class _Reading:
 def _normal(version: str) -> str:
     parsed = version_of(version)
     return version if parsed is None else str(parsed)
+
+
+class AdvisoryArchive:
+    """The vulnerabilities of packages, by the documents of one source.
+
+    Documents that cannot be read are left out.
+
+    :param source: a zip file, a folder, a single document, or the URL of such a file
+    :ivar as_of: time of the source
+    :raises InvalidArgument: if it has no advisory
+    :raises StoreUnavailable: if a server does not answer
+    """
+
+    def __init__(self, source: str) -> None:
+        self._documents: dict[str, list[bytes]] = defaultdict(list)
+        with opened_source(source_argument(source)) as opened:
+            self.as_of = opened.as_of
+            for raw in opened.documents or ():
+                data = raw.data if isinstance(raw, RawDocument) else None
+                for name in _names_in(data or b""):
+                    self._documents[name].append(data or b"")
+        if not self._documents:
+            raise InvalidArgument(f"{source}: it has no advisory about a package")
+
+    def about(self, name: str) -> list[tuple[Vulnerability, list[AffectedPackage]]]:
+        """The vulnerabilities of a package that were not withdrawn, with its affected versions."""
+        newest: dict[str, Advisory] = {}
+        for data in self._documents.get(name, ()):
+            with suppress(InvalidDocument):
+                value, canonical = load_json(data)
+                document = DocumentId(digest_bytes(canonical))
+                advisory = advisory_of(value, canonical, document, datetime.now(UTC))
+                known = newest.setdefault(advisory.head.advisory_id, advisory)
+                newest[advisory.head.advisory_id] = max(known, advisory, key=lambda it: it.head.age)
+        claims = {
+            key: [] if it.head.withdrawn_at else [one for one in it.packages if one.name == name]
+            for key, it in newest.items()
+        }
+        merged = merge_advisories([it.head for it in newest.values()])
+        return [(it, [one for key in it.advisory_ids for one in claims[key]]) for it in merged]
+
+
+def _names_in(data: bytes) -> set[str]:
+    """The packages that a document may be about; their documents are parsed when asked for."""
+    with suppress(ValueError, AttributeError, TypeError):
+        names = (it["package"]["name"] for it in orjson.loads(data).get("affected", ()))
+        return {canonicalize_name(it) for it in names if isinstance(it, str)}
+    return set()

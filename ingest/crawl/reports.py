@@ -11,11 +11,13 @@ from common.http.fetching import Traffic
 from graph.record.crawls import IndexEvent
 from graph.record.release_merging import HashAlarm
 from graph.record.releases import ReleasesAdded
-from ingest.crawl.failures import NO_ANSWER
 from ingest.crawl.release_selection import CONFLICT, EMPTIED, ProjectPlan
 from model.declared_fields import report_of
-from model.errors import IndexProblem
+from model.errors import IndexFault, IndexProblem
 from model.packages.releases import release_identity
+
+#: Faults that count as no answer.
+NO_ANSWER = frozenset({IndexFault.UNREACHABLE, IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,6 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 #: Opens a file of an image archive by its name; ``None`` if there is no such file.
 _Blobs = Callable[[str], BinaryIO | None]
 _T = TypeVar("_T")
-_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
 @dataclass(frozen=True, slots=True)

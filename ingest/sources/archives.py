@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ingest.sources.content_detection import or_empty, other_file, screen_document
-from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
     bomb,
     cause_of,
+    documents_in_lines,
     inspection_part,
     is_document,
     is_gzipped_document,

@@ -17,9 +17,9 @@ from ingest.sources.content_detection import (
     screen_document,
     skipped_by_name,
 )
-from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     MAX_DEPTH,
+    documents_in_lines,
     inspection_part,
     is_archive,
     is_document,

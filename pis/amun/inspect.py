@@ -38,6 +38,7 @@ from pis.amun.inspection_folder import (
     write_job,
 )
 from pis.amun.job_output import readings_of
+from pis.amun.jobs import MissingJobs, blocks, reference_jobs
 from pis.amun.launchers import (
     BuildFailed,
     Inspection,
@@ -48,7 +49,6 @@ from pis.amun.launchers import (
     Script,
 )
 from pis.amun.outcomes import InspectionOutcome, outcome_of
-from pis.amun.schedule import MissingJobs, blocks, reference_jobs
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of
@@ -68,7 +68,7 @@ class InspectOptions:
     :param jobs: jobs per inspection; by default the ``batch_size`` of its specification
     :param interleaved: alternate between the inspections, instead of one after another
     :param reference_jobs: jobs of the first inspection for each job of the others, if interleaved;
-        by default :func:`pis.amun.schedule.reference_jobs`
+        by default :func:`pis.amun.jobs.reference_jobs`
     :param timeout_s: of each job; by default that of its specification
     :param submission: distinguishes inspections with equal specifications; without it, equal
         specifications are the same inspection

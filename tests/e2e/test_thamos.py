@@ -21,8 +21,7 @@ from graph.record.analyses import analysis_of, request_of
 from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.runs import add_packages, wanted_packages
 from ingest.native.environments import analyze_image
-from ingest.native.recorded_analyses import record_analysis
-from ingest.native.wheels import analyze_wheel
+from ingest.native.wheels import analyze_wheel, record_analysis
 from ingest.runs import run as ingest
 from tests.effort import slow
 from tests.factories.images import ROOT as SYSTEM

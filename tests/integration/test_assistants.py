@@ -17,9 +17,8 @@ from click.testing import CliRunner
 from sqlalchemy import select
 
 from adviser.answering.target_hardware import own_hardware
-from cli.assistants import TOOLS
+from cli.assistants import MOST_BYTES, TOOLS
 from cli.ingest import ingest
-from cli.short_answers import MOST_BYTES
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync

@@ -24,7 +24,7 @@ from alembic import command
 from sqlalchemy import text
 
 from api.jobs.upkeep import prune, return_stalled
-from cli.backup import backup, restore
+from cli.record import backup, restore
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
 from graph.backup.create_and_restore import create_backup, public_settings

@@ -11,7 +11,7 @@ from pathlib import Path
 import neo4j
 import pytest
 
-from cli.cypher import cypher
+from cli.graph import cypher
 from common.settings import Settings
 from tests.services.commands import Ended, run_here
 

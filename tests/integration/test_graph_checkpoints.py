@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from cli.cypher import cypher
+from cli.graph import cypher
 from cli.service import ensure_stores
 from graph.checkpoints import stores_agree
 from graph.engine import Stores, relational_engine

@@ -21,7 +21,7 @@ import sqlalchemy
 from click.testing import CliRunner, Result
 from sqlalchemy import Double, Integer, func, select, update
 
-from cli.cypher import cypher
+from cli.graph import cypher
 from common.settings import Settings
 from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import named_batch

@@ -28,8 +28,7 @@ from graph.tables import (
     PackageVersionRow,
 )
 from ingest.native.environments import analyze_host, analyze_image
-from ingest.native.recorded_analyses import differences, record_analysis
-from ingest.native.wheels import analyze_wheel
+from ingest.native.wheels import analyze_wheel, differences, record_analysis
 from model.errors import InvalidArgument
 from tests.factories.native import AARCH64, elf, layer, write_wheel
 from tests.services.commands import thoth, thoth_json

@@ -19,8 +19,7 @@ from sqlalchemy import select, text
 
 from api.jobs.queue import Queue, QueueName
 from api.jobs.tasks import NOTICES
-from cli.loop import loop
-from cli.notices import notices
+from cli.loop import loop, notices
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.access import Scope

@@ -62,8 +62,7 @@ from graph.verification import parser_version, run
 from graph.verification.run import RecordReport, verify_record
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.native.environments import analyze_image
-from ingest.native.recorded_analyses import record_analysis
-from ingest.native.wheels import analyze_wheel
+from ingest.native.wheels import analyze_wheel, record_analysis
 from ingest.sources.source_items import SourceLimits
 from model.errors import DamagedDocument, Reason
 from model.measurements.evidence import Evidence

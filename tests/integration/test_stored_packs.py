@@ -27,7 +27,7 @@ from adviser.packs.pack_files import Pack, opened
 from adviser.packs.stored_packs import PackReader, _opened, known_hardware, remove_packed
 from cli.guard import guard
 from cli.ingest import ingest
-from cli.pack_store import list_packs, remove, unfollow
+from cli.pack import list_packs, remove, unfollow
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.exported_rows import ExportSelection

@@ -20,8 +20,9 @@ from pis.amun.installer import BuildLog, LineCallback, build_failure
 from pis.amun.job_limits import CONFINED, MEBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, JobEnd, run_job
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
-from pis.amun.launchers.containerfile import PYTHON, SCRIPT
 from pis.amun.launchers.images import (
+    PYTHON,
+    SCRIPT,
     BuiltImage,
     Engine,
     build_image,

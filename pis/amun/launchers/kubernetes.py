@@ -19,8 +19,13 @@ from pis.amun.installer import BuildLog, LineCallback, build_failure
 from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 from pis.amun.launchers.container import allotment_of, container_setup, with_image_system
-from pis.amun.launchers.containerfile import is_reference
-from pis.amun.launchers.images import BuiltImage, build_image, find_engine, prepared_of
+from pis.amun.launchers.images import (
+    BuiltImage,
+    build_image,
+    find_engine,
+    is_reference,
+    prepared_of,
+)
 from pis.amun.launchers.kubernetes_manifest import (
     HARDWARE_CONTAINER,
     JOB_CONTAINER,

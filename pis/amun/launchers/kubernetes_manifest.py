@@ -10,7 +10,7 @@ from typing import Any
 
 from pis.amun.job_limits import MEBIBYTE
 from pis.amun.launchers.container import Allotment
-from pis.amun.launchers.containerfile import PYTHON, SCRIPT, USER
+from pis.amun.launchers.images import PYTHON, SCRIPT, USER
 from pis.amun.specification import HardwareRequest
 
 #: Names and labels are DNS labels (RFC 1123, 63 characters), less the suffix of pod names.

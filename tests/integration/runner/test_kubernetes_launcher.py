@@ -19,8 +19,7 @@ from loop.measuring import loop_launcher
 from model.errors import InvalidSettings
 from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
-from pis.amun.launchers.containerfile import PYTHON
-from pis.amun.launchers.images import BuiltImage
+from pis.amun.launchers.images import PYTHON, BuiltImage
 from pis.amun.launchers.kubernetes import KubernetesLauncher, KubernetesUnavailable, push
 from pis.amun.specification import load_specification
 

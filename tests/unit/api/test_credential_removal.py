@@ -14,8 +14,8 @@ from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import WarningCode
-from api.access.credential_removal import public_file, public_project
 from api.amun.submission import public_specification, refuse_secrets
+from api.http.project_files import public_file, public_project
 from model.errors import InvalidFile
 from model.redaction import holds_user, without_secrets
 from pis.amun.schema import InvalidSpecification

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 
 from adviser.answering.target_hardware import own_hardware
 from adviser.packs.pack_files import opened
-from cli.assistants import TOOLS, Assistant, mcp
+from cli.assistants import MOST_BYTES, TOOLS, Assistant, fitted, fixed, mcp
 from cli.guard import guard
-from cli.short_answers import MOST_BYTES, fitted, fixed
 from common.settings import Settings
 from model.errors import InvalidArgument
 from tests.factories.packs import pack_on

@@ -11,7 +11,7 @@ import pytest
 from neo4j.spatial import WGS84Point
 from neo4j.time import Date, DateTime, Duration
 
-from cli.cypher import FORMATS, render
+from cli.graph import FORMATS, render
 from graph.query_results import QueryResult, plain, short
 
 

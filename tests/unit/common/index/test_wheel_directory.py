@@ -10,8 +10,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from common.index.partial_zip import SparseFile
-from common.index.wheel_directory import import_names_in
+from common.index.partial_zip import SparseFile, import_names_in
 from model.packages.import_names import MAX_NAMES, ImportNames, ImportSource, names_in_wheel
 
 INFO = "parrot-1.0.dist-info"

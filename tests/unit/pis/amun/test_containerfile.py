@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from pis.amun.launchers.containerfile import (
+from pis.amun.launchers.images import (
     HOME,
     InvalidRecipe,
     Recipe,

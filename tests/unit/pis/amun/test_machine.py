@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from pis.amun import hardware, nvidia
-from pis.amun.conditions import SWAPPED_PAGES, Conditions, conditions_between, read_conditions
+from pis.amun.conditions import (
+    NO_COUNTER,
+    SWAPPED_PAGES,
+    Conditions,
+    conditions_between,
+    energy_between,
+    read_conditions,
+    read_counters,
+)
 from pis.amun.control_groups import CgroupLimits, read_limits, throttled_periods
-from pis.amun.energy import NO_COUNTER, energy_between, read_counters
 from pis.amun.hardware import (
     boot,
     cpu_info,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pis.amun.schedule import MissingJobs, blocks
+from pis.amun.jobs import MissingJobs, blocks
 
 plans = st.lists(st.sets(st.integers(0, 8), max_size=8), min_size=1, max_size=5).map(
     lambda sets: [MissingJobs(f"i{n}", tuple(sorted(numbers))) for n, numbers in enumerate(sets)]
