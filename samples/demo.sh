@@ -9,7 +9,8 @@ samples="$(dirname "$0")"
 pack="$samples/../evidence"
 # A version without measurements answers from its samples.
 ls "$pack"/*.tar >/dev/null 2>&1 || exec sh "$samples/advice.sh"
-class=$(thoth pack show "$pack" --json | from_json 'print(it["manifest"]["hardware"][0]["digest"][7:15])')
+# The class that was measured in most sessions comes first.
+class=$(thoth pack report "$pack" --json | from_json 'print(it["steps"][0]["hardware_digest"][7:15])')
 set -- guard "$samples/upgrade/old.txt" "$samples/upgrade/new.txt" --python 3.11 --hardware "$class" --pack
 
 say "The measurements of releases that come with this installation:"

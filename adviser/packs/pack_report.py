@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import Any
 
 from adviser.packs.pack_evidence import packed_evidence
@@ -46,12 +46,10 @@ class ReleaseStep:
     """A release compared with the measured release before it, in one operation.
 
     :param operation: what was measured
-    :param sessions: occasions of measuring behind the claim
     """
 
     claim: Claim
     operation: str
-    sessions: int
 
     @property
     def releases(self) -> str:
@@ -60,6 +58,22 @@ class ReleaseStep:
         others = first_few(self.claim.differs[1:], 3)
         releases = " → ".join(version_of_purl(it or Purl("")) for it in purls)
         return f"{releases} with {others}" if others else releases
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """What was compared, on whatever hardware."""
+        claim = self.claim
+        return (
+            claim.purl,
+            claim.baseline_purl,
+            claim.indicator,
+            claim.python_version,
+            self.operation,
+        )
+
+    def reaches(self, low: float, high: float) -> bool:
+        """Whether the 95 % interval has a difference in per cent from ``low`` to ``high``."""
+        return self.claim.interval_low_pct <= high and self.claim.interval_high_pct >= low
 
     @property
     def effect(self) -> str:
@@ -75,37 +89,69 @@ class ReleaseStep:
 class PackReport:
     """All release steps of a pack, which are one family of claims.
 
-    :param steps: by package
-    :param hardware: names of the hardware classes
+    :param steps: by package, on the hardware class that was measured in most sessions
+    :param elsewhere: the same by the name of each other class
+    :param hardware: name of the first class
     :param context: by package, what the wheels of releases with a settled difference bundle
         otherwise
     """
 
     pack: Pack
     steps: Mapping[str, Sequence[ReleaseStep]]
-    hardware: Sequence[str]
+    elsewhere: Mapping[str, Sequence[ReleaseStep]]
+    hardware: str
     context: Mapping[str, Sequence[str]]
 
     @property
     def summary(self) -> list[str]:
         """What the pack is and how much of it is settled, in sentences."""
-        claims = [it.claim for steps in self.steps.values() for it in steps]
+        steps = [it for several in self.steps.values() for it in several]
+        claims = [it.claim for it in steps]
         verdicts = [it.verdict for it in claims]
         different = sum(it.different for it in verdicts)
         equivalent = verdicts.count(Verdict.EQUIVALENT)
         left_out = sum(sum(it.left_out.values()) for it in claims)
         about = self.pack.manifest
-        tested = sum(it.tested for it in claims)
+        others = (it.claim for steps in self.elsewhere.values() for it in steps)
+        tested = sum(it.tested for it in chain(claims, others))
         return [
             f"Pack {about.name} ({about.digest}), licence {about.licence or 'unknown'}, measured in"
-            f" {counted(about.session_count, 'session')} until {about.measured_until:%Y-%m-%d} on"
-            f" {', '.join(self.hardware) or 'unknown hardware'}.",
+            f" {counted(_sessions(steps), 'session')} until {about.measured_until:%Y-%m-%d} on"
+            f" {self.hardware}.",
             f"Of {counted(len(claims), 'comparison')} of a release with the measured release before"
             f" it, {different} show a difference and {equivalent} none that matters;"
             f" {verdicts.count(Verdict.UNDETERMINED)} are undetermined. They leave out"
             f" {counted(left_out, 'job')}.",
             *([family_text(tested)] if tested else []),
+            *(self._agreement(name, several) for name, several in self.elsewhere.items()),
         ]
+
+    def _agreement(self, hardware: str, steps: Sequence[ReleaseStep]) -> str:
+        """How far the differences on another hardware class are those of the first."""
+        first = {it.what: it for several in self.steps.values() for it in several}
+        pairs = [(first[it.what], it) for it in steps if it.what in first]
+        known = [pair for pair in pairs if all(bounded(it.claim) for it in pair)]
+        alike = sum(
+            one.reaches(other.claim.interval_low_pct, other.claim.interval_high_pct)
+            for one, other in known
+        )
+        settled = [pair for pair in known if pair[0].claim.verdict.different]
+        turned = [
+            f"{it.claim.package} {it.releases} {it.operation}"
+            f" ({it.effect} here, {other.effect} there)"
+            for it, other in settled
+            if it.claim.observed_pct * other.claim.observed_pct < 0 and not other.reaches(0, 0)
+        ]
+        return (
+            f"On {hardware}, measured in {counted(_sessions(steps), 'session')}, {alike} of"
+            f" {counted(len(known), 'difference')} agree with these within both 95 % intervals. Of"
+            f" {len(settled)} that are settled here, {len(turned)} clearly went the other way"
+            f" there{f': {first_few(turned, 5)}' if turned else ''}."
+        )
+
+
+def _sessions(steps: Iterable[ReleaseStep]) -> int:
+    return max((it.claim.batches for it in steps), default=0)
 
 
 def pack_report(pack: Pack) -> PackReport:
@@ -124,18 +170,30 @@ def pack_report(pack: Pack) -> PackReport:
         for pair in _pairs(stacks, number, history, components[history.series.comparison_key])
     ]
     claims = claims_about(pairs, histories, _WhereMeasured(None, ""), evidence)
-    by_package: dict[str, list[Claim]] = defaultdict(list)
+    by_class: dict[str, list[Claim]] = defaultdict(list)
     for it in claims:
-        by_package[it.package or ""].append(it)
-    steps = {name: _steps(several) for name, several in sorted(by_package.items())}
-    context = {name: _context(evidence, several) for name, several in by_package.items()}
-    return PackReport(pack, steps, sorted(evidence.hardware.values()), context)
+        by_class[it.hardware_digest].append(it)
+    first, *others = sorted(
+        by_class, key=lambda it: (-max(c.batches for c in by_class[it]), it)
+    ) or [""]
+    steps = {it: _steps_by_package(by_class[it]) for it in (first, *others)}
+    return PackReport(
+        pack,
+        steps[first],
+        {evidence.hardware[it]: [*chain(*steps[it].values())] for it in others},
+        evidence.hardware.get(first, "unknown hardware"),
+        {
+            name: _context(evidence, [it.claim for it in them])
+            for name, them in steps[first].items()
+        },
+    )
 
 
 def _context(evidence: Evidence, claims: Sequence[Claim]) -> list[str]:
     """One line for each package and pair of releases that differ in a settled claim."""
     lines: list[str] = []
-    for claim in (it for it in claims if it.verdict.different):
+    different = (it for it in claims if it.verdict.different)
+    for claim in sorted(different, key=lambda it: release_order(it.purl or Purl(""))):
         ours, theirs = (
             {name_of(it): version_of_purl(it) for it in evidence.stacks[stack]}
             for stack in (claim.stack, claim.baseline_stack)
@@ -163,6 +221,13 @@ def _pairs(
         yield StackPair(series, base, other, (name, *others), ours, theirs)
 
 
+def _steps_by_package(claims: Iterable[Claim]) -> dict[str, list[ReleaseStep]]:
+    by_package: dict[str, list[Claim]] = defaultdict(list)
+    for it in claims:
+        by_package[it.package or ""].append(it)
+    return {name: _steps(several) for name, several in sorted(by_package.items())}
+
+
 def _steps(claims: Sequence[Claim]) -> list[ReleaseStep]:
     """The steps of one package, by operation and release."""
     texts = ClaimTexts(claims)
@@ -172,7 +237,7 @@ def _steps(claims: Sequence[Claim]) -> list[ReleaseStep]:
         name = claim.parameters.get("operation")
         operation = name if isinstance(name, str) else texts.series(claim)
         python = f", Python {claim.python_version}" if several else ""
-        steps.append(ReleaseStep(claim, f"{operation}{python}", claim.batches))
+        steps.append(ReleaseStep(claim, f"{operation}{python}"))
     return sorted(steps, key=lambda it: (it.operation, release_order(it.claim.purl or Purl(""))))
 
 
@@ -183,8 +248,8 @@ def report_document(report: PackReport) -> dict[str, Any]:
         "summary": report.summary,
         "context": report.context,
         "steps": [
-            {"operation": it.operation, "sessions": it.sessions, **claim_document(it.claim)}
-            for steps in report.steps.values()
+            {"operation": it.operation, "sessions": it.claim.batches, **claim_document(it.claim)}
+            for steps in (*report.steps.values(), *report.elsewhere.values())
             for it in steps
         ],
     }

@@ -159,8 +159,8 @@ class ClaimTexts:
 
     :param claims: all claims of the output
     :param stacks: names of the two stacks of a claim about several packages; by default, digests
-    :param once: leave hardware and origin out of the sentences if all claims share them;
-        :attr:`common` has them, and is empty otherwise
+    :param once: leave hardware and origin out of the sentences if all claims on the hardware asked
+        for share them; :attr:`common` has them, and is empty otherwise
     """
 
     def __init__(
@@ -174,7 +174,8 @@ class ClaimTexts:
         self._stacks = stacks
         series = {it.comparison_key: it for it in claims}
         self._settings = dict(zip(series, _settings(series.values()), strict=True))
-        shared = {_circumstances(it) for it in claims} if once else ()
+        here = [it for it in claims if it.same_hardware] or claims
+        shared = {_circumstances(it) for it in here} if once else ()
         self.common = shared.pop() if len(shared) == 1 else ""
 
     def note(self, claim: Claim) -> Justification:
@@ -239,11 +240,25 @@ class ClaimTexts:
         needs = need_text(nearest)
         if nearest.needs in (Need.JOBS, Need.RUNS, Need.HOSTS):
             needs = f"{self._with(nearest).strip()}, {needs}"
-        return f"undetermined whether {ours} or {theirs} is faster {where} ({names}): {needs}"
+        question = f"undetermined whether {ours} or {theirs} is faster {where}"
+        own = first.same_hardware and first.origin is None
+        if own or not all(math.isfinite(it.interval_low_pct) for it in claims):
+            return f"{question} ({names}): {needs}"
+        # What others saw is all that is known; intervals are wider here than on their hardware.
+        there, here = ("", "") if first.same_hardware else ("there ", "here ")
+        by_effect = sorted(claims, key=lambda it: it.observed_pct)
+        low, high = (f"{_effect(it)[0]}{self._with(it)}" for it in (by_effect[0], by_effect[-1]))
+        lowest = min(it.interval_low_pct for it in claims)
+        highest = max(it.interval_high_pct for it in claims)
+        interval = effect_text(first.observed_pct, lowest, highest)[1]
+        return f"{question}: {there}from {low} to {high}, {here}{interval}; {needs}"
+
+    def _is_common(self, claim: Claim) -> bool:
+        return _circumstances(claim) == self.common
 
     def _elsewhere(self, claim: Claim) -> str:
         return _elsewhere_text(
-            None if claim.same_hardware or self.common else claim.hardware_label,
+            None if claim.same_hardware or self._is_common(claim) else claim.hardware_label,
             None if claim.same_python else claim.python_version or "unknown",
         )
 
@@ -253,10 +268,10 @@ class ClaimTexts:
         left_out: Counter[str] = sum((Counter(it.left_out) for it in claims), Counter())
         parts = [
             parameters,
-            "" if self.common or not first.same_hardware else first.hardware_label,
+            "" if self._is_common(first) or not first.same_hardware else first.hardware_label,
             _hosts_text(claims),
             f"left out: {left_out_text(left_out)}" if left_out else "",
-            "" if self.common else origin_text(first),
+            "" if self._is_common(first) else origin_text(first),
         ]
         if len(first.differs) > 1 and not first.confounded:
             parts.append(f"with it change {first_few(first.differs[1:], _MOST)}")

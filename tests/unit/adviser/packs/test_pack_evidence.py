@@ -104,11 +104,13 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
     pack = opened(pack_of(bundling(bench.evidence()), tmp_path / "pack"))
     report = pack_report(pack)
     assert report.context == {"fast": [f"{STEP} ({CONTEXT})"]}
-    assert {name: [it.releases for it in steps] for name, steps in report.steps.items()} == {
-        "fast": ["1 → 2", "1 → 2"]
-    }
-    assert {it.claim.verdict.value for it in report.steps["fast"]} == {"faster"}
-    assert {it.sessions for it in report.steps["fast"]} == {4}
+    (step,), (elsewhere,) = report.steps["fast"], report.elsewhere["another class"]
+    assert (step.releases, step.claim.verdict.value, step.claim.batches) == ("1 → 2", "faster", 4)
+    assert elsewhere.what == step.what
+    assert report.summary[-1] == (
+        "On another class, measured in 4 sessions, 1 of 1 difference agree with these within both"
+        " 95 % intervals. Of 1 that are settled here, 0 clearly went the other way there."
+    )
     page = report_markdown(report)
     assert pack.digest in page
     assert f"- {STEP} (" in page
@@ -116,6 +118,21 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
     assert "|operation|1 → 2|" in page
     assert "|sort|**+30.0 (" in page
     assert "<td><strong>+30.0 (" in pack_report_file(report)
+
+
+def test_differences_that_turn_on_other_hardware_are_named(tmp_path: Path) -> None:
+    bench = Bench()
+    for hardware, gain, sessions in ((HERE, GAIN, 3), (ELSEWHERE, -GAIN, 1)):
+        for version, level in (("1", 0.0), ("2", gain)):
+            for day in range(sessions):
+                begin, blocks = NOW + timedelta(days=day), [f"{day}:{turn}" for turn in range(7)]
+                rates = jobs(level, 7, seed=int(version))
+                how = series(hardware=hardware, parameters={"operation": "sort"})
+                stack = bench.stack(f"fast=={version}")
+                bench.measure(stack, rates, how, begin=begin, blocks=blocks, run=str(day))
+    report = pack_report(opened(pack_of(bench.evidence(), tmp_path / "pack")))
+    assert report.hardware == "this class"
+    assert "1 clearly went the other way there: fast 1 → 2 sort (+" in report.summary[-1]
 
 
 def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_path: Path) -> None:

@@ -77,11 +77,12 @@ def in_turns() -> list[Claim]:
     return claims_about(bench, ["fast==1"], ["fast==2"])
 
 
-def from_elsewhere() -> list[Claim]:
+def from_elsewhere(gains: Mapping[int, float]) -> list[Claim]:
     bench = Bench()
-    for version, level in (("1", 0.0), ("2", 1.0)):
-        stack = bench.stack(f"fast=={version}")
-        bench.measure(stack, jobs(level), series(hardware=ELSEWHERE))
+    for size, gain in gains.items():
+        how = series(hardware=ELSEWHERE, parameters={"matrix_size": size})
+        for version, level in (("1", 0.0), ("2", gain)):
+            bench.measure(bench.stack(f"fast=={version}"), jobs(level), how)
     return claims_about(bench, ["fast==1"], ["fast==2"], Target(HERE, "3.12"))
 
 
@@ -98,7 +99,8 @@ def test_claims_are_told_as_in_the_golden_file() -> None:
         "one job": measured({64: 0.0}, 1),
         "two scripts": [claim, replace(claim, comparison_key="sha256:" + "c" * 64)],
         "pairs": in_turns(),
-        "other hardware and another Python": from_elsewhere(),
+        "other hardware and another Python": from_elsewhere({64: 1.0}),
+        "several series on other hardware": from_elsewhere({64: -0.1, 512: 0.05, 4096: 0.2}),
     }
     views = {title: "\n".join(messages(it)) for title, it in claims.items()}
     compare_views("claims", views)
