@@ -39,6 +39,7 @@ from model.errors import (
     ServiceFailed,
     StoreUnavailable,
 )
+from model.text import printable
 
 _EXIT_CODES: dict[type[ProjectError], int] = {
     InvalidArgument: 2,
@@ -195,6 +196,11 @@ def _status_of(command: click.Command, arguments: Sequence[str] | None) -> int:
         return _INTERRUPTED
     except ProjectError as error:
         return _report(str(error), error.hint, _exit_code_of(error))
+    except UnicodeEncodeError as error:
+        # Python has decoded bytes that are not UTF-8 to surrogates, which stores refuse.
+        if not any("\ud800" <= it <= "\udfff" for it in error.object[error.start : error.end]):
+            raise
+        return _report("an argument is not UTF-8", None, 2)
     except SystemExit as error:
         # click exits with 1 after a broken pipe. Our commands return, or call ctx.exit.
         if error.code != 1:
@@ -223,9 +229,9 @@ def _report_click_error(error: click.ClickException) -> int:
 
 
 def _report(message: str, hint: str | None, exit_code: int) -> int:
-    click.echo(f"error: {message}", err=True)
+    click.echo(printable(f"error: {message}", keep="\n"), err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(printable(f"hint: {hint}", keep="\n"), err=True)
     return exit_code
 
 
