@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adviser.scoring.effects import (
-    Effect,
-    effects_of,
-    intervals,
-    moments,
-    per_cent,
-    welch_effects,
-)
+from adviser.scoring.effects import Effect, effects_of, intervals, moments, per_cent, welch_effects
 from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 

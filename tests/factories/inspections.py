@@ -165,9 +165,7 @@ def failed_status(reason: str | None = "no-wheel", message: str = "no wheel fits
 
 
 def inspection_files(
-    jobs: Iterable[Record] = (),
-    specification: Record | None = None,
-    status: Record | None = None,
+    jobs: Iterable[Record] = (), specification: Record | None = None, status: Record | None = None
 ) -> dict[str, bytes]:
     """The files of an inspection folder, by their path in it."""
     files: dict[str, Any] = {

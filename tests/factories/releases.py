@@ -40,10 +40,7 @@ def sdist_of(name: str, version: str, **changes: Any) -> Record:
 
 
 def release_document(
-    name: str = "flask",
-    version: str = "3.0.0",
-    requires: Sequence[str] | None = (),
-    **changes: Any,
+    name: str = "flask", version: str = "3.0.0", requires: Sequence[str] | None = (), **changes: Any
 ) -> Record:
     """A release with one wheel and one sdist, whose files are all known.
 
@@ -68,10 +65,7 @@ def release_document(
 
 
 def release(
-    name: str = "flask",
-    version: str = "3.0.0",
-    requires: Sequence[str] | None = (),
-    **changes: Any,
+    name: str = "flask", version: str = "3.0.0", requires: Sequence[str] | None = (), **changes: Any
 ) -> Release:
     """The same, parsed."""
     return release_of(release_document(name, version, requires, **changes))

@@ -14,11 +14,7 @@ from graph.engine import Stores
 from graph.projection.outbox import only_projector
 from graph.record.advice import AdviceFilter, advice_of, browse_advice
 from tests.factories.releases import release, sdist_of, wheel_of
-from tests.services.commands import (
-    WHERE,
-    row_counts,
-    thoth,
-)
+from tests.services.commands import WHERE, row_counts, thoth
 from tests.services.projection import answer, deliver
 from tests.services.projection import project as project_graph
 

@@ -26,56 +26,6 @@ def known(stores: Stores) -> Stores:
     return stores
 
 
-#: A pyproject.toml that cannot be used, and what is said of it.
-BROKEN = (
-    (b"[project\n", "invalid_toml"),
-    ("[project]\nname = 'café'\n".encode("latin-1"), "not_utf8"),
-    (b"\x7fELF\0\0", "nul_character"),
-    (b"#" * (9 * 2**20), "file_too_large"),
-    (
-        b"[project]\nname = 'a'\nversion = '1'\ndependencies = []\n",
-        "the project has no requirements",
-    ),
-)
-
-
-def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
-    stores: Stores, tmp_path: Path
-) -> None:
-    (tmp_path / "requirements.txt").write_text("core\n", encoding="utf-8")
-    (tmp_path / "empty").mkdir()
-    broken = tmp_path / "broken" / "Pipfile.lock"
-    broken.parent.mkdir()
-    broken.write_text("{", encoding="utf-8")
-    (tmp_path / "loose.txt").write_text("core>=1\n", encoding="utf-8")
-    (tmp_path / "pinned.txt").write_text("core==1\n", encoding="utf-8")
-    users = tmp_path / "users"
-    users.write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
-    at = str(tmp_path / "requirements.txt")
-    projects = []
-    for number, (content, words) in enumerate(BROKEN):
-        folder = tmp_path / f"project-{number}"
-        folder.mkdir()
-        (folder / "pyproject.toml").write_bytes(content)
-        projects.append((("advise", str(folder)), words))
-    for arguments, words in (
-        *projects,
-        (("advise", str(tmp_path / "empty")), "no file lists requirements"),
-        (("advise", at, "--extra", "nope"), "hint: the project has no extras"),
-        (("advise", at, "--group", "nope"), "has no group 'nope'"),
-        (("advise", str(users)), "is not a requirement"),
-        (("advise", at, "-o", str(tmp_path / "out-pylock.toml")), "add --format"),
-        (("advise", "project"), "project: no such file or folder"),
-        (("check", "/bin/ls"), "not a report: it is not JSON"),
-        (("provenance", str(broken)), "invalid_json"),
-        (("guard", str(broken), at), "invalid_json"),
-        (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is not a lock"),
-        (("why", "core==2.0", "--project", at), "more than the name of a package"),
-    ):
-        done = thoth(stores.settings, *arguments)
-        assert (done.returncode, words in done.stderr) == (2, True), (arguments, done.stderr)
-
-
 def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")

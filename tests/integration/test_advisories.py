@@ -386,28 +386,6 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
     assert "2.19.1" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("sync",), 2, "error: ADVISORIES is not set"),
-        (("sync", "--osv"), 2, "PyPI/all.zip in its public bucket"),
-        (("sync", "--osv", "all.zip"), 2, "leave SOURCE out"),
-        (("list", "flask==final"), 2, "not a version"),
-        (("list", "../flask"), 2, "not the name of a package"),
-        (("list", "nowhere.txt"), 2, "no such file"),
-        (("sync", "/nowhere/all.zip"), 2, "no such file or folder"),
-        (("sync", ""), 2, "is empty"),
-        (("sync", f"http://127.0.0.1:{closed_port()}/"), 3, "try again later"),
-    ],
-)
-def test_commands_end_with_codes_that_scripts_can_tell_apart(
-    settings: Settings, arguments: tuple[str, ...], code: int, words: str
-) -> None:
-    done = thoth(settings, "advisories", *arguments, ADVISORIES="")
-    assert done.returncode == code, done.stderr
-    assert words in done.stdout + done.stderr
-
-
 @pytest.fixture
 def web() -> Iterator[Site]:
     with site() as served:
@@ -562,12 +540,3 @@ def test_a_response_above_the_limit_is_cut(tmp_path: Path, web: Site) -> None:
         sources.fetch_archive(
             f"{web.url}/all.zip", sources.Validators(), tmp_path, most_bytes=2 * 2**20
         )
-
-
-def test_what_is_not_archive_is_quarantined(record: Record, web: Site) -> None:
-    web.bodies["/all.zip"] = b"<html>Sorry</html>"
-    report = sync_source(record.settings, record.engine, f"{web.url}/all.zip")
-    assert dict(report.reasons) == {"invalid_json": 1}
-    web.bodies["/all.zip"] = b"PK and nothing else"
-    report = sync_source(record.settings, record.engine, f"{web.url}/all.zip")
-    assert dict(report.reasons) == {"archive_broken": 1}

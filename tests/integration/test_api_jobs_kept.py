@@ -24,19 +24,10 @@ from graph.record.notices import plan_notices
 from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
 from model.packages.environments import environment
-from tests.factories.inspections import (
-    write_stack,
-)
+from tests.factories.inspections import write_stack
 from tests.factories.releases import release
 from tests.services.commands import row_counts, thoth, thoth_json
-from tests.services.jobs import (
-    ASKED,
-    INDEXES,
-    client_of,
-    execute,
-    run_jobs,
-    upkeep,
-)
+from tests.services.jobs import ASKED, INDEXES, client_of, execute, run_jobs, upkeep
 from tests.services.projection import answer, deliver, project, verified
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")

@@ -15,11 +15,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.access import (
-    Scope,
-    create_token,
-    revoke_token,
-)
+from graph.record.access import Scope, create_token, revoke_token
 
 BAD = {"Authorization": "Bearer thoth_nobody-has-it"}
 MANY = "/problems/too-many-requests"

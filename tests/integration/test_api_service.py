@@ -32,14 +32,7 @@ from common import __version__
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.access import AuditEntry, add_write, latest_writes
-from graph.record.analyses import (
-    AnalysisKind,
-    AnalysisState,
-    NewAnalysis,
-    accept,
-    finish,
-    start,
-)
+from graph.record.analyses import AnalysisKind, AnalysisState, NewAnalysis, accept, finish, start
 from model.errors import InvalidArgument, InvalidSettings
 from tests.requirements import needs
 from tests.services.commands import run_here
@@ -244,18 +237,17 @@ class TestFigures:
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
         assert figure(client, 'thoth_analyses{kind="adviser",state="pending"}') == 1
 
-    @pytest.mark.parametrize("kind", list(AnalysisKind))
-    def test_requests_of_every_kind_are_counted(
-        self, client: FlaskClient, stores: Stores, kind: AnalysisKind
-    ) -> None:
-        new = NewAnalysis(f"{kind}-1", kind, {}, {}, "key")
+    def test_requests_of_every_kind_are_counted(self, client: FlaskClient, stores: Stores) -> None:
         with stores.engine.begin() as connection:
-            accept(connection, stores.settings, new)
-            start(connection, new.analysis_id)
-            finish(connection, new.analysis_id, AnalysisState.SUCCEEDED)
-        assert figure(client, f'thoth_analyses{{kind="{kind}",state="succeeded"}}') == 1
-        took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
-        assert figure(client, took) >= 0
+            for kind in AnalysisKind:
+                new = NewAnalysis(f"{kind}-1", kind, {}, {}, "key")
+                accept(connection, stores.settings, new)
+                start(connection, new.analysis_id)
+                finish(connection, new.analysis_id, AnalysisState.SUCCEEDED)
+        for kind in AnalysisKind:
+            assert figure(client, f'thoth_analyses{{kind="{kind}",state="succeeded"}}') == 1
+            took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
+            assert figure(client, took) >= 0
 
     def test_the_oldest_job_of_a_queue_and_its_workers(
         self,
@@ -351,32 +343,26 @@ class TestFigures:
 
 
 class TestHeaders:
-    @pytest.mark.parametrize("path", ["/api/v1", "/livez", "/nowhere", "/openapi.json"])
-    def test_every_answer_tells_browsers_to_run_nothing(
-        self, client: FlaskClient, path: str
-    ) -> None:
-        headers = client.get(path).headers
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
-        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["X-Frame-Options"] == "DENY"
-        assert headers["Referrer-Policy"] == "same-origin"
-        assert "Access-Control-Allow-Origin" not in headers
-        assert headers["X-Request-Id"]
+    @pytest.fixture
+    def client(self, filled_app: Flask) -> FlaskClient:
+        """A client of a service that is not changed."""
+        return filled_app.test_client()
 
-    @pytest.mark.parametrize(
-        ("base", "told"),
-        [
-            ("https://api.example", True),
-            ("http://api.example", False),
-            ("https://localhost", False),
-        ],
-    )
-    def test_strict_transport_is_for_real_names_over_tls(
-        self, client: FlaskClient, base: str, told: bool
-    ) -> None:
-        headers = client.get("/livez", base_url=base).headers
-        assert ("Strict-Transport-Security" in headers) is told
+    def test_every_answer_tells_browsers_to_run_nothing(self, client: FlaskClient) -> None:
+        for path in ("/api/v1", "/livez", "/nowhere", "/openapi.json"):
+            headers = client.get(path).headers
+            assert "default-src 'none'" in headers["Content-Security-Policy"]
+            assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["X-Frame-Options"] == "DENY"
+            assert headers["Referrer-Policy"] == "same-origin"
+            assert "Access-Control-Allow-Origin" not in headers
+            assert headers["X-Request-Id"]
+
+    def test_strict_transport_is_for_real_names_over_tls(self, client: FlaskClient) -> None:
+        for base in ("https://api.example", "http://api.example", "https://localhost"):
+            headers = client.get("/livez", base_url=base).headers
+            assert ("Strict-Transport-Security" in headers) is (base == "https://api.example")
 
     def test_only_configured_origins_read_answers(self, settings: Settings, stores: Stores) -> None:
         with application(settings, cors_origins=("https://app.example",)) as app:

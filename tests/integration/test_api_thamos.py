@@ -203,13 +203,10 @@ class TestCache:
         assert forced["analysis_id"] != first
         assert identifier(client) == forced["analysis_id"]
 
-    @pytest.mark.parametrize("change", [{"dev": "True"}, {"debug": "True"},
-                                        {"recommendation_type": "stable"}])  # fmt: skip
-    def test_what_changes_the_answer_is_another_request(
-        self, client: FlaskClient, change: dict[str, str]
-    ) -> None:
-        assert identifier(client) != identifier(client, **change)
-        assert identifier(client) != identifier(client, body(labels={"a": "b"}))
+    def test_what_changes_the_answer_is_another_request(self, client: FlaskClient) -> None:
+        changes = ({}, {"dev": "True"}, {"debug": "True"}, {"recommendation_type": "stable"})
+        found = {identifier(client, **it) for it in changes}
+        assert len({*found, identifier(client, body(labels={"a": "b"}))}) == 5
 
 
 class TestTokens:
@@ -318,29 +315,6 @@ LOCK = json.dumps({
 
 
 class TestProvenance:
-    def test_a_check_tells_what_is_wrong(self, client: FlaskClient, known: Stores) -> None:
-        source = f'[[source]]\nname = "pypi"\nurl = "{INDEX}"\nverify_ssl = false\n'
-        asked = body(source + PIPFILE, LOCK)
-        response = client.post(PROVENANCE, query_string={"debug": "False"}, json=asked)
-        assert response.status_code == 202
-        found = response.get_json()["analysis_id"]
-        assert found.startswith("provenance-checker-")
-        run_jobs(known.settings)
-        document = client.get(f"{PROVENANCE}/{found}").get_json()
-        assert document["metadata"]["document_id"] == found
-        result = document["result"]
-        assert result["error"] is False
-        assert {it["id"] for it in result["report"]} == {
-            "INVALID-LOCK-HASH", "INSECURE-SOURCE", "INVALID-ARTIFACT-HASH",
-        }  # fmt: skip
-        project = result["parameters"]["project"]
-        assert project.keys() == {
-            "requirements", "requirements_locked", "constraints", "runtime_environment",
-        }  # fmt: skip
-        for it in result["report"]:
-            for value in it.values():
-                assert value is None or isinstance(value, str | list)
-
     def test_without_a_lock_there_is_nothing_to_check(self, refused: FlaskClient) -> None:
         response = refused.post(PROVENANCE, json=body())
         assert response.status_code == 400

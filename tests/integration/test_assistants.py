@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from sqlalchemy import select
 
 from adviser.answering.target_hardware import own_hardware
 from cli.assistants import MOST_BYTES, TOOLS
-from cli.ingest import ingest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync
@@ -26,16 +24,11 @@ from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow
 from ingest.advisories.sync import sync_source
 from tests.factories.advisories import HIGH, MEDIUM, affected, osv, write_archive
-from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
-)
 from tests.factories.packs import pack_on
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import ROOT, WHERE, variables
 from tests.services.index import package_index
+from tests.services.projection import measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
@@ -89,15 +82,9 @@ def questions() -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.fixture
 def known(stores: Stores, tmp_path: Path) -> Stores:
     """Releases, hostile advisories and reasons, and NumPy 2.1.0 measured faster than 2.0.0."""
-    for turn, (version, gain) in enumerate((("2.0.0", 1.0), ("2.1.0", 1.25))):
-        name = f"inspection-matmul-0000000{turn}"
-        jobs = stack_jobs([gain * rate for rate in RATES], name, turn)
-        files = inspection_files(jobs, specification_document({"numpy": version}))
-        write(tmp_path / "inspections" / name, files)
-    done = CliRunner().invoke(
-        ingest, ["inspections", str(tmp_path / "inspections")], obj=stores.settings
-    )
-    assert done.exit_code == 0, done.output
+    gains = {"2.0.0": 1.0, "2.1.0": 1.25}
+    stacks = (([gain * it for it in RATES], {"numpy": version}) for version, gain in gains.items())
+    measure(stores, tmp_path / "inspections", *stacks)
     yanked = wheel_of("lib", "1.5", yanked=HOSTILE)
     releases = [
         *(release("numpy", version) for version in ("2.0.0", "2.1.0")),

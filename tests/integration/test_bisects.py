@@ -178,9 +178,6 @@ def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
     stopped = thoth(stores.settings, "bisects", "--state", "stopped", "--package", "NumPy")
     assert "the limit of 8 jobs was reached" in " ".join(stopped.stdout.split())
     assert "bisect-ended" not in stopped.stdout
-    unknown = thoth(stores.settings, "bisects", "none")
-    assert unknown.returncode == 2
-    assert "see `thoth bisects`" in unknown.stderr
 
 
 def test_the_api_pages_through_searches(stores: Stores, client: FlaskClient) -> None:

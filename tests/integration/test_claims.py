@@ -96,13 +96,6 @@ def test_the_verbose_answer_names_what_explain_takes(
         assert explanation(stores.settings, f"{advice_id}/{name}")["advice_id"] == advice_id
 
 
-@pytest.mark.parametrize("name", ["zz", "adviser-none/ab", "", "adviser-none/"])
-def test_an_unknown_claim_names_the_remedy(stores: Stores, name: str) -> None:
-    done = thoth(stores.settings, "explain", name)
-    assert done.returncode == 2
-    assert "hint" in done.stderr or "is empty" in done.stderr
-
-
 def test_a_claim_that_an_earlier_version_computed_is_explained_anew(
     stores: Stores, report: dict[str, Any]
 ) -> None:

@@ -24,9 +24,7 @@ from graph.verification.run import verify_record
 from model.errors import DocumentStoreMismatch, StoreUnavailable
 from model.packages.environments import environment
 from tests.effort import examples
-from tests.factories.inspections import (
-    write_stack,
-)
+from tests.factories.inspections import write_stack
 from tests.factories.releases import release
 from tests.services.commands import row_counts
 from tests.services.failing import FAULTS, failing

@@ -27,7 +27,7 @@ from ingest.crawl.crawler import crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, wanted_packages
-from model.errors import AlreadyRunning, InvalidArgument
+from model.errors import AlreadyRunning
 from tests.services.commands import row_counts
 from tests.services.index import JSON, Index, package_index, status
 
@@ -567,13 +567,3 @@ def test_a_wrong_clock_hides_no_later_change_of_an_index(
     known = "SELECT yanked_reason, as_of <= now() FROM package_versions WHERE version = '1.0'"
     assert rows(relational, known) == [("breaks", True)]
     assert rows(relational, "SELECT as_of <= now() FROM index_projects") == [(True,)]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a b c", "a; os_name=='nt'", "a @ https://u:SECRET@h/a.whl?t=SECRET", "a b https://SECRET@h"],
-)
-def test_what_names_no_package_is_refused_and_repeated_without_its_secrets(name: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        wanted_packages([name])
-    assert "SECRET" not in str(refused.value)

@@ -100,23 +100,6 @@ def test_limits_cannot_be_raised_above_the_settings(asked: Settings) -> None:
         assert "at most" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "query"),
-        (("RETURN 1", "--file", __file__), "--file"),
-        (("  ;",), "empty"),
-        (("RETURN 1", "--param", "=1"), "--param"),
-    ],
-)
-def test_a_call_that_makes_no_sense_is_explained(
-    asked: Settings, arguments: tuple[str, ...], message: str
-) -> None:
-    result = ask(asked, *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
-
-
 def test_a_query_that_would_write_is_refused(asked: Settings) -> None:
     result = ask(asked, "CREATE (n:Package)")
     assert (result.exit_code, result.stdout) == (1, "")

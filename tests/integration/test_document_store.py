@@ -86,7 +86,7 @@ def test_a_worker_with_another_document_store_loses_no_upload(
     with client_of(ours, Scope.INGEST, Scope.READ) as client:
         status, where = upload(client)
         assert status == 202
-        with pytest.raises(DocumentStoreMismatch, match="it has no records/"):
+        with pytest.raises(DocumentStoreMismatch):
             ensure_stores(theirs)
         run_jobs(theirs)
         # It waits for a worker that can read it.
@@ -290,10 +290,7 @@ def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
 
 
 def test_what_killed_writers_left_is_deleted_after_a_day(
-    settings: Settings,
-    relational: Engine,
-    documents_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings, relational: Engine, documents_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
     with relational.begin() as connection:

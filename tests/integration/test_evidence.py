@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from sqlalchemy import event, insert, select, update
 
 from adviser.scoring.assess import assess
@@ -17,7 +16,6 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
-from cli.ingest import ingest
 from graph.engine import Stores
 from graph.record.evidence import INSPECTIONS, EvidenceReader, evidence_for
 from graph.record.hardware import browse_hardware
@@ -31,17 +29,13 @@ from model.measurements.evidence import ADVISORIES, Evidence
 from model.packages.environments import environment
 from model.packages.snapshot import Snapshot
 from tests.factories.advisories import affected, osv, write_archive
-from tests.factories.inspections import (
-    BEGAN,
-    write_stack,
-)
+from tests.factories.inspections import BEGAN
 from tests.factories.releases import release
-from tests.services.projection import project
+from tests.services.projection import measure, project
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = datetime(2025, 12, 31, tzinfo=UTC)
-OLD, NEW, OTHER = (f"inspection-matmul-0000000{digit}" for digit in "abc")
 #: A machine that loses a third of its speed over ten blocks, GFLOPS.
 FADING = [200.0 * 0.96**block for block in range(10)]
 FASTER = [1.06 * rate * (1 + 0.002 * (-1) ** block) for block, rate in enumerate(FADING)]
@@ -50,15 +44,10 @@ FASTER = [1.06 * rate * (1 + 0.002 * (-1) ** block) for block, rate in enumerate
 @pytest.fixture
 def filled(stores: Stores, tmp_path: Path) -> Stores:
     """Two stacks that ran in turns, a third with another package, releases and an advisory."""
-    folder = tmp_path / "inspections"
-    for name, rates, turn, packages in (
-        (OLD, FADING, 0, {"numpy": "2.0.0"}),
-        (NEW, FASTER, 1, {"numpy": "2.1.0"}),
-        (OTHER, FADING, 2, {"jax": "0.4.0"}),
-    ):
-        write_stack(folder, name, rates, packages, turn)
-    done = CliRunner().invoke(ingest, ["inspections", str(folder)], obj=stores.settings)
-    assert done.exit_code == 0, done.output
+    measure(
+        stores, tmp_path / "inspections",
+        (FADING, {"numpy": "2.0.0"}), (FASTER, {"numpy": "2.1.0"}), (FADING, {"jax": "0.4.0"}),
+    )  # fmt: skip
     with stores.engine.begin() as connection:
         releases = [release("numpy", version) for version in ("2.0.0", "2.1.0", "2.2.0")]
         deliveries = [ReleaseDelivery(it, "test", ASKED) for it in releases]

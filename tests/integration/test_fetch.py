@@ -159,18 +159,6 @@ def test_offline_an_empty_store_says_what_to_do(
     assert index.paths == []
 
 
-def test_what_the_index_does_not_have_is_named(
-    stores: Stores, index: Index, tmp_path: Path
-) -> None:
-    project = asking(tmp_path, "app\nnowhere\nlib>=9\n")
-    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
-    assert done.returncode == 1
-    assert "still missing: nowhere: pypi does not have it" in done.stderr
-    assert "hint: check the spelling" in done.stderr
-    assert "still missing: lib: pypi has no version that is lib>=9" in done.stderr
-    assert json.loads(done.stdout)["result"]["error"] is True
-
-
 def test_why_and_why_not_fetch_too(stores: Stores, index: Index, project: Path) -> None:
     index.add_wheel("extra", "1.0")
     at_project = ("--project", str(project), *WHERE, "--fetch", "--json")
@@ -314,16 +302,6 @@ def test_advisories_about_versions_that_only_the_index_knows_count(
         **at(index),
     )  # fmt: skip
     assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}, done.stderr
-
-
-def test_a_conflict_covers_everything_that_is_listed(
-    stores: Stores, index: Index, tmp_path: Path
-) -> None:
-    project = asking(tmp_path, "app\nlib<1\n")
-    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", **at(index))
-    assert done.returncode == 1
-    assert "no stack meets the request over 3 listed versions of 2 packages" in done.stdout
-    assert "packages add" not in done.stdout
 
 
 def test_another_python_reads_its_own_wheels_and_offline_says_which_it_lacks(

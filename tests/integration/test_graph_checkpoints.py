@@ -77,7 +77,7 @@ def test_a_graph_that_is_newer_than_a_restored_record_is_refused(
     assert stores_agree(stores)
     with restored(stores, postgresql) as older:
         assert not stores_agree(older)
-        with pytest.raises(GraphMismatch, match="not projected from this record"):
+        with pytest.raises(GraphMismatch):
             project(older)
         # New rows do not hide it.
         record(older, "package-3")

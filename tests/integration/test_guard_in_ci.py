@@ -16,17 +16,11 @@ import pytest
 import yaml
 
 from adviser.projects.locks import read_lock
-from cli.ingest import ingest
 from graph.engine import Stores
-from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
-)
 from tests.requirements import needs
 from tests.services.code_host import TOKEN, CodeHost, code_host
-from tests.services.commands import ROOT, THOTH, WHERE, run_here, variables
+from tests.services.commands import ROOT, THOTH, WHERE, variables
+from tests.services.projection import measure
 
 CI = ROOT / "deploy" / "ci"
 SLOW = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
@@ -42,18 +36,8 @@ def host() -> Iterator[CodeHost]:
 @pytest.fixture
 def hardware(stores: Stores, tmp_path: Path) -> str:
     """NumPy 2.1.0 is faster than 2.0.0 on this class of hardware."""
-    for turn, (rates, version) in enumerate(((SLOW, "2.0.0"), (FAST, "2.1.0"))):
-        name = f"inspection-matmul-0000000{turn}"
-        packages = specification_document({"numpy": version})
-        write(
-            tmp_path / "inspections" / name,
-            inspection_files(stack_jobs(rates, name, turn), packages),
-        )
-    done = run_here(ingest, stores.settings, "inspections", str(tmp_path / "inspections"))
-    assert done.exit_code == 0, done.stderr
-    with stores.engine.connect() as connection:
-        digest: str = connection.exec_driver_sql("SELECT digest FROM hardware").scalar_one()
-    return digest
+    stacks = (SLOW, {"numpy": "2.0.0"}), (FAST, {"numpy": "2.1.0"})
+    return measure(stores, tmp_path / "inspections", *stacks)
 
 
 @pytest.fixture

@@ -15,11 +15,7 @@ import pytest
 from uv import find_uv_bin
 
 from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import (
-    LockablePackage,
-    LockFormat,
-    LockOptions,
-)
+from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project

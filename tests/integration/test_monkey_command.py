@@ -159,25 +159,6 @@ def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path)
         assert connection.scalar(jobs) == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "--out: name the folder"),
-        (("--out", "x"), "--pi: name an indicator"),
-        (("--dry-run", "--only-packages", "nothing"), "--only-packages: nothing cannot be"),
-        (("--dry-run", "--jobs", "3"), "--jobs and --hours: less than one stack"),
-        (("--dry-run", "--pi", "walk"), "'walk' is not an indicator"),
-        (("--dry-run", "--submit", "queue"), "--submit and --dry-run"),
-    ],
-)
-def test_options_that_cannot_be_used_are_refused(
-    known: Stores, project: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    done = thoth(known.settings, "monkey", str(project), *WHERE, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-
-
 def test_no_stack_is_exit_code_1_with_the_conflict(known: Stores, project: Path) -> None:
     done = thoth(
         known.settings, "monkey", str(project), *WHERE, "--dry-run", "--constraint", "numpy<1",

@@ -25,13 +25,7 @@ from sqlalchemy import text
 from api.server.certificates import self_signed
 from common.settings import Settings
 from graph.record.events import EventKind, record_event
-from graph.record.notices import (
-    MAX_ATTEMPTS,
-    ListedNotice,
-    NoticeState,
-    list_notices,
-    notice_lag,
-)
+from graph.record.notices import MAX_ATTEMPTS, ListedNotice, NoticeState, list_notices, notice_lag
 from loop import notice_targets
 from loop.notices import DeliveryPace, deliver_notices
 from tests.services.commands import ROOT, variables
@@ -277,10 +271,7 @@ def deliverer(settings: Settings, *arguments: str) -> subprocess.Popen[bytes]:
 
 #: Before the n-th transaction of a deliverer is committed, and after it. The first two write
 #: notices; then each notice is claimed and marked.
-POINTS = [
-    *[(str(it),) for it in range(1, 9)],
-    *[("99", str(it)) for it in range(1, 9)],
-]
+POINTS = [*[(str(it),) for it in range(1, 9)], *[("99", str(it)) for it in range(1, 9)]]
 
 
 def test_a_killed_deliverer_loses_no_notice(

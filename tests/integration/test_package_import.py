@@ -21,10 +21,7 @@ from graph.engine import Stores
 from graph.record.quarantine import open_refusals
 from graph.tables import PackageVersionRow, RequirementRow
 from ingest.releases import pipeline as importing
-from ingest.releases.pipeline import (
-    ReleaseSourceOptions,
-    import_releases,
-)
+from ingest.releases.pipeline import ReleaseSourceOptions, import_releases
 from tests.factories.releases import (
     failed,
     many_releases,
@@ -178,14 +175,6 @@ def test_a_file_of_something_else_is_not_read_to_its_end(
     # One release among the first is enough to go on.
     dump = write_dump(tmp_path / "mixed.jsonl", [DUMP[0], *[{"some": "thing"}] * 100])
     assert deliver(stores.settings, dump, code=1)["release"]["read"] == 101
-
-
-def test_invalid_dates_are_usage_errors(settings: Settings, tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "dump.jsonl", DUMP)
-    for date in ("yesterday", "2999-01-01"):
-        result = command(settings, dump, "--as-of", date)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "--as-of" in result.stderr
 
 
 _RUN = """

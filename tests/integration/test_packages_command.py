@@ -183,16 +183,6 @@ def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Ind
     settings, there = stores.settings, at(index)
     done = thoth(settings, "packages", "add", "app==9", "gone", "--index", "local", **there)
     assert (done.returncode, "meets app==9" in done.stderr) == (1, True)
-    done = thoth(
-        settings,
-        "packages",
-        "add",
-        "--index",
-        "local",
-        "app @ https://u:SECRET@h.example/a",
-        **there,
-    )
-    assert (done.returncode, "SECRET" in done.stdout + done.stderr) == (2, False)
 
 
 def test_a_misspelt_package_is_reported_with_the_similar_name(
@@ -208,24 +198,6 @@ def test_a_misspelt_package_is_reported_with_the_similar_name(
         reasons = {"app": "again does not have it", "appp": "again does not have it"}
         suggested = with_suggestions(connection, reasons, {"app", "appp"})
     assert suggested == {**reasons, "appp": f"{reasons['appp']} (did you mean app?)"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("app", "--index", "elsewhere"), "local"),
-        (("app", "--index", "https://u:SECRET@h.example/simple"), "'https://h.example/simple'"),
-        (("not a name",), "names no package"),
-        (("app", "--newer-than", "yesterday"), "is neither a date"),
-        (("app", "--max-versions", "0"), "0"),
-    ],
-)
-def test_what_cannot_be_used_ends_with_2(
-    settings: Settings, arguments: tuple[str, ...], words: str
-) -> None:
-    named = {"PACKAGE_INDEXES": "local=http://127.0.0.1:9/simple"}
-    done = thoth(settings, "packages", "add", *arguments, **named)
-    assert (done.returncode, words in done.stderr) == (2, True)
 
 
 def test_an_index_that_nobody_listens_at_ends_with_3(settings: Settings) -> None:

@@ -142,54 +142,48 @@ DRIFTS = (
 )
 
 
-@pytest.mark.parametrize(("change", "how", "properties"), DRIFTS, ids=[it[0] for it in DRIFTS])
-def test_verify_finds_every_drift_of_a_requirement_and_its_entry_repairs_it(
-    stores: Stores, rows: Rows, change: str, how: str, properties: tuple[str, ...]
-) -> None:
-    project(stores)
-    ((purl,),) = answer(
-        stores,
-        "MATCH (start:PackageVersion)-[edge:REQUIRES]->(end:Package)"
-        f" WITH start, edge, end ORDER BY start.purl LIMIT 1 {change} RETURN start.purl",
-    )
-    (requires,) = (kind for kind in verified(stores).kinds if not kind.equal)
-    assert requires.kind == "(:PackageVersion)-[:REQUIRES]->(:Package)"
-    (difference,) = requires.differences
-    assert (difference.how, difference.properties) == (how, properties)
-    assert difference.key.startswith(f"{purl} -> ")
-    with stores.engine.begin() as connection:
-        connection.execute(insert(OutboxEntry), [{"kind": "package_version", "key": purl}])
-    project(stores)
-    assert verified(stores).equal
-
-
-@pytest.mark.parametrize(
-    ("kind", "label", "key", "value"),
-    [
-        ("package", "Package", "name", "revision"),
-        ("package_version", "PackageVersion", "purl", "yanked_reason"),
-        ("vulnerability", "Vulnerability", "vulnerability_id", "score"),
-        ("artifact", "Artifact", "sha256", "bundled"),
-        ("native_environment", "NativeEnvironment", "digest", "os_version"),
-    ],
+#: Kinds of nodes: the kind of their entries, their label and key, and a value that may drift.
+NODES = (
+    ("package", "Package", "name", "revision"),
+    ("package_version", "PackageVersion", "purl", "yanked_reason"),
+    ("vulnerability", "Vulnerability", "vulnerability_id", "score"),
+    ("artifact", "Artifact", "sha256", "bundled"),
+    ("native_environment", "NativeEnvironment", "digest", "os_version"),
 )
-def test_a_node_that_drifted_is_found_and_its_entry_repairs_it(
-    stores: Stores, rows: Rows, kind: str, label: str, key: str, value: str
-) -> None:
+
+
+def test_verify_finds_every_drift_and_an_entry_repairs_it(stores: Stores, rows: Rows) -> None:
     project(stores)
-    ((damaged,),) = answer(
-        stores,
-        f"MATCH (n:{label}) WITH n ORDER BY n.{key} LIMIT 1"
-        f" SET n.{value} = 'drifted' RETURN n.{key}",
-    )
-    (found,) = (report for report in verified(stores).kinds if not report.equal)
-    assert [(it.key, it.how, it.properties) for it in found.differences] == [
-        (damaged, "different", (value,))
-    ]
-    with stores.engine.begin() as connection:
-        connection.execute(insert(OutboxEntry), [{"kind": kind, "key": damaged}])
-    project(stores)
-    assert verified(stores).equal
+
+    def repaired(kind: str, key: str) -> bool:
+        with stores.engine.begin() as connection:
+            connection.execute(insert(OutboxEntry), [{"kind": kind, "key": key}])
+        project(stores)
+        return verified(stores).equal
+
+    for change, how, properties in DRIFTS:
+        ((purl,),) = answer(
+            stores,
+            "MATCH (start:PackageVersion)-[edge:REQUIRES]->(end:Package)"
+            f" WITH start, edge, end ORDER BY start.purl LIMIT 1 {change} RETURN start.purl",
+        )
+        (requires,) = (kind for kind in verified(stores).kinds if not kind.equal)
+        assert requires.kind == "(:PackageVersion)-[:REQUIRES]->(:Package)", change
+        (difference,) = requires.differences
+        assert (difference.how, difference.properties) == (how, properties), change
+        assert difference.key.startswith(f"{purl} -> ")
+        assert repaired("package_version", purl), change
+    for kind, label, key, value in NODES:
+        ((damaged,),) = answer(
+            stores,
+            f"MATCH (n:{label}) WITH n ORDER BY n.{key} LIMIT 1"
+            f" SET n.{value} = 'drifted' RETURN n.{key}",
+        )
+        (found,) = (report for report in verified(stores).kinds if not report.equal)
+        (difference,) = found.differences
+        assert (difference.key, difference.how) == (damaged, "different"), label
+        assert difference.properties == (value,), label
+        assert repaired(kind, damaged), label
 
 
 def test_a_vulnerability_that_was_merged_into_another_leaves_the_graph(

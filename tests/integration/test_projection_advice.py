@@ -23,16 +23,10 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from model.advice import (
-    AdviceLinks,
-    AdviceRequestSummary,
-    RecommendedStack,
-)
+from model.advice import AdviceLinks, AdviceRequestSummary, RecommendedStack
 from model.measurements.inspection import Stack
 from model.packages.identity import package_version
-from tests.factories.inspections import (
-    write_stack,
-)
+from tests.factories.inspections import write_stack
 from tests.factories.stored_advice import advice_id, recorded_claim, stored_advice
 from tests.services.projection import answer, project, verified
 

@@ -113,24 +113,6 @@ def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) 
     assert alone == series
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ((), 2, "missing argument"),
-        (("ab",), 2, "a digest needs 4 digits"),
-        (("zzzzzz",), 1, "no measured series and no inspection"),
-        (("{key}", "--baseline", "ffff"), 1, "no measured stack has a digest"),
-        (("{key}", "-o", "/nowhere/at/all.html"), 1, "/nowhere/at/all.html"),
-    ],
-)
-def test_what_cannot_be_reported_is_an_error(
-    filled: Settings, key: str, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    done = thoth(filled, "report", *(it.format(key=key) for it in arguments))
-    assert (done.returncode, done.stdout) == (code, "")
-    assert message in done.stderr
-
-
 def test_problems_of_the_api(client: FlaskClient, key: str) -> None:
     assert client.get("/api/v2/reports/ffff").status_code == 404
     wrong = client.get(f"/api/v2/reports/{key}?baseline=ffff")

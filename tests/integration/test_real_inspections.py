@@ -12,11 +12,7 @@ import pytest
 
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SkippedFile,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile
 from model.errors import Reason
 from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
 

@@ -187,9 +187,7 @@ def test_a_changed_hash_raises_an_alarm_and_is_never_stored(
     assert [detail["offered"] for (detail,) in events] == ["f" * 64]
 
 
-def test_a_file_that_went_and_comes_back_with_another_hash_raises_the_alarm(
-    record: Record,
-) -> None:
+def test_a_file_that_went_and_comes_back_with_another_hash_raises_the_alarm(record: Record) -> None:
     wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel, sdist]))
     record.add(release("flask", "3.0.0", files=[sdist]), day=1)

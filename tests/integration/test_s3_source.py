@@ -11,11 +11,7 @@ import s3fs
 
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import (
-    RawDocument,
-    RefusedDocument,
-    SourceLimits,
-)
+from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from model.errors import Reason
 from model.measurements.inspection import InspectionDocument
 from tests.factories.documents import directory_files, document_2020_02, encoded

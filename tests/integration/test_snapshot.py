@@ -199,7 +199,7 @@ def test_a_long_reading_ends_before_its_next_query(graph: Graph, asked: list[str
         if len(asked) == 2:
             raise StoreUnavailable("the graph", "nobody waits", "")
 
-    with pytest.raises(StoreUnavailable, match="nobody waits"):
+    with pytest.raises(StoreUnavailable):
         load_packages(graph.driver, names, LINUX, database=graph.database, check_time=check_time)
     assert asked == [PACKAGES] * 2
 
@@ -244,7 +244,7 @@ def test_a_graph_that_never_rests_is_reported(
 
     graph.hold(SMALL)
     monkeypatch.setattr(module, "_unchanged", lambda tx, snapshot: False)
-    with pytest.raises(StoreUnavailable, match="changes faster"):
+    with pytest.raises(StoreUnavailable):
         graph.snapshot("web")
 
 
@@ -331,28 +331,21 @@ OTHER: list[Sequence[Release]] = [
 ]
 
 
-def on_products(cases: list[Sequence[Release]]) -> pytest.MarkDecorator:
-    """Each case on the embedded graph, and the first on Neo4j: what is written is one Cypher."""
-    on = [*(("arcadedb", case) for case in cases), ("neo4j", cases[0])]
-    return pytest.mark.parametrize(("graph_settings", "releases"), on, indirect=["graph_settings"])
+def test_what_changes_no_answer_changes_no_revision(stores: Stores, known: Snapshot) -> None:
+    for day, releases in enumerate(SAME, 1):
+        deliver(stores, releases, NOW + timedelta(days=day))
+        assert current(stores, known), releases
+        assert snapshot(stores, "web").revision == known.revision, releases
 
 
-@on_products(SAME)
-def test_what_changes_no_answer_changes_no_revision(
-    stores: Stores, known: Snapshot, releases: Sequence[Release]
-) -> None:
-    deliver(stores, releases, NOW + timedelta(days=1))
-    assert current(stores, known)
-    assert snapshot(stores, "web").revision == known.revision
-
-
-@on_products(OTHER)
-def test_what_changes_an_answer_changes_the_revision(
-    stores: Stores, known: Snapshot, releases: Sequence[Release]
-) -> None:
-    deliver(stores, releases, NOW + timedelta(days=1))
-    assert not current(stores, known)
-    assert snapshot(stores, "web").revision != known.revision
+def test_what_changes_an_answer_changes_the_revision(stores: Stores, known: Snapshot) -> None:
+    before = known
+    for day, releases in enumerate(OTHER, 1):
+        deliver(stores, releases, NOW + timedelta(days=day))
+        assert not current(stores, before), releases
+        after = snapshot(stores, "web")
+        assert after.revision != before.revision, releases
+        before = after
 
 
 @pytest.fixture

@@ -284,12 +284,3 @@ def test_a_build_is_for_the_platform_of_this_machine(
     done = advise(stores, index, tmp_path, "dynamic\n", "--build", "--platform", "win_amd64")
     assert done.returncode == 2
     assert "--build builds on this machine" in done.stderr
-
-
-@pytest.mark.parametrize("other", ["--only-wheels", "--offline"])
-def test_options_that_exclude_each_other_are_refused(
-    stores: Stores, index: Index, tmp_path: Path, other: str
-) -> None:
-    done = advise(stores, index, tmp_path, "dynamic\n", "--build", other)
-    assert done.returncode == 2
-    assert f"--build and {other}: give only one of them" in done.stderr

@@ -130,16 +130,14 @@ def test_a_use_is_noted(closed: Settings, client: FlaskClient) -> None:
     assert "secret" not in listed
 
 
-@pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer ", "Basic abc", "Bearer nonsense", "bearer \x00", "Bearer é"]
-)
-def test_a_header_that_is_no_token_is_refused(client: FlaskClient, header: str) -> None:
-    answer = client.get(READ, headers={"Authorization": header})
-    assert answer.status_code == 401
-    challenge = answer.headers["WWW-Authenticate"]
-    assert challenge.split()[0] == "Bearer"
-    given = header.lower().startswith("bearer") and len(header.split()) > 1
-    assert ("invalid_token" in challenge) is given, challenge
+def test_a_header_that_is_no_token_is_refused(client: FlaskClient) -> None:
+    absent = ("", "Bearer", "Bearer ", "Basic abc")
+    for header in (*absent, "Bearer nonsense", "bearer \x00", "Bearer é"):
+        answer = client.get(READ, headers={"Authorization": header})
+        assert answer.status_code == 401
+        challenge = answer.headers["WWW-Authenticate"]
+        assert challenge.split()[0] == "Bearer"
+        assert ("invalid_token" in challenge) is (header not in absent), header
 
 
 def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
@@ -156,26 +154,6 @@ def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
         assert client.get(READ, query_string={"token": "thoth_0"}).status_code == 401
     finally:
         app.extensions[EXTENSION].close()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("create", "a"),
-        ("create", "a", "--scope", "root"),
-        ("create", " ", "--scope", "read"),
-        ("create", "a\x1b[31m", "--scope", "read"),
-        ("create", "a", "--scope", "read", "--expires", "soon"),
-        ("rotate", "token-unknown"),
-        ("rotate", "token-unknown", "--overlap", "never"),
-        ("revoke", "token-000000000000"),
-    ],
-)
-def test_contradictory_options_of_a_token_are_refused(
-    closed: Settings, arguments: tuple[str, ...]
-) -> None:
-    assert run(closed, *arguments).exit_code != 0
-    assert json.loads(run(closed, "list", "--json").stdout) == {"tokens": []}
 
 
 def rotate(settings: Settings, token_id: str, *options: str) -> dict[str, str]:

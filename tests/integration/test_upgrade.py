@@ -154,7 +154,7 @@ def test_a_lock_that_is_never_free_ends_the_migration_with_a_remedy(
         command.upgrade(alembic_config(connection), "0032")
     with empty.engine.connect() as long_query:
         long_query.execute(text("SELECT count(*) FROM observations"))
-        with pytest.raises(StoreUnavailable, match="holds a lock that a migration needs") as caught:
+        with pytest.raises(StoreUnavailable) as caught:
             migrate_relational(empty.engine)
         assert caught.value.hint == "end long queries, then run `thoth migrate` again"
         with empty.engine.connect() as connection:

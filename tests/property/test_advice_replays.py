@@ -110,9 +110,7 @@ def test_replays_are_equal_in_another_process_with_other_threads(
     assert statuses == {"optimal", "infeasible"}
 
 
-def test_every_report_passes_the_check(
-    stored: dict[int, tuple[tuple[bytes, ...], str]],
-) -> None:
+def test_every_report_passes_the_check(stored: dict[int, tuple[tuple[bytes, ...], str]]) -> None:
     for request, snapshot, evidence in map(drawn, range(len(stored))):
         advice = advise(request, snapshot, evidence)
         known = known_for(advice)

@@ -217,10 +217,7 @@ def test_a_damaged_workbook_gives_results_or_a_refusal(data: st.DataObject) -> N
 @given(data=st.data())
 def test_a_damaged_part_of_a_workbook_gives_results_or_a_refusal(data: st.DataObject) -> None:
     packed = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(workbook())) as source,
-        zipfile.ZipFile(packed, "w") as damaged,
-    ):
+    with zipfile.ZipFile(io.BytesIO(workbook())) as source, zipfile.ZipFile(packed, "w") as damaged:
         chosen = data.draw(st.sampled_from(source.namelist()))
         for name in source.namelist():
             part = source.read(name)

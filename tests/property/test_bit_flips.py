@@ -35,11 +35,7 @@ from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from cli.project_files import read_lock_file
 from common.settings import Settings
-from graph.record.documents import (
-    INLINE_LIMIT_BYTES,
-    store_body,
-    unpacked_body,
-)
+from graph.record.documents import INLINE_LIMIT_BYTES, store_body, unpacked_body
 from model.advice import StoredAdvice
 from model.errors import DamagedDocument, ProjectError
 from model.json_documents import canonical_json, digest_bytes

@@ -14,12 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adviser.scoring.comparisons import (
-    Comparison,
-    ComparisonGroup,
-    compare_all,
-    compare_candidates,
-)
+from adviser.scoring.comparisons import Comparison, ComparisonGroup, compare_all, compare_candidates
 from adviser.scoring.estimates import Method, SeriesSpread
 from adviser.scoring.samples import JobPlace, Sample
 from adviser.scoring.turn_noise import turn_noise, turn_variances

@@ -297,7 +297,7 @@ def test_indexes_that_give_no_page_at_all_are_named() -> None:
         async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
 
-    with pytest.raises(IndexesSilent, match="nobody answers"):
+    with pytest.raises(IndexesSilent):
         resolved(request_for("web\n"), Silent({}))
 
 

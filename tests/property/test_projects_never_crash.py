@@ -13,11 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import (
-    LockablePackage,
-    LockFormat,
-    LockOptions,
-)
+from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project

@@ -10,12 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.record.release_merging import (
-    Findings,
-    KnownRelease,
-    first_known,
-    merge_delivery,
-)
+from graph.record.release_merging import Findings, KnownRelease, first_known, merge_delivery
 from model.packages.releases import SOLVER, Release
 from tests.factories.releases import release, sdist_of, wheel_of
 

@@ -96,11 +96,7 @@ class Listener:
         self.stopping = threading.Event()
         self.threads = [
             threading.Thread(target=self._count, args=(act,))
-            for act in (
-                self.stream.accept,
-                lambda: self.datagrams.recv(10),
-                self.abstract.accept,
-            )
+            for act in (self.stream.accept, lambda: self.datagrams.recv(10), self.abstract.accept)
         ]
 
     @property

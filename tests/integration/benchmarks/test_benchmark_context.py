@@ -15,12 +15,7 @@ from graph.tables import HardwareRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.foreign_results import foreign_result, store_foreign
-from tests.factories.inspections import (
-    inspection_files,
-    specification_document,
-    stack_jobs,
-    write,
-)
+from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.releases import release
 from tests.services.commands import thoth, thoth_json
 from tests.services.projection import deliver

@@ -31,11 +31,7 @@ from ingest.record import open_record
 from ingest.runs import list_quarantine
 from ingest.sources.source_items import SourceLimits
 from tests.factories.benchmark_files import sample, sample_text, write_files
-from tests.factories.inspections import (
-    measured,
-    printed,
-    write_stack,
-)
+from tests.factories.inspections import measured, printed, write_stack
 from tests.services.commands import thoth, thoth_json
 
 DATA = Path(
@@ -223,16 +219,6 @@ def test_a_url_is_refused_with_a_remedy(settings: Settings) -> None:
     (refused,) = list_quarantine(settings)
     assert (refused.reason, refused.source) == ("unreadable", "https://runs.example/a.log?…")
     assert "download it first" in refused.message
-
-
-def test_an_unknown_system_is_refused_with_those_there_are(
-    settings: Settings, tmp_path: Path
-) -> None:
-    write_files(tmp_path, FILES)
-    done = thoth(settings, "ingest", "benchmarks", str(tmp_path), "--system", "dawn")
-    assert done.returncode == 2
-    assert "'dawn' is not one of " in done.stderr
-    assert "dawnbench, deepbench, " in done.stderr
 
 
 def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) -> None:

@@ -10,12 +10,7 @@ from graph.projection import lag, rebuild
 from graph.record.benchmark_entries import RESULTS_IN_PART, enqueue_parts_of
 from graph.tables import HardwareRow
 from model.measurements.benchmark_results import BenchmarkResult
-from tests.factories.foreign_results import (
-    RATE,
-    foreign_result,
-    store_foreign,
-    training_entry,
-)
+from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
 from tests.factories.releases import release
 from tests.factories.rows import inspection_rows, store
 from tests.services.projection import answer, deliver, project, verified

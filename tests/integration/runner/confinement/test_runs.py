@@ -13,11 +13,7 @@ from pis.amun.hardware import host
 from pis.amun.jobs import JobEnd
 from pis.amun.launchers import Inspection, Job, PreparedInspection, Script
 from pis.amun.launchers.local import run_here
-from pis.amun.sandbox import (
-    CannotConfine,
-    end_of_job,
-    require_confinement,
-)
+from pis.amun.sandbox import CannotConfine, end_of_job, require_confinement
 from pis.amun.specification import load_specification
 from tests.requirements import needs
 from tests.services.confined import run
