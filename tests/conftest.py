@@ -75,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="try half of the examples of a property; install PyTorch and TensorFlow, too",
+        help="try a quarter of the examples of a property; install PyTorch and TensorFlow, too",
     )
     parser.addoption("--all-examples", action="store_true", help="try all examples of a property")
     parser.addoption(

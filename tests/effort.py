@@ -1,8 +1,9 @@
 """How thorough a run of the tests is: ``make test``, or the whole of ``make test-all``.
 
-``pytest --thorough`` tries half of the examples of a property, and installs the large frameworks to
-measure them. Without it a property is tried with a sixteenth of its examples, and one job of a
-framework is run where an earlier thorough run has installed it. ``--all-examples`` tries all.
+``pytest --thorough`` tries a quarter of the examples of a property, and installs the large
+frameworks to measure them. Without it a property is tried with a sixteenth of its examples, and one
+job of a framework is run where an earlier thorough run has installed it. ``--all-examples`` tries
+all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _options = {"thorough": False, "examples": 1 / 16}
 def set_effort(*, thorough: bool, all_examples: bool) -> None:
     """Called before the test modules are imported, which ask for :func:`examples`."""
     _options.update(
-        thorough=thorough, examples=1 if all_examples else 1 / 2 if thorough else 1 / 16
+        thorough=thorough, examples=1 if all_examples else 1 / 4 if thorough else 1 / 16
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import sqlalchemy
 from flask import Flask
 from sqlalchemy import Connection, event, select, text
 
@@ -16,28 +17,20 @@ from api import service as service_module
 from api.http import comparison_cache
 from api.http.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from api.service import EXTENSION, ServiceStores
-from graph.engine import Stores
+from common.settings import Settings
+from graph.engine import Stores, relational_engine
 from graph.record.freshness import count_change
 from graph.record.inspections import accept_observations, refuse_observations
 from graph.record.job_samples import browse_series
-from graph.record.measurements import (
-    SeriesMark,
-    components_of,
-    measured_observations,
-    series_marks,
-)
+from graph.record.measurements import SeriesMark, components_of, measured_observations, series_marks
 from graph.record.observations import measured_totals, newest_series
 from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from model.errors import StoreUnavailable
 from model.measurements.evidence import MeasuredObservation
-from tests.factories.inspections import (
-    MATMUL,
-    measured,
-    printed,
-    write_stack,
-)
+from tests.factories.inspections import MATMUL, measured, printed, write_stack
+from tests.services.databases import new_database
 
 VERSIONS = ("2.0.2", "2.1.0", "2.2.0")
 SIZES = (64, 128)
@@ -68,14 +61,39 @@ def deliver(stores: Stores, folder: Path, name: str, version: str, size: int) ->
     ingest_inspections(stores.settings, stores.engine, [str(folder / name)], SourceLimits())
 
 
-@pytest.fixture
-def delivered(stores: Stores, tmp_path: Path) -> Stores:
-    """Three versions of NumPy in two series."""
+def deliver_first(settings: Settings, engine: sqlalchemy.Engine, folder: Path) -> None:
+    """Ingest three versions of NumPy in two series."""
     for size in SIZES:
         for version in VERSIONS:
-            write_inspection(tmp_path / "first", f"inspection-{size}-{version}", version, size)
-    ingest_inspections(stores.settings, stores.engine, [str(tmp_path / "first")], SourceLimits())
+            write_inspection(folder, f"inspection-{size}-{version}", version, size)
+    ingest_inspections(settings, engine, [str(folder)], SourceLimits())
+
+
+@pytest.fixture
+def delivered(stores: Stores, tmp_path: Path) -> Stores:
+    """A record that a test changes."""
+    deliver_first(stores.settings, stores.engine, tmp_path / "first")
     return stores
+
+
+@pytest.fixture(scope="module")
+def record(
+    postgresql: sqlalchemy.Engine,
+    embedded_settings: Settings,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Settings, sqlalchemy.Engine]]:
+    """The same record, for tests that only read."""
+    with new_database(postgresql, embedded_settings) as settings:
+        engine = relational_engine(settings)
+        deliver_first(settings, engine, tmp_path_factory.mktemp("first"))
+        yield settings, engine
+        engine.dispose()
+
+
+@pytest.fixture
+def connection(record: tuple[Settings, sqlalchemy.Engine]) -> Iterator[Connection]:
+    with record[1].connect() as connection:
+        yield connection
 
 
 def documents(family: SeriesFamily) -> list[dict[str, Any]]:
@@ -101,10 +119,12 @@ def test_a_change_reads_the_series_that_changed_and_judges_all(
 
 
 def test_a_server_reads_the_comparisons_when_it_starts(
-    delivered: Stores, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
+    record: tuple[Settings, sqlalchemy.Engine],
+    read_keys: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service_module, "_STEP_JOBS", 20)  # a series has 18
-    service = ServiceStores(delivered.settings)
+    service = ServiceStores(record[0])
     service.read_comparisons()
     assert read_keys == [1, 1]
     with service.reading() as connection:
@@ -114,63 +134,54 @@ def test_a_server_reads_the_comparisons_when_it_starts(
 
 
 def test_another_baseline_is_judged_without_reading_again(
-    delivered: Stores, read_keys: list[int]
+    connection: Connection, read_keys: list[int]
 ) -> None:
     cache = ComparisonCache()
-    with delivered.engine.connect() as connection:
-        groups = documents(cache.family(connection))
-        seen = list(measured_observations(connection))
-        for base in (*(it["stack_digest"] for it in groups[0]["stacks"]), "newest"):
-            family = cache.family(connection, base)
-            assert documents(family) == stacks_document(compare_stacks(seen, base))["groups"]
+    groups = documents(cache.family(connection))
+    seen = list(measured_observations(connection))
+    for base in (*(it["stack_digest"] for it in groups[0]["stacks"]), "newest"):
+        family = cache.family(connection, base)
+        assert documents(family) == stacks_document(compare_stacks(seen, base))["groups"]
     assert read_keys == [2]
 
 
-@pytest.mark.parametrize(
-    ("component", "packages"),
-    [
+def test_the_version_of_any_component_comes_from_the_stack(stores: Stores, tmp_path: Path) -> None:
+    for component, packages in (
         ("pandas", {"pandas": "2.2.3", "numpy": "2.0.2"}),
         ("sklearn", {"scikit-learn": "1.7.2", "numpy": "2.0.2"}),
         ("Keras_Preprocessing", {"keras-preprocessing": "1.1.2"}),
-    ],
-)
-def test_the_version_of_any_component_comes_from_the_stack(
-    stores: Stores, tmp_path: Path, component: str, packages: dict[str, str]
-) -> None:
-    job = printed(measured(9.0), component=component)
-    write_stack(tmp_path, "inspection-a", [job] * 5, packages)
+    ):
+        job = printed(measured(9.0), component=component)
+        write_stack(tmp_path, f"inspection-{component}", [job] * 5, packages)
     ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], SourceLimits())
-    name, version = next(iter(packages.items()))
     with stores.engine.connect() as connection:
-        (group,) = compare_stacks(measured_observations(connection))
-        totals, labels = (
-            measured_totals(connection),
-            components_of(connection, [str(group.stacks[0].stack_digest)]),
-        )
-    (stack,) = group.stacks
-    assert (stack.component, stack.component_version) == (name, version)
-    assert list(labels.values()) == [(name, version)]
-    assert totals.versions == 1
+        groups = compare_stacks(measured_observations(connection))
+        digests = [str(it.stacks[0].stack_digest) for it in groups]
+        totals, labels = measured_totals(connection), components_of(connection, digests)
+    shown = {(it.stacks[0].component, it.stacks[0].component_version) for it in groups}
+    assert shown == set(labels.values()) == {
+        ("pandas", "2.2.3"), ("scikit-learn", "1.7.2"), ("keras-preprocessing", "1.1.2"),
+    }  # fmt: skip
+    assert totals.versions == 3
 
 
 def test_what_is_forgotten_is_read_again(
-    delivered: Stores, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
+    connection: Connection, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_JOBS", 20)
     monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 3)
     cache = ComparisonCache()
-    with delivered.engine.connect() as connection:
-        groups = documents(cache.family(connection))
-        base = groups[0]["stacks"][-1]["stack_digest"]
-        first = documents(cache.family(connection, base))
-        assert read_keys == [2, 1], "the jobs of one series fit"
-        assert documents(cache.family(connection, base)) == first
-        assert documents(cache.family(connection)) == groups
+    groups = documents(cache.family(connection))
+    base = groups[0]["stacks"][-1]["stack_digest"]
+    first = documents(cache.family(connection, base))
+    assert read_keys == [2, 1], "the jobs of one series fit"
+    assert documents(cache.family(connection, base)) == first
+    assert documents(cache.family(connection)) == groups
     assert read_keys == [2, 1]
 
 
 def test_all_families_together_keep_few_documents(
-    delivered: Stores, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 6)
     judged: list[int] = []
@@ -181,12 +192,11 @@ def test_all_families_together_keep_few_documents(
 
     monkeypatch.setattr(comparison_cache, "judged_groups", noted)
     cache = ComparisonCache()
-    with delivered.engine.connect() as connection:
-        first = cache.family(connection)
-        second = cache.family(connection, wanted=SeriesFilter(package="numpy"))
-        assert cache.family(connection) is first
-        for family in (first, first, second, second, first):
-            assert len(documents(family)) == len(SIZES)
+    first = cache.family(connection)
+    second = cache.family(connection, wanted=SeriesFilter(package="numpy"))
+    assert cache.family(connection) is first
+    for family in (first, first, second, second, first):
+        assert len(documents(family)) == len(SIZES)
     assert judged == [2, 0, 2, 0, 2]
 
 

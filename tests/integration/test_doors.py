@@ -22,7 +22,7 @@ from sqlalchemy import Connection, text
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
-from graph.record.tokens import Scope
+from graph.record.access import Scope
 from tests.factories.advisories import flask_sessions, write_archive
 from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.factories.bisects import add_bisects

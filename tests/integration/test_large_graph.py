@@ -1,4 +1,4 @@
-"""Limits on rows bind what a query returns, never what it counts: 25,000 nodes of each label.
+"""Limits on rows bind what a query returns, never what it counts: 12,000 nodes of each label.
 
 PostgreSQL holds the record and answers the same questions; both graph products must agree with it.
 """
@@ -41,7 +41,7 @@ from tests.services.neo4j.server import Neo4jServer
 pytestmark = pytest.mark.slow
 
 #: Well above the limit of 10,000 rows.
-COUNT = 25_000
+COUNT = 12_000
 EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED)
 BYTES = 100_000_000
 LISTING = "MATCH (p:Package) RETURN p.name AS name"

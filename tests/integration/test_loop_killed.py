@@ -42,7 +42,7 @@ from tests.services.receiver import SECRET, Receiver, hooked, receiver
 
 pytestmark = pytest.mark.faults
 
-KILLS, BLOCKS, STACKS = 20, 5, 4
+KILLS, BLOCKS, STACKS = 10, 5, 4
 VERSIONS = ("2.0.2", "2.2.6", "2.3.5")
 #: Columns that number rows or transactions, and random identifiers.
 SERIALS = {

@@ -74,7 +74,7 @@ def _beyond_the_screen(page: Page, selector: str) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("scripts", [True, *slow([False])])
 def test_pages_load_without_errors_on_a_small_dark_screen(
     site: Served, browser: Browser, addresses: list[str], scripts: bool
 ) -> None:
