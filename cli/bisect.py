@@ -21,8 +21,8 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.answering.index_stacks import IndexStacks
 from adviser.answering.target_hardware import own_hardware
-from adviser.bisect.documents import StackSeries, search_document, search_sentence
 from adviser.bisect.search import SearchState, StackUnavailable, StepSearch, StopReason, find_step
+from adviser.bisect.series import StackSeries, search_document, search_sentence
 from adviser.resolver.worker import ResolverWorker
 from cli.bisect_measurer import (
     ExecutorMeasurer,

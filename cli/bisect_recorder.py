@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from adviser.bisect.documents import StackSeries, search_document
 from adviser.bisect.search import SearchState, StepSearch
+from adviser.bisect.series import StackSeries, search_document
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.migrate import migrated_stores

@@ -14,9 +14,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from adviser.bisect.documents import StackSeries
-from adviser.bisect.lock_paths import PathStep, path_between
 from adviser.bisect.search import StepSearch
+from adviser.bisect.series import PathStep, StackSeries, path_between
 from cli.bisect_measurer import SearchFolder, StackPinner, pinned_requirements, pins_of
 from cli.project_files import read_lock_file
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection

@@ -213,33 +213,11 @@ def _notice_releases(running: _RunningNight) -> Mapping[str, Any]:
     return {"new": len(new)}
 
 
-def _resolve(running: _RunningNight) -> Mapping[str, Any]:
-    night = running.night.night
-    return resolve_releases(running.stores, night, running.known(), running.resolver)
-
-
-def _plan(running: _RunningNight) -> Mapping[str, Any]:
-    return plan_batches(running.stores, running.night.night, running.known(), running.resolver)
-
-
-def _measure(running: _RunningNight) -> Mapping[str, Any]:
-    return measure_batches(running.stores, running.on_job)
-
-
 def _ingest(running: _RunningNight) -> Mapping[str, Any]:
     stores, counts = running.stores, ingest_batches(running.stores)
     sync(stores.engine, stores.driver, database=stores.database)
     running.knowns = None
     return counts
-
-
-def _settle(running: _RunningNight) -> Mapping[str, Any]:
-    return settle_releases(running.stores, running.night.night, running.known())
-
-
-def _record_changes(running: _RunningNight) -> Mapping[str, Any]:
-    """Add what the new measurements show to the list of changes."""
-    return {"new": len(record_changes(running.stores.engine))}
 
 
 def _advise(running: _RunningNight) -> Mapping[str, Any]:
@@ -248,10 +226,6 @@ def _advise(running: _RunningNight) -> Mapping[str, Any]:
     changed = sum(advise_again(stores, running.night, known) for known in knowns)
     sync(stores.engine, stores.driver, database=stores.database)
     return {"watches": len(knowns), "changed": changed}
-
-
-def _announce(running: _RunningNight) -> Mapping[str, Any]:
-    return announce_releases(running.stores, running.known())
 
 
 def _notify(running: _RunningNight) -> Mapping[str, Any]:
@@ -269,14 +243,14 @@ STEPS: Mapping[str, Callable[[_RunningNight], Mapping[str, Any]]] = {
     "watch": _watch_requests,
     "refresh": _refresh,
     "notice": _notice_releases,
-    "resolve": _resolve,
-    "plan": _plan,
-    "measure": _measure,
+    "resolve": lambda it: resolve_releases(it.stores, it.night.night, it.known(), it.resolver),
+    "plan": lambda it: plan_batches(it.stores, it.night.night, it.known(), it.resolver),
+    "measure": lambda it: measure_batches(it.stores, it.on_job),
     "ingest": _ingest,
-    "settle": _settle,
-    "changes": _record_changes,
+    "settle": lambda it: settle_releases(it.stores, it.night.night, it.known()),
+    "changes": lambda it: {"new": len(record_changes(it.stores.engine))},
     "advise": _advise,
-    "announce": _announce,
+    "announce": lambda it: announce_releases(it.stores, it.known()),
     "notify": _notify,
 }
 _LAST_STEP = "notify"

@@ -272,18 +272,17 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[di
     ]
 
 
-def record_changes(engine: Engine, now: datetime | None = None) -> tuple[PerformanceChange, ...]:
+def record_changes(engine: Engine) -> tuple[PerformanceChange, ...]:
     """Add the changes that all measurements show now, in one transaction.
 
     Call this after an ingest. Without new measurements it adds nothing, and it may be interrupted
     and repeated at any time.
 
-    :param now: the time of the evidence; by default the current time
     :returns: the new entries
     """
     with engine.begin() as connection:
         lock_changes(connection)
-        evidence = measured_evidence(connection, now or datetime.now(UTC))
+        evidence = measured_evidence(connection, datetime.now(UTC))
         known, looks = all_changes(connection), change_looks(connection)
         update = new_entries(evidence, known, looks, reference_stacks(connection))
         add_changes(connection, update.entries, update.looks)

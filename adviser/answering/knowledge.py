@@ -66,19 +66,6 @@ class KnowledgeObserver(Protocol):
         """Called if no index answers, so that the stores must do."""
 
 
-class StoredSource(Protocol):
-    """Stored knowledge: the graph is one source."""
-
-    def read(
-        self, stores: Stores, roots: Iterable[str], environment: Environment,
-        timings: dict[str, float],
-    ) -> SnapshotAndEvidence:  # fmt: skip
-        """The snapshot of requirements in an environment, and the evidence for it.
-
-        :param timings: gets the duration of each step, s
-        """
-
-
 class GraphSource:
     """Snapshots from the graph and evidence from the record, read again only after a change.
 
@@ -93,7 +80,10 @@ class GraphSource:
         self, stores: Stores, roots: Iterable[str], environment: Environment,
         timings: dict[str, float] | None = None,
     ) -> SnapshotAndEvidence:  # fmt: skip
-        """See :class:`StoredSource`."""
+        """The snapshot of requirements in an environment, and the evidence for it.
+
+        :param timings: gets the duration of each step, s
+        """
         names, times = tuple(sorted(roots)), {} if timings is None else timings
         driver, database = stores.driver, stores.database
         with stores.engine.connect() as connection:
@@ -126,12 +116,12 @@ def _items(known: SnapshotAndEvidence) -> int:
 
 def stored_knowledge(
     stores: Stores, request: StackRequest, more: Iterable[Dependency] = (),
-    source: StoredSource | None = None, timings: dict[str, float] | None = None,
+    source: GraphSource | None = None, timings: dict[str, float] | None = None,
 ) -> SnapshotAndEvidence:  # fmt: skip
     """What the stores know for a request.
 
     :param more: further roots of the snapshot, beside the requirements of the request
-    :param source: by default, the graph
+    :param source: keeps what it read; by default, nothing is kept
     """
     roots = [*(it.text for it in request.requirements), *map(text_of, more)]
     times = {} if timings is None else timings
@@ -148,7 +138,7 @@ class KnowledgeSources:
     """
 
     stores: Stores
-    stored: StoredSource = field(default_factory=GraphSource)
+    stored: GraphSource = field(default_factory=GraphSource)
     memory: IndexMemory | None = None
 
 

@@ -194,15 +194,14 @@ def repetition_advice(
     )
 
 
-def jobs_needed(variance: float, difference: float = PLANNED_DIFFERENCE) -> int | None:
+def jobs_needed(variance: float) -> int | None:
     """Jobs of each stack for a verdict on a difference (rule 6 of the statistics).
 
     ``2 (z₁₋α + z₁₋β)² s² / (Δ − ln(1 + δ))²``, at least five.
 
     :param variance: of a job's log rate
-    :param difference: as a share of the rate, larger than δ
     """
-    margin = math.log1p(difference) - math.log1p(MIN_DELTA)
+    margin = math.log1p(PLANNED_DIFFERENCE) - math.log1p(MIN_DELTA)
     needed = 2 * (_Z_ALPHA + _Z_BETA) ** 2 * variance / margin**2
     return max(5, math.ceil(needed)) if math.isfinite(needed) else None
 

@@ -17,16 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from adviser.resolver.inferred_bounds import InferredBounds, bounds_in, compiled_ranks, with_bounds
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe, nearness_of
 from common.versioned_cache import VersionedCache
-from model.packages.candidates import Absence, Candidate, Dependency, Excluded
-from model.packages.environments import Environment
+from model.packages.candidates import Candidate, Dependency, Excluded
 from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
@@ -81,25 +80,8 @@ def contributions_of(
         yield it.purl, tuple(column[place] for column in columns)
 
 
-class KnownVersions(Protocol):
-    """The part of :class:`model.packages.snapshot.Snapshot` that the resolver reads."""
-
-    @property
-    def roots(self) -> tuple[Dependency, ...]: ...
-    @property
-    def packages(self) -> Mapping[str, tuple[Candidate, ...]]: ...
-    @property
-    def excluded(self) -> Mapping[str, tuple[Excluded, ...]]: ...
-    @property
-    def missing(self) -> tuple[str, ...]: ...
-    @property
-    def absences(self) -> Mapping[str, Absence]: ...
-    @property
-    def environment(self) -> Environment: ...
-
-
 def universe_of(
-    snapshot: KnownVersions,
+    snapshot: Snapshot,
     request: ResolverRequest,
     scores: Scores,
     penalties: Collection[int] = (),
@@ -200,7 +182,7 @@ class AdmittedPackage:
     named: frozenset[str]
 
 
-def choosable(snapshot: KnownVersions, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
+def choosable(snapshot: Snapshot, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
     """For each package name, the versions that a stack may have if it meets the request.
 
     It applies two kinds of requirements: those of the request, and those shared by all usable

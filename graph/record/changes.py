@@ -192,7 +192,7 @@ class Bisect:
 
     :param others: further requirements of every stack
     :param command: continues the search
-    :param searches: as :func:`adviser.bisect.documents.search_document` makes them, in order
+    :param searches: as :func:`adviser.bisect.series.search_document` makes them, in order
     """
 
     bisect_id: Annotated[str, Field("Identifier of the search.", "bisect-0123456789abcdef")]

@@ -17,7 +17,7 @@ from graph.record.affected_versions import share_advisories
 from graph.record.bulk import copy_rows, update_rows
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.events import EventKind, record_event
-from graph.record.known_releases import StoredReleases, known_releases, stored_releases
+from graph.record.known_releases import StoredReleases, stored_releases
 from graph.record.packages import add_package_rows, finish_versions
 from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import (
@@ -38,15 +38,6 @@ from graph.tables import (
 )
 from model.measurements.inspection import OWN_COLLECTOR
 from model.packages.releases import SOLVER, Release, ReleaseFile, Requirement
-
-__all__ = [
-    "HashAlarm",
-    "KnownRelease",
-    "ReleaseDelivery",
-    "ReleasesAdded",
-    "add_releases",
-    "known_releases",
-]
 
 logger = logging.getLogger(__name__)
 

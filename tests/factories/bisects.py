@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from adviser.bisect.documents import StackSeries, search_document
 from adviser.bisect.search import StepSearch, find_step
+from adviser.bisect.series import StackSeries, search_document
 from graph.record.changes import Bisect, write_bisect
 from tests.factories.planted_steps import PlantedMeasurer, step_levels
 

@@ -9,8 +9,8 @@ import pytest
 
 from adviser.advise import in_this_process
 from adviser.answering.index_stacks import IndexStacks, NoValidStack
-from adviser.bisect.documents import StackSeries
 from adviser.bisect.search import StepSearch, find_step
+from adviser.bisect.series import StackSeries
 from cli.bisect_measurer import SearchFolder, StackPinner, pins_of
 from cli.bisect_series import SeriesMaker
 from common.settings import Settings

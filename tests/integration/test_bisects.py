@@ -12,8 +12,8 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import delete
 
-from adviser.bisect.documents import search_document
 from adviser.bisect.search import SearchState
+from adviser.bisect.series import search_document
 from cli.bisect_recorder import BisectRecorder, identity
 from common.settings import Settings
 from graph.engine import Stores

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adviser.bisect.documents import StackSeries
 from adviser.bisect.search import SearchStopped, StopReason, find_step
+from adviser.bisect.series import StackSeries
 from cli.bisect import command_line, measured_script, print_searches, question_of
 from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.main import run, thoth

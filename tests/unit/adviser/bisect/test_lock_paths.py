@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from adviser.bisect.lock_paths import path_between
+from adviser.bisect.series import path_between
 
 OLD = {"a": "1", "b": "1", "c": "1", "gone": "1"}
 NEW = {"a": "2", "b": "2", "c": "1", "fresh": "1"}
