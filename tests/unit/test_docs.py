@@ -64,7 +64,7 @@ def test_every_setting_has_its_line_with_its_default() -> None:
     settings = Settings.from_env({})
     values = {variable_name(it): getattr(settings, it) for it in Settings.__slots__}
     assert codes(SETTINGS) == values.keys()
-    numbers = re.findall(r"(?m)^- `(\w+)` \(.*?, `?([\d.]+)`?\):", SETTINGS)
+    numbers = re.findall(r"(?m)^- `(\w+)` \(.*?; `?([\d.]+)`?\):", SETTINGS)
     assert len(numbers) > 25
     for variable, default in numbers:
         assert float(default) == values[variable], variable
