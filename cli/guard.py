@@ -41,7 +41,7 @@ from adviser.projects.project import Project, ProjectFormat, WarningCode
 from adviser.reports.documents import lock_of
 from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
-from cli.knowledge import TerminalObserver, knowledge_of_pack
+from cli.knowledge import ServiceClient, TerminalObserver, knowledge_of_pack
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
 from cli.project_files import read_lock_file, read_project, read_vex_files, write_file
@@ -52,7 +52,6 @@ from cli.request_options import (
     lock_selection,
     requested_environment,
 )
-from cli.service_client import ServiceClient
 from common import __version__
 from common.formats.conda_environment import is_environment
 from common.formats.locks.pipfile_lock import read_pipfile_lock

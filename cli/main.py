@@ -67,7 +67,7 @@ COMMANDS = {
     "audit": ("access", "List the API requests that wrote data."),
     "backup": ("record", "Write a backup of the record and its documents to a new FILE."),
     "benchmarks": (
-        "benchmarks",
+        "report",
         "List results of other benchmark systems and of our own inspections.",
     ),
     "bisect": ("bisect", "Find the release that made an operation slower or faster."),
@@ -102,7 +102,7 @@ COMMANDS = {
     "packages": ("packages", "Read, refresh and show releases of packages."),
     "pi": ("pi", "List, run and pin performance indicators."),
     "provenance": ("provenance", "Check where every file of a lock comes from."),
-    "queue": ("queue", "Show and cancel the jobs of the service."),
+    "queue": ("service", "Show and cancel the jobs of the service."),
     "record": ("record", "Compare stored rows with the documents that they were made from."),
     "replay": ("advise", "Answer a recorded request again and compare the reports."),
     "report": ("report", "Report on the quality of measurements."),

@@ -1,13 +1,14 @@
-"""Jobs that run submitted inspections on this machine, and ingest their results and uploads."""
+"""Jobs that bring knowledge in: submitted inspections, which run here, uploads, and fetches."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 from filelock import FileLock, Timeout
 
 from api.jobs.queue import PROJECT, Queue, QueueJob, QueueName
@@ -18,9 +19,19 @@ from graph.engine import Stores
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, analysis_of
 from graph.record.documents import body_of
 from graph.record.postgresql_helpers import lock_name
+from ingest.crawl.closure import CrawlBounds
+from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
 from ingest.sources.source_items import MEBIBYTE, RefusedDocument, SourceLimits
-from model.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument, Reason
+from model.errors import (
+    AlreadyRunning,
+    DamagedDocument,
+    IndexFault,
+    IndexProblem,
+    InvalidArgument,
+    InvalidDocument,
+    Reason,
+)
 from model.json_documents import digest, digest_bytes
 from model.text import counted
 from pis.amun.free_machine import free_machine
@@ -267,3 +278,42 @@ def _refusal_document(refusal: RefusedDocument) -> dict[str, str]:
         "field": error.field,
         "message": error.message,
     }
+
+
+#: Maximum number of packages that one request fetches, including dependencies.
+MAX_PACKAGES = 250
+
+
+def fetch(
+    settings: Settings, index: str | None, requirements: Sequence[str], *, prereleases: bool = False
+) -> dict[str, Any]:
+    """Fetch packages and their dependencies from a configured index.
+
+    :returns: the report of ``thoth packages add --json``
+    :raises InvalidArgument: if there is no such index, or a requirement is invalid
+    :raises IndexProblem: if the index does not answer
+    """
+    bounds = CrawlBounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
+    outcome = add_packages(
+        settings, wanted_packages(requirements), bounds, index=index, watching=False
+    )
+    if unanswered(outcome.report):
+        raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")
+    # Turns the enumeration members among the keys into strings.
+    return dict(
+        orjson.loads(orjson.dumps(packages_document(outcome), option=orjson.OPT_NON_STR_KEYS))
+    )
+
+
+def fetch_requested(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+    """Fetch the packages of a request.
+
+    :returns: the identifier of the report's document
+    """
+    report = fetch(
+        worker.settings,
+        request["index"],
+        request["requirements"],
+        prereleases=request["prereleases"],
+    )
+    return store_result(worker, analysis, report)

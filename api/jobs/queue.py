@@ -190,7 +190,8 @@ REQUEST_WORK = {
     AnalysisKind.WHY_NOT: _work("advice.why_not", "advice:run_why_not"),
     AnalysisKind.PROVENANCE: _work("provenance.check", "advice:check_provenance"),
     AnalysisKind.FETCH: RequestWork(
-        "packages.fetch", QueueName.BULK, "api.jobs.fetching:fetch_requested", BULK_S, Scope.INGEST
+        "packages.fetch", QueueName.BULK, "api.jobs.inspections:fetch_requested", BULK_S,
+        Scope.INGEST,
     ),
     AnalysisKind.UPLOAD: RequestWork(
         "uploads.ingest", QueueName.BULK, "api.jobs.inspections:ingest_upload", BULK_S, Scope.INGEST

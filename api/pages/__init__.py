@@ -13,7 +13,6 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages import (
         advice,
         changes,
-        docs,
         home,
         measurements,
         packages,
@@ -23,9 +22,9 @@ def blueprints() -> tuple[Blueprint, ...]:
     )
 
     static = Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
-    subjects = (docs, home, advice, changes, packages, measurements, stacks, questions)
     return (
-        static, *(it.blueprint for it in subjects), site.session_pages, home.operation_pages,
-        advice.ask_pages, measurements.reports_pages, measurements.benchmarks_pages,
-        stacks.lock_pages,
+        static, site.session_pages, home.blueprint, home.docs_pages, home.operation_pages,
+        advice.blueprint, advice.ask_pages, changes.blueprint, packages.blueprint,
+        measurements.blueprint, measurements.reports_pages, measurements.benchmarks_pages,
+        stacks.blueprint, stacks.lock_pages, questions.blueprint,
     )  # fmt: skip

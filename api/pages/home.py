@@ -1,14 +1,20 @@
-"""The first page, and how the service works: the loop, its parts, and what it refused."""
+"""The first page, how the service works and what it refused, and the documentation of the API.
+
+The latter is rendered from the OpenAPI document on the server, without scripts.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flask import Response
+from flask import Response, current_app, render_template, request
+from markupsafe import Markup, escape
 
 from api.pages.api_client import ApiDocument, read, read_if_any
+from api.pages.formatting import visible
 from api.pages.site import Pages, render, unknown_address
 from model.json_documents import as_json_time
 
@@ -92,3 +98,81 @@ def trust() -> Response:
     """What was refused, and how current the data is."""
     status = read("/api/v2/status")
     return render("trust.html", status, state=status.body)
+
+
+docs_pages = Pages("docs", __name__)
+
+
+@docs_pages.app_template_filter("words")
+def words(text: str) -> Markup:
+    """Render plain text as HTML; text between backticks becomes code.
+
+    >>> words("`limit` is < 10")
+    Markup('<code>limit</code> is &lt; 10')
+    """
+    parts = map(escape, visible(text).split("`"))
+    return Markup().join(
+        Markup("<code>{}</code>").format(it) if number % 2 else it
+        for number, it in enumerate(parts)
+    )
+
+
+@docs_pages.get("/docs")
+def page() -> Response:
+    """Render every operation with its parameters, bodies and responses."""
+    # The document does not change after the application is created.
+    cache = current_app.extensions.setdefault("docs", {})
+    if "operations" not in cache:
+        document = _document()
+        cache["info"] = document["info"]
+        content = render_template(
+            "operations.html",
+            tags=[it for it in document["tags"] if it["name"] in _by_tag(document)],
+            operations=_by_tag(document),
+            schemas=sorted(document["components"]["schemas"].items()),
+        )
+        cache["operations"] = Markup(content)  # noqa: S704 - Jinja escaped it
+    response = render("docs.html", **cache)
+    response.add_etag()
+    response.make_conditional(request)
+    return response
+
+
+def _document() -> dict[str, Any]:
+    apis = current_app.extensions["flask-smorest"]["apis"]
+    document: dict[str, Any] = apis[""]["ext_obj"].document()
+    return document
+
+
+def _by_tag(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Operations grouped by tag, each with its method and path; references are resolved."""
+    by_tag: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path, item in document["paths"].items():
+        shared = item.get("parameters", [])
+        for method, operation in item.items():
+            if method == "parameters":
+                continue
+            resolved = {
+                **operation,
+                "method": method.upper(),
+                "path": path,
+                "parameters": [*shared, *operation.get("parameters", [])],
+                "responses": {
+                    str(status): _resolved(document, it)
+                    for status, it in operation["responses"].items()
+                },
+            }
+            for tag in operation["tags"]:
+                by_tag[tag].append(resolved)
+    return by_tag
+
+
+def _resolved(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """The target of a reference, or the value itself."""
+    reference = value.get("$ref")
+    if reference is None:
+        return value
+    target: Any = document
+    for part in reference.removeprefix("#/").split("/"):
+        target = target[part]
+    return dict(target)

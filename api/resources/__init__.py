@@ -22,12 +22,11 @@ def blueprints() -> tuple[Blueprint, ...]:
         recorded_advice,
         reports,
         stacks,
-        vulnerabilities,
     )
 
     return (
-        packages.blueprint, packages.release_routes, vulnerabilities.blueprint, stacks.blueprint,
-        changes.series_routes, reports.blueprint, inspections.blueprint,
+        packages.blueprint, packages.release_routes, packages.vulnerability_routes,
+        stacks.blueprint, changes.series_routes, reports.blueprint, inspections.blueprint,
         inspections.observation_routes, recorded_advice.blueprint, recorded_advice.claim_routes,
         inspections.benchmark_routes, changes.blueprint, changes.bisect_routes,
         operation.status_routes, operation.loop_routes,

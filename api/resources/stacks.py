@@ -35,7 +35,7 @@ from api.http.schema_fields import (
     text,
 )
 from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.vulnerabilities import ReleaseNameSchema
+from api.resources.packages import ReleaseNameSchema
 from api.service import service
 from graph.record import stacks as record
 from graph.record.access import Scope

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.service import EXTENSION
-from cli.queue import queue
+from cli.service import queue
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.access import Scope, create_token
