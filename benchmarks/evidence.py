@@ -22,8 +22,8 @@ from cli.inspect_view import Lines, print_outcomes
 from cli.machine import machine_of_this_command, print_wait
 from common.settings import Settings
 from model.errors import ProjectError
+from pis.amun.conditions import wait_until_quiet
 from pis.amun.environments import build_environment
-from pis.amun.free_machine import wait_until_quiet
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs
 from pis.amun.launchers import Job

@@ -51,7 +51,7 @@ from model.measurements.evidence import COMMAND
 from model.packages.environments import host_environment
 from model.packages.identity import same_version
 from model.text import counted, duration_text, first_few, printable
-from pis.amun.free_machine import wait_until_quiet
+from pis.amun.conditions import wait_until_quiet
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of

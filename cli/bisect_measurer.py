@@ -22,7 +22,7 @@ from adviser.scoring.samples import job_log_rate, mean_of
 from common.private_folders import private_folder
 from model.errors import InvalidArgument
 from model.json_documents import digest
-from pis.amun.free_machine import MachineBusy, OnWait, wait_until_quiet
+from pis.amun.conditions import MachineBusy, OnWait, wait_until_quiet
 from pis.amun.inspect import InspectOptions, Observer, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs, read_job
 from pis.amun.job_output import error_lines, readings_of

@@ -28,7 +28,7 @@ from common.private_folders import private_folder
 from common.settings import Settings
 from ingest.runs import run as run_ingest
 from model.errors import InvalidArgument, InvalidSettings
-from pis.amun.free_machine import wait_until_quiet
+from pis.amun.conditions import wait_until_quiet
 from pis.amun.inspect import InspectOptions
 from pis.amun.inspect import inspect as run
 from pis.amun.launchers import Launcher

@@ -66,7 +66,7 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 
     :raises MachineBusy: after ``wait_s`` seconds
     """
-    from pis.amun.free_machine import free_machine
+    from pis.amun.conditions import free_machine
 
     with ExitStack() as stack:
         if not share:
@@ -79,7 +79,7 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 @contextmanager
 def busy_hint() -> Iterator[None]:
     """Add the options that help to the error for a busy machine."""
-    from pis.amun.free_machine import MachineBusy
+    from pis.amun.conditions import MachineBusy
 
     try:
         yield

@@ -33,7 +33,7 @@ from pis.amun.hardware import processor_and_platform
 #: What the commands import, at their start or on the way.
 _MODULES = (
     "cli.advise", "cli.fix", "cli.guard", "cli.main", "cli.why", "encodings.idna",
-    "graph.projection", "pis.amun.control_groups", "psycopg2.extras", "pynvml", "rich.console",
+    "graph.projection", "psycopg2.extras", "pynvml", "rich.console",
     "sqlalchemy.dialects.postgresql.psycopg2",
 )  # fmt: skip
 #: Rooms whose modules the program may load.

@@ -38,7 +38,7 @@ from graph.record.waiting_requests import WAITING_REQUESTS, WaitingRequests
 from model.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
 from model.measurements.units import byte_size
 from model.text import counted
-from pis.amun.free_machine import free_machine
+from pis.amun.conditions import free_machine
 
 _NOT_ALL_UP = 3
 

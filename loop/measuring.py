@@ -22,7 +22,7 @@ from loop.own_benchmarks import confirmed_benchmarks
 from loop.stacks import BENCHMARK
 from model.errors import AlreadyRunning, InvalidArgument, StoreUnavailable
 from model.json_documents import finite_or_none
-from pis.amun.free_machine import MachineBusy, free_machine
+from pis.amun.conditions import MachineBusy, free_machine
 from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.inspection_folder import finished_jobs, read_job
 from pis.amun.job_output import readings_of

@@ -63,8 +63,7 @@ def own_hardware() -> Hardware:
     The class covers what the executor writes and :mod:`ingest` reads: usable processors, the quota
     of the control groups, and the thread variables that jobs inherit.
     """
-    from pis.amun.control_groups import read_limits
-    from pis.amun.hardware import hwinfo, runtime_environment
+    from pis.amun.hardware import hwinfo, read_limits, runtime_environment
 
     allowance = Allowance(
         cpus=len(os.sched_getaffinity(0)),

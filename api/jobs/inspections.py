@@ -34,7 +34,7 @@ from model.errors import (
 )
 from model.json_documents import digest, digest_bytes
 from model.text import counted
-from pis.amun.free_machine import free_machine
+from pis.amun.conditions import free_machine
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher

@@ -1,16 +1,18 @@
-"""Records the machine before and after a job: load, stolen time, swapping, throttling, energy.
+"""Records the machine before and after a job, and waits until it is free of other work.
 
-``/proc/stat`` counts processor time by use; ``steal`` is the time that the host of a virtual
-machine gave to other machines (proc(5)). ``/proc/vmstat`` counts swapped pages. Processor packages
-and memory (RAPL, in the kernel's powercap interface) and NVIDIA GPUs count the energy of everything
-that runs on the machine.
+It records load, stolen time, swapping, throttling and energy. ``/proc/stat`` counts processor time
+by use; ``steal`` is the time that the host of a virtual machine gave to other machines (proc(5)).
+``/proc/vmstat`` counts swapped pages. Processor packages and memory (RAPL, in the kernel's powercap
+interface) and NVIDIA GPUs count the energy of everything that runs on the machine.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -18,9 +20,9 @@ from typing import Any
 
 import psutil
 
+from model.errors import AlreadyRunning
 from pis.amun import nvidia
-from pis.amun.control_groups import throttled_periods
-from pis.amun.system_files import text_of
+from pis.amun.hardware import text_of, throttled_periods
 
 #: One MiB; fewer swapped pages are background activity of other processes.
 SWAPPED_PAGES = 256
@@ -209,3 +211,69 @@ def _used(before: EnergyCounter, after: EnergyCounter) -> float | None:
             return None
         joules %= before.range_j
     return joules if joules > 0 else None
+
+
+#: Address of the lock, in Linux's abstract namespace (unix(7)). The kernel frees it when the
+#: process ends, however it ends, and it works across users and homes.
+_LOCK = "\0thoth-measures"
+_PAUSE_S = 1.0
+
+#: Called at least once a second while something waits, with the cause and the time that it has
+#: waited so far, s: 0 at the first call.
+OnWait = Callable[[str, float], None]
+
+
+def _no_report(_cause: str, _waited_s: float) -> None: ...
+
+
+class MachineBusy(AlreadyRunning):
+    """The machine did not become free in time; the message says what it waited for."""
+
+
+@contextmanager
+def free_machine(
+    wait_s: float, most_busy: float = 1.0, on_wait: OnWait = _no_report
+) -> Iterator[None]:
+    """Hold the machine for measurements, once it is free.
+
+    A job of a killed process may still run for a moment; it keeps the machine busy.
+
+    :param wait_s: limit for both waits together
+    :param most_busy: share of all processors that other processes may use; 1 for any
+    :raises MachineBusy: after ``wait_s``
+    """
+    began = time.monotonic()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        while not _bound(lock):
+            _pause(began, wait_s, "another measurement runs on this machine", on_wait)
+        if most_busy < 1:
+            wait_until_quiet(wait_s - (time.monotonic() - began), most_busy, on_wait)
+        yield
+
+
+def wait_until_quiet(wait_s: float, most_busy: float, on_wait: OnWait = _no_report) -> None:
+    """Wait until other processes use little of the processors.
+
+    :param most_busy: share of all processors that they may use
+    :raises MachineBusy: after ``wait_s``
+    """
+    began: float | None = None
+    while (share := busy_share()) > most_busy:
+        began = began or time.monotonic()
+        _pause(began, wait_s, f"other processes use {share:.0%} of the processors", on_wait)
+
+
+def _bound(lock: socket.socket) -> bool:
+    try:
+        lock.bind(_LOCK)
+    except OSError:
+        return False
+    return True
+
+
+def _pause(began: float, wait_s: float, cause: str, on_wait: OnWait) -> None:
+    waited_s = time.monotonic() - began
+    if waited_s >= wait_s:
+        raise MachineBusy(cause)
+    on_wait(cause, waited_s if waited_s >= _PAUSE_S else 0.0)
+    time.sleep(_PAUSE_S)

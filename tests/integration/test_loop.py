@@ -71,7 +71,7 @@ from loop.watching import adopt_requests, identifiers_of, package_project, proje
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
 from model.errors import InvalidArgument
 from model.packages.environments import host_environment
-from pis.amun.free_machine import MachineBusy, free_machine
+from pis.amun.conditions import MachineBusy, free_machine
 from tests.factories.evidence import simulated
 from tests.factories.inspections import write_stack
 from tests.factories.requests import advice_for, request_for
@@ -140,7 +140,7 @@ def test_a_release_that_no_project_can_install_ends_with_its_reason(
 def test_two_measurements_never_run_on_one_machine() -> None:
     program = (
         "import sys, time\n"
-        "from pis.amun.free_machine import free_machine\n"
+        "from pis.amun.conditions import free_machine\n"
         "with free_machine(600, 1):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"

@@ -20,9 +20,8 @@ from common.formats.benchmark_files import MAX_BYTES
 from common.settings import SECRET_VARIABLES, Settings
 from model.errors import ProjectError
 from model.measurements.units import THREAD_VARIABLES
-from pis.amun.control_groups import read_limits
 from pis.amun.environments import build_environment
-from pis.amun.hardware import hwinfo, separate_cores
+from pis.amun.hardware import hwinfo, read_limits, separate_cores
 from pis.amun.inspection_folder import JobSetup, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure
 from pis.amun.job_limits import CONFINED, JobLimits

@@ -18,15 +18,17 @@ from pis.amun.conditions import (
     read_conditions,
     read_counters,
 )
-from pis.amun.control_groups import CgroupLimits, read_limits, throttled_periods
 from pis.amun.hardware import (
+    CgroupLimits,
     boot,
     cpu_info,
     first_processor,
     host,
     hwinfo,
     os_release,
+    read_limits,
     separate_cores,
+    throttled_periods,
 )
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.specification import HardwareRequest, ResourceRequests
