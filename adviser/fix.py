@@ -179,6 +179,7 @@ class FixResult:
     :param proven_in: the universe in which the first one is proven
     :param conflict: why no stack meets the requirements at all
     :param closed: vulnerabilities of the lock that documents close: they are accepted, for example
+    :param not_counted: how many of its vulnerabilities the options leave out
     """
 
     universe: FixUniverse
@@ -188,6 +189,7 @@ class FixResult:
     proven_in: Universe | None = None
     conflict: Conflict | None = None
     closed: tuple[OpenVulnerability, ...] = ()
+    not_counted: int = 0
 
 
 class FixSearch:
@@ -210,7 +212,7 @@ class FixSearch:
         resolver: UniverseResolver,
         alone: UniverseResolver | None = None,
     ) -> None:
-        self._lock, self._snapshot, self._evidence = lock, snapshot, evidence
+        self._lock, self.snapshot, self.evidence = lock, snapshot, evidence
         self._guarded = partial(
             guard, lock.versions, snapshot=snapshot, evidence=evidence, environment=environment,
             hardware=hardware, vulnerabilities=lock.vulnerabilities,
@@ -234,16 +236,20 @@ class FixSearch:
             for it in candidate.vulnerabilities
             if closing(candidate.name, candidate.version, it.id) is not None
         )
+        every = sum(len(it.vulnerabilities) for it in self.known.locked.values())
+        self._unfixed = FixResult(
+            self.known, self.open, closed=self._closed,
+            not_counted=every - len(self.open) - len(self._closed),
+        )  # fmt: skip
 
     def result(self) -> FixResult:
         """The smallest fix, and the same without a settled slow-down if that differs."""
         universe = self.known.universe
         if not self.open:
-            return FixResult(self.known, (), closed=self._closed)
+            return self._unfixed
         resolution = self._resolved(universe)
         if not resolution.stacks:
-            conflict = resolution.conflict
-            return FixResult(self.known, self.open, conflict=conflict, closed=self._closed)
+            return replace(self._unfixed, conflict=resolution.conflict)
         chosen = {it.purl for it in resolution.stacks[0].choices}
         if any(not it.read for them in universe.packages.values() for it in them
                if it.purl in chosen):  # fmt: skip
@@ -256,8 +262,8 @@ class FixSearch:
         fixes = [replace(smallest, remaining=tuple(remaining))]
         if smallest.slower and (other := self._not_slower(smallest)) is not None:
             fixes.append(other)
-        return FixResult(
-            self.known, self.open, tuple(fixes), resolution, proven_in, closed=self._closed
+        return replace(
+            self._unfixed, fixes=tuple(fixes), resolution=resolution, proven_in=proven_in
         )
 
     def with_newest(self, result: FixResult, newest: Mapping[str, str]) -> FixResult:
@@ -288,7 +294,7 @@ class FixSearch:
         :param resolution: has the stack of these versions
         """
         listed = self.known.universe.packages
-        others = self._snapshot.with_old_sdists(self._snapshot.old_sdists).packages
+        others = self.snapshot.with_old_sdists(self.snapshot.old_sdists).packages
         pools = ((*listed.get(name, ()), *others.get(name, ())) for name in versions)
         chosen = [
             next(it for it in pool if same_version(it.version, versions[it.name])) for pool in pools
@@ -375,7 +381,7 @@ class FixSearch:
     def _described(
         self, candidate: Candidate, vulnerability: KnownVulnerability
     ) -> OpenVulnerability:
-        details = self._evidence.vulnerabilities.get(vulnerability.id)
+        details = self.evidence.vulnerabilities.get(vulnerability.id)
         aliases = (
             tuple(one for one in details.aliases if one != vulnerability.id) if details else ()
         )

@@ -386,11 +386,12 @@ def judged(document: Document, *, by_speed: bool) -> dict[str, Any]:
 
 
 def fixed(document: Document) -> dict[str, Any]:
-    """What ``thoth fix`` says of its first fix."""
+    """What ``thoth fix`` says of its first fix; *unknown* if none was found in time."""
     fix: Document = next(iter(document["fixes"]), {})
+    late = document["open"] and not fix and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
     answer = "remains" if remaining else "fixable" if document["open"] else "nothing_open"
-    answers = {"answer": answer if read else "unknown", "advisories_as_of": read}
+    answers = {"answer": answer if read and not late else "unknown", "advisories_as_of": read}
     # No index has these versions of the lock.
     unheard = {fix["versions"].get(it, "\0") for it in document["unknown"]} if fix else set()
     selected = {"remaining": _selected(remaining, _FIX["remaining"]), **_selected(fix, _FIX)}

@@ -143,7 +143,8 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
                 partial(fixes_of, settings, lock, options, worker.resolve),
             )  # fmt: skip
         fixes = fixes_of(settings, lock, options, worker.resolve)
-    _record(record or lock.path.with_name(VEX_FILE), accepted, fixes.result.closed)
+    if not options["dry_run"]:
+        _record(record or lock.path.with_name(VEX_FILE), accepted, fixes.result.closed)
     if as_json:
         print_canonical_json(fixes.document())
     else:
@@ -340,6 +341,11 @@ def fixes_of(
     if _needs_no_store(options):
         known = archive_knowledge(settings, request, resolver, more, options)
         fixes = fixes_of_lock(known, wanted, options["threads"])
+        if refused := known.advisories.refused:
+            named = first_few([f"{place or 'the source'}: {it.message}"
+                               for place, it in sorted(refused.items())], 3)  # fmt: skip
+            many = counted(len(refused), "document")
+            notes[f"{many} of the advisories cannot be read: {named}"] = None
     else:
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
@@ -369,6 +375,9 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
         if (statement := vulnerability.vex) is not None:
             closed = vulnerability in result.closed
             yield f"{'not ' * closed}open: {vulnerability.text}: {statement.text(closed=closed)}"
+    if left := result.not_counted:
+        many = counted(left, "other vulnerability", "other vulnerabilities")
+        yield f"not counted: {many}, by --only, --min-severity or --allow-vulnerability"
 
 
 def _fix_lines(result: FixResult, packages: str, age: str) -> Iterator[str]:
@@ -446,7 +455,9 @@ def _comment(fixes: LockFixes) -> str:
     """The answer as Markdown; all text of documents stands in a code block."""
     result = fixes.result
     left = len(result.fixes[0].remaining) if result.fixes else len(result.open)
-    title = f"thoth fix: {len(result.open)} open, {left} cannot be removed"
+    title = f"thoth fix: {len(result.open)} open, {left} remain"
+    if fixes.advisories_as_of is None:
+        title = "thoth fix: what is open is unknown"
     lines = list(fix_lines(fixes, datetime.now(UTC)))
     return "\n".join([f"**{title}**", "", *code_block(lines, LONGEST_COMMENT), ""])
 
@@ -489,8 +500,8 @@ def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping
             show_changes(tool, changes)
         return
     data = lock.path.read_bytes()
-    if tool is None and (edited := with_other_pins(data.decode(), changes)) is not None:
-        write_file(lock.path, edited.encode())
+    if tool is None and (edited := with_other_pins(data, changes)) is not None:
+        write_file(lock.path, edited)
         again = read_lock_file(lock.path, lock_selection(options), lock.where.markers)
         written = {it.name: it.version for it in again.packages(lock.where.markers).values()}
         if not changes_of(fix.versions, written):
@@ -501,19 +512,26 @@ def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping
     write_versions(settings, fix.versions, lock.path, lock.content, before, lock.where, how)
 
 
-def with_other_pins(text: str, changes: Iterable[VersionChange]) -> str | None:
+def with_other_pins(data: bytes, changes: Iterable[VersionChange]) -> bytes | None:
     """A requirements file in which only pins changed; ``None`` if that is not possible.
 
     >>> text = "# mine\\nA_b[x]==1.0  # why\\nc==2\\n"
     >>> changes = VersionChange("a-b", "1.1", "1.0"), VersionChange("c", None, "2")
-    >>> with_other_pins(text, changes)
-    '# mine\\nA_b[x]==1.1  # why\\n'
+    >>> with_other_pins(text.encode(), changes)
+    b'# mine\\nA_b[x]==1.1  # why\\n'
+    >>> with_other_pins(text.encode("utf-16"), changes)
+    >>> with_other_pins(b"\\xef\\xbb\\xbfa-b==1.0", changes[:1])
+    b'\\xef\\xbb\\xbfa-b==1.1'
     """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
     for change in changes:
         name = change.name.replace("-", "[-_.]+")
         old = re.escape(change.forced or "")
         pin = re.compile(
-            rf"^([ \t]*{name}[ \t]*(?:\[[^]]*\])?[ \t]*===?[ \t]*){old}(?![\w.+!*-])(.*\n?)",
+            rf"^(\ufeff?[ \t]*{name}[ \t]*(?:\[[^]]*\])?[ \t]*===?[ \t]*){old}(?![\w.+!*-])(.*\n?)",
             re.IGNORECASE | re.MULTILINE,
         )
         if change.forced is None:
@@ -522,4 +540,4 @@ def with_other_pins(text: str, changes: Iterable[VersionChange]) -> str | None:
         if "--hash" in text or len(pin.findall(text)) != 1:
             return None
         text = pin.sub(rf"\g<1>{change.advised}\g<2>" if change.advised else "", text)
-    return text
+    return text.encode()

@@ -273,7 +273,7 @@ def write_versions(
     if not options["stored"]:
         raise UnwritableLock(
             "files and hashes of the proposed lock are not known without stores",
-            "run it without --service and --pack",
+            "run it without --service, --pack and --advisories",
         )
     form = LockFormat(format_of(new if _is_written(new.name) else output, Project()))
     # The lock has the hash of the Pipfile beside it.

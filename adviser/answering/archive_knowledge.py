@@ -16,6 +16,7 @@ from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.record.vulnerability_queries import Vulnerability
 from model.advisories import AffectedPackage, VersionLine
+from model.errors import InvalidDocument
 from model.measurements.evidence import Evidence, VulnerabilityDetails
 from model.packages.candidates import Dependency, KnownVulnerability
 from model.packages.snapshot import Snapshot
@@ -27,6 +28,9 @@ class Advisories(Protocol):
     """Vulnerabilities by package, as :class:`ingest.advisories.osv.AdvisoryArchive`."""
 
     as_of: datetime
+
+    @property
+    def refused(self) -> Mapping[str, InvalidDocument]: ...
 
     def about(self, name: str) -> list[tuple[Vulnerability, list[AffectedPackage]]]: ...
 

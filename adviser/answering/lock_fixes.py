@@ -105,6 +105,7 @@ class LockFixes:
             "advisories_as_of": plain(self.advisories_as_of),
             "open": plain(result.open),
             "closed": plain(result.closed),
+            "not_counted": result.not_counted,
             "fixes": plain(result.fixes),
             "conflict": plain(result.conflict),
             "unknown": result.universe.unknown,
@@ -119,12 +120,10 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
     :param known: for a request whose project has this lock
     """
     locked = known.request.project.locked or {}
-    kept: list[SnapshotAndEvidence] = []
 
     def search(at: SnapshotAndEvidence, resolver: Resolver) -> FixSearch:
         snapshot, request = at[0], known.request
         evidence = options.of_these(at[1])
-        kept[:] = [(snapshot, evidence)]
         lost = [
             (name, entry.version)
             for name, entry in locked.items()
@@ -140,35 +139,37 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
             lock, snapshot, evidence, request.environment, request.hardware, limited, alone
         )
 
+    def found(at: SnapshotAndEvidence, resolver: Resolver) -> tuple[FixResult, FixSearch]:
+        searched = search(at, resolver)
+        return searched.result(), searched
+
     def with_newest(result: FixResult, advice: Advice) -> FixResult:
         if advice.best is None:
             return result
         known_there = search((advice.snapshot, advice.evidence), known.resolver)
         return known_there.with_newest(result, advice.best.versions())
 
-    async def listed(resolution: IndexResolution) -> FixResult:
-        result = await resolution.search(lambda at, resolver: search(at, resolver).result())
-        at = kept[0]
+    async def listed(resolution: IndexResolution) -> tuple[FixResult, FixSearch]:
+        result, searched = await resolution.search(found)
         if result.fixes:
             # All newest versions are read for this, which may take long for an old lock.
             with suppress(TimeoutError):
                 async with asyncio.timeout(known.request.options.time_s):
                     result = with_newest(result, await resolution.advise(threads))
-        kept[:] = [at]
-        return result
+        return result, searched
 
-    def stored() -> FixResult:
-        result = search(known.stored, known.resolver).result()
-        at = kept[0]
-        advice = advise(known.request, *known.stored, resolver=known.resolver, threads=threads)
-        result = with_newest(result, advice) if result.fixes else result
-        kept[:] = [at]
-        return result
+    def stored() -> tuple[FixResult, FixSearch]:
+        result, searched = found(known.stored, known.resolver)
+        if result.fixes:
+            advice = advise(known.request, *known.stored, resolver=known.resolver, threads=threads)
+            result = with_newest(result, advice)
+        return result, searched
 
-    result = known.use(listed, stored)
-    versions = {name: it.version for name, it in locked.items()}
-    snapshot, evidence = kept[0]
-    return LockFixes(result, versions, with_revision(snapshot), evidence, known.advisories_as_of)
+    result, searched = known.use(listed, stored)
+    return LockFixes(
+        result, {name: it.version for name, it in locked.items()},
+        with_revision(searched.snapshot), searched.evidence, known.advisories_as_of,
+    )  # fmt: skip
 
 
 def _lock_to_fix(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,7 +19,7 @@ from packaging.utils import canonicalize_name
 from graph.record.vulnerability_queries import Vulnerability, merge_advisories
 from ingest.advisories.sources import opened_source
 from ingest.personal_data import scrub
-from ingest.sources.source_items import RawDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from ingest.sources.urls import source_argument
 from model.advisories import (
     FROM_THE_FIRST,
@@ -257,35 +256,43 @@ def _normal(version: str) -> str:
 class AdvisoryArchive:
     """The vulnerabilities of packages, by the documents of one source.
 
-    Documents that cannot be read are left out.
-
     :param source: a zip file, a folder, a single document, or the URL of such a file
     :ivar as_of: time of the source
+    :ivar refused: by place in the source, why a document is left out; those about packages that
+        nobody asked for are only checked to be JSON
     :raises InvalidArgument: if it has no advisory
     :raises StoreUnavailable: if a server does not answer
     """
 
     def __init__(self, source: str) -> None:
-        self._documents: dict[str, list[bytes]] = defaultdict(list)
+        self._documents: dict[str, list[RawDocument]] = defaultdict(list)
+        self.refused: dict[str, InvalidDocument] = {}
         with opened_source(source_argument(source)) as opened:
             self.as_of = opened.as_of
             for raw in opened.documents or ():
-                data = raw.data if isinstance(raw, RawDocument) else None
-                for name in _names_in(data or b""):
-                    self._documents[name].append(data or b"")
+                try:
+                    if isinstance(raw, RefusedDocument):
+                        raise raw.error
+                    for name in _names_in(raw.data or b""):
+                        self._documents[name].append(raw)
+                except InvalidDocument as error:
+                    self.refused[raw.place] = error
         if not self._documents:
             raise InvalidArgument(f"{source}: it has no advisory about a package")
 
     def about(self, name: str) -> list[tuple[Vulnerability, list[AffectedPackage]]]:
         """The vulnerabilities of a package that were not withdrawn, with its affected versions."""
         newest: dict[str, Advisory] = {}
-        for data in self._documents.get(name, ()):
-            with suppress(InvalidDocument):
-                value, canonical = load_json(data)
+        for raw in self._documents.get(name, ()):
+            try:
+                value, canonical = load_json(raw.data or b"")
                 document = DocumentId(digest_bytes(canonical))
                 advisory = advisory_of(value, canonical, document, datetime.now(UTC))
-                known = newest.setdefault(advisory.head.advisory_id, advisory)
-                newest[advisory.head.advisory_id] = max(known, advisory, key=lambda it: it.head.age)
+            except InvalidDocument as error:
+                self.refused[raw.place] = error
+                continue
+            known = newest.setdefault(advisory.head.advisory_id, advisory)
+            newest[advisory.head.advisory_id] = max(known, advisory, key=lambda it: it.head.age)
         claims = {
             key: [] if it.head.withdrawn_at else [one for one in it.packages if one.name == name]
             for key, it in newest.items()
@@ -295,8 +302,13 @@ class AdvisoryArchive:
 
 
 def _names_in(data: bytes) -> set[str]:
-    """The packages that a document may be about; their documents are parsed when asked for."""
-    with suppress(ValueError, AttributeError, TypeError):
-        names = (it["package"]["name"] for it in orjson.loads(data).get("affected", ()))
-        return {canonicalize_name(it) for it in names if isinstance(it, str)}
-    return set()
+    """The packages that a document may be about; their documents are parsed when asked for.
+
+    :raises InvalidDocument: if it cannot be read
+    """
+    try:
+        record = Fields(orjson.loads(data))
+    except orjson.JSONDecodeError as error:
+        raise InvalidDocument(Reason.INVALID_JSON, str(error)) from None
+    names = (it.nested("package").text("name") for it in record.each("affected"))
+    return {canonicalize_name(it) for it in names if it}

@@ -155,3 +155,5 @@ def test_what_a_document_closes_is_said_without_the_words_of_others() -> None:
     answer = fixed(document)
     assert answer["answer"] == "nothing_open"
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
+    late = fixed({**document, "open": [closed], "conflict": None})
+    assert late["answer"] == "unknown"

@@ -1,0 +1,29 @@
+"""Advisories of an archive without a store: none is lost without a word."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from ingest.advisories.osv import AdvisoryArchive
+from tests.factories.advisories import affected, osv
+
+
+def test_what_cannot_be_read_is_named_and_all_else_counts(tmp_path: Path) -> None:
+    commits = {"ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}]}
+    documents = {
+        "good.json": json.dumps(osv("X-1", commits, affected(versions=["1.0"]))),
+        "half.json": json.dumps(osv("X-2"))[:-10],
+        "list.json": "[]",
+        "dateless.json": json.dumps({**osv("X-3"), "modified": None}),
+        "elsewhere.json": json.dumps(osv("X-4", affected("left-pad", ecosystem="npm"))),
+    }
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name, text in documents.items():
+            archive.writestr(name, text)
+
+    advisories = AdvisoryArchive(str(tmp_path / "all.zip"))
+
+    assert [it.vulnerability_id for it, _ in advisories.about("flask")] == ["X-1"]
+    assert sorted(advisories.refused) == ["dateless.json", "half.json", "list.json"]
