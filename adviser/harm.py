@@ -2,14 +2,14 @@
 
 The project's lock is the measure. A version with a vulnerability that the lock does not have, a
 yanked version, and a version or stack that is settled to be slower are not chosen. If no other
-stack is left, the lock's versions are kept. Without a lock, the stack that was measured most often
-is the measure of speed.
+stack is left, the lock's versions are kept. Without a lock, the measures of speed are the stack
+that was measured most often, and the fastest one by evidence about whole stacks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from adviser.scoring.assessment_types import Assessment, Claim, Premises
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
 from adviser.scoring.target import OwnBenchmarks, Target
+from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
 from model.measurements.evidence import Evidence
@@ -124,17 +125,70 @@ class PremiseSearch:
             return True
         if premises.speed_accepted or premises.kept or not evidence.readings:
             return False
-        environment, hardware = self._request.environment, self._request.hardware
-        target = self._request.target
-        compared = self._request.locked or _reference(evidence, result.universe, target)
-        for number, stack in enumerate(stacks if compared is not None else ()):
-            guarded = guard(
-                compared or {}, stack.versions(), snapshot, evidence, environment, hardware
-            )
-            if slower := _slower(guarded, OwnBenchmarks(evidence, target)):
-                texts = ClaimTexts((*guarded.stacks, *guarded.claims))
-                return self._leaves_out(stack, slower, texts, result.assessment, first=number == 0)
+        measures = self._measures(snapshot, evidence, result)
+        for number, stack in enumerate(stacks):
+            harm = self._harm_in(stack.versions(), result.universe, evidence)
+            for versions, harm_accepted in measures:
+                if not harm_accepted <= harm:
+                    continue  # speed never buys a vulnerability
+                guarded, slower = self._guarded(versions, stack.versions(), snapshot, evidence)
+                if slower:
+                    texts = ClaimTexts((*guarded.stacks, *guarded.claims))
+                    first = number == 0
+                    return self._leaves_out(stack, slower, texts, result.assessment, first=first)
         return False
+
+    def _guarded(
+        self,
+        old: Mapping[str, str],
+        new: Mapping[str, str],
+        snapshot: Snapshot,
+        evidence: Evidence,
+    ) -> tuple[GuardResult, list[Claim]]:
+        """The result of ``guard``, and its claims of slowness that count."""
+        environment, hardware = self._request.environment, self._request.hardware
+        guarded = guard(old, new, snapshot, evidence, environment, hardware)
+        return guarded, _slower(guarded, OwnBenchmarks(evidence, self._request.target))
+
+    def _measures(
+        self, snapshot: Snapshot, evidence: Evidence, result: FoundStacks
+    ) -> list[tuple[Mapping[str, str], frozenset[str]]]:
+        """The stacks that no advice may be slower than, each with its harm.
+
+        This is the project's lock. Without one, it is the stack that was measured most often, and
+        the fastest stack by a settled claim that no single package explains.
+        """
+        if self._request.locked is not None:
+            return [(self._request.locked, frozenset())]
+        stacks: list[dict[str, str]] = []
+        if (often := _reference(evidence, result.universe, self._request.target)) is not None:
+            stacks.append(often)
+        fastest = _fastest(evidence, result)
+        if fastest is not None and not (
+            often and self._guarded(often, fastest, snapshot, evidence)[1]
+        ):
+            stacks.append(fastest)
+        return [(it, self._harm_in(it, result.universe, evidence)) for it in stacks]
+
+    def _harm_in(
+        self, versions: Mapping[str, str], universe: Universe, evidence: Evidence
+    ) -> frozenset[str]:
+        """The vulnerabilities of a stack that the request does not accept, and yanked versions."""
+        allowed = AllowList(self._request.options.allowed_vulnerabilities, evidence.vulnerabilities)
+        chosen = (
+            it
+            for name, version in versions.items()
+            for it in universe.packages.get(name, ())
+            if same_version(it.version, version)
+        )
+        return frozenset(
+            harm
+            for it in chosen
+            for harm in (
+                *([it.purl] if it.yanked else []),
+                *(one.id for one in it.vulnerabilities if not allowed.accepts(one)),
+            )
+        )
 
     def _leaves_out(
         self,
@@ -198,7 +252,6 @@ def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[s
 
     A project without a lock is not advised a stack that is settled to be slower than this one.
     """
-    usable = {it.purl for them in universe.packages.values() for it in them}
     here = {
         n for n, it in enumerate(evidence.series) if it.origin is None and target.same_hardware(it)
     }
@@ -206,9 +259,7 @@ def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[s
     possible = [
         digest
         for digest, purls in evidence.stacks.items()
-        if jobs[digest]
-        and usable.issuperset(purls)
-        and {name_of(it) for it in purls}.issuperset(universe.direct)
+        if jobs[digest] and _is_possible(purls, universe)
     ]
     if not possible:
         return None
@@ -220,4 +271,32 @@ def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[s
     best, *others = sorted(possible, key=order, reverse=True)
     if others and order(others[0]) == order(best):
         return None  # only names tell them apart
-    return {name_of(it): version_of_purl(it) for it in evidence.stacks[best]}
+    return _versions(evidence.stacks[best])
+
+
+def _fastest(evidence: Evidence, result: FoundStacks) -> dict[str, str] | None:
+    """The stack with the largest settled gain that no single package explains.
+
+    These are stacks that differ in several packages, or in a version whose speed depends on the
+    other packages. Other gains decide by package.
+    """
+    gains = [
+        claim
+        for claim in result.assessment.claims
+        if claim.verdict is Verdict.FASTER and not claim.scored and claim.origin is None
+        if claim.same_hardware and claim.same_python
+        if _is_possible(evidence.stacks[claim.stack], result.universe)
+    ]
+    best = max(gains, key=lambda it: (it.observed_pct, it.stack), default=None)
+    return _versions(evidence.stacks[best.stack]) if best is not None else None
+
+
+def _is_possible(purls: Collection[Purl], universe: Universe) -> bool:
+    """Whether a measured stack consists of usable versions, with everything that is required."""
+    names = {name_of(it) for it in purls}
+    usable = {it.purl for name in names for it in universe.packages.get(name, ())}
+    return usable.issuperset(purls) and names.issuperset(universe.direct)
+
+
+def _versions(purls: Iterable[Purl]) -> dict[str, str]:
+    return {name_of(it): version_of_purl(it) for it in purls}

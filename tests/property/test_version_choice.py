@@ -162,33 +162,35 @@ def contexts(companion: str = "ctx") -> Bench:
 
 @pytest.mark.parametrize("companion", ["ctx", "aaa", "zzz"])
 @pytest.mark.parametrize("order", ["fast\n{}\n", "{}\nfast\n"])
+@pytest.mark.parametrize("locked", [True, False])
 def test_contexts_that_disagree_are_named_and_no_slower_stack_is_advised(
-    companion: str, order: str
+    companion: str, order: str, locked: bool
 ) -> None:
     index: Index = {"fast": {"2": {}, "1": {}}, companion: {"2": {}, "1": {}}}
-    files = {
-        "requirements.in": order.format(companion),
-        "requirements.txt": f"fast==1\n{companion}==1\n",
-    }
+    files = {"requirements.in": order.format(companion)}
+    if locked:
+        files["requirements.txt"] = f"fast==1\n{companion}==1\n"
     request = request_for(kind=RecommendationType.BEST, files=files)
     advice = advice_for(request, index, contexts(companion).evidence())
     assert advice.assessment.choices["fast"].interacting == (purl("fast==2"),)
     assert advice.best.versions() == {"fast": "2", companion: "1"}
-    assert guarded(advice) is not GuardOutcome.HARM
+    assert not locked or guarded(advice) is not GuardOutcome.HARM
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_speed_never_buys_a_vulnerability(locked: bool) -> None:
+@pytest.mark.parametrize("safe", ["0", "2"])
+def test_speed_never_buys_a_vulnerability(locked: bool, safe: str) -> None:
+    """``helper`` 1 is vulnerable, and what the fast version requires."""
     index: Index = {
-        "fast": {"2": {"requires": ["helper==1"]}, "1": {"requires": ["helper"]}},
-        "helper": {"2": {}, "1": {}},
+        "fast": {"2": {"requires": ["helper==1"]}, "1": {"requires": [f"helper=={safe}"]}},
+        "helper": {safe: {}, "1": {}},
     }
     bench = Bench()
-    for version, helper, level in (("1", "2", 0.0), ("2", "1", 0.1)):
+    for version, helper, level in (("1", safe, 0.0), ("2", "1", 0.1)):
         bench.measure(bench.stack(f"fast=={version}", f"helper=={helper}"), jobs(level, 12))
     files = {"requirements.in": "fast\n"}
     if locked:
-        files["requirements.txt"] = "fast==1\nhelper==2\n"
+        files["requirements.txt"] = f"fast==1\nhelper=={safe}\n"
     for allowed, version in ((frozenset[str](), "1"), (frozenset({"CVE-2026-1"}), "2")):
         options: dict[str, Any] = {"allowed_vulnerabilities": allowed}
         request = request_for(kind=RecommendationType.BEST, files=files, **options)
