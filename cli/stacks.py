@@ -14,6 +14,7 @@ import click
 from adviser.group_titles import TitledSeries, short_titles
 from adviser.packs.stored_packs import PackReader
 from adviser.reports.notes import refused_text
+from adviser.scoring.claim_texts import hosts_text
 from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
 from adviser.scoring.next_jobs import FurtherJobs
@@ -307,6 +308,11 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
             "are no verdict."
         )
     comparisons = [stack.comparison for stack in group.stacks if stack.comparison]
+    parts += [
+        f"{it.label}: {hosts_text(it.comparison.host_differences_pct)}."
+        for it in group.stacks
+        if it.comparison and it.comparison.host_differences_pct
+    ]
     if any(it.needs is Need.TURNS for it in comparisons):
         parts.append(
             "Jobs of one run share unknown effects: run both stacks in turns (thoth inspect with"

@@ -13,6 +13,7 @@ from adviser.harm import harmful_versions
 from adviser.reports.version_rationale import comparison_text, percent_text, seen_from
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim, Premises
+from adviser.scoring.claim_texts import hosts_text
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
@@ -222,6 +223,11 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
             f"the speed of {choice.name} {versions} {verb} on the other packages of the stack, so"
             " it does not count"
         )
+    for claim in assessment.claims:
+        own = claim.package == choice.name and claim.beside_baseline and claim.origin is None
+        if own and not claim.verdict.settled and claim.host_differences_pct:
+            pair = (version_of_purl(it) for it in (claim.purl, claim.baseline_purl) if it)
+            yield f"about {' against '.join(pair)}, {hosts_text(claim.host_differences_pct)}"
 
 
 def _obstacle(advice: Advice, purl: Purl) -> str:

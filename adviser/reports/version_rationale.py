@@ -118,10 +118,9 @@ def seen_from(assessment: Assessment, claim: Claim, ours: Purl, other: str) -> s
         size, high, low = (100 * math.expm1(-math.log1p(it / 100)) for it in numbers)
         numbers = size, low, high
     size_text, interval = effect_text(*numbers, other)
-    where = ClaimTexts(assessment.claims).series(claim)
-    elsewhere = "" if claim.here else " elsewhere"
+    where = ClaimTexts(assessment.claims).place(claim)
     whose = ", ".join(filter(None, (interval, origin_text(claim))))
-    return f"{size_text} in {where}{elsewhere} ({whose})"
+    return f"{size_text} in {where} ({whose})"
 
 
 #: How many versions of a required package are tried, and through how many packages.

@@ -202,10 +202,14 @@ class ClaimTexts:
         """``PiMatmul with matrix_size 512``: the indicator, and what tells the series apart."""
         return f"{_title(claim)}{self._with(claim)}"
 
+    def place(self, claim: Claim) -> str:
+        """:meth:`series`, with the hardware and the Python if they are others."""
+        return f"{self.series(claim)}{self._elsewhere(claim)}"
+
     def sentence(self, claim: Claim) -> str:
         """The verdict with its interval and number of jobs."""
         ours, theirs = self._names(claim)
-        where = f"in {self.series(claim)}{self._elsewhere(claim)}"
+        where = f"in {self.place(claim)}"
         if claim.verdict.different:
             size, interval = _effect(claim, theirs)
             return f"{ours} is {size} {where} ({interval}, {_jobs_text(claim)})"
@@ -440,11 +444,15 @@ def _hosts_text(claims: Sequence[Claim]) -> str:
         return ""
     if len(claims) > 1:
         return f"hosts disagree in {len(disagreeing)} of these series"
-    (by_host,) = disagreeing
+    return hosts_text(disagreeing[0])
+
+
+def hosts_text(by_host: Mapping[str, float]) -> str:
+    """How hosts disagree, given the difference on each in per cent."""
     low, high = min(by_host, key=by_host.__getitem__), max(by_host, key=by_host.__getitem__)
     return (
-        f"the {len(by_host)} hosts disagree, from {by_host[low]:+.1f} % on {low}"
-        f" to {by_host[high]:+.1f} % on {high}"
+        f"the {len(by_host)} hosts disagree, from {by_host[low]:+.1f} % on"
+        f" {short_digest(low)} to {by_host[high]:+.1f} % on {short_digest(high)}"
     )
 
 
