@@ -175,20 +175,15 @@ class PremiseSearch:
     ) -> frozenset[str]:
         """The vulnerabilities of a stack that the request does not accept, and yanked versions."""
         allowed = AllowList(self._request.options.allowed_vulnerabilities, evidence.vulnerabilities)
-        chosen = (
-            it
+        chosen = [
+            candidate
             for name, version in versions.items()
-            for it in universe.packages.get(name, ())
-            if same_version(it.version, version)
-        )
-        return frozenset(
-            harm
-            for it in chosen
-            for harm in (
-                *([it.purl] if it.yanked else []),
-                *(one.id for one in it.vulnerabilities if not allowed.accepts(one)),
-            )
-        )
+            for candidate in universe.packages.get(name, ())
+            if same_version(candidate.version, version)
+        ]
+        yanked = {it.purl for it in chosen if it.yanked}
+        vulnerabilities = (known for it in chosen for known in it.vulnerabilities)
+        return frozenset(yanked | {it.id for it in vulnerabilities if not allowed.accepts(it)})
 
     def _leaves_out(
         self,

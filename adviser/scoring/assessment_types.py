@@ -296,8 +296,17 @@ class Assessment:
         return sorted(between, key=lambda it: -abs(it.bound))
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
-        """The claims about single versions in ``stack``, without confounded claims."""
-        return tuple(it for it in self.claims if it.purl is not None and it.purl in stack)
+        """The claims about single versions in ``stack``, without confounded claims.
+
+        Of claims that compare other versions with one in ``stack``, these are the settled
+        differences, which may be why the stack has it.
+        """
+        return tuple(
+            it
+            for it in self.claims
+            if it.purl is not None
+            and (it.purl in stack or (it.baseline_purl in stack and it.scored and it.bound))
+        )
 
 
 @dataclass(frozen=True, slots=True)

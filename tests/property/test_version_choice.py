@@ -142,6 +142,8 @@ def test_a_measured_version_stays_although_newer_ones_were_never_measured(
     assert set(advice.assessment.unmeasured["frames"]) == {
         purl("frames==3.2.0"), purl("frames==3.0.6")
     }  # fmt: skip
+    # The reason can be explained, whatever the baseline is.
+    assert advice.assessment.claims_of({purl("frames==2.2.3")})
 
 
 def test_a_change_with_what_it_forces_is_one_change() -> None:

@@ -13,7 +13,7 @@ from adviser.guard import GuardOutcome, guard
 from adviser.reports.summary import summary_of
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.scoring.criteria import RecommendationType
-from tests.factories.evidence import Bench, jobs
+from tests.factories.evidence import Bench, jobs, series
 from tests.factories.requests import request_for, snapshot_for
 from tests.factories.universes import Index, with_vulnerabilities
 
@@ -125,3 +125,20 @@ def test_a_search_that_ended_at_its_limit_accepts_no_harm() -> None:
     bench = measured(v1=0.0, v2=math.log(0.5))
     advice = advise(request, snapshot_for(request, INDEX), bench.evidence(), resolver=at_its_limit)
     assert (advice.best, advice.premises.harm_accepted, len(calls)) == (None, False, 1)
+
+
+def test_hosts_that_disagree_and_another_python_are_named_in_the_first_line() -> None:
+    bench, elsewhere = Bench(), Bench()
+    for version, gain in (("1", 0.0), ("2", 0.12)):
+        stack = bench.stack(f"fast=={version}", "web==1")
+        bench.measure(stack, jobs(gain, 40))
+        bench.measure(stack, jobs(-gain, 40), host="h2")
+        stack = elsewhere.stack(f"fast=={version}", "web==1")
+        elsewhere.measure(stack, jobs(-5 * gain), series(python_version="3.9"))
+    lock = {"fast": "1", "web": "1"}
+    assert "about 2 against 1, the 2 hosts disagree, from -11" in summary_of(
+        advised(bench, "fast<3\nweb<2\n", lock)
+    )
+    assert "on another Python (3.9) (95 % interval" in summary_of(
+        advised(elsewhere, "fast<3\nweb<2\n", lock)
+    )
