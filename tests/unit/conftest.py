@@ -1,7 +1,5 @@
 """Unit tests touch no service: a socket opened here is an error."""
 
-from __future__ import annotations
-
 import pytest
 
 

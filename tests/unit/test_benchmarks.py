@@ -1,6 +1,4 @@
-"""Benchmarks can be imported, and the documentation names those that exist."""
-
-from __future__ import annotations
+"""Benchmarks can be imported, are documented, and serve what was recorded or drawn."""
 
 import re
 from importlib import import_module
@@ -9,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import MEASUREMENTS, main
+from benchmarks.dumps import REQUIREMENTS, name_of, releases_of
+from benchmarks.recorded_index import RecordedFile
+from model.packages.releases import parse_requirement
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(it.stem for it in (ROOT / "benchmarks").glob("*.py"))
@@ -56,3 +57,44 @@ def test_a_measurement_that_fails_does_not_stop_the_others(monkeypatch: pytest.M
     with pytest.raises(SystemExit, match="failed: first"):
         main()
     assert done == ["second"]
+
+
+DATA = bytes(range(100))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> RecordedFile:
+    """The first ten bytes, thirty in the middle in two overlapping ranges, and the last five."""
+    file = RecordedFile(tmp_path / "file")
+    for first, last in ((0, 9), (40, 59), (50, 69), (95, 99)):
+        file.keep(first, DATA[first : last + 1], len(DATA))
+    return file
+
+
+@pytest.mark.parametrize("bounds", [(0, 9), (3, 3), (40, 69), (45, 65), (58, 60), (95, 99)])
+def test_recorded_ranges_are_joined(recorded: RecordedFile, bounds: tuple[int, int]) -> None:
+    first, last = bounds
+    assert recorded.read(first, last) == DATA[first : last + 1]
+
+
+@pytest.mark.parametrize("bounds", [(0, 10), (39, 40), (10, 20), (60, 70), (0, 99)])
+def test_ranges_with_a_gap_are_not_served(recorded: RecordedFile, bounds: tuple[int, int]) -> None:
+    assert recorded.read(*bounds) is None
+
+
+def test_the_size_is_that_of_the_whole_file(recorded: RecordedFile, tmp_path: Path) -> None:
+    assert recorded.size == len(DATA)
+    assert RecordedFile(tmp_path / "absent").size is None
+
+
+def test_a_small_dump_is_the_beginning_of_a_large_one() -> None:
+    assert list(releases_of(200)) == list(releases_of(1_000))[:200]
+    assert list(releases_of(200, seed=2)) != list(releases_of(200))
+
+
+def test_versions_are_distinct_and_require_what_is_there() -> None:
+    releases = list(releases_of(2_000))
+    assert len({(it["name"], it["version"]) for it in releases}) == 2_000
+    required = [parse_requirement(line) for it in releases for line in it["requires_dist"] or ()]
+    assert {it.name for it in required} <= {name_of(number) for number in range(100)}
+    assert 0.8 < len(required) / 2_000 / REQUIREMENTS < 1.2

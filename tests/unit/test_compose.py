@@ -1,7 +1,5 @@
 """What ``docker-compose.yml`` promises: health, lasting data, no password and no open port."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import os
@@ -135,7 +133,7 @@ def test_every_setting_of_the_example_reaches_the_services(compose: dict[str, An
     assert [name for name in example if f"${{{name}" not in text] == []
 
 
-def test_no_password_is_baked_in(compose: dict[str, Any]) -> None:
+def test_compose_contains_no_password(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service["environment"].items():
             if value is None:

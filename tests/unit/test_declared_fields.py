@@ -1,7 +1,5 @@
 """Schemas and documents that follow from declared fields."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """The documents say what the code does: settings, codes, commands, links."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -164,7 +162,7 @@ def test_each_promise_names_tests_and_benchmarks_that_exist() -> None:
             assert not test or defined, f"{path}::{test}"
 
 
-def test_links_lead_to_files() -> None:
+def test_every_link_of_the_documentation_leads_to_a_file() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     assert len(pages) > 10
     broken = [

@@ -1,7 +1,5 @@
 """The plan of the evidence that comes with the product."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

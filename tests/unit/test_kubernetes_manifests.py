@@ -1,7 +1,5 @@
 """What ``deploy/kubernetes`` promises: objects that Kubernetes takes, pods without privileges."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -62,7 +60,7 @@ def test_kustomize_makes_the_same_of_a_folder(overlay: str, objects: list[Object
     assert by_name(list(yaml.safe_load_all(done.stdout))) == by_name(objects)
 
 
-def test_every_file_is_used() -> None:
+def test_every_manifest_is_used_by_an_overlay() -> None:
     used = set()
     for folder in ("base", *OVERLAYS):
         path = FOLDER / folder / "kustomization.yaml"
@@ -72,7 +70,7 @@ def test_every_file_is_used() -> None:
     assert {it for it in FOLDER.rglob("*") if it.is_file()} <= used
 
 
-def test_a_folder_has_all_parts(overlay: str, objects: list[Object]) -> None:
+def test_an_overlay_has_all_its_objects(overlay: str, objects: list[Object]) -> None:
     assert named(objects, "Deployment").keys() == {"thoth-server", "thoth-people", "thoth-bulk"}
     assert named(objects, "Job").keys() == {"thoth-migrate"}
     nightly = {"thoth-nightly"} | ({"thoth-backup"} if overlay == "one-node" else set())
@@ -155,7 +153,7 @@ def test_nothing_is_reachable_unless_a_policy_says_so(objects: list[Object]) -> 
             assert rule["ports"]
 
 
-def test_commands_and_settings_exist(objects: list[Object]) -> None:
+def test_commands_and_settings_of_the_manifests_exist(objects: list[Object]) -> None:
     known = {field.upper() for field in Settings.__slots__} | {"THOTH_HOME"}
     assert named(objects, "ConfigMap")["thoth-settings"]["data"].keys() <= known
     for it in containers(objects):

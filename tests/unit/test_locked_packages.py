@@ -1,7 +1,5 @@
 """The files in ``locks/`` agree with ``setup.cfg`` and ``constraints.txt``, and have hashes."""
 
-from __future__ import annotations
-
 import configparser
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``THOTH_WRITE_GOLDEN=1 pytest tests/unit/test_published_schemas.py`` writes the files again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The structure of the product: no import circles, unique class names, names that say something."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The test suite itself: how it is started, and what it needs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

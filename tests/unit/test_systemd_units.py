@@ -1,7 +1,5 @@
 """What the units in ``deploy/systemd`` promise."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Advice over listed versions, of which few are read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What a claim rests on adds up to the claim."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

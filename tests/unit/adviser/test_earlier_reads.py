@@ -1,7 +1,5 @@
 """What a resolution read is kept for a while, without secrets, and damage does no harm."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Why this and why not that."""
 
-from __future__ import annotations
-
 import pytest
 
 from adviser.advise import Advice

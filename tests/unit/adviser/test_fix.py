@@ -1,7 +1,5 @@
 """Fixes of a lock: the smallest, the same without a slow-down, and what blocks the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

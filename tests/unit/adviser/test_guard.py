@@ -1,7 +1,5 @@
 """Two locks compared: harm, no harm, and what is missing to tell."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

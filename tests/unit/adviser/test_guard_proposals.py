@@ -1,7 +1,5 @@
 """What ``thoth guard`` proposes instead of harm: the nearest version, in a lock that is valid."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Advice that would do harm is not given, and harm that cannot be avoided is told first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

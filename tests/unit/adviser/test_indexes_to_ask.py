@@ -1,7 +1,5 @@
 """Which indexes may have what a snapshot lacks of a request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from adviser.answering.knowledge import indexes_to_ask

@@ -1,7 +1,5 @@
 """What is maximised is what is printed, certified and explained."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A project's own benchmarks decide about the packages that they cover, before indicators."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Planned looks at the jobs of ``thoth compare``: when it stops, and what it says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

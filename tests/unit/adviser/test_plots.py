@@ -1,7 +1,5 @@
 """Plots: where marks are, what they say, and text from outside."""
 
-from __future__ import annotations
-
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest

@@ -1,7 +1,5 @@
 """Archived and deprecated projects: what they weigh, and what reports say of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,7 +64,7 @@ def test_stable_and_security_avoid_indirect_projects_that_ended(
 @pytest.mark.parametrize(
     "kind", [RecommendationType.LATEST, RecommendationType.TESTING, RecommendationType.PERFORMANCE]
 )
-def test_other_types_only_say_so(kind: RecommendationType) -> None:
+def test_other_types_only_note_an_archived_project(kind: RecommendationType) -> None:
     made = advice(kind)
     assert chosen(made) == {"middle": "4.0", "stale": "1.0"}
     notes = made.assessment.notes([it.purl for it in made.best.choices])
@@ -75,11 +73,13 @@ def test_other_types_only_say_so(kind: RecommendationType) -> None:
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_a_direct_requirement_is_never_older_for_it(kind: RecommendationType) -> None:
+def test_a_direct_requirement_is_never_older_because_a_project_is_archived(
+    kind: RecommendationType,
+) -> None:
     assert chosen(advice(kind, manifest="middle\n"))["middle"] == "4.0"
 
 
-def test_without_such_a_project_nothing_changes() -> None:
+def test_without_archived_projects_snapshots_and_criteria_stay_the_same() -> None:
     """Snapshots and reports of advice from before are replayed byte by byte."""
     snapshot, _ = world("app\n", None)
     assert b"statuses" not in snapshot.to_json()

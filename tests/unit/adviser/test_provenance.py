@@ -1,7 +1,5 @@
 """Files of a lock against what indexes serve: each issue by a lock that has it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

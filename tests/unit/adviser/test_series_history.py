@@ -1,7 +1,5 @@
 """The history of a series: inspections in order, steps, and the jobs that do not count."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 

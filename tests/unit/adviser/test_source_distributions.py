@@ -1,17 +1,22 @@
-"""Versions that must be built: when they are chosen, and what the report says of them."""
-
-from __future__ import annotations
+"""Versions that must be built: when they are chosen, and the last resort of old ones."""
 
 from typing import Any
 
 import pytest
 
-from adviser.advise import Advice
+from adviser.advise import Advice, advise, in_this_process
 from adviser.locks.lock_model import LockFormat
+from adviser.reports.checking import check_offline
 from adviser.reports.documents import ReleaseKnowledge, lock_of
+from adviser.resolver.checker import check_resolution
+from adviser.resolver.resolver_request import Budget
+from adviser.resolver.results import Resolution, ResolutionStatus
+from adviser.resolver.universe import Universe
+from model.packages.candidates import ExclusionReason
 from model.packages.releases import ReleaseFile
+from model.packages.snapshot import Snapshot, revision_of
 from tests.factories.reports import report_of
-from tests.factories.requests import advice_for, request_for
+from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
 OLD, NEW = {"uploaded_at": "2025-01-01T00:00:00Z"}, {"uploaded_at": "2026-01-01T00:00:00Z"}
@@ -48,7 +53,7 @@ def test_newness_decides_where_a_publisher_builds_no_wheel(manifest: str) -> Non
     assert versions(f"--only-binary=it\n{manifest}", index)["it"] == "1"
 
 
-def test_a_wheel_settles_a_tie() -> None:
+def test_of_equally_old_versions_the_one_with_a_wheel_is_chosen() -> None:
     """One of two packages must be older, and each would be so by as much."""
     index: Index = {
         "app": {"1": {"requires": ["one", "two"], **NEW}},
@@ -115,3 +120,119 @@ def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> Non
 def test_a_search_over_likely_requirements_is_only_likely(source: str, is_likely: bool) -> None:
     advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, "metadata_source": source}}})
     assert report_of(advice)["result"]["report"]["search"]["likely"] == is_likely
+
+
+OLD_SDIST: dict[str, Any] = {
+    "wheels": ["cp310-cp310-win_amd64"], "sdist": True, "uploaded_at": "2020-01-01T00:00:00Z",
+}  # fmt: skip
+INDEX: Index = {
+    "app": {"2": {"requires": ["lib"], **NEW}, "1": {"requires": ["lib<2"], **NEW}},
+    "lib": {"2": NEW, "1.1": OLD_SDIST, "1": {**OLD_SDIST, "yanked": True}},
+    "other": {"2": NEW, "1": OLD_SDIST},
+    "tool": {"1": {"requires": ["far"], **NEW}},
+    "far": {"1": NEW},
+}
+
+
+class CountedSearches:
+    """Resolves in this process, and counts the searches."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(
+        self, universe: Universe, budget: Budget | None = None, *, count: int = 1
+    ) -> Resolution:
+        self.count += 1
+        return in_this_process(universe, budget, count=count)
+
+
+def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> None:
+    assert advice_for(request_for("app\nlib\n"), INDEX).best.versions() == {"app": "2", "lib": "2"}
+    advice = advice_for(request_for("app\nlib<2\n"), INDEX)
+    assert advice.best.versions() == {"app": "2", "lib": "1.1"}
+    assert advice.resolution.status is ResolutionStatus.OPTIMAL
+    assert check_resolution(advice.universe, advice.resolution) == []
+    assert advice.unbounded == frozenset()
+
+
+def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distributions() -> None:
+    request = request_for("app\n")
+    snapshot = snapshot_for(request, INDEX)
+    advice = advise(request, snapshot, NOTHING)
+    assert advice.snapshot is snapshot
+    assert [it.version for it in snapshot.packages["lib"]] == ["2"]
+    assert {it.reason for it in snapshot.excluded["lib"]} == {ExclusionReason.SDIST_TOO_OLD}
+
+
+@pytest.mark.parametrize("manifest", ["lib<2\n", "app==2\nlib<2\n", "lib<1\n", "other<2\nlib>2\n"])
+def test_the_snapshot_of_an_advice_gives_the_same_advice_again(manifest: str) -> None:
+    request = request_for(manifest)
+    advice = advice_for(request, INDEX)
+    assert advice.snapshot.revision == revision_of(advice.snapshot)
+    snapshot = Snapshot.from_json(advice.snapshot.to_json())
+    again = advise(request, snapshot, NOTHING)
+    assert report_of(again) == report_of(advice)
+    if advice.best is not None:
+        assert not check_offline(report_of(advice), snapshot, advice.evidence).problems
+
+
+def test_a_conflict_of_other_packages_is_not_searched_again() -> None:
+    index: Index = {**INDEX, "app": {"2": {"requires": ["lib", "tool>1"], **NEW}}}
+    for manifest, searches in (("app\n", 1), ("lib<2\n", 2), ("lib<1\n", 2)):
+        request, resolver = request_for(manifest), CountedSearches()
+        advise(request, snapshot_for(request, index), NOTHING, resolver=resolver)
+        assert resolver.count == searches, manifest
+
+
+def test_without_builds_there_is_still_no_stack() -> None:
+    advice = advice_for(request_for("lib<2\n", only_wheels=True), INDEX)
+    assert advice.resolution.status is ResolutionStatus.INFEASIBLE
+
+
+def test_only_versions_count_whose_requirements_the_snapshot_lists() -> None:
+    lists: Index = {
+        "lib": {"2": NEW, "1": {**OLD_SDIST, "requires": ["far"]}},
+        "far": {"1": NEW},
+    }
+    alone = snapshot_for(request_for("lib<2\n"), lists)
+    assert alone.with_old_sdists(["lib"]) is alone
+    both = snapshot_for(request_for("lib<2\nfar\n"), lists).with_old_sdists(["lib"])
+    assert [it.version for it in both.packages["lib"]] == ["2", "1"]
+    assert both.excluded["lib"] == ()
+
+
+#: Its source distribution is newer than its wheel that fits, and both are older than this Python.
+EARLIER: dict[str, Any] = {"2": OLD_SDIST, "1": {"uploaded_at": "2013-01-01T00:00:00Z"}}
+
+
+def test_the_rule_is_lifted_only_for_packages_that_no_stack_can_do_without() -> None:
+    index: Index = {
+        "one": {"1": OLD_SDIST},
+        "two": {"1": OLD_SDIST},
+        "lib": EARLIER,
+        "app": {
+            "2": {"requires": ["lib", "one>1"], **NEW},
+            "1": {"requires": ["lib"], **NEW},
+        },
+    }
+    for manifest in ("one\nlib\n", "one\ntwo\nlib\n", "app\none\nlib\n", "two\napp\n"):
+        advice = advice_for(request_for(manifest), index)
+        assert advice.best.versions()["lib"] == "1", manifest
+        assert check_resolution(advice.universe, advice.resolution) == []
+    request = request_for("one\nlib\n")
+    for_all = snapshot_for(request, index).with_old_sdists(index)
+    assert advise(request, for_all, NOTHING).best.versions() == {"one": "1", "lib": "2"}
+
+
+def test_of_packages_that_can_stand_in_for_each_other_only_one_is_built_although_it_is_old() -> (
+    None
+):
+    index: Index = {
+        "app": {"1": {"requires": ["one<2", "two"], **NEW}},
+        "one": {"2": NEW, "1.1": OLD_SDIST, "1": {"requires": ["two<2"], **NEW}},
+        "two": {**EARLIER, "3": {"requires": ["one>1"], **NEW}, "1": {"requires": ["one>1"]}},
+    }
+    advice = advice_for(request_for("app\n"), index)
+    assert advice.best.versions() == {"app": "1", "one": "1.1", "two": "3"}
+    assert advice.snapshot.old_sdists == {"two"}

@@ -1,7 +1,5 @@
 """Observations into groups, baselines and verdicts."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """The hardware class of this host: exactly the recorded one, or a note that it is another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

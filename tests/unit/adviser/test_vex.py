@@ -1,7 +1,5 @@
 """VEX documents: what closes a vulnerability and for how long, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is taken out of requests before anything of them is kept."""
 
-from __future__ import annotations
-
 import json
 import time
 import tomllib

@@ -1,7 +1,5 @@
 """Answers for assistants from a pack, and what no answer may have; the library is not needed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

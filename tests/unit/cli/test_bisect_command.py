@@ -1,7 +1,5 @@
 """``thoth bisect``: arguments that it rejects, its folder and its messages."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

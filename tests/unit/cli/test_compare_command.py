@@ -1,7 +1,5 @@
 """``thoth compare``: arguments that it rejects, and stacks that differ as little as possible."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

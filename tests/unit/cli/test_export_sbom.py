@@ -1,7 +1,5 @@
 """``thoth export sbom``: valid by the schema, the same stack when read back, and no secret."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

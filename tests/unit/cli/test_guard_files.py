@@ -1,7 +1,5 @@
 """The files of ``thoth guard`` for code hosts: settled differences only, and no live text."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How errors and endings reach a person and a shell."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -166,8 +164,41 @@ def test_an_output_that_cannot_be_written_is_reported_in_a_line(
     assert (done.returncode, done.stderr) == (1, f"error: {words}\n")
 
 
-def test_errors_that_nobody_reads_stop_nothing() -> None:
+def test_a_closed_standard_error_does_not_stop_a_command() -> None:
     program = f"{sys.executable} -c 'from cli.main import main; main()' pi list"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     said = subprocess.check_output(["/bin/sh", "-c", f"{program} 2>&-"], env=environment)
     assert b"matmul" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("advise", ""),
+        ("why", "numpy", "--project", ""),
+        ("guard", "", "requirements.txt"),
+        ("guard", "requirements.txt", ""),
+        ("provenance", ""),
+    ],
+)
+def test_an_empty_path_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("THOTH_HOME", str(tmp_path / "home"))
+    result = CliRunner().invoke(thoth, arguments)
+    assert result.exit_code == 2
+    assert "the path is empty" in result.output
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("arguments", [("provenance",), ("provenance", ".")])
+def test_provenance_is_of_the_lock_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("THOTH_HOME", str(tmp_path / "home"))
+    (tmp_path / "requirements.txt").write_text("flask>=3\n", encoding="utf-8")
+    result = CliRunner().invoke(thoth, arguments)
+    assert isinstance(result.exception, InvalidArgument)
+    assert str(result.exception) == "the project has no lock whose packages are all pinned"

@@ -1,6 +1,4 @@
-"""What options make of a request, and which indexes a project means."""
-
-from __future__ import annotations
+"""What options make of a request, all the way to the stack, and which indexes a project means."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from adviser.advise import advise as advice_of
 from adviser.answering.index_selection import called_indexes, indexes_to_search
 from adviser.locks.lock_model import LockFormat
 from adviser.projects.parsing import parse_project
@@ -35,7 +34,8 @@ from model.packages.environments import environment, host_environment
 from model.packages.identity import index_identity, public_index_url
 from pis.commands import command_of
 from tests.factories.errors import raised
-from tests.factories.requests import GIVEN
+from tests.factories.requests import GIVEN, NOTHING
+from tests.factories.universes import Index, snapshot_of
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MOVED, ELSE = "https://moved.example/simple", "https://else.example/simple"
@@ -337,7 +337,7 @@ def test_only_files_of_the_project_folder_are_read(tmp_path: Path) -> None:
         read_project(inner)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_project_and_a_folder_as_lock_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no such file or folder"):
         read_project(tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="is a folder"):
@@ -354,7 +354,7 @@ def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("arguments", [["--type", "fastest", "."], [".", "--count", "0"]])
-def test_what_cannot_be_asked_needs_no_store_to_say_so(
+def test_a_wrong_option_is_refused_without_a_store(
     arguments: list[str], settings: Settings
 ) -> None:
     done = CliRunner().invoke(advise, arguments, obj=settings)
@@ -429,3 +429,63 @@ def test_the_public_index_is_the_last_unless_uv_orders_otherwise(
 ) -> None:
     project = parse_project({file: text.encode()})
     assert [it.name for it in indexes_to_search(settings, project)] == names
+
+
+INDEXES = "pypi=https://mirror.example/simple ours=https://ours.example/simple"
+
+NEW, OLD = {"uploaded_at": "2025-06-01T00:00:00Z"}, {"uploaded_at": "2024-06-01T00:00:00Z"}
+
+#: The newer ``lib`` came out before the older one was mended.
+INDEX: Index = {
+    "app": {
+        "3.0rc1": {"requires": ["lib"], **NEW},
+        "2.0": {"requires": ["lib"], **NEW},
+        "1.0": {"requires": ["lib"], **OLD},
+    },
+    "lib": {"2.0": OLD, "1.0": NEW},
+    "twin": {"2.0": NEW, "1.0 ours": NEW, "0.9": OLD},
+    "docs": {"1.0": NEW},
+    "check": {"1.0": NEW},
+    "lint": {"1.0": NEW},
+}
+PYPROJECT = """
+[project]
+name = "it"
+version = "1"
+dependencies = ["app", "twin"]
+optional-dependencies = {more = ["docs"]}
+
+[dependency-groups]
+dev = ["lint"]
+test = ["check"]
+"""
+PLAIN = {"app": "2.0", "lib": "2.0", "twin": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        ({}, {}),
+        ({"constraints": ("lib<2",)}, {"lib": "1.0"}),
+        ({"exclusions": ("app==2.0",)}, {"app": "1.0"}),
+        ({"overrides": ("lib==1.0",)}, {"lib": "1.0"}),
+        ({"older_than": "2025-01-01"}, {"app": "1.0", "twin": "0.9"}),
+        ({"newer_than": "2025-01-01"}, {"lib": "1.0"}),
+        ({"prereleases": ("App",)}, {"app": "3.0rc1"}),
+        ({"kind": "testing"}, {"app": "3.0rc1"}),
+        ({"indexes": ("ours", "pypi")}, {"twin": "1.0"}),
+        ({"extras": ("more",)}, {"docs": "1.0"}),
+        ({"groups": ("test",)}, {"check": "1.0"}),
+        ({"dev": True}, {"lint": "1.0"}),
+    ],
+    ids=str,
+)
+def test_an_option_changes_the_advised_stack(
+    given: dict[str, Any], changes: dict[str, str], tmp_path: Path
+) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": INDEXES})
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    asked = advice_request_of(settings, tmp_path, GIVEN | given)
+    requirements = (it.text for it in asked.requirements)
+    advice = advice_of(asked, snapshot_of(INDEX, requirements, asked.environment), NOTHING)
+    assert advice.best.versions() == PLAIN | changes

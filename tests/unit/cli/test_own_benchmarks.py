@@ -1,7 +1,5 @@
 """Commands of a project's files run only after a person has confirmed them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +61,7 @@ def test_a_command_is_shown_until_it_is_confirmed(
     assert capsys.readouterr().err == ""
 
 
-def test_nobody_at_a_terminal_means_that_yes_is_needed(
+def test_without_a_terminal_a_command_needs_yes(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, None)

@@ -1,7 +1,5 @@
 """``guard --pack`` and ``compare --pack``: answers from a pack, in a process without stores."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``thoth pi`` as a person or a program calls it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -58,7 +56,7 @@ def test_an_indicator_is_described_with_its_flags_and_variables() -> None:
     assert (size["type"], size["default"]) == ("int", 512)
 
 
-def test_a_run_shows_a_table() -> None:
+def test_a_run_shows_sizes_rate_and_spread_in_a_table() -> None:
     ran = pi("run", "matmul", *QUICK)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("PiMatmul, numpy ")

@@ -1,7 +1,5 @@
 """Which tool keeps a lock, and what it is asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

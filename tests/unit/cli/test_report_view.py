@@ -1,7 +1,5 @@
 """A report on a terminal: what a person has to see is there, and nothing else gets through."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """What stays of addresses in texts that others read."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The series of result files that a person's benchmarks write."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

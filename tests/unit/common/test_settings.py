@@ -1,7 +1,5 @@
 """Settings are checked when they are read, and a refusal names the variable."""
 
-from __future__ import annotations
-
 import pytest
 
 from common.settings import Settings

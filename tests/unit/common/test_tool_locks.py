@@ -1,7 +1,5 @@
 """``poetry.lock``, ``pdm.lock``, ``pixi.lock`` and workspaces of uv: what they install."""
 
-from __future__ import annotations
-
 import pytest
 
 from adviser.projects.locks import ProjectLock, read_lock

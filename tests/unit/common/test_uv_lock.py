@@ -1,7 +1,5 @@
 """``uv.lock``: what it installs."""
 
-from __future__ import annotations
-
 import pytest
 
 from adviser.projects.locks import ProjectLock, read_lock
@@ -77,7 +75,7 @@ def test_packages_that_need_each_other_in_too_many_ways_are_refused() -> None:
         read(f"version = 1\n{root}{names}")
 
 
-def test_it_is_the_lock_of_a_pyproject() -> None:
+def test_a_uv_lock_is_the_lock_of_a_pyproject() -> None:
     pyproject = b'[project]\nname = "app"\ndependencies = ["web[tls]"]\n'
     files = {"pyproject.toml": pyproject, "uv.lock": LOCK.encode(), "requirements.txt": b"web==1"}
     project = parse_project(files)

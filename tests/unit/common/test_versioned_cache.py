@@ -1,7 +1,5 @@
 """Values are kept for one version of their inputs, and as many as fit."""
 
-from __future__ import annotations
-
 from common.versioned_cache import VersionedCache
 
 

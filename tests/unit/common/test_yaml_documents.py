@@ -1,7 +1,5 @@
 """YAML of other programs is read as texts, and never ends the process."""
 
-from __future__ import annotations
-
 import pytest
 
 from adviser.projects.documents import yaml_of

@@ -1,7 +1,5 @@
 """Drivers' errors become errors with a remedy; passwords appear nowhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import neo4j.exceptions

@@ -1,7 +1,5 @@
 """Frozen evidence: its canonical form, its revision, and what is no evidence."""
 
-from __future__ import annotations
-
 import json
 import re
 import weakref
@@ -91,7 +89,7 @@ def test_the_revision_is_that_of_the_content() -> None:
         assert replace(evidence, **change).revision != evidence.revision
 
 
-def test_it_is_written_once_however_often_it_is_asked_for() -> None:
+def test_the_json_of_evidence_is_written_once() -> None:
     evidence = full()
     assert evidence.to_json() is evidence.to_json()
     assert evidence.revision is evidence.revision
@@ -118,7 +116,7 @@ anything = st.none() | st.integers() | st.text() | st.lists(st.integers()) | st.
 
 
 @given(st.sampled_from([it.name for it in fields(Evidence)]), anything)
-def test_whatever_is_in_it_it_is_read_or_refused(name: str, value: object) -> None:
+def test_evidence_with_any_wrong_field_is_read_or_refused(name: str, value: object) -> None:
     raw = json.loads(full().to_json())
     data = json.dumps({**raw, name: value}).encode()
     with suppress(InvalidDocument):

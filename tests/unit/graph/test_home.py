@@ -1,7 +1,5 @@
 """The embedded stores' folder, its files, and what they say after a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Bodies of documents are packed by many threads at a time."""
 
-from __future__ import annotations
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

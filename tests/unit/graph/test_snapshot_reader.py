@@ -1,7 +1,5 @@
 """What a request reaches, in worlds of a few packages that are read from memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -156,7 +154,7 @@ def test_a_package_is_asked_for_once_however_many_require_it() -> None:
     assert questions == [["b"], ["a", "c"]]
 
 
-def test_circular_extras_end() -> None:
+def test_extras_that_require_each_other_end_the_walk() -> None:
     world = world_of(
         {
             "a": {"1": ["a[two]; extra == 'one'", "a[one]; extra == 'two'", "b; extra == 'two'"]},

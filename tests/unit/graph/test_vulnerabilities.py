@@ -1,7 +1,5 @@
 """Advisories that are aliases of each other make one vulnerability."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from graph.record.vulnerability_queries import Vulnerability, merge_advisories

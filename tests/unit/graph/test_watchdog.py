@@ -1,15 +1,19 @@
 """A store that answers no more is given up."""
 
-from __future__ import annotations
-
 import signal
 import threading
+from contextlib import closing
+from threading import Event
+from typing import NoReturn
 
+import psycopg2
 import pytest
 
+from graph import statement_watch
+from graph.statement_watch import NoAnswer, StatementWatch
 from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
-from tests.services.waiting import DEADLINE_S
+from tests.services.waiting import DEADLINE_S, wait_until
 
 
 def test_waiting_ends_in_a_typed_error() -> None:
@@ -17,14 +21,14 @@ def test_waiting_ends_in_a_typed_error() -> None:
         threading.Event().wait(DEADLINE_S)
 
 
-def test_who_gets_on_is_not_given_up() -> None:
+def test_a_store_that_makes_progress_is_not_given_up() -> None:
     with watchdog("the graph", 3600) as got_on:
         signal.setitimer(signal.ITIMER_REAL, 1800)  # as if half of it had passed
         got_on()
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 1800
 
 
-def test_the_alarm_is_given_back() -> None:
+def test_the_watchdog_restores_the_alarm() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with watchdog("the graph", 60):
         pass
@@ -32,7 +36,7 @@ def test_the_alarm_is_given_back() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_threads_are_left_alone() -> None:
+def test_a_watchdog_in_a_thread_sets_no_alarm() -> None:
     before, _ = signal.getitimer(signal.ITIMER_REAL)  # of pytest, if it limits the test's time
     remaining: list[float] = []
 
@@ -45,3 +49,30 @@ def test_threads_are_left_alone() -> None:
     thread.join()
     assert len(remaining) == 1
     assert remaining[0] <= before
+
+
+def test_a_probe_that_breaks_leaves_no_server_marked_as_hanging(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statement_watch, "PROBE_S", 0.01)
+
+    def probe() -> NoReturn:
+        raise RuntimeError("no further thread can be started")
+
+    def connect() -> NoReturn:
+        blocked.wait()
+        raise psycopg2.OperationalError
+
+    def is_refused() -> bool:
+        try:
+            watch.refuse()
+        except psycopg2.OperationalError:
+            return True
+        return False
+
+    blocked, watch = Event(), StatementWatch(probe)
+    with closing(watch):
+        with pytest.raises(NoAnswer):
+            watch.connection(connect)
+        wait_until(lambda: not is_refused(), "the server is asked again")
+        blocked.set()

@@ -1,7 +1,5 @@
 """The graph catches up beside ingest, and what keeps it from that is told."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 
@@ -12,7 +10,7 @@ from model.errors import ProjectionFailed, StoreUnavailable
 from tests.services.waiting import DEADLINE_S
 
 
-def test_it_projects_once_more_when_it_is_left() -> None:
+def test_a_projector_runs_once_more_at_its_end() -> None:
     runs: list[int] = []
     with BackgroundProjector(lambda _: runs.append(1)):
         pass

@@ -1,7 +1,5 @@
 """E-mail addresses and names of persons do not get in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,19 +1,30 @@
-"""Where the jobs of a night go."""
-
-from __future__ import annotations
+"""Where the jobs of a night go, and how far a batch is."""
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from sqlalchemy import create_engine
 
 from adviser.changes import LOOK_ALPHA
 from adviser.reports.serialization import plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
-from graph.record.loop import LoopRelease, LoopState, ReleaseKey, ReleaseSource
+from common.settings import Settings
+from graph.engine import Stores
+from graph.record.loop import (
+    BatchState,
+    LoopBatch,
+    LoopRelease,
+    LoopState,
+    ReleaseKey,
+    ReleaseSource,
+)
 from graph.record.watches import AdviceWatch, WatchKind, WatchSource
+from loop.measuring import _BatchProgress
 from loop.priorities import NightPriorities, watch_priorities
 from loop.stacks import WatchKnowledge, indicator_named
 from tests.factories.evidence import NOW, simulated
@@ -109,3 +120,19 @@ def test_a_release_in_the_reference_is_compared_with_the_version_of_most_jobs(
     assert priorities(oldest, release("1.1")).dropped == {
         "fast==1.1": "the reference stack has it already"
     }
+
+
+def test_a_batch_goes_on_while_postgresql_does_not_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    stores = Stores(settings, create_engine("postgresql://127.0.0.1:1/none"), None, None)
+    batch = LoopBatch(
+        "batch:1", 1, "watch", "matmul", [], 2, 4, 0, BatchState.PLANNED, None, 0, None
+    )
+    counts: list[tuple[int, int]] = []
+    progress = _BatchProgress(stores, batch, lambda *it: counts.append(it), float("inf"))
+    for _ in range(2):
+        progress.job_finished(cast(Any, None), {})
+    assert counts == [(1, 4), (2, 4)]
+    assert [it.message for it in caplog.records] == ["loop_jobs_not_counted"] * 2

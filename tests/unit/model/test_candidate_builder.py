@@ -1,7 +1,5 @@
 """Versions to candidates of one environment: interpreters between releases, CUDA, reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Environments: markers and tags, with what packaging says of this interpreter as the oracle."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,17 @@
-"""Units are said in one way each, and each has a bound."""
+"""Units, rules by which jobs are left out, and errors that are the host's."""
 
-from __future__ import annotations
+import errno
 
+import pytest
+
+from model.measurements.job_stability import (
+    JobConditions,
+    instability,
+    is_host_build,
+    noise_warnings,
+    reason_of,
+    within_job_spread,
+)
 from model.measurements.units import DISPLAY_UNITS, MAX_RATES, UNITS, Unit
 
 
@@ -17,3 +27,61 @@ def test_multiples_are_those_that_their_names_say() -> None:
     assert said[Unit.OP_PER_SECOND] == ("GOPS", 1e9)
     assert said[Unit.BYTES_PER_SECOND] == ("GB/s", 1e9)
     assert said[Unit.IMAGES_PER_SECOND] == ("images/s", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (JobConditions(), None),
+        (JobConditions(throttled=True), "throttled"),
+        (JobConditions(swapped=True), "swapped"),
+        (JobConditions(steal_share=0.011), "steal"),
+        (JobConditions(steal_share=0.01), None),
+        (JobConditions(throttled=True, swapped=True), "throttled"),
+    ],
+)
+def test_the_machine_can_make_a_job_unstable(conditions: JobConditions, reason: str | None) -> None:
+    assert instability([1.0, 1.0], conditions) == reason
+
+
+def test_spread_within_a_job_makes_it_unstable_above_a_tenth() -> None:
+    assert instability([90.0, 100.0, 110.0]) is None  # MAD 10, median 100
+    assert instability([89.0, 100.0, 111.0]) == "spread"
+
+
+def test_one_wild_repetition_does_not_make_a_job_unstable() -> None:
+    assert instability([1.0, 1.0, 1.01, 1.02, 50.0]) is None
+
+
+def test_a_single_repetition_has_no_spread() -> None:
+    assert within_job_spread([3.0]) == 0.0
+    assert instability([]) is None
+
+
+@pytest.mark.parametrize(
+    ("left_out", "variation", "count"),
+    [({}, None, 0), ({}, 0.25, 0), ({"spread": 5}, 0.1, 0), ({"spread": 6}, 0.26, 2)],
+)
+def test_much_noise_is_a_warning(
+    left_out: dict[str, int], variation: float | None, count: int
+) -> None:
+    assert len(list(noise_warnings("numpy", 10, left_out, variation))) == count
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "full"), "disk-full"),
+        (OSError(errno.EROFS, "read-only"), "host-failed"),
+        (OSError(errno.ETIMEDOUT, "the file server does not answer"), "host-failed"),
+        (TimeoutError("timed out"), "host-failed"),
+        (OSError(errno.ENOENT, "missing"), None),
+        (ValueError("wrong"), None),
+    ],
+)
+def test_the_kind_of_an_error_decides_whose_it_is(error: Exception, reason: str | None) -> None:
+    assert reason_of(error) == reason
+
+
+def test_a_build_that_timed_out_says_nothing_of_the_stack() -> None:
+    assert is_host_build("timed-out", "uv did not finish within 3600 s")

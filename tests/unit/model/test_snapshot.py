@@ -1,7 +1,5 @@
 """The frozen view: its canonical form, its revision, and that nothing can change it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Whether releases can be installed, and what a person is told if not."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -26,7 +24,7 @@ TAG_SETS = [
 ]  # fmt: skip
 
 
-def test_what_is_not_known_is_not_denied() -> None:
+def test_a_release_of_unknown_files_may_be_installable() -> None:
     unknown = compatibility([], None, False, LINUX)
     assert (unknown.installable, unknown.rank, unknown.reason) == (
         True, None, Fit.ARTIFACTS_UNKNOWN,

@@ -1,7 +1,5 @@
 """An indicator as one text."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json
@@ -33,7 +31,7 @@ def defined(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_is_defined_twice(name: str) -> None:
+def test_a_script_defines_each_name_once(name: str) -> None:
     times = Counter(defined(ast.parse(script_of(name))))
     assert {name for name, count in times.items() if count > 1} == set()
 

@@ -1,7 +1,5 @@
 """Commands of a person: what identifies them, and who may run them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

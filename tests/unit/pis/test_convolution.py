@@ -1,7 +1,5 @@
 """Convolutions: counts, sizes and NumPy's results against definitions written another way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -132,34 +130,16 @@ def test_windows_that_fit_without_padding_are_fewer() -> None:
 
 def test_historic_variables_choose_the_convolution() -> None:
     work = work_of(
-        "conv2d",
-        BATCH="2",
-        TENSOR_INPUT_HEIGHT="8",
-        TENSOR_INPUT_WIDTH="7",
-        TENSOR_INPUT_CHANNELS="3",
-        FILTER_INPUT_HEIGHT="4",
-        FILTER_INPUT_WIDTH="2",
-        FILTER_INPUT_CHANNELS="3",
-        FILTER_OUTPUT_CHANNELS="6",
-        FILTER_STRIDES="1",
-        FILTER_PADDING="VALID",
-        CONV_DATA_FORMAT="NCHW",
-        TENSOR_DTYPE="float64",
-    )
+        "conv2d", BATCH="2", TENSOR_INPUT_HEIGHT="8", TENSOR_INPUT_WIDTH="7",
+        TENSOR_INPUT_CHANNELS="3", FILTER_INPUT_HEIGHT="4", FILTER_INPUT_WIDTH="2",
+        FILTER_INPUT_CHANNELS="3", FILTER_OUTPUT_CHANNELS="6", FILTER_STRIDES="1",
+        FILTER_PADDING="VALID", CONV_DATA_FORMAT="NCHW", TENSOR_DTYPE="float64",
+    )  # fmt: skip
     assert work.parameters == {
-        "batch": 2,
-        "input_height": 8,
-        "input_width": 7,
-        "input_channels": 3,
-        "filter_height": 4,
-        "filter_width": 2,
-        "output_channels": 6,
-        "strides": 1,
-        "dilation": 1,
-        "padding": "VALID",
-        "data_format": "NCHW",
-        "dtype": "float64",
-    }
+        "batch": 2, "input_height": 8, "input_width": 7, "input_channels": 3,
+        "filter_height": 4, "filter_width": 2, "output_channels": 6, "strides": 1, "dilation": 1,
+        "padding": "VALID", "data_format": "NCHW", "dtype": "float64",
+    }  # fmt: skip
     assert work.call().shape == (2, 6, 5, 6)
     assert work.check(work.call()) == work.check(work.call())
 

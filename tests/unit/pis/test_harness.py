@@ -1,7 +1,6 @@
 """An indicator from flags to its document, for real on NumPy."""
 
-from __future__ import annotations
-
+import itertools
 import json
 import os
 import subprocess
@@ -40,11 +39,13 @@ def document_of(
     return document
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_published_schema_of_results_is_a_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_matmul_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_product_of_matrices_has_the_rate_of_its_operations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=32", "--batch=2", "--seed=5")
     assert document["@parameters"] == {
         "device": "cpu", "threads": 1, "seed": 5, "dtype": "float32", "matrix_size": 32, "batch": 2,
@@ -76,7 +77,9 @@ def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str])
     assert [second["@parameters"][name] for name in "mnk"] == [3, 5, 7]
 
 
-def test_the_triad_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_triad_has_the_rate_of_the_bytes_that_it_moves(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     document = document_of(capsys, memory.INDICATOR, "--array-mib=1", "--dtype=float32")
     assert document["@result"]["per_call"] == {"amount": 3 * 2**20, "unit": "B"}
     assert document["@result"]["unit"] == "GB/s"
@@ -128,39 +131,35 @@ def indicator(
     return Indicator("mine", "PiMine", "Mine.", (), ("numpy",), works)
 
 
-def test_a_wrong_output_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(output: Any) -> float:
+def wrong(output: Any) -> float:
+    """Only the first output, which is 0, is right."""
+    if output:
         raise WrongResult(f"it is {output}")
+    return 0.0
 
-    assert main(indicator(lambda: 41, refuse), [*QUICK, "--quiet"]) == 1
+
+def exhaust() -> None:
+    raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+@pytest.mark.parametrize(
+    ("call", "per_call", "words"),
+    [
+        (lambda: 41, 1, "it is 41\n"),
+        (itertools.count().__next__, 1, "it is "),
+        (lambda: 0, 10**15, "lies above the peak"),
+        (exhaust, 1, "not enough memory"),
+    ],
+    ids=["wrong", "wrong later", "above the peak", "memory"],
+)
+def test_a_result_that_cannot_be_right_is_one_line_and_exit_code_1(
+    call: Callable[[], Any], per_call: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(indicator(call, wrong, per_call), [*QUICK, "--quiet"]) == 1
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "error: it is 41\n")
-
-
-def test_an_output_that_goes_wrong_later_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    outputs = iter(range(10**9))
-
-    def only_the_first(output: int) -> float:
-        if output:
-            raise WrongResult("it changed")
-        return 0.0
-
-    assert main(indicator(lambda: next(outputs), only_the_first), [*QUICK, "--quiet"]) == 1
-    assert "it changed" in capsys.readouterr().err
-
-
-def test_a_rate_above_the_peak_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    impossible = indicator(lambda: None, lambda output: 0.0, per_call=10**15)
-    assert main(impossible, [*QUICK, "--quiet"]) == 1
-    assert "lies above the peak" in capsys.readouterr().err
-
-
-def test_too_little_memory_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    def exhaust() -> None:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
-
-    assert main(indicator(exhaust, lambda output: 0.0), [*QUICK, "--quiet"]) == 1
-    assert "not enough memory" in capsys.readouterr().err
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert words in captured.err
 
 
 def test_an_unexpected_error_is_not_hidden() -> None:

@@ -1,11 +1,13 @@
-"""Upper bounds of devices."""
+"""Upper bounds of devices, threads and caches."""
 
-from __future__ import annotations
+import os
 
 import pytest
 
+from pis.indicators.caches import bytes_of, cpu_cache_bytes
 from pis.indicators.gpu import Gpu
 from pis.indicators.peak import cpu_peak, gpu_peak, memory_peak
+from pis.indicators.threads import THREAD_VARIABLES, available_cpus, set_threads
 
 H100 = Gpu("H100 SXM", (9, 0), 132, 1.83e9, 2.619e9, 5120, 50 * 2**20)
 A100 = Gpu("A100 SXM", (8, 0), 108, 1.41e9, 1.215e9, 5120, 40 * 2**20)
@@ -66,3 +68,35 @@ def test_a_gpu_of_an_unknown_kind_has_no_peak() -> None:
 def test_many_cores_are_bounded_by_their_sockets() -> None:
     assert memory_peak(256, 5e9, 2).rate == 4e12
     assert memory_peak(1, 5e9, 2).rate == 128 * 5e9
+
+
+def test_what_was_asked_for_wins_and_every_library_is_reported() -> None:
+    environ = {"OMP_NUM_THREADS": "7"}
+    assert set_threads(3, environ) == 3
+    assert environ == dict.fromkeys(THREAD_VARIABLES, "3")
+
+
+def test_without_a_flag_the_environment_decides_about_threads() -> None:
+    assert set_threads(0, {"OMP_NUM_THREADS": "7"}) == 7
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "many"])
+def test_without_flag_and_environment_all_processors_are_used(value: str) -> None:
+    assert set_threads(0, {"OMP_NUM_THREADS": value}) == available_cpus()
+
+
+def test_the_affinity_mask_bounds_the_cpus() -> None:
+    mask = os.sched_getaffinity(0)
+    assert 1 <= available_cpus() <= len(mask)
+    os.sched_setaffinity(0, {min(mask)})
+    try:
+        assert available_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, mask)
+
+
+def test_cache_sizes_are_read() -> None:
+    assert [bytes_of(it) for it in ("48K", "32M", "1G", "512", "", "odd")] == [
+        48 * 2**10, 32 * 2**20, 2**30, 512, 0, 0,
+    ]  # fmt: skip
+    assert cpu_cache_bytes() >= 0

@@ -1,7 +1,5 @@
 """Recurrent layers: counts, and the reference against equations over whole batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,16 +1,22 @@
-"""From times to the result document."""
-
-from __future__ import annotations
+"""From times to the result document, and metrics beside those of foreign results."""
 
 import math
 
 import pytest
 
+from ingest.benchmarks.readers.deepbench import convolution_operations
+from model.measurements.benchmark_results import Direction, Metric
+from model.measurements.units import Unit
+from pis.catalogue import INDICATORS, indicator_of
+from pis.indicators.deepbench_conv import SIZES, PaddedConvolution
+from pis.indicators.deepbench_shapes import CONVOLUTION_PRESETS
 from pis.indicators.errors import WrongResult
 from pis.indicators.long_runs import RUNS, SAMPLES
 from pis.indicators.peak import Peak
 from pis.indicators.results import RATE_UNITS, result_of
+from pis.indicators.tails import percentile
 from pis.indicators.timing import Timing
+from pis.metrics import metric_values, metrics_of, names_by_title
 
 
 def timing(*repetitions_s: float) -> Timing:
@@ -67,3 +73,106 @@ def test_each_amount_has_its_unit_of_rate(unit: str, shown: str, rate: float) ->
     result = result_of(timing(1.0), 2 * 10**9, unit, 0.0, None)
     assert (result["unit"], result["rate"]) == (shown, pytest.approx(rate))
     assert unit in RATE_UNITS
+
+
+@pytest.mark.parametrize("name", INDICATORS)
+def test_each_indicator_declares_its_metrics(name: str) -> None:
+    defaults = {it.name: it.default for it in indicator_of(name).all_parameters()}
+    declared = metrics_of(name, defaults)
+    assert declared
+    for each in declared:
+        assert each.metric.definition
+        assert each.metric.direction is not Direction.UNKNOWN
+    assert len({(it.metric, it.aggregate) for it in declared}) == len(declared)
+    assert names_by_title()[indicator_of(name).title] == name
+
+
+def test_a_convolution_has_the_time_and_the_rate_of_deepbench() -> None:
+    values = list(
+        metric_values(
+            "PiDeepBenchConv", {"pass": "forward"}, Unit.FLOP_PER_SECOND, 4e12, 0.5e-3, (0.5e-3,)
+        )
+    )
+    assert [(it.declared.metric, it.value) for it in values] == [
+        (Metric("time", "ms", Direction.LOWER, "deepbench-1"), 0.5),
+        (Metric("rate", "TFLOPS", Direction.HIGHER, "deepbench-1"), 4.0),
+    ]
+
+
+@pytest.mark.parametrize("preset", CONVOLUTION_PRESETS)
+def test_operations_of_convolutions_are_those_of_the_reader(preset: str) -> None:
+    for sizes in CONVOLUTION_PRESETS[preset]:
+        shape = PaddedConvolution(*sizes)
+        assert shape.operations == convolution_operations(dict(zip(SIZES, sizes, strict=True)))
+
+
+def test_the_product_of_matrices_shares_only_its_time_with_deepbench() -> None:
+    definitions = {it.metric.name: it.metric.definition for it in metrics_of("gemm")}
+    assert definitions == {"rate": "thoth-gemm-1", "time": "deepbench-1"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "benchmark"), [("rnn", "rnn_vanilla"), ("lstm", "rnn_lstm"), ("gru", "rnn_gru")]
+)
+def test_recurrent_layers_have_the_names_of_deepbench(cell: str, benchmark: str) -> None:
+    first = metrics_of("deepbench-rnn", {"cell": cell})[0]
+    assert (first.benchmark, first.metric.definition) == (benchmark, "deepbench-1")
+
+
+def test_a_script_of_a_user_has_no_declared_metric() -> None:
+    assert list(metric_values("MyKernel", {}, Unit.FLOP_PER_SECOND, 1.0, 1.0)) == []
+
+
+def values_by_name(
+    title: str, seconds: tuple[float, ...], **parameters: object
+) -> dict[str, float]:
+    values = metric_values(
+        title, parameters, Unit.IMAGES_PER_SECOND, 8 / seconds[0], seconds[0], seconds
+    )
+    return {it.declared.metric.name: it.value for it in values}
+
+
+def test_steps_have_the_four_quantities_of_tf_cnn_benchmarks() -> None:
+    """Eight images a step in 1, 2, 1 and 4 s: rates 8, 4, 8 and 2."""
+    values = values_by_name("PiCnnThroughput", (1.0, 2.0, 1.0, 4.0))
+    assert values == {
+        "total_images_per_sec": 32 / 8,
+        "images_per_sec": 8 / 2,
+        "uncertainty": pytest.approx((6.75**0.5) / 2),  # mean 5.5, deviations 2.5, 1.5, 2.5, 3.5
+        "jitter": pytest.approx(1.4826 * 2),  # median 6, deviations 2, 2, 2, 4
+    }
+
+
+def test_a_batch_has_the_mean_time_and_the_mean_rate_of_pytorch_benchmark() -> None:
+    values = values_by_name("PiBatchLatency", (1.0, 4.0), part="total")
+    assert values == {"seconds_per_batch": 2.5, "images_per_second": 5.0}
+
+
+def test_frames_have_the_percentiles_of_the_reader() -> None:
+    seconds = tuple(float(number) for number in range(1, 101))
+    values = values_by_name("PiFrameLatency", seconds, form="frame")
+    for suffix, per_cent in (("p50", 50), ("p90", 90), ("p99", 99)):
+        assert values[f"frame_latency_{suffix}"] == percentile(seconds, per_cent)
+    assert values["frame_latency_max"] == 100.0
+    assert values_by_name("PiFrameLatency", (2.0,), form="tail") == {"frame_latency_p99": 2.0}
+
+
+def test_a_batch_size_has_the_latency_and_throughput_of_aiia() -> None:
+    values = values_by_name("PiBatchSweep", (1.0, 3.0))
+    assert values == {"latency": 2000.0, "throughput": 4.0}
+
+
+def test_a_compilation_has_a_time_and_the_compiled_network_a_rate() -> None:
+    by_phase = {
+        phase: [(it.metric.name, it.metric.unit) for it in metrics_of("compile", {"phase": phase})]
+        for phase in ("cold", "warm", "call", "all")
+    }
+    time, rate = ("compile_time", "s"), ("rate", "images/s")
+    assert by_phase == {"cold": [time], "warm": [time], "call": [rate], "all": [time, rate]}
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("matmul", "GFLOPS"), ("memory", "GB/s"), ("generate", "tokens/s")]
+)
+def test_the_unit_of_a_rate_is_that_of_the_indicator(name: str, unit: str) -> None:
+    assert metrics_of(name)[0].metric.unit == unit

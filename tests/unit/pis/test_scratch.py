@@ -1,7 +1,5 @@
 """Temporary folders, and what killed owners left."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """How many calls and repetitions there are, on a clock that the tests wind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Which changes are announced, confirmed, resized and withdrawn, and that nothing moves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Locks in four formats: what is in them, where it comes from, and when there is none."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,23 +1,30 @@
-"""The evidence of a pack is what was measured, and nothing in its tables can crash a reader."""
-
-from __future__ import annotations
+"""Packs: measured evidence, a policy that decides, and that they can be measured again."""
 
 import json
+import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
-from adviser.packs.manifest import session_days
+from adviser.monkey.documents import NotInstallable
+from adviser.packs.manifest import MeasuredWheel, session_days
 from adviser.packs.pack_evidence import packed_evidence
 from adviser.packs.pack_files import opened
 from adviser.packs.pack_report import pack_report, report_markdown
+from adviser.packs.repetition import agrees, chosen_cells, groups_between, specification_again
+from adviser.packs.stored_packs import observations_of
+from adviser.packs.trust import evidence_pack, parse_policy, read_policy, trust_of
+from adviser.stack_comparison import StackGroup, compare_stacks
 from api.pages.report_view import pack_report_file
 from cli.options import SHIPPED_PACK
-from model.errors import InvalidPack, Reason
-from model.measurements.evidence import EvidencePack
+from common.settings import Settings
+from model.errors import InvalidFile, InvalidPack, InvalidSettings, Reason
+from model.measurements.evidence import EvidencePack, MeasuredObservation
+from model.packages.identity import package_version
 from model.packages.native_libraries import CONTEXT
+from pis.amun.specification import load_specification
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,
@@ -27,10 +34,11 @@ from tests.factories.evidence import (
     Bench,
     bundling,
     jobs,
+    measured,
     purl,
     series,
 )
-from tests.factories.packs import pack_of
+from tests.factories.packs import MEASURED_AT, pack_of
 
 
 @pytest.fixture
@@ -149,3 +157,128 @@ def test_the_page_about_releases_is_the_report_of_the_pack_that_ships() -> None:
         pytest.skip("no pack ships with this version")
     page = (SHIPPED_PACK.parent / "docs" / "evidence.md").read_text(encoding="utf-8")
     assert page == report_markdown(pack_report(opened(SHIPPED_PACK)))
+
+
+KEY = "sha256:" + "5" * 64
+TODAY = MEASURED_AT.date()
+POLICY = f'[[rules]]\nkey = "{KEY}"\n'
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory):
+    return opened(pack_of(measured().evidence(), tmp_path_factory.mktemp("pack"))).manifest
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "today", "reason"),
+    [
+        ("", KEY, TODAY, None),
+        ("", None, TODAY, "nobody signed it"),
+        ("", "sha256:" + "6" * 64, TODAY, "does not trust its key"),
+        ("max_age_days = 30", KEY, TODAY + timedelta(days=31), "31 days ago"),
+        ("", KEY, TODAY - timedelta(days=2), "in the future"),
+        ("min_sessions = 3", KEY, TODAY, "2 sessions"),
+        ('indicators = ["PiConv*"]', KEY, TODAY, "other indicators"),
+        ('classes = ["sha256:cccccccc"]', KEY, TODAY, "other hardware classes"),
+    ],
+)
+def test_a_pack_decides_what_the_rule_of_its_key_allows(
+    manifest, rule: str, key: str | None, today: date, reason: str | None
+) -> None:
+    policy = parse_policy((POLICY + rule).encode(), "packs.toml")
+    pack = evidence_pack(manifest, key, policy, today)
+    trust = trust_of(pack, policy)
+    assert trust.decides == (pack.problem is None) == (reason is None)
+    assert (reason or "trusts its key") in trust.reason
+
+
+def test_a_pack_decides_only_on_the_classes_of_the_rule(manifest) -> None:
+    policy = f'{POLICY}classes = ["{ELSEWHERE[:20]}"]'.encode()
+    pack = evidence_pack(manifest, KEY, parse_policy(policy, "packs.toml"), TODAY)
+    assert (pack.problem, pack.hardware) == (None, (ELSEWHERE,))
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("rule = 1", "rule"),
+        ('[[rules]]\nkey = "x"', "rules[0].key"),
+        ("[[rules]]\nmin_jobs = 9", "rules[0].key"),
+        (f"{POLICY}min_job = 9", "rules[0].min_job"),
+        (f"{POLICY}min_jobs = 1", "rules[0].min_jobs"),
+        (f"{POLICY}indicators = []", "rules[0].indicators"),
+        (f'{POLICY}classes = ["{KEY[:12]}"]', "rules[0].classes[0]"),
+        (POLICY + POLICY, "rules[1].key"),
+    ],
+)
+def test_errors_of_a_policy_name_the_field(text: str, field: str) -> None:
+    with pytest.raises(InvalidFile) as refused:
+        parse_policy(text.encode(), "packs.toml")
+    assert (refused.value.place, refused.value.field) == ("packs.toml", field)
+
+
+def test_the_bundled_policy_can_be_read_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
+    settings = Settings.from_env({})
+    assert read_policy(settings).source == "the bundled packs.toml"
+    with pytest.raises(InvalidSettings):
+        read_policy(replace(settings, packs_policy=tmp_path / "packs.toml"))
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> list[MeasuredObservation]:
+    """Three indicators with three stacks each, one of them on another class."""
+    bench = Bench()
+    for how in (series("PiMatmul"), series("PiConv2D"), series("PiGemm", ELSEWHERE)):
+        for number in range(3):
+            stack = bench.stack(f"numpy==2.{number}.0")
+            bench.measure(stack, jobs(0.1 * number, seed=number), how)
+    pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
+    purls = {it for stack in bench.stacks.values() for it in stack}
+    evidence = packed_evidence(pack, EvidencePack(pack.digest, "pack"), purls, NOW)
+    return list(observations_of(pack.manifest, evidence))
+
+
+@pytest.fixture
+def groups(observed: list[MeasuredObservation]) -> list[StackGroup]:
+    return compare_stacks(observed)
+
+
+def test_cells_are_of_this_class_and_of_many_indicators(groups: list[StackGroup]) -> None:
+    cells = chosen_cells(groups, HERE, 2, "seed")
+    assert {it.group.indicator for it in cells} == {"PiMatmul", "PiConv2D"}
+    assert cells == chosen_cells(list(reversed(groups)), HERE, 2, "seed")
+    assert len(chosen_cells(groups, HERE, 99, "seed")) == 4
+    assert chosen_cells(groups, "sha256:0", 5, "seed") == []
+
+
+def test_cells_between_two_versions_are_compared_with_each_other(
+    observed: list[MeasuredObservation],
+) -> None:
+    old, new = {"numpy": "2.2.0", "other": "1"}, {"numpy": "2.1", "new": "2"}
+    cells = chosen_cells(groups_between(observed, old, new), HERE, None, "seed")
+    assert {it.group.indicator for it in cells} == {"PiMatmul", "PiConv2D"}
+    for cell in cells:
+        assert [*map(str, cell.stack.differing_packages)] == ["numpy 2.2.0 → 2.1.0"]
+        assert cell.comparison.d < 0
+
+
+def test_effects_agree_within_both_intervals(groups: list[StackGroup]) -> None:
+    comparison = replace(
+        chosen_cells(groups, HERE, 1, "seed")[0].comparison,
+        d=0.0, interval_low_pct=-1.0, interval_high_pct=1.0,
+    )  # fmt: skip
+    for effect, agreeing in ((1.2, True), (-1.2, True), (1.6, False)):
+        assert agrees(comparison, replace(comparison, d=math.log1p(effect / 100))) is agreeing
+
+
+def test_a_stack_is_installed_with_the_hashes_of_the_pack(tmp_path: Path) -> None:
+    bench = Bench()
+    bench.measure(bench.stack("numpy==2.1.0"), jobs())
+    manifest = opened(pack_of(bench.evidence(), tmp_path / "pack")).manifest
+    packages = [package_version("numpy", "2.1.0")]
+    with pytest.raises(NotInstallable):
+        specification_again(manifest, packages, "matmul", {}, "3.11")
+    manifest = replace(manifest, wheels=(MeasuredWheel(packages[0].purl, ("a" * 64,)),))
+    document = specification_again(manifest, packages, "matmul", {"matrix_size": 64}, "3.11")
+    (package,) = load_specification(document).lock.packages
+    assert package.hashes == ("sha256:" + "a" * 64,)

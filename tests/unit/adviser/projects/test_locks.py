@@ -1,7 +1,5 @@
 """Locks as a baseline: each format, what is left out of it, and what is refused."""
 
-from __future__ import annotations
-
 from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from model.packages.releases import parse_requirement

@@ -1,8 +1,8 @@
-"""Which of a folder's files is the manifest, and which the lock."""
-
-from __future__ import annotations
+"""Which of a folder's files is the manifest, which the lock, and what files mean case by case."""
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +11,9 @@ from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
 from model.errors import InvalidFile, Reason
+from tests.factories.case_files import check_cases
 from tests.factories.errors import raised
+from tests.factories.golden import DATA
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,
@@ -94,7 +96,7 @@ def test_a_lock_of_another_manifest_is_reported(digest: str, told: bool) -> None
     assert (WarningCode.LOCK_OUTDATED in codes(project)) is told
 
 
-def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_project_have_bounds_of_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_BYTES", 50)
     monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 80)
     monkeypatch.setattr(documents, "MAX_FILES", 3)
@@ -107,7 +109,7 @@ def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             parse_project(files)
 
 
-def test_so_many_requirements_are_refused_before_they_take_long() -> None:
+def test_too_many_requirements_are_refused() -> None:
     lines = "\n".join(f"p{n}" for n in range(documents.MAX_REQUIREMENTS + 1))
     with raised(InvalidFile, reason=Reason.OUT_OF_RANGE, field="10001"):
         parse_project({"requirements.txt": lines.encode()})
@@ -131,7 +133,7 @@ def test_deep_documents_are_refused_in_time(text: str) -> None:
     assert time.process_time() - began < 20
 
 
-def test_texts_about_a_whole_file_have_no_place_in_it() -> None:
+def test_messages_about_a_whole_file_name_no_line() -> None:
     project = parse_project({"requirements.txt": b"a==1\n"})
     (warning,) = project.warnings
     assert warning.field == "requirements.txt:$"
@@ -177,3 +179,14 @@ def test_no_requirements_file_is_taken_for_one_of_conda() -> None:
 def test_a_folder_with_files_of_other_tools_only_says_which() -> None:
     with raised(InvalidFile, reason=Reason.UNKNOWN_SCHEMA):
         parse_project({"pyproject.toml": b"[tool.black]\n", "meta.yaml": b"package: a"})
+
+
+def project_of(files: Mapping[str, bytes]) -> Project:
+    """The project; a script is named, as the commands do."""
+    name = next(iter(files))
+    return parse_project(files, name if name.endswith(".py") else None)
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("projects/*.txt")), ids=lambda it: it.stem)
+def test_files_of_a_project_mean_what_their_case_says(path: Path) -> None:
+    check_cases(str(path.relative_to(DATA)), project_of)

@@ -1,7 +1,5 @@
 """Pipfiles: entries in every form, and the hash by which pipenv knows them."""
 
-from __future__ import annotations
-
 import tomllib
 from typing import Any
 

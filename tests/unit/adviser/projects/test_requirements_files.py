@@ -1,7 +1,5 @@
 """Requirements files in pip's documented format."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -52,7 +50,7 @@ def test_utf_16_without_a_mark_is_called_by_its_name(encoding: str) -> None:
         read("numpy==2.3.5".encode(encoding))
 
 
-def test_what_to_read_next_is_reported() -> None:
+def test_included_files_that_are_not_read_yet_are_reported() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
     assert missing_includes(files) == {"c.txt", "a/d.txt"}
     assert missing_includes(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()

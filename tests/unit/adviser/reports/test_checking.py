@@ -1,9 +1,8 @@
-"""A report next to its record: no leaf can be edited, added or taken away unnoticed."""
-
-from __future__ import annotations
+"""A report next to its record: no leaf is edited unnoticed, and why a replay may differ."""
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +10,11 @@ import orjson
 import pytest
 
 from adviser.advise import Advice, assess_candidates, in_this_process, universe_for
-from adviser.answering.recorded_advice import check_stored
+from adviser.answering.recorded_advice import check_stored, why_it_may_differ
 from adviser.reports.checking import check_offline, check_report
 from adviser.reports.documents import report_bytes
+from adviser.reports.serialization import code_version
+from adviser.resolver.results import ResolutionStatus
 from adviser.scoring.assessment_types import Premises
 from model.json_documents import digest
 from model.measurements.evidence import Evidence
@@ -114,7 +115,7 @@ def test_what_needs_no_search_is_detected_without_the_recorded_report(
         assert found, place
 
 
-def test_both_reports_hold_as_they_are() -> None:
+def test_untouched_reports_are_verified() -> None:
     for report, advice in ((REPORT, ADVICE), (FAILURE, CONFLICT)):
         found = check_stored(stored_report(advice, report), report)
         assert (found.problems, found.unverified) == ((), ())
@@ -251,3 +252,33 @@ def test_the_report_of_another_version_is_only_compared_with_the_record() -> Non
 
 def test_a_report_can_be_read_back_as_it_was_written() -> None:
     assert orjson.loads(report_bytes(REPORT)) == REPORT
+
+
+SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
+
+
+def test_a_settled_answer_has_to_be_the_same_again() -> None:
+    assert why_it_may_differ(stored_report(ADVICE, REPORT), ADVICE) is None
+    assert why_it_may_differ(stored_report(CONFLICT, FAILURE), CONFLICT) is None
+
+
+def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
+    record = stored_report(ADVICE, REPORT)
+    unsettled = replace(ADVICE.resolution, settled=False, status=ResolutionStatus.FEASIBLE)
+    assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
+    premises = replace(ADVICE.premises, settled=False)
+    assert why_it_may_differ(record, replace(ADVICE, premises=premises)) == BASELINE
+
+
+def test_a_replay_by_another_version_may_differ() -> None:
+    report = copy.deepcopy(REPORT)
+    report["metadata"]["analyzer_version"] = "0.0.1"
+    reason = why_it_may_differ(stored_report(ADVICE, report), ADVICE)
+    assert reason == f"it was written by Thoth 0.0.1, and this is {code_version()}"
+
+
+@pytest.mark.parametrize(("key", "words"), [("certificate", SEARCH), ("baseline", BASELINE)])
+def test_a_replay_of_an_answer_that_ended_at_its_limit_may_differ(key: str, words: str) -> None:
+    report = copy.deepcopy(REPORT)
+    report["result"]["report"][key]["settled"] = False
+    assert why_it_may_differ(stored_report(ADVICE, report), ADVICE) == words

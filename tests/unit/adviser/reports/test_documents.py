@@ -1,10 +1,10 @@
-"""The report: its shape, what it says, and that the same request gives the same bytes."""
-
-from __future__ import annotations
+"""The report: its shape, its claims, its pipeline, and that equal requests give equal bytes."""
 
 import json
+import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -14,27 +14,36 @@ from adviser.advise import advise, in_this_process
 from adviser.reports.checking import check_offline
 from adviser.reports.documents import (
     ReleaseKnowledge,
+    pipeline_of,
     report_bytes,
     report_document,
     result_document,
 )
-from adviser.reports.serialization import dataclass_from_json, dataclass_to_json, plain
+from adviser.reports.serialization import (
+    claim_document,
+    code_version,
+    dataclass_from_json,
+    dataclass_to_json,
+    digest_of_code,
+    plain,
+)
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
-from adviser.scoring.assessment_types import Premises
+from adviser.scoring.assessment_types import Claim, Premises
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
+from common import __version__
 from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
 from tests.factories.case_files import described
 from tests.factories.errors import raised
-from tests.factories.evidence import Bench
+from tests.factories.evidence import Bench, claims_about, jobs
 from tests.factories.golden import compare_views
-from tests.factories.reports import METADATA, SCHEMA, problems, report_of
+from tests.factories.reports import METADATA, SCHEMA, kept, problems, report_of
 from tests.factories.requests import (
     INDEX,
     NOTHING,
@@ -236,3 +245,103 @@ def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> No
     assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
     assert "winonly" not in product["project"]["requirements_locked"]["default"]
     assert check_offline(report).problems == ()
+
+
+def test_a_loss_that_decides_has_its_measurements() -> None:
+    report = report_of(kept())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    (product,) = report["result"]["report"]["products"]
+    (package,) = product["packages"]
+    assert (package["version"], package["why"]["code"]) == ("2", "scores_better")
+    (claim,) = package["why"]["claims"]
+    assert (claim["purl"], claim["verdict"]) == ("pkg:pypi/fast@3", "slower")
+    assert (claim["jobs"], claim["baseline_jobs"], len(claim["evidence"])) == (20, 20, 40)
+    assert claim["interval_high_pct"] < 0
+    (note,) = [it for it in product["justification"] if it["code"] == "scores_better"]
+    assert note["evidence"] == claim["evidence"]
+    assert "20 jobs of each" in note["message"]
+
+
+def one_job_each(host: str = "h1") -> Claim:
+    bench = Bench()
+    bench.measure(bench.stack("fast==1"), [0.0])
+    bench.measure(bench.stack("fast==2"), [0.1], host=host)
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
+    return claim
+
+
+def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_reported() -> None:
+    found = claim_document(one_job_each())
+    unknown = ("interval_low_pct", "interval_high_pct", "effect_pct")
+    assert [found[it] for it in unknown] == [None, None, None]
+    assert math.isclose(found["observed_pct"], 100 * math.expm1(0.1))
+    _is_of_the_schema(found)
+
+
+def test_jobs_on_different_hosts_show_nothing_at_all() -> None:
+    found = claim_document(one_job_each("h2"))
+    assert [value for key, value in found.items() if key.endswith("_pct")].count(None) == 4
+    _is_of_the_schema(found)
+
+
+def test_a_claim_with_a_known_error_is_reported_in_full() -> None:
+    bench = Bench()
+    bench.measure(bench.stack("fast==1"), jobs())
+    bench.measure(bench.stack("fast==2"), jobs(0.1))
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
+    found = claim_document(claim)
+    assert found["interval_low_pct"] < found["observed_pct"] < found["interval_high_pct"]
+    assert found["effect_pct"] == claim.effect_pct
+    _is_of_the_schema(found)
+
+
+def _is_of_the_schema(found: dict[str, object]) -> None:
+    shape = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]["claim"]
+    jsonschema.validate(json.loads(json.dumps(found, default=str, allow_nan=False)), shape)
+    assert found.keys() <= shape["properties"].keys()
+
+
+KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
+
+
+def test_a_report_has_all_parts_and_names_the_criteria() -> None:
+    advice = advice_for(request_for(debug=True))
+    found = pipeline_of(advice)
+    assert found.keys() == KINDS
+    assert [it["name"] for it in found["steps"]] == [it.name for it in advice.assessment.criteria]
+    (search,) = found["strides"]
+    assert search["configuration"]["count"] == 1
+    assert all(it["unit_run"] is True for units in found.values() for it in units)
+    refused = sum(map(len, advice.universe.refused.values()))
+    assert sum(it["configuration"]["versions"] for it in found["sieves"]) == refused
+
+
+def test_only_a_debugged_request_is_reported() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for debug in (False, True):
+        advice = advice_for(request_for(debug=debug))
+        result = result_document(advice, known_for(advice))
+        report = json.loads(report_bytes(report_document(result, METADATA)))
+        jsonschema.validate(report, schema)
+        pipeline = report["result"]["report"]["pipeline"]
+        assert (pipeline is not None) is debug
+
+
+def test_the_version_has_a_digest_of_the_code() -> None:
+    version, _, code = code_version().partition("+")
+    assert (version, len(code)) == (__version__, 12)
+
+
+def test_a_changed_added_or_renamed_module_changes_the_digest(tmp_path: Path) -> None:
+    package = tmp_path / "adviser"
+    package.mkdir()
+    digests = [digest_of_code(tmp_path)]
+    (package / "notes.py").write_text("ONE = 1\n")
+    digests.append(digest_of_code(tmp_path))
+    (package / "notes.py").write_text("ONE = 2\n")
+    digests.append(digest_of_code(tmp_path))
+    (package / "notes.py").rename(package / "remarks.py")
+    digests.append(digest_of_code(tmp_path))
+    (package / "data.json").write_text("{}")
+    assert len(set(digests)) == 4
+    assert digest_of_code(tmp_path) == digests[-1]

@@ -1,17 +1,25 @@
-"""Notes of reports: those that a plain report has are left out."""
-
-from __future__ import annotations
+"""Notes of reports, what a stack falls short of, and the page that explains each code."""
 
 import math
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from adviser.advise import Advice, advise, in_this_process
-from adviser.reports.documents import ReleaseKnowledge
+from adviser.locks.lock_model import LockFormat
+from adviser.projects.project import WarningCode
+from adviser.provenance import IssueId, ProvenanceIssue
+from adviser.reports.documents import ReleaseKnowledge, lock_of
+from adviser.reports.note_codes import PAGES, NoteCode, link_of, project_code
+from adviser.reports.version_rationale import RationaleCode
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
+from adviser.scoring.assessment_types import JustificationCode, NoteLevel
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.sample_needs import Need
@@ -19,11 +27,20 @@ from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import RequestIndex
 from model.measurements.evidence import ADVISORIES, Evidence
 from model.packages.candidates import KnownVulnerability
+from model.packages.releases import ReleaseFile
 from tests.factories.evidence import Bench
 from tests.factories.golden import compare_views
 from tests.factories.reports import kept, report_of
-from tests.factories.requests import INDEX, MAIN, NOTHING, advice_for, request_for, snapshot_for
-from tests.factories.universes import ENVIRONMENT, Index
+from tests.factories.requests import (
+    INDEX,
+    MAIN,
+    NOTHING,
+    advice_for,
+    known_for,
+    request_for,
+    snapshot_for,
+)
+from tests.factories.universes import ENVIRONMENT, Index, dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 FIRST = RequestIndex("ours", "ours", "https://ours.example/simple")
@@ -190,3 +207,174 @@ def test_notes_are_those_of_the_golden_file() -> None:
         chosen = ", ".join(f"{name} {version}" for name, version in best.items())
         views[title] = "\n".join([chosen, *(it for it in notes(advice) if it not in usual)])
     compare_views("notes", views)
+
+
+def notes_about(advice: Advice, code: str, name: str = "core") -> list[dict[str, Any]]:
+    (product,) = report_of(advice)["result"]["report"]["products"]
+    told = [it for it in product["justification"] if it["code"] == code]
+    return [it for it in told if it["package_name"] == name]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "options"),
+    [
+        ("core\n", {}),
+        ("core>=2.0rc1\n", {"published_before": DAY}),
+        ("app\n", {"published_before": DAY}),
+        ("core>1.5\n", {"published_before": DAY}),
+        ("core\n", {"published_before": DAY, "prereleases": frozenset({"core"})}),
+        ("core\n", {"published_before": DAY, "kind": RecommendationType.TESTING}),
+        ("core>1.1\n", {"exclusions": (dependency("core==1.1"),)}),
+    ],
+)
+def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
+    manifest: str, options: dict[str, Any]
+) -> None:
+    assert (
+        notes_about(advice_for(request_for(manifest, **options), PRERELEASES), "only_prereleases")
+        == []
+    )
+
+
+def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
+    """A wheel may be added to a release long after it came out."""
+    advice = advice_for(request_for("app\n", published_before=DAY), PRERELEASES)
+    files = {}
+    for purl, (wheel, sdist) in known_for(advice).files.items():
+        files[purl] = (
+            replace(wheel, uploaded_at=DAY), replace(sdist, uploaded_at=DAY.replace(year=2024))
+        )  # fmt: skip
+    assert advice.best is not None
+    for form in (LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK):
+        text = lock_of(advice, advice.best, ReleaseKnowledge(files), form).data.decode()
+        for wheel, sdist in files.values():
+            assert str(sdist.sha256) in text
+            assert str(wheel.sha256) not in text
+    anytime = advice_for(request_for("app\n"), PRERELEASES)
+    assert anytime.best is not None
+    text = lock_of(
+        anytime, anytime.best, ReleaseKnowledge(files), LockFormat.REQUIREMENTS
+    ).data.decode()
+    assert all(str(wheel.sha256) in text for wheel, _ in files.values())
+
+
+def test_without_a_file_of_that_age_there_is_no_lock() -> None:
+    advice = advice_for(request_for("app\n", published_before=DAY), PRERELEASES)
+    report = report_of(advice, known_for(advice))["result"]
+    assert report["error"] is True
+    assert "from before 2025-01-01 is known" in report["error_msg"]
+
+
+OLD_SDISTS: dict[str, Any] = {"sdist": True, "uploaded_at": "2020-01-01T00:00:00Z"}
+
+
+def wheels(*pythons: int, platform: str = "manylinux1_x86_64") -> list[str]:
+    return [f"cp3{it}-cp3{it}-{platform}" for it in pythons]
+
+
+def messages(
+    advice: Advice, index: Index, code: str, sizes: dict[str, int] | None = None
+) -> list[str]:
+    """Messages with a code, where an index lists a file for each wheel of the stack."""
+    choices = advice.best.choices if advice.best else ()
+    files = {
+        it.purl: tuple(
+            ReleaseFile(
+                f"{it.name}-{it.version}-{tags}.whl", "ab" * 32, "wheel", (sizes or {}).get(it.name)
+            )
+            for tags in index[it.name][it.version].get("wheels", ["py3-none-any"])
+        )
+        for it in choices
+    }
+    report = report_of(advice, ReleaseKnowledge(files))["result"]["report"]
+    return [it["message"] for it in report["stack_info"] if it["code"] == code]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("one\ntwo\nthree\n", "3 packages have wheels for Python 3.9"),
+        ("one\ntwo\nelsewhere\n", "2 packages have wheels for Python 3.9"),
+        ("one\nmodern\n", "1 package has wheels for Python 3.10"),
+        ("three\nhelper\n", "1 package has wheels for Python 3.9"),
+        ("three\nhelper>1\n", None),
+        ("unbuilt<2\n", "1 package has wheels for Python 3.8"),
+        ("elsewhere\nmodern\n", None),
+    ],
+)
+def test_the_nearest_python_for_which_most_packages_have_wheels_is_named(
+    manifest: str, message: str | None
+) -> None:
+    index: Index = {
+        "one": {"1": {**OLD_SDISTS, "wheels": wheels(8, 9, 10)}},
+        "two": {"1": {**OLD_SDISTS, "wheels": wheels(8, 9)}},
+        "three": {"1": {**OLD_SDISTS, "wheels": wheels(9)}},
+        "elsewhere": {"1": {**OLD_SDISTS, "wheels": wheels(9, platform="win_amd64")}},
+        "modern": {"1": {"requires_python": ">=3.10"}},
+        "helper": {"2": {"requires_python": ">=3.10"}, "1": {}},
+        "unbuilt": {"2": {"wheels": wheels(10)}, "1": {"wheels": wheels(7, 8)}},
+    }
+    advice = advice_for(request_for(manifest), index)
+    found = messages(advice, index, "other_python")
+    assert [it.partition(",")[0] for it in found] == ([message] if message else [])
+    if message:
+        assert f": add `--python {message.split()[-1]}` (" in found[0]
+
+
+def test_the_size_of_what_a_build_for_cpus_does_not_need_is_that_of_its_files() -> None:
+    linux = ["cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_aarch64"]
+    index: Index = {
+        "torch": {"1": {"requires": ["nvidia-blas", "triton", "numpy"], "wheels": linux}},
+        "nvidia-blas": {"1": {"requires": ["nvidia-link", "numpy"]}},
+        "nvidia-link": {"1": {}},
+        "triton": {"1": {}},
+        "numpy": {"1": {}},
+    }
+    sizes = {
+        "nvidia-blas": 2_000_000_000,
+        "nvidia-link": 600_000_000,
+        "triton": 100_000_000,
+        "torch": 1,
+        "numpy": 9_000_000_000,
+    }
+    request = request_for("torch\n")
+    (message,) = messages(advice_for(request, index), index, "cuda_build", sizes)
+    assert "the download of 3 packages (2.7 GB)" in message
+    (message,) = messages(
+        advice_for(request_for("torch\ntriton\n"), index), index, "cuda_build", sizes
+    )
+    assert "the download of 2 packages (2.6 GB)" in message
+    assert messages(advice_for(request, index), index, "cuda_build") == []
+    gpu = replace(request, environment=replace(request.environment, cuda="12.4"))
+    assert messages(advice_for(gpu, index), index, "cuda_build", sizes) == []
+    assert messages(advice_for(request_for("numpy\n"), index), index, "cuda_build", sizes) == []
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def anchors(page: str) -> list[str]:
+    return re.findall(r'<a id="([^"]+)"></a>', (ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_no_two_codes_are_the_same() -> None:
+    codes = [*NoteCode, *RationaleCode, *JustificationCode, *map(project_code, WarningCode)]
+    assert len(codes) == len(set(codes)) == len(PAGES)
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_the_link_of_a_code_leads_to_its_anchor(code: str) -> None:
+    page, _, anchor = link_of(code).partition("#")
+    assert anchors(page).count(anchor) == 1
+
+
+@pytest.mark.parametrize("issue", IssueId)
+def test_the_link_of_an_issue_leads_to_its_anchor(issue: IssueId) -> None:
+    link = str(ProvenanceIssue(issue, NoteLevel.ERROR, "", "").document()["link"])
+    page, _, anchor = link.partition("#")
+    assert anchors(page).count(anchor) == 1
+
+
+def test_no_anchor_is_of_a_code_that_there_is_not() -> None:
+    known = {*PAGES, *(it.value.lower() for it in IssueId)}
+    assert {it for page in set(PAGES.values()) for it in anchors(page)} <= known

@@ -1,7 +1,5 @@
 """What an advice is tied to in the graph."""
 
-from __future__ import annotations
-
 from adviser.advise import advise
 from adviser.reports.documents import ReleaseKnowledge, result_document
 from adviser.reports.record_links import links_of, recorded_claim

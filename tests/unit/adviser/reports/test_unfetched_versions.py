@@ -1,7 +1,5 @@
 """What a person reads where packages are not known yet, or versions were not read."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Why a version and not a newer one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from adviser.advise import Advice

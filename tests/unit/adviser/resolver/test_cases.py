@@ -1,7 +1,5 @@
 """Case files: an index, a request, and the stack or the conflict that is the answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,7 @@ def test_the_folder_of_cases_is_not_empty() -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_answer_is_the_expected_one(path: Path) -> None:
+def test_the_resolver_answers_a_case_as_it_expects(path: Path) -> None:
     case = json.loads(path.read_text())
     universe, expected = universe_of_case(case), case["expect"]
     resolution = resolve(universe, count=case["request"].get("count", 1))

@@ -1,7 +1,5 @@
 """The checker finds what is wrong with an answer that was tampered with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

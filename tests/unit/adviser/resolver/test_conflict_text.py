@@ -1,7 +1,5 @@
 """A conflict in lines: nothing is said twice, and neighbours are told together."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

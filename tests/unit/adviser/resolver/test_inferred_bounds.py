@@ -1,7 +1,5 @@
 """Bounds that no release declares, and the stacks that they prevent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A search in a child process: the same answer, within its limits, whatever happens to it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -67,7 +65,7 @@ def test_the_worker_answers_like_this_process(worker: ResolverWorker) -> None:
             assert replace(here, wall_s=0) == replace(there, wall_s=0)
 
 
-def test_time_ends_in_an_answer(worker: ResolverWorker, large: Universe) -> None:
+def test_a_time_limit_ends_in_a_valid_answer(worker: ResolverWorker, large: Universe) -> None:
     resolution = worker.resolve(large, Budget(time_s=0.3))
     assert not resolution.settled
     assert resolution.limit is SearchLimit.TIME
@@ -75,7 +73,7 @@ def test_time_ends_in_an_answer(worker: ResolverWorker, large: Universe) -> None
     assert check_resolution(large, resolution) == []
 
 
-def test_memory_ends_in_an_answer(large: Universe) -> None:
+def test_a_memory_limit_ends_in_a_valid_answer(large: Universe) -> None:
     with ResolverWorker() as fresh:
         resolution = fresh.resolve(large, Budget(DEADLINE_S, memory_bytes=64 << 20))
         assert resolution.limit is SearchLimit.MEMORY
@@ -152,7 +150,7 @@ def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_less_memory_than_wanted_is_what_there_is() -> None:
+def test_a_lower_limit_of_the_system_is_the_memory_limit() -> None:
     code = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
@@ -171,7 +169,9 @@ def test_less_memory_than_wanted_is_what_there_is() -> None:
     assert done.stdout.split() == ["optimal", "None"]
 
 
-def test_who_waits_for_another_loses_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_another_search_does_not_count_as_search_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     passed_s: list[float] = []
     monkeypatch.setattr(resolver_request, "monotonic", lambda: monotonic() + sum(passed_s))
 

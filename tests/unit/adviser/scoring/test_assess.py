@@ -1,7 +1,5 @@
 """From a snapshot and evidence to scores, refusals and what people are told."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sentences about claims: the number and its interval, and what tells a series apart."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""Four verdicts, and none on too few jobs."""
-
-from __future__ import annotations
+"""Four verdicts, none on too few jobs, and whether the rules keep their promises."""
 
 import math
 from dataclasses import replace
@@ -14,6 +12,7 @@ from adviser.scoring.comparisons import (
     ComparisonGroup,
     compare_all,
     compare_candidates,
+    self_check,
     smallest_difference,
 )
 from adviser.scoring.sample_needs import Need
@@ -42,7 +41,9 @@ def compared(*candidates: Sample, baseline: Sample | None = None) -> list[Compar
         (0.03, Verdict.UNDETERMINED),
     ],
 )
-def test_verdicts_at_five_jobs(centre: float, verdict: Verdict) -> None:
+def test_five_jobs_settle_a_difference_of_ten_per_cent_and_not_of_three(
+    centre: float, verdict: Verdict
+) -> None:
     assert compared(sample(centre))[0].verdict is verdict
 
 
@@ -218,3 +219,40 @@ def test_holm_agrees_with_stepping_down() -> None:
             break
         rejected.add(int(i))
     assert set(np.flatnonzero(holm_adjusted(p) < threshold).tolist()) == rejected
+
+
+def identical(count: int, noise: float = 0.03) -> list[Comparison]:
+    draw = np.random.default_rng(41)
+    arms = [[Sample("s", tuple(draw.normal(0, noise, 8)), "k") for _ in "ab"] for _ in range(count)]
+    return [compare_candidates(a, [b])[0] for a, b in arms]
+
+
+def test_the_rules_keep_their_promises() -> None:
+    found = self_check(identical(1000))
+    assert found.problems == ()
+    assert found.faster + found.slower <= 0.05 * found.comparisons
+    assert found.coverage is not None
+    assert 0.93 <= found.coverage <= 0.97
+
+
+def test_false_claims_are_noticed() -> None:
+    claimed = [replace(it, verdict=Verdict.FASTER) for it in identical(100)[:20]]
+    many, lopsided = self_check([*claimed, *identical(80)]).problems
+    assert many == "20 false claims in 100 comparisons of identical stacks"
+    assert lopsided == "identical stacks were called faster 20 times and slower 0 times"
+
+
+def test_intervals_that_lie_are_noticed_on_both_sides() -> None:
+    known = identical(400)
+    narrow = [replace(it, interval_low_pct=it.d, interval_high_pct=it.d + 1e-9) for it in known]
+    wide = [replace(it, interval_low_pct=-100, interval_high_pct=100) for it in known]
+    for lying, held in ((narrow, 0), (wide, 400)):
+        (problem,) = self_check(lying).problems
+        assert problem == f'{held} of 400 95 % intervals contain "no difference"'
+
+
+def test_nothing_compared_is_nothing_wrong() -> None:
+    found = self_check([])
+    assert (found.problems, found.comparisons, found.coverage) == ((), 0, None)
+    one = compare_candidates(Sample("a", (1.0,), "k"), [Sample("b", (1.0,), "k")])
+    assert self_check(one).coverage is None

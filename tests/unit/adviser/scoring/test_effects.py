@@ -1,14 +1,30 @@
-"""Effects and their intervals against hand-worked numbers and scipy's own test."""
-
-from __future__ import annotations
+"""Effects against hand-worked numbers and scipy: errors, clocks, spreads, shrinkage."""
 
 import math
+from statistics import NormalDist, StatisticsError, variance
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from adviser.scoring.effects import Effect, moments, per_cent, welch_effects
+from adviser.scoring.effects import (
+    Effect,
+    Effects,
+    SpreadRatio,
+    Variance,
+    lower_bounds,
+    moments,
+    per_cent,
+    shrinkage_factors,
+    shrunk_effects,
+    true_variance,
+    variance_ratio,
+    welch_effects,
+)
+from adviser.scoring.estimates import clock_tick, clock_variance, with_clock
+from adviser.scoring.samples import job_log_rate
+from adviser.scoring.verdicts import judge
+from model.measurements.job_stability import MAD_TO_SD, robust_variation
 from tests.factories.effects import interval_per_cent, paired_effect, welch_effect
 
 FAST = [1.0, 3.0, 5.0, 7.0]  # mean 4, variance 20/3
@@ -97,3 +113,197 @@ def test_tiny_and_huge_spreads_do_not_underflow_or_warn() -> None:
 
 def test_per_cent_is_of_the_baseline() -> None:
     assert per_cent(np.log([2.0, 0.5])).tolist() == pytest.approx([100.0, -50.0])
+
+
+def test_a_job_is_the_log_of_its_median() -> None:
+    assert job_log_rate([4e9, 1e9, 2e9]) == pytest.approx(math.log(2e9))
+
+
+@pytest.mark.parametrize("rates", [[], [0.0], [-1.0], [1.0, math.inf], [math.nan]])
+def test_rates_that_are_not_positive_numbers_are_refused(rates: list[float]) -> None:
+    with pytest.raises(ValueError, match="positive finite"):
+        job_log_rate(rates)
+
+
+def test_the_factor_fits_normal_noise() -> None:
+    assert pytest.approx(1 / NormalDist().inv_cdf(0.75), rel=1e-4) == MAD_TO_SD
+
+
+def test_robust_variation_by_hand() -> None:
+    # Median 100, deviations 2, 1, 0, 1, 900: MAD 1.
+    assert robust_variation([98, 99, 100, 101, 1000]) == pytest.approx(0.014826)
+    assert robust_variation([5.0]) == 0.0
+    with pytest.raises(StatisticsError):
+        robust_variation([])
+
+
+def ratio_of(ours: list[float], theirs: list[float]) -> SpreadRatio:
+    def spread(values: list[float]) -> Variance:
+        known = len(values) > 1
+        return Variance(variance(values) if known else math.nan, max(0, len(values) - 1))
+
+    return variance_ratio(spread(ours), spread(theirs))
+
+
+@pytest.mark.parametrize(("jobs", "factor"), [(5, 3.1), (20, 1.6)])
+def test_how_little_is_known_about_a_ratio(jobs: int, factor: float) -> None:
+    values = [float(i) for i in range(jobs)]
+    found = ratio_of(values, values)
+    assert found.ratio == 1.0
+    assert found.high == pytest.approx(factor, abs=0.02)
+    assert found.low == pytest.approx(1 / found.high)
+
+
+@pytest.mark.parametrize("ours", [[], [1.0], [1.0, 1.0, 1.0]])
+def test_a_ratio_without_spread_is_unknown(ours: list[float]) -> None:
+    for found in (ratio_of(ours, [1.0, 2.0]), ratio_of([1.0, 2.0], ours)):
+        assert math.isnan(found.ratio)
+        assert (found.low, found.high) == (0.0, math.inf)
+
+
+def test_readings_that_coincide_tell_the_tick() -> None:
+    assert clock_tick([0.1, 0.3, 0.1, 0.7]) == pytest.approx(0.2)
+    assert clock_tick([0.1, 0.3, 0.7]) == 0.0
+
+
+def test_the_error_of_a_constant_reading_is_that_of_rounding() -> None:
+    assert clock_variance([0.3] * 9, 0.1) == pytest.approx(0.1**2 / 12)
+    assert clock_variance([0.3] * 9, 0.1, 2) == pytest.approx(2 * 0.1**2 / 12)
+    assert clock_variance([0.3] * 9, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.5, 1.0])
+def test_the_error_covers_what_rounding_does_to_the_mean(share: float) -> None:
+    """Means of many rounded values, whose noise is this share of a tick."""
+    draw = np.random.default_rng(7)
+    errors, expected = [], []
+    for true in draw.uniform(0, 1, 300):
+        read = np.round(true + share * draw.normal(0, 1, 2000))
+        errors.append(read.mean() - true)
+        expected.append(clock_variance(read.tolist(), 1.0) + read.var() / 2000)
+    assert np.mean(np.square(errors)) <= 1.1 * np.mean(expected)
+
+
+def test_a_fine_clock_changes_nothing() -> None:
+    effect = Effect(0.1, 0.02, 9.0)
+    assert with_clock(effect, 0.0, 4.0) == (effect, 4.0)
+
+
+def test_an_error_of_the_clock_has_few_degrees_of_freedom() -> None:
+    wide, own = with_clock(Effect(0.1, 0.0, 9.0), 1e-4, 4.0)
+    assert (wide.standard_error, wide.degrees_of_freedom, own) == (pytest.approx(0.01), 2.0, 2.0)
+    both, _ = with_clock(Effect(0.1, 0.01, 9.0), 1e-4, 4.0)
+    assert both.standard_error == pytest.approx(0.01 * math.sqrt(2))
+    assert both.degrees_of_freedom == pytest.approx(1 / (0.25 / 9 + 0.25 / 2))
+
+
+@pytest.mark.parametrize("variance", [0.0, math.inf])
+def test_no_error_at_all_is_an_unknown_error(variance: float) -> None:
+    unknown, own = with_clock(Effect(0.1, 0.0, 9.0), variance, 4.0)
+    assert (unknown.standard_error, unknown.degrees_of_freedom, own) == (math.inf, 0.0, 0.0)
+
+
+def effects(d: list[float], error: float | list[float], freedom: float = 18.0) -> Effects:
+    values = np.array(d)
+    return Effects(values, np.broadcast_to(error, values.shape).astype(float),
+                   np.full(values.shape, freedom))  # fmt: skip
+
+
+def test_effects_within_noise_shrink_to_zero() -> None:
+    assert true_variance(effects([0.01, -0.01, 0.005], 0.02)) == 0
+    assert shrinkage_factors(np.array([0.02]), 0.0).tolist() == [0.0]
+
+
+def test_effects_without_error_are_not_shrunk() -> None:
+    exact = effects([0.1, -0.2], 0.0)
+    assert shrinkage_factors(exact.standard_error, true_variance(exact)).tolist() == [1, 1]
+    assert shrinkage_factors(np.zeros(1), 0.0).tolist() == [1]
+
+
+def test_unknown_errors_do_not_change_shrinkage() -> None:
+    some = effects([0.1, math.nan, 0.3], [0.01, math.inf, math.inf])
+    assert true_variance(some) == pytest.approx(0.01 - 0.0001)
+    assert true_variance(effects([math.nan], math.inf)) == 0
+    assert shrinkage_factors(some.standard_error, 0.01)[1:].tolist() == [0, 0]
+    assert lower_bounds(some, some.d)[1:].tolist() == [-math.inf, -math.inf]
+
+
+def test_shrinking_undoes_the_winners_curse() -> None:
+    """The best of 20, whose true gains vary by 5 % and are seen with an error of 5 %."""
+    draw = np.random.default_rng(6)
+    told, shrunk = [], []
+    for _ in range(400):
+        true = draw.normal(0, 0.05, 20)
+        seen = effects(list(true + draw.normal(0, 0.05, 20)), 0.05)
+        best = int(np.argmax(seen.d))
+        factor = shrinkage_factors(seen.standard_error, true_variance(seen))[best]
+        told.append(seen.d[best] - true[best])
+        shrunk.append(factor * seen.d[best] - true[best])
+    assert np.mean(told) > 0.04
+    assert abs(np.mean(shrunk)) < 0.01
+
+
+def test_of_equal_promises_the_better_known_ranks_higher() -> None:
+    some = effects([0.1, 0.1], [0.01, 0.02])
+    bounds = lower_bounds(some, some.d)
+    assert 0.1 > bounds[0] > bounds[1]
+    # t of 18 degrees of freedom, one-sided 95 %, from any table
+    assert bounds[0] == pytest.approx(0.1 - 1.7341 * 0.01, abs=1e-6)
+
+
+def test_a_clear_gain_among_noisy_neighbours_is_reported_nearly_as_it_is() -> None:
+    """5 % with an error of 0.3 % beside twenty that are noise with an error of 4 %."""
+    draw = np.random.default_rng(7)
+    for _ in range(100):
+        some = effects([0.05, *draw.normal(0, 0.04, 20)], [0.003, *[0.04] * 20])
+        assert shrunk_effects(some, true_variance(some))[0] > 0.04
+
+
+def test_one_far_out_hardly_changes_what_is_reported_of_the_others() -> None:
+    draw = np.random.default_rng(8)
+    for _ in range(50):
+        noise = list(draw.normal(0, 0.03, 30))
+        calm, wild = effects(noise, 0.03), effects([-1.0, *noise], 0.03)
+        without, beside = (shrunk_effects(it, true_variance(it)) for it in (calm, wild))
+        assert np.abs(beside[1:] - without).max() < 0.025
+        assert beside[0] < -0.94, "and it is itself told as what it is"
+
+
+def test_what_is_settled_is_never_reported_as_nothing() -> None:
+    """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
+    some = effects([0.02 + 1.7 * 0.05], 0.05)
+    assert shrunk_effects(some, 0.0)[0] > 0.02
+
+
+def test_the_bound_of_the_best_of_twenty_holds() -> None:
+    """All are 3 % faster than one baseline, whose error all of them share."""
+    draw, held, seen = np.random.default_rng(9), 0, 0
+    for _ in range(400):
+        arms = draw.normal(0, 0.03, (21, 10))
+        arms[1:] += 0.03
+        some = welch_effects(moments(list(arms[1:])), moments([arms[0]]))
+        found = judge(some, np.ones(20, bool), math.log(1.02))
+        bounds = lower_bounds(some, shrunk_effects(some, true_variance(some)), 0.05 / 20)
+        winners = np.flatnonzero(found.verdicts == 3)
+        if len(winners):
+            seen += 1
+            held += bounds[winners].max() <= 0.03
+    assert seen >= 20
+    assert seen - held <= 0.05 * 400, "of all requests"
+    assert held >= 0.8 * seen, "even of those in which chance helped somebody to win"
+
+
+def test_the_true_variance_solves_its_equation() -> None:
+    some = effects([0.1, -0.2, 0.05, 0.15], [0.05, 0.02, 0.1, 0.03])
+    tau_squared = true_variance(some)
+    assert np.sum(some.d**2 / (tau_squared + some.standard_error**2)) == pytest.approx(4)
+
+
+def test_the_order_of_effects_does_not_change_the_last_bit_of_the_variance() -> None:
+    draw = np.random.default_rng(3)
+    many = Effects(draw.normal(0, 0.1, 23), draw.uniform(0.01, 0.05, 23), np.full(23, 8.0))
+    orders = [draw.permutation(23) for _ in range(50)]
+    assert {
+        true_variance(Effects(many.d[it], many.standard_error[it], many.degrees_of_freedom[it]))
+        for it in orders
+    } == {true_variance(many)}

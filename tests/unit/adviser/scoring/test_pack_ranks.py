@@ -1,7 +1,5 @@
 """Whose evidence decides: own jobs, then packs of trusted keys that were measured here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Claims: what counts, what is only told, and what is not even told."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 
@@ -289,7 +287,7 @@ def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
         assert claim.spread_ratio.low == pytest.approx(3 / 1.59, rel=0.01)
 
 
-def test_elsewhere_on_two_hosts_and_on_the_border_no_number_of_jobs_is_made_up() -> None:
+def test_no_number_of_jobs_is_named_where_jobs_alone_do_not_settle() -> None:
     away = measured(series(hardware=ELSEWHERE))
     (claim,) = claims_about(away, ["fast==1", "rest==1"], ["fast==2"])
     if claim.verdict is Verdict.UNDETERMINED:

@@ -1,9 +1,8 @@
-"""What further jobs would show, next to a simulation of what they show."""
-
-from __future__ import annotations
+"""What further jobs would show, and which comparison to measure next."""
 
 import math
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -13,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from adviser.scoring.comparisons import compare_candidates
+from adviser.scoring.comparisons import Comparison, compare_candidates
 from adviser.scoring.effects import Effect, Effects, effects_of
+from adviser.scoring.next_jobs import further_jobs, may_be_best, next_claims
 from adviser.scoring.sample_needs import (
     EFFECT_SDS,
     NONE_SHARES,
@@ -27,7 +27,10 @@ from adviser.scoring.sample_needs import (
     settling_text,
 )
 from adviser.scoring.samples import JobPlace, Sample, job_seconds
+from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from tests.effort import examples
+from tests.factories.evidence import ELSEWHERE, Bench, claims_about, jobs, purl
 
 MARGIN = math.log(1.02)
 PRIOR = EffectPrior(0.6, (0.4 / len(EFFECT_SDS),) * len(EFFECT_SDS))
@@ -89,7 +92,7 @@ def test_the_predicted_chances_are_those_that_come_true(d: float, error: float, 
     st.floats(1.0, 100.0),
     st.integers(1, 1000),
 )
-def test_a_chance_is_a_chance(
+def test_chances_of_a_difference_and_of_equivalence_add_up_to_at_most_one(
     d: float, error: float, so_far: int, freedom: float, more: int
 ) -> None:
     comparison = alone(d, error, so_far, freedom)
@@ -215,3 +218,81 @@ def test_a_job_lasts_as_long_as_the_median_of_the_earlier_ones_without_pauses() 
     places = [JobPlace("h1", seen_at=datetime.fromtimestamp(it, UTC)) for it in ends]
     assert job_seconds(reversed(places)) == pytest.approx(40.5)
     assert job_seconds([*places[:1], JobPlace("h1")]) is None
+
+
+def comparison_of(gain: float, jobs: int = 5, noise: float = 0.03) -> Comparison:
+    steps = np.linspace(-1, 1, jobs) * noise
+    (found,) = compare_candidates(
+        Sample("b", tuple(steps), "k"), [Sample("c", tuple(steps + gain), "k")]
+    )
+    return found
+
+
+def test_the_chance_is_the_same_on_either_side() -> None:
+    up, down = comparison_of(0.05, noise=0.06), comparison_of(-0.05, noise=0.06)
+    assert up.verdict is Verdict.UNDETERMINED
+    assert up.chance == pytest.approx(down.chance)
+    assert (up.jobs_missing, up.needs) == (down.jobs_missing, down.needs)
+
+
+def test_what_is_settled_or_unknown_has_no_chance_and_is_not_measured_next() -> None:
+    (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (), "k")])
+    settled = comparison_of(0.5)
+    assert (settled.verdict, settled.chance, settled.jobs_missing) == (Verdict.FASTER, 0, 0)
+    assert unknown.chance == 0
+    assert [it.jobs for it in further_jobs([settled, unknown])] == [5]
+
+
+def test_of_two_with_equal_chances_and_jobs_the_larger_difference_comes_first() -> None:
+    small = replace(comparison_of(0.04, noise=0.06), candidate="small")
+    large = replace(small, candidate="large", d=2 * small.d)
+    cheap = replace(small, candidate="cheap", jobs_missing=1, baseline_jobs_missing=1)
+    assert small.jobs_missing > 2
+    ordered = [it.label for it in further_jobs([small, large, cheap])]
+    assert ordered == ["cheap", "large", "small"]
+
+
+def test_a_candidate_that_cannot_win_any_more_is_left_out() -> None:
+    assert may_be_best([comparison_of(0.3), comparison_of(0.0), comparison_of(0.29)]) == [
+        True,
+        False,
+        True,
+    ]
+    (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (0.1,), "k")])
+    assert may_be_best([comparison_of(0.3), unknown]) == [True, True]
+    assert may_be_best([]) == []
+
+
+def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
+    near, far, settled, lost = (
+        replace(comparison_of(gain, noise=noise), candidate=name)
+        for name, gain, noise in (
+            ("near", 0.025, 0.03), ("far", 0.06, 0.06), ("settled", 0.04, 0.005),
+            ("lost", -0.05, 0.04),
+        )
+    )  # fmt: skip
+    found = further_jobs([near, far, settled, lost])
+    assert settled.verdict is Verdict.FASTER
+    assert lost.verdict is Verdict.UNDETERMINED
+    assert [it.label for it in found] == ["far", "near"]
+    assert found[0].chance > found[1].chance
+    assert (found[0].jobs, found[0].baseline_jobs) == (far.jobs_missing, far.baseline_jobs_missing)
+    assert further_jobs([]) == ()
+
+
+def test_of_claims_those_count_that_were_measured_here_and_may_still_be_the_best() -> None:
+    bench = Bench()
+    for version, gain, noise in (("1", 0, 4), ("2", 0.03, 4), ("3", 0.5, 0.1), ("4", 0.035, 4)):
+        package = "fast" if version != "4" else "other"
+        arm = {"fast": "1", "other": "1", package: version}
+        rates = [rate * noise + gain for rate in jobs(seed=int(version))]
+        bench.measure(bench.stack(*(f"{name}=={it}" for name, it in arm.items())), rates)
+    claims = claims_about(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
+    beside = [it.verdict.value for it in claims if it.beside_baseline]
+    assert beside == ["undetermined", "faster", "undetermined"]
+    (found,) = next_claims(claims)
+    assert (found.package, found.purl) == ("other", purl("other==4"))
+    assert 0 < found.chance < 1
+    elsewhere = claims_about(bench, ["other==1"], ["other==4"], Target(ELSEWHERE, "3.11"))
+    assert [it.chance for it in elsewhere] == [0.0]
+    assert next_claims(elsewhere) == ()

@@ -1,7 +1,5 @@
 """Batches of jobs that ran in turns, and their order."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Which changes force others, which measurements decide, and which contexts count."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

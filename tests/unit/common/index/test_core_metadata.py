@@ -1,7 +1,5 @@
 """Core metadata as old and new tools wrote it."""
 
-from __future__ import annotations
-
 import time
 from itertools import product
 
@@ -36,7 +34,7 @@ def test_a_license_is_a_name_and_never_a_text(lines: str, license: str | None) -
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "no fields", "\x00\x01", "Name", ":" * 1000, "a: b\n c"]
 )
-def test_any_text_is_read(text: str) -> None:
+def test_metadata_without_fields_has_no_name(text: str) -> None:
     assert parse_core_metadata(text).name is None
 
 

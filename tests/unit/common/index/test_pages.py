@@ -1,7 +1,5 @@
 """What is read from pages, and what of hostile ones is left out."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from typing import Any

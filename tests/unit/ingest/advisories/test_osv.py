@@ -1,7 +1,5 @@
 """One OSV document: what is read, what is left out, what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Output of several processes in one file: no result has values of two of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

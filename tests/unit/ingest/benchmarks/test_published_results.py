@@ -1,7 +1,5 @@
 """Results that other people published, read as they published them."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,21 +1,21 @@
-"""Each sample of a result file gives exactly the results and refusals that lie beside it.
+"""None"""
 
-``THOTH_WRITE_GOLDEN=1 pytest tests/unit/ingest/benchmarks/test_readers.py`` writes them anew; read
-the difference before you keep it.
-"""
-
-from __future__ import annotations
-
+import gzip
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
+from ingest.benchmarks.result_tree import ResultTree
+from ingest.benchmarks.stated_facts import stated_facts
 from ingest.benchmarks.systems import SYSTEMS
 from ingest.benchmarks.text_tables import markdown_tables
 from ingest.sources.content_detection import system_of
-from model.errors import Reason
+from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidArgument, Reason
 from model.measurements.benchmark_results import BenchmarkResult
+from tests.factories import benchmark_files as files
 from tests.factories.benchmark_files import (
     EXPECTED,
     SAMPLES,
@@ -25,7 +25,9 @@ from tests.factories.benchmark_files import (
     sample,
     sample_text,
     training_log,
+    write_files,
 )
+from tests.factories.foreign_results import foreign_result
 from tests.factories.golden import compare_with_golden
 
 READABLE = [it.key for it in SYSTEMS]
@@ -63,7 +65,7 @@ def test_every_system_has_a_sample_with_a_value() -> None:
 
 
 @pytest.mark.parametrize("system", READABLE)
-def test_no_file_gives_no_result(system: str, tmp_path: Path) -> None:
+def test_without_a_file_no_system_gives_a_result(system: str, tmp_path: Path) -> None:
     assert read_files(tmp_path, system, {}) == ([], [])
 
 
@@ -156,3 +158,115 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
     table = "name_gpu,num_gpu,resnet50\n2x V100,2,350.5\n"
     results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"train-throughput.csv": 2 * table})
     assert [it.value for it in results] == [350.5, 350.5]
+
+
+_TABLE, _BLOCK = sample_text("aiia-dnn/plain"), sample_text("aiia-dnn/block")
+
+
+def test_results_that_follow_each_other_are_one_entry() -> None:
+    results = [foreign_result(1.0, source="a"), foreign_result(2.0, source="a"),
+               foreign_result(3.0, source="b")]  # fmt: skip
+    values = [[it.value for it in group] for _, group in results_by_entry(results)]
+    assert values == [[1.0, 2.0], [3.0]]
+
+
+def test_a_copy_of_the_files_is_an_entry_of_its_own() -> None:
+    """Its identifier is the same, so that it is stored once."""
+    original = foreign_result(1.0, source="a")
+    copy = foreign_result(1.0, source="b", files=original.files)
+    entries = [
+        (key, [it.source for it in group]) for key, group in results_by_entry([original, copy])
+    ]
+    assert [sources for _, sources in entries] == [["a"], ["b"]]
+    assert entries[0][0] == entries[1][0]
+
+
+def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
+    """Its later results would be lost, because the entry is stored already."""
+    scattered = [foreign_result(1.0, source="a"), foreign_result(2.0, source="b"),
+                 foreign_result(3.0, source="a")]  # fmt: skip
+    with pytest.raises(ScatteredResults, match="a: "):
+        list(results_by_entry(scattered))
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "content"),
+    [
+        ("aiia-dnn", "table.md", f"{_TABLE}\n\n{_TABLE}"),
+        ("aiia-dnn", "log.txt", f"{_BLOCK}\n{_TABLE}\n{_BLOCK}"),
+        (
+            "tf_cnn_benchmarks",
+            "throughput.csv",
+            "name_gpu,num_gpu,vgg16\n2x V100,2,350.5\nA100,1,500\n2x V100,2,351.5\n",
+        ),
+    ],
+)
+def test_a_table_may_return_to_a_machine(
+    system: str, name: str, content: str, tmp_path: Path
+) -> None:
+    results, refusals = read_files(tmp_path, system, {name: content})
+    assert refusals == []
+    assert sum(len(list(group)) for _, group in results_by_entry(results)) == len(results)
+
+
+def test_a_packed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a/RUN.TXT.gz": gzip.compress(b"\n\npacked"), "a/run.log": b"plain"})
+    places = ["a/RUN.TXT.gz", "a/run.log"]
+    tree = ResultTree("source", tmp_path, places, SourceLimits())
+    assert list(tree.places) == ["a/RUN.txt", "a/run.log"]
+    assert tree.file("a/RUN.txt").text == "packed"
+    assert tree.stored_place("a/RUN.txt#2") == "a/RUN.TXT.gz#2"
+    assert tree.renames
+
+
+def test_a_plain_file_beside_a_packed_one_keeps_its_path(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.txt": b"plain", "a.txt.gz": gzip.compress(b"packed")})
+    places = ["a.txt", "a.txt.gz"]
+    tree = ResultTree("source", tmp_path, places, SourceLimits())
+    assert list(tree.places) == places
+    assert [tree.file(it).text for it in places] == ["plain", "packed"]
+
+
+@pytest.mark.parametrize("name", ["dawnbench/plain", "mlperf-training/v06"])
+def test_packed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> None:
+    system, files = name.partition("/")[0], sample(name)
+    packed = {f"{place}.gz": gzip.compress(content) for place, content in files.items()}
+    values = [
+        [(it.benchmark, it.value, it.accelerators) for it in read_files(folder, system, given)[0]]
+        for folder, given in ((tmp_path / "plain", files), (tmp_path / "packed", packed))
+    ]
+    assert values[0] == values[1] != []
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+def test_a_system_is_recognised_whatever_ends_its_lines(end: str) -> None:
+    for text, key in (
+        (f"BLEU: 23.8{end}", "mlperf-inference"),
+        (f"epoch\thours\ttop1Accuracy{end}1\t0.5\t29.54{end}", "dawnbench"),
+    ):
+        recognised = system_of(text.encode())
+        assert recognised.key == key
+
+
+def test_a_lock_and_metadata_say_versions_and_hardware() -> None:
+    locked = [("vllm", "0.11.2"), ("torch", "2.8.0"), ("torch", "2.9.0"), ("flask", "3.1.0")]
+    assert stated_facts([("GPU", " NVIDIA L4 "), ("tp", "2")], locked) == {
+        "vllm": "0.11.2", "accelerator": "NVIDIA L4", "tensor_parallel_size": "2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", [("owner", "me"), ("gpu", " "), ("vllm", "0.12.0")])
+def test_an_unknown_empty_or_contradicting_fact_is_refused(pair: tuple[str, str]) -> None:
+    with pytest.raises(InvalidArgument):
+        stated_facts([pair], [("vllm", "0.11.2")])
+
+
+def test_a_file_that_contradicts_what_is_stated_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(files.STATED, "vllm-bench", {"vllm": "0.12.0"})
+    results, (refusal,) = files.read_files(
+        tmp_path, "vllm-bench", files.sample("vllm-bench/metadata")
+    )
+    assert results == []
+    assert (refusal.reason, refusal.field) == (Reason.CONFLICTING_FIELDS, "$.vllm")

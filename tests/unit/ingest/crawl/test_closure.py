@@ -1,8 +1,11 @@
-"""What a crawl looks at next."""
+"""What a crawl looks at next, and which markers could hold somewhere."""
 
-from __future__ import annotations
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.markers import Marker, default_environment
 
-from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
+from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage, could_hold
 from model.packages.releases import Requirement, parse_requirement
 
 
@@ -66,7 +69,7 @@ def test_an_extra_that_is_asked_for_first_is_followed_in_what_is_read_later() ->
     assert names(closure.next_layer()) == ["c"]
 
 
-def test_circular_extras_end() -> None:
+def test_extras_that_require_each_other_end_the_walk() -> None:
     closure = begun(WantedPackage("a", extras=frozenset({"all"})))
     closure.learn(
         "a", "1",
@@ -86,3 +89,82 @@ def test_names_beyond_the_bound_are_reported_and_not_followed() -> None:
     closure.learn("b", "1", lines("d", "e"))
     assert closure.next_layer() == []
     assert closure.left_out == {"d", "e"}
+
+
+def marker(text: str) -> str | None:
+    """The canonical text of a marker, as requirements have it."""
+    return parse_requirement(f"a ; {text}").marker
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python_version < '3.8'",
+        "python_version >= '3.13'",
+        "'3.8' <= python_version",
+        "python_version == '3.9.*'",
+        "python_full_version < '3.11.0a7'",
+        "python_full_version == '3.6.9'",
+        "python_version in '3.8, 3.9'",
+        "sys_platform == 'win32' and platform_machine != 'arm64'",
+        "python_version < '3' or os_name == 'nt'",
+        "python_version ~= '3.8'",
+        "platform_python_implementation === 'PyPy'",
+        "extra != 'net'",
+    ],
+)
+def test_what_holds_somewhere_is_followed(text: str) -> None:
+    assert could_hold(marker(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python_version < '3'",
+        "python_version == '2.7'",
+        "'3' > python_version",
+        "python_full_version <= '2.7.18'",
+        "os_name == 'nt' and python_version < '3.0'",
+        "extra == 'net'",
+        "(os_name == 'nt' or os_name == 'posix') and extra == 'net'",
+        "python_version < '3.6' and python_version >= '3.9'",
+    ],
+)
+def test_what_holds_nowhere_without_extras_is_not(text: str) -> None:
+    assert not could_hold(marker(text))
+
+
+def test_an_extra_that_is_asked_for_is_followed_whatever_its_spelling() -> None:
+    text = marker("extra == 'Net_Work' and python_version >= '3.8'")
+    assert could_hold(text, "net-work")
+    assert not could_hold(text, "other")
+    assert not could_hold(marker("extra == 'net' and python_version < '3'"), "net")
+
+
+def test_what_is_not_a_marker_is_followed() -> None:
+    assert could_hold("((((")
+    assert could_hold("(" * 500 + "os_name == 'nt'" + ")" * 500)
+
+
+_ATOMS = st.sampled_from(
+    [
+        "python_version < '3.8'", "python_version >= '3.11'", "python_full_version != '3.11.2'",
+        "sys_platform == 'win32'", "sys_platform != 'linux'", "extra == 'a'", "extra == 'b'",
+        "platform_machine in 'x86_64 arm64'", "python_version not in '3.8 3.9'",
+    ]
+)  # fmt: skip
+_MARKERS = st.recursive(
+    _ATOMS,
+    lambda inner: st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(
+        lambda it: f"({it[0]}) {it[1]} ({it[2]})"
+    ),
+    max_leaves=6,
+)
+
+
+@given(_MARKERS, st.sampled_from(["", "a", "b"]), st.sampled_from(["3.7", "3.9", "3.11", "3.13"]))
+def test_whatever_holds_in_one_environment_is_followed(text: str, extra: str, python: str) -> None:
+    environment = {**default_environment(), "python_version": python, "extra": extra}
+    environment |= {"python_full_version": f"{python}.2", "sys_platform": "win32"}
+    if Marker(text).evaluate(environment):
+        assert could_hold(marker(text), extra)

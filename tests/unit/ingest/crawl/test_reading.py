@@ -1,7 +1,5 @@
 """Which file is read, and what becomes of what it says."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -110,7 +108,7 @@ def test_a_broken_wheel_makes_way_for_another_file() -> None:
     assert release.state is ReleaseState.UNPARSABLE
 
 
-def test_in_vain_it_names_its_first_choice_so_that_it_is_not_read_every_time() -> None:
+def test_a_release_without_metadata_names_the_first_file_that_was_tried() -> None:
     said = {
         WHEEL.filename: IndexProblem(IndexFault.MALFORMED, "no archive"),
         SDIST.filename: MetadataRead(text(), "sdist-unknown"),
@@ -138,7 +136,7 @@ def test_a_refused_document_leaves_the_release_on_record() -> None:
     )  # fmt: skip
 
 
-def test_waits_grow_and_end() -> None:
+def test_pauses_between_attempts_grow_and_end() -> None:
     pauses = [pause_after(attempts) for attempts in range(1, ATTEMPTS + 1)]
     assert pauses == [*(timedelta(minutes=it) for it in (1, 5, 25, 125)), None]
 

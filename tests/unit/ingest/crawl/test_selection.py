@@ -1,7 +1,6 @@
-"""Which releases are read."""
+"""Which releases are read, and what is done about one project."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from graph.record.crawls import ProjectRow, QueueRow
+from graph.record.release_merging import KnownRelease, Ranks
 from ingest.crawl.closure import CrawlBounds
-from ingest.crawl.release_selection import invalid, needed_versions, newest
-from model.packages.project_pages import ListedVersion
+from ingest.crawl.release_selection import (
+    ProjectNeeds,
+    ProjectPlan,
+    as_listed,
+    invalid,
+    needed_versions,
+    needs_reading,
+    newest,
+    plan,
+)
+from ingest.releases.parsing import checked_release
+from model.packages.identity import Purl
+from model.packages.project_pages import IndexFile, ListedVersion, PageContents, ProjectPage
+from model.packages.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
+from tests.factories.case_files import described
+from tests.factories.golden import compare_views
 
 JANUARY = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -95,3 +110,170 @@ def test_a_requirement_that_the_newest_do_not_meet_gets_two_candidates(
 ) -> None:
     some = listed(*versions.split(), yanked=tuple(yanked.split()))
     assert needed_versions(specifiers, some, read.split()) == {*expected.split()}
+
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+
+
+def wheel(version: str, sha256: str = "a" * 64, *, yanked: bool = False) -> IndexFile:
+    return IndexFile(f"demo-{version}-py3-none-any.whl", version, "wheel", sha256, yanked=yanked)
+
+
+def sdist(version: str) -> IndexFile:
+    return IndexFile(f"demo-{version}.tar.gz", version, "sdist", "b" * 64)
+
+
+def page(*files: IndexFile, digest: str = "sha256:1") -> ProjectPage:
+    releases: dict[str, tuple[IndexFile, ...]] = {}
+    for file in files:
+        releases[file.version] = (*releases.get(file.version, ()), file)
+    return ProjectPage("demo", NOW, PageContents(releases, digest))
+
+
+def known(
+    version: str,
+    state: ReleaseState = ReleaseState.SOLVED,
+    *,
+    files_complete: bool = True,
+    **more: object,
+) -> KnownRelease:
+    name = f"demo-{version}-py3-none-any.whl"
+    bare = KnownRelease(
+        Purl(f"pkg:pypi/demo@{version}"), "demo", version, "local", state,
+        files={name: ReleaseFile(name, "a" * 64, "wheel")},
+        ranks=Ranks(files="1" if files_complete else ""),
+        metadata_file=name, metadata_source="wheel",
+    )  # fmt: skip
+    return replace(bare, **more)  # type: ignore[arg-type]
+
+
+def planned(
+    listed: ProjectPage,
+    ask: ProjectNeeds | None = None,
+    *releases: KnownRelease,
+    queue: tuple[QueueRow, ...] = (),
+    before: ProjectRow | None = None,
+) -> ProjectPlan:
+    return plan(
+        "local", listed, ask or ProjectNeeds(CrawlBounds()), {it.version: it for it in releases},
+        {it.version: it for it in queue}, before, NOW,
+    )  # fmt: skip
+
+
+def seen(*versions: str, digest: str = "sha256:0") -> ProjectRow:
+    """The project as it was answered for before."""
+    return ProjectRow("demo", "known", digest, frozenset(versions))
+
+
+def pages(*versions: str) -> ProjectPage:
+    return page(*map(wheel, versions))
+
+
+REFRESH = ProjectNeeds(None, all_known=True)
+LOW = frozenset({"<2"})
+SAME = seen("1", digest="sha256:1")
+EGG = IndexFile("demo-1-py3.7.egg", "1", "other", None)
+UNREAD = known("1", ReleaseState.UNREAD, metadata_file=None, files={})
+QUEUE = (
+    QueueRow("1", 1, NOW + timedelta(minutes=1)),
+    QueueRow("2", 5, NOW, given_up=True),
+    QueueRow("3", 1, NOW - timedelta(minutes=1)),
+)
+PLANS = {
+    "one of two releases is known": planned(pages("1", "2"), None, known("1")),
+    "a specifier beyond the bound": planned(
+        pages("1.8", "1.9", "2.0", "2.1"), ProjectNeeds(CrawlBounds(max_versions=1), LOW)
+    ),
+    "a second look": planned(
+        pages("1.9", "2.0", "2.1"), ProjectNeeds(None, LOW, frozenset({"2.1"})), known("2.1")
+    ),
+    "nothing to install": planned(page(EGG)),
+    "an invalid version": planned(pages("1", "2004b-final")),
+    "a release that a stack named": planned(pages("1"), None, UNREAD),
+    "a page that says the same": planned(pages("1"), None, known("1"), before=SAME),
+    "a page on which a release was yanked": planned(
+        page(wheel("1", yanked=True)), None, known("1"), before=seen("1")
+    ),
+    "a release from a dump": planned(
+        pages("1"), None, known("1", files_complete=False), before=SAME
+    ),
+    "a release that vanished": planned(
+        pages("2"), None, known("1"), known("2"), before=seen("1", "2")
+    ),
+    "a release that appeared": planned(pages("1", "2"), before=seen("1")),
+    "a new project": planned(pages("1", "2")),
+    "a project that was missing": planned(pages("1", "2"), before=ProjectRow("demo", "missing")),
+    "a refresh": planned(
+        pages("0.1", "1", "2", "3"), REFRESH, known("1"), before=seen("0.1", "1", "2")
+    ),
+    "a refresh with a new pre-release": planned(
+        pages("1", "2rc1"), REFRESH, known("1"), before=seen("1")
+    ),
+    "a refresh with a queue": planned(
+        pages("1", "2"), REFRESH, queue=(QueueRow("1"), QueueRow("9")), before=seen("1", "2")
+    ),
+    "releases that failed": planned(pages("1", "2", "3"), queue=QUEUE),
+    "releases that failed, again": planned(
+        pages("1", "2", "3"), ProjectNeeds(CrawlBounds(), again=True), queue=QUEUE
+    ),
+}
+
+
+def test_plans_are_those_of_the_golden_file() -> None:
+    views = {}
+    for title, made in PLANS.items():
+        drafts = [
+            f"reports {it.version}: {it.state}, {it.problem}, {len(it.files)} files"
+            f"{'' if it.files_complete else ' of more'}{', yanked' if it.yanked else ''}"
+            for it in map(checked_release, made.drafts)
+        ]
+        views[title] = "\n".join([*described(replace(made, drafts=())), *drafts])
+    compare_views("crawl_plans", views)
+
+
+UNSOLVABLE = known(
+    "1", ReleaseState.UNSOLVABLE, metadata_file="demo-1.tar.gz",
+    problem=ReleaseProblem.DYNAMIC_METADATA,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "files", "wanted"),
+    [
+        (None, (wheel("1"),), True),
+        (known("1"), (wheel("1", "c" * 64),), False),
+        (known("1"), (sdist("1"),), False),
+        (UNSOLVABLE, (sdist("1"),), False),
+        (UNSOLVABLE, (sdist("1"), wheel("1")), True),
+        (replace(UNSOLVABLE, metadata_file=None), (sdist("1"),), True),
+        (None, (), False),
+    ],
+)
+def test_a_file_is_looked_at_once(
+    release: KnownRelease | None, files: tuple[IndexFile, ...], wanted: bool
+) -> None:
+    assert needs_reading(release, "1", files) is wanted
+
+
+SOLVED_ONCE = known("1", metadata_source=SOLVER, metadata_file=None)
+
+
+def test_what_a_solver_told_is_read_from_the_index_and_not_reported_again_in_its_name() -> None:
+    assert planned(page(wheel("1")), None, SOLVED_ONCE).to_read == ("1",)
+    assert not needs_reading(
+        replace(SOLVED_ONCE, metadata_file="demo-1.tar.gz"), "1", (sdist("1"),)
+    )
+    ask = ProjectNeeds(CrawlBounds(max_versions=1))
+    made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
+    assert {it.version: it.metadata.requires_dist for it in made.drafts} == {"1": None, "2": ()}
+
+
+def test_a_version_is_known_however_it_is_spelt() -> None:
+    listed = as_listed({"1.0.0": known("1.0.0"), "2": known("2")}, ["1.0", "2", "3"])
+    assert {it: release.version for it, release in listed.items()} == {"1.0": "1.0.0", "2": "2"}
+    assert planned(page(wheel("1.0")), None, replace(known("1.0.0"), version="1.0")).to_read == ()
+
+
+def test_a_file_that_was_broken_is_looked_at_again_when_a_person_asks() -> None:
+    assert needs_reading(UNSOLVABLE, "1", (sdist("1"),), again=True)
+    assert not needs_reading(known("1"), "1", (wheel("1"),), again=True)

@@ -1,15 +1,16 @@
 """A field that is wrong is named, with its own reason; nothing else ever escapes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from ingest.inspections.parsing import parse_inspections
+from ingest.inspections.results import Library, library_of
+from ingest.inspections.specification import stack_of
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.errors import Correction, Exclusion, Reason
+from model.errors import Correction, Exclusion, InvalidDocument, Reason
+from model.json_fields import Fields
 from model.measurements.inspection import InspectionDocument, Observation, Outcome
 from model.measurements.units import matmul_operations, matmul_operations_of_2019
 from tests.factories.documents import (
@@ -23,6 +24,7 @@ from tests.factories.documents import (
     specification,
     stdout,
 )
+from tests.factories.errors import raised
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 RESULT = "results/0/result:$"
@@ -252,3 +254,43 @@ def test_the_unsynchronised_matmul_is_excluded(
     seen = observed(stdout=printed)
     assert seen.quarantine_reason == exclusion
     assert seen.rate == pytest.approx(214.5e9)
+
+
+RUNNING = {"configuration": "OpenBLAS 0.3.27  USE64BITINT DYNAMIC_ARCH", "kernels": "Cooperlake"}
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ({}, Library()),
+        ("text", Library()),
+        ([1], Library()),
+        ({"threads": {"requested": 4, "used": 2}}, Library(threads=2)),
+        ({"threads": {"requested": 4, "used": None}}, Library(threads=4)),
+        ({"threads": {"requested": "4", "used": True}}, Library()),
+        ({"threads": {"used": -1}}, Library()),
+        ({"threads": {"used": 2**40}}, Library()),
+        ({"threads": 2}, Library()),
+        ({"build": {"blas_runtime": [RUNNING]}}, Library(blas="OpenBLAS 0.3.27 Cooperlake")),
+        ({"build": {"blas": {"name": "mkl", "version": "2024.1"}}}, Library(blas="mkl 2024.1")),
+        ({"build": {"blas": "mkl", "blas_runtime": []}}, Library(blas="mkl")),
+        ({"build": {"blas": "mkl", "blas_runtime": [RUNNING]}},
+         Library(blas="OpenBLAS 0.3.27 Cooperlake")),
+        ({"build": {"blas_runtime": [7], "blas": 7}}, Library()),
+        ({"build": {"blas_runtime": [{"configuration": 7, "kernels": "x" * 200}]}},
+         Library(blas="x" * 100)),
+        ({"build": "x"}, Library()),
+        ({"clock": {"tick_ns": 100}}, Library(tick_s=1e-7)),
+        ({"clock": {"tick_ns": 0}}, Library()),
+        ({"clock": {"tick_ns": 10**10}}, Library()),
+        ({"clock": {"tick_ns": True}}, Library()),
+    ],
+)  # fmt: skip
+def test_what_reads_as_expected_is_taken(printed: Any, expected: Library) -> None:
+    assert library_of(printed) == expected
+
+
+def test_one_package_in_two_spellings_is_a_conflict() -> None:
+    lock = {"default": {"numpy": {"version": "==1.18.1"}, "NumPy": {"version": "==1.99.0"}}}
+    with raised(InvalidDocument, reason=Reason.CONFLICTING_FIELDS):
+        stack_of(Fields(lock))

@@ -1,18 +1,25 @@
-"""The four generations become one kind of document, with units fixed at the door."""
+"""The four generations become one kind of document; rows change only with the parsers' version."""
 
-from __future__ import annotations
-
+import hashlib
+import json
+import re
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ingest.inspections.parsing import parse_inspections
+from graph.record.inspections import derived_rows
+from graph.tables import Base, table_of
+from graph.verification.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
+from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
-from model.errors import Reason
-from model.measurements.inspection import InspectionDocument, SchemaVersion
+from model.errors import Correction, Reason
+from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
 from tests.factories.documents import (
     GENERATIONS,
+    SAMPLES,
     directory,
     directory_files,
     document_with_job_logs,
@@ -127,3 +134,98 @@ def test_a_stored_document_is_read_as_the_same_inspection() -> None:
 def test_what_only_resembles_a_stored_folder_is_refused(results: Any) -> None:
     body = {"results": results, "status": {"state": "finished"}}
     assert refused(single(body)).error.reason in {Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE}
+
+
+def documents(source: Path, *, by_content: bool = True) -> list[InspectionDocument]:
+    """All of a source, recognised by content or by the names of files."""
+    found, on_skipped = [], lambda skipped: pytest.fail(repr(skipped))
+    for raw in documents_of(str(source), on_skipped=on_skipped if by_content else None):
+        assert isinstance(raw, RawDocument), raw
+        for document in parse_inspections(raw):
+            assert isinstance(document, InspectionDocument), document
+            found.append(document)
+    return found
+
+
+def test_every_generation_and_outcome_occurs() -> None:
+    found = documents(GENERATIONS)
+    assert {document.schema_version for document in found} == set(SchemaVersion)
+    seen = [observation for document in found for observation in document.observations]
+    assert Counter(it.outcome for it in seen)[Outcome.CRASHED] == 2
+    assert [it.correction for it in seen if it.correction] == [
+        Correction.TENSORFLOW_MATMUL_MINI_BATCH
+    ]
+    assert [it.name for it in found if it.stack is None] == [
+        "inspection-conv2d-unknown-xeon-3325a194"
+    ]
+    assert not [it.unstable_reason for it in seen if it.unstable_reason]
+
+
+def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
+    found = documents(SAMPLES)
+    seen = [observation for document in found for observation in document.observations]
+    outcomes = Counter(observation.outcome for observation in seen)
+    assert len(found) == 22
+    assert outcomes == {Outcome.MEASURED: 200, Outcome.CRASHED: 2, Outcome.BUILD_FAILED: 1}
+    measured = [it for it in seen if it.outcome is Outcome.MEASURED]
+    assert {it.indicator.name for it in measured} == {"PiMatmul", "PiConv2D"}
+    assert {it.indicator.component for it in measured} == {"numpy", "torch", "tensorflow"}
+    assert all(it.host and it.block and len(it.repetitions_s) >= 9 for it in measured)
+    assert SAMPLES.stat().st_size < 500_000
+
+
+def test_the_cookbooks_stacks_are_among_the_samples() -> None:
+    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    asked = set(re.findall(r"sha256:[0-9a-f]{64}", text))
+    assert asked
+    assert asked <= {document.stack.digest for document in documents(SAMPLES) if document.stack}
+
+
+#: Of all rows of the documents in the samples and in ``tests/data``, by version.
+ROWS = {4: "76416b035dcc5978ddc2dc3c761937c28892e9a679d652e52369bd22fd023ac6"}
+
+
+@pytest.fixture(scope="module")
+def known() -> list[InspectionDocument]:
+    return [*documents(SAMPLES), *documents(GENERATIONS, by_content=False)]
+
+
+def test_stored_documents_are_parsed_as_delivered_ones(known: list[InspectionDocument]) -> None:
+    assert len({it.schema_version for it in known}) >= 4
+    for it in known:
+        assert parse_stored(it.body, it.schema_version, it.name) == it
+
+
+def test_every_column_of_an_inspection_is_made_of_its_document(
+    known: list[InspectionDocument],
+) -> None:
+    made = {model: row for it in known for model, row in derived_rows(it)}
+    assert len(made) == 5
+    for model, row in made.items():
+        assert row.keys() == set(table_of(model).columns.keys()), model
+
+
+def test_the_rows_of_known_documents_are_those_of_this_version(
+    known: list[InspectionDocument],
+) -> None:
+    digest = hashlib.sha256()
+    for it in sorted(known, key=lambda document: document.document_id):
+        for model, row in derived_rows(it):
+            # A column that is empty for all that was stored before is no change.
+            known_values = {name: value for name, value in row.items() if value is not None}
+            text = json.dumps([table_of(model).name, known_values], default=str, sort_keys=True)
+            digest.update(text.encode())
+    assert {PARSER_VERSION: digest.hexdigest()} == ROWS, (
+        "parsers make other rows of known documents: raise PARSER_VERSION, name the columns in"
+        " CHANGED_COLUMNS, and set the digest here"
+    )
+
+
+def test_changed_columns_are_columns() -> None:
+    assert max(CHANGED_COLUMNS) == PARSER_VERSION
+    tables = Base.metadata.tables
+    for name in changed_since(-1):
+        table, _, column = name.removeprefix("+").partition("=")[0].partition(".")
+        assert table in tables, name
+        assert not column or column in tables[table].columns, name
+    assert changed_since(PARSER_VERSION) == frozenset()

@@ -1,7 +1,5 @@
 """What the executor of this project writes is read in full: units, turns, limits, failures."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 
@@ -99,7 +97,7 @@ def test_a_wrong_field_of_the_runner_is_named(changes: dict[str, Any], field: st
     assert refused(inspection(job_document(0, **changes))) == expected
 
 
-def test_shares_above_one_are_none() -> None:
+def test_a_share_above_one_is_refused() -> None:
     raw = inspection(job_document(0, conditions={"steal_share": 1.5}))
     assert refused(raw) == (Reason.OUT_OF_RANGE, "results/0/result:$.conditions.steal_share")
 

@@ -1,7 +1,5 @@
 """What documents of each generation become: the first one whole, the others by what differs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

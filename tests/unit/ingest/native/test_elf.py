@@ -1,7 +1,5 @@
 """ELF files: what readelf says of real ones, and broken ones refused whatever is wrong."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """Layers merged as containers merge them, and links kept inside."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path
@@ -72,7 +70,7 @@ def test_an_opaque_folder_may_have_deep_ones_below() -> None:
     assert tree(deep, [(".wh..wh..opq", b""), ("new", b"")]).names("") == ["new"]
 
 
-def test_what_a_layer_removes_is_what_layers_below_have() -> None:
+def test_a_layer_removes_only_what_lower_layers_have() -> None:
     below: Members = [("usr/lib/a", b"old"), ("usr/lib/b", b""), ("opt/c", b"")]
     above: Members = [("usr/lib/a", b"new"), ("usr/lib/.wh.a", b""), ("opt/own", b""),
                       (".wh.opt", b""), ("usr/lib/.wh.b", b"")]  # fmt: skip

@@ -1,7 +1,5 @@
 """Wheels by their native libraries; hostile archives end in a typed refusal."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Release documents: states, normalisation, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results of solvers: releases out of trees and errors, and what says nothing."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

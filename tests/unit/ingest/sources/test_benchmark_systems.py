@@ -1,7 +1,5 @@
 """Result files of other benchmarks are recognised by what is in them."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json
@@ -134,7 +132,7 @@ def test_the_mark_of_a_system_may_stand_anywhere(key: str, data: bytes, size: fl
 
 
 @pytest.mark.parametrize("shift", range(0, 4000, 97))
-def test_a_mark_may_cross_windows(shift: int) -> None:
+def test_a_mark_is_found_across_the_border_of_two_windows(shift: int) -> None:
     mark = b"\nModel Name: ResNet50 \r\n\r\n" + b"\n" * 1000 + b"FPS:12.5\n"
     chatter = b"x" * (HEAD_BYTES - shift)
     assert system_of(chatter + mark) == known_system("jetson")

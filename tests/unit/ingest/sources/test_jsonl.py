@@ -1,7 +1,5 @@
 """JSON lines as a source: streamed, numbered, and refused line by line."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 import zipfile
@@ -42,7 +40,7 @@ def test_every_line_is_a_document_with_its_number(tmp_path: Path) -> None:
     assert count_hint(str(tmp_path / "a.jsonl")) is None
 
 
-def test_in_folders_archives_and_stores_too(tmp_path: Path) -> None:
+def test_lines_are_read_in_folders_archives_and_stores(tmp_path: Path) -> None:
     write(tmp_path / "tree" / "sub" / "a.jsonl.gz")
     inside = {f"sub/a.jsonl.gz {place}": data for place, data in NUMBERED.items()}
     assert places(tmp_path / "tree") == inside
@@ -58,7 +56,7 @@ def test_in_folders_archives_and_stores_too(tmp_path: Path) -> None:
     memory.rm("/lines", recursive=True)
 
 
-def test_only_where_they_were_asked_for(tmp_path: Path) -> None:
+def test_lines_are_read_only_on_request(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl")
     assert refusals(tmp_path, SourceLimits()) == [(Reason.EMPTY_FOLDER, "")]
 
@@ -81,13 +79,13 @@ def test_a_file_that_breaks_off_is_read_until_there(tmp_path: Path) -> None:
     assert refusals(source) == [(Reason.ARCHIVE_BROKEN, "")]
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_an_empty_or_missing_file_of_lines_is_refused(tmp_path: Path) -> None:
     assert refusals(write(tmp_path / "a.jsonl", b"")) == [(Reason.EMPTY_FILE, "")]
     assert refusals(write(tmp_path / "a.jsonl.gz", b"")) == [(Reason.EMPTY_FILE, "")]
     assert refusals(tmp_path / "missing.jsonl") == [(Reason.UNREADABLE, "")]
 
 
-def test_a_bomb_is_put_away_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_a_bomb_of_lines_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl.gz", (b" " * 999 + b"\n") * 40_000)
     assert refusals(source) == [(Reason.ARCHIVE_BOMB, "")]
     limits = SourceLimits(lines=True, archive_bytes=10_000)
@@ -95,7 +93,7 @@ def test_a_bomb_is_put_away_before_it_is_unpacked(tmp_path: Path) -> None:
     assert refusals(source, limits) == [(Reason.ARCHIVE_BOMB, "")]
 
 
-def test_memory_stays_flat_whatever_the_size(tmp_path: Path) -> None:
+def test_lines_are_read_with_bounded_memory(tmp_path: Path) -> None:
     line = b'{"a": "%s"}\n' % (b"x" * 1_000)
     source = str(write(tmp_path / "a.jsonl.gz", line * 50_000))
     limits = SourceLimits(lines=True, ratio=1e9)

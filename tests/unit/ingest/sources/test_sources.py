@@ -1,7 +1,5 @@
 """Files, folders and archives give the same documents, and refuse what is made to harm."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -173,7 +171,7 @@ def test_a_200_mb_file_is_refused_unread(tmp_path: Path) -> None:
     assert documents(archive).keys() == {"b.json"}
 
 
-def test_links_that_lead_nowhere_or_outside(tmp_path: Path) -> None:
+def test_links_that_lead_nowhere_or_outside_are_refused_by_name(tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     outside.write_bytes(LOOSE)
     folder = tmp_path / "folder"
@@ -200,7 +198,7 @@ def test_links_that_lead_nowhere_or_outside(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_permission_to_read_is_refused(tmp_path: Path) -> None:
     write_tree(tmp_path, {"closed/a.json": LOOSE, "b.json": LOOSE})
     (tmp_path / "closed").chmod(0)
     try:

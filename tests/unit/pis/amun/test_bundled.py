@@ -1,7 +1,5 @@
 """What wheels bundle is read from their SBOMs and native libraries."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

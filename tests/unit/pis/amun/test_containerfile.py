@@ -1,7 +1,5 @@
 """Recipes of images: what they say, and that no text of a specification becomes a part of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -114,7 +112,7 @@ def test_only_a_reference_is_a_base(base: str) -> None:
         f"python@sha256:{'0f' * 32}",
     ],
 )
-def test_references_are_taken(reference: str) -> None:
+def test_an_image_reference_is_accepted(reference: str) -> None:
     assert is_reference(reference)
 
 

@@ -1,7 +1,5 @@
 """Which index is asked, and that nobody learns its password."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Inspections without real jobs: identity, resumption, what is recorded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""How the installer ends."""
-
-from __future__ import annotations
+"""How the installer and the compilation of an environment end."""
 
 import os
 import signal
@@ -82,3 +80,31 @@ def test_the_installer_ends_with_its_time(folder: Path, monkeypatch: pytest.Monk
         run_installer([], {"PATH": "/usr/bin:/bin"}, folder, BuildLog())
     worker = int((folder / "worker").read_text())
     assert not psutil.pid_exists(worker) or is_gone(psutil.Process(worker))
+
+
+COMPILING = """
+import sys
+from pathlib import Path
+from pis.amun.environments import _compile, find_interpreter
+from pis.amun.installer import BuildLog
+log = BuildLog()
+_compile(Path(sys.argv[1]), find_interpreter(None, log), log)
+"""
+
+
+def test_no_worker_outlives_a_killed_runner(tmp_path: Path) -> None:
+    for number in range(500):  # a minute of work
+        (tmp_path / f"module_{number}.py").write_text("x = [" + "1 + y, " * 10_000 + "]\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", COMPILING, str(tmp_path)]
+    with subprocess.Popen(command, env=environment) as process:
+        wait_until(lambda: any(tmp_path.glob("__pycache__/*.pyc")), "a worker compiles")
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+        process.wait(DEADLINE_S)
+    try:
+        wait_until(lambda: all(map(is_gone, started)), "all workers have ended")
+    finally:
+        for it in started:
+            if not is_gone(it):
+                it.kill()

@@ -1,7 +1,5 @@
 """What counts as measured: the runner and ingest have to agree on every output."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,13 +1,12 @@
 """Jobs as real processes: how they end, and that nothing of them stays."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from pis.amun import jobs
-from pis.amun.job_limits import JobLimits
+from pis.amun import jobs, limit_watch
+from pis.amun.job_limits import CONFINED, JobLimits
 from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd, run_job
+from pis.amun.limit_watch import Watch
 from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
@@ -213,3 +213,25 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
         wait_until(lambda: noted.exists() and noted.read_text(), "the job has noted its process")
         runner.kill()
     wait_until(lambda: gone(int(noted.read_text())), "the job has ended")
+
+
+PLENTY = replace(CONFINED, memory_bytes=1 << 60, processes=1 << 30)
+
+
+def breach(**limits: int) -> JobEnd | None:
+    return Watch(os.getpid(), replace(PLENTY, **limits)).breach()
+
+
+def test_within_its_limits_a_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_watch, "available_bytes", lambda: 1 << 60)
+    assert breach() is None
+    assert breach(memory_bytes=1) is JobEnd.MEMORY_LIMIT
+    assert breach(processes=1) is JobEnd.PROCESS_LIMIT
+
+
+def test_a_machine_that_runs_short_is_told_from_a_job_that_takes_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limit_watch, "available_bytes", lambda: 0)
+    assert breach() is JobEnd.HOST_MEMORY
+    assert breach(memory_bytes=1) is JobEnd.MEMORY_LIMIT

@@ -1,7 +1,5 @@
 """Manifests: valid by the API's schema, bounded, and no text of a specification is expanded."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Locks of three formats, and what is refused in them."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Mapping

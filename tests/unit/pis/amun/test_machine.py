@@ -1,7 +1,5 @@
 """What the runner reads of the machine: groups, counters, processor, host."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""What a specification may say, and that every refusal names its field."""
-
-from __future__ import annotations
+"""What a specification may say, in files or not, and that every refusal names its field."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,9 @@ from tests.factories.specifications import HASH, SCRIPT, locked, pipfile_lock, s
 
 ROOT = Path(__file__).parents[4]
 REQUIREMENTS = f"numpy==2.2.6 --hash={HASH}\n"
+OTHER = REQUIREMENTS.replace("2.2.6", "2.0")
+TORCH = {"requirements_locked": pipfile_lock({"torch": locked()})}
+MATMUL_ON_CUDA = [{"name": "MATMUL_DEVICE", "value": "gpu"}]
 
 
 def problems_of(value: Any) -> dict[str, str]:
@@ -32,7 +34,7 @@ def test_a_plain_specification_has_its_defaults() -> None:
     assert loaded.run.cpus is None
 
 
-def test_requests_are_not_filled_in() -> None:
+def test_a_specification_is_written_without_default_requests() -> None:
     assert "run" not in load_specification(specification()).document
 
 
@@ -42,15 +44,7 @@ def test_a_file_with_a_number_beyond_every_other_names_its_field(tmp_path: Path)
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
 
 
-def test_a_lock_that_is_nested_too_deep_is_named(tmp_path: Path) -> None:
-    (tmp_path / "lock.json").write_text("[" * 200_000)
-    path = tmp_path / "specification.json"
-    path.write_text('{"python": {"requirements_locked": {"file": "lock.json"}}}')
-    with pytest.raises(InvalidSpecification, match=r"python\.requirements_locked\.file"):
-        read_specification(str(path))
-
-
-def test_quantities_become_numbers() -> None:
+def test_kubernetes_quantities_become_numbers() -> None:
     requests = {"requests": {"cpu": "1500m", "memory": "256Mi", "hardware": {"cpu_family": 6}}}
     run = load_specification(specification(run=requests)).run
     assert (run.cpus, run.memory_bytes, run.hardware.cpu_family) == (1.5, 256 * 2**20, 6)
@@ -96,6 +90,18 @@ def test_quantities_become_numbers() -> None:
         ({"environment": [{"name": "OMP_NUM_THREADS"}]}, "environment[0].value"),
         ({"python": {"requirements": {}}}, "python"),
         ({"python": {"requirements_txt": "a==1"}}, "python.requirements_txt:1"),
+        ({"python": 5}, "python"),
+        *(({"script": it, "parameters": {"matrix_size": 4}}, "script") for it in (5, None, ["x"])),
+        ({"python": {"requirements_txt": OTHER, **specification()["python"]}}, "python"),
+        ({"python": {"requirements_locked": pipfile_lock({})}}, "python"),
+        ({"python": {"requirements_locked": pipfile_lock({"requests": locked()})}}, "python"),
+        ({"parameters": {"framework": "torch"}}, "parameters.framework"),
+        ({"python": TORCH, "parameters": {"framework": "numpy"}}, "parameters.framework"),
+        ({"parameters": {"device": "gpu"}}, "parameters.device"),
+        ({"parameters": {"dtype": "bfloat16"}}, "parameters.dtype"),
+        ({"environment": MATMUL_ON_CUDA}, "environment[0].value"),
+        ({"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "zz"}]}, "environment[0].value"),
+        ({"environment": [{"name": "OMP_X", "value": "1"}] * 2}, "environment[1].name"),
     ],
 )  # fmt: skip
 def test_a_field_that_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
@@ -109,15 +115,6 @@ def test_all_problems_of_all_kinds_are_reported_at_once() -> None:
     )
     hashes = "python.requirements_locked.default.numpy.hashes"
     assert set(told) == {"script", "batch_size", "extra", hashes}
-
-
-@pytest.mark.parametrize("value", [None, [], "text", 5])
-def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
-    assert list(problems_of(value)) == ["the specification"]
-
-
-def test_a_script_must_be_there() -> None:
-    assert list(problems_of({})) == ["script"]
 
 
 @pytest.mark.parametrize(
@@ -184,11 +181,6 @@ def test_a_written_specification_can_be_used_again() -> None:
     assert load_specification(json.loads(json.dumps(first.document))).document == first.document
 
 
-def test_two_locks_that_differ_are_refused() -> None:
-    python = {"requirements_txt": REQUIREMENTS.replace("2.2.6", "2.0"), **specification()["python"]}
-    assert list(problems_of(specification(python=python))) == ["python"]
-
-
 def test_versions_of_python_have_to_agree() -> None:
     python = {**specification()["python"], "runtime_environment": {"python_version": "3.12"}}
     assert len(problems_of(specification(python=python))) == 1
@@ -218,6 +210,8 @@ def test_credentials_of_addresses_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("value", "fields"),
     [
+        *((it, ["the specification"]) for it in (None, [], "text", 5)),
+        ({}, ["script"]),
         ({"script": "print('\ud800')\n"}, ["script"]),
         ({"script": SCRIPT, "files": [{"path": "a", "content": "\ud800"}]}, ["files[0].content"]),
         ({"script": SCRIPT, "\ud800": 1}, ["['\\ud800']"]),
@@ -231,7 +225,9 @@ def test_credentials_of_addresses_are_not_written() -> None:
         ),
     ],
 )  # fmt: skip
-def test_text_that_no_document_holds_is_refused(value: dict[str, Any], fields: list[str]) -> None:
+def test_what_is_no_specification_is_refused_without_its_text(
+    value: Any, fields: list[str]
+) -> None:
     told = problems_of(json.loads(json.dumps(value)))
     assert list(told) == fields
     str(told).encode()
@@ -245,13 +241,6 @@ def test_what_is_nested_too_deep_is_refused() -> None:
     assert "nested deeper" in told
 
 
-def test_a_field_of_the_wrong_type_is_reported_once() -> None:
-    for script in (5, None, ["matmul"]):
-        told = problems_of(specification(script=script, parameters={"matrix_size": 4}))
-        assert list(told) == ["script"]
-    assert list(problems_of(specification(python=5))) == ["python"]
-
-
 @pytest.mark.parametrize(
     "paths",
     [["a", "a/b"], ["a/b/c", "a"], ["x", "x"], ["x", "./x"], ["a/x", "a//x"], ["x" * 256],
@@ -263,33 +252,8 @@ def test_files_that_cannot_lie_together_are_refused(paths: list[str]) -> None:
     assert field == f"files[{len(paths) - 1}].path"
 
 
-def test_files_may_share_folders() -> None:
-    files = [{"path": path, "content": ""} for path in ("a/b", "a/c/d", "ab", "a.b", "x" * 255)]
-    assert len(load_specification(specification(script=SCRIPT, files=files)).files) == 5
-
-
-TORCH = {"requirements_locked": pipfile_lock({"torch": locked()})}
-MATMUL_ON_CUDA = [{"name": "MATMUL_DEVICE", "value": "gpu"}]
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"python": {"requirements_locked": pipfile_lock({})}}, "python"),
-        ({"python": {"requirements_locked": pipfile_lock({"requests": locked()})}}, "python"),
-        ({"parameters": {"framework": "torch"}}, "parameters.framework"),
-        ({"python": TORCH, "parameters": {"framework": "numpy"}}, "parameters.framework"),
-        ({"parameters": {"device": "gpu"}}, "parameters.device"),
-        ({"parameters": {"dtype": "bfloat16"}}, "parameters.dtype"),
-        ({"environment": MATMUL_ON_CUDA}, "environment[0].value"),
-        ({"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "zz"}]}, "environment[0].value"),
-        ({"environment": [{"name": "OMP_X", "value": "1"}] * 2}, "environment[1].name"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_before_it_is_built(
-    fields: dict[str, Any], field: str
-) -> None:
-    assert list(problems_of(specification(**fields))) == [field]
+#: Files that share folders.
+APART = ("a/b", "a/c/d", "ab", "a.b", "x" * 255)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +264,7 @@ def test_what_cannot_be_measured_is_refused_before_it_is_built(
         {"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "64"}]},
         {"environment": [{"name": "MATMUL_MATRIX_SIZE", "value": ""}]},
         {"script": SCRIPT, "environment": [{"name": "MATMUL_MATRIX_SIZE", "value": "zz"}]},
+        {"script": SCRIPT, "files": [{"path": it, "content": ""} for it in APART]},
     ],
 )
 def test_what_can_be_measured_is_not_refused(fields: dict[str, Any]) -> None:
@@ -331,3 +296,135 @@ def published_paths(schema: dict[str, Any], at: str) -> list[str]:
         assert inner.get("additionalProperties") is False or "properties" not in inner, path
         paths += published_paths(inner, path) if "properties" in inner else [path]
     return paths
+
+
+def refusal(path: Path | str) -> str:
+    with pytest.raises(InvalidSpecification) as refused:
+        read_specification(str(path))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"a": 1,\n "b" 2}', "line 2, column 6"),
+        (b"", "line 1, column 1"),
+        (b'{"a": 1, "a": 2}', "'a' twice"),
+        (b'{"a": NaN}', "NaN"),
+        (b'{"a": "\xff"}', "byte 7"),
+        (b"[" * 100_000, "too deep"),
+    ],
+)
+def test_what_is_not_a_strict_json_is_refused_with_its_place(
+    tmp_path: Path, text: bytes, said: str
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_bytes(text)
+    assert said in refusal(path)
+    assert str(path) in refusal(path)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "none.json")
+
+
+def test_files_beside_the_specification_are_read_in(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy==1\n")
+    (tmp_path / "script.py").write_text("print()\n")
+    (tmp_path / "Pipfile.lock").write_text('{"default": {}}')
+    (tmp_path / "Pipfile").write_text('[packages]\nnumpy = "*"\n')
+    value = {
+        "script": {"file": "script.py"},
+        "python": {
+            "requirements": {"file": "Pipfile"},
+            "requirements_locked": {"file": "Pipfile.lock"},
+            "requirements_txt": {"file": "requirements.txt"},
+        },
+        "files": [{"path": "a", "content": {"file": "script.py"}}],
+    }
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(value))
+    assert read_specification(str(path)) == {
+        "script": "print()\n",
+        "python": {
+            "requirements": {"packages": {"numpy": "*"}},
+            "requirements_locked": {"default": {}},
+            "requirements_txt": "numpy==1\n",
+        },
+        "files": [{"path": "a", "content": "print()\n"}],
+    }
+
+
+def test_all_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
+    (tmp_path / "Pipfile.lock").write_text("{")
+    python = {"requirements_txt": {"file": "none"}, "requirements_locked": {"file": "Pipfile.lock"}}
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"python": python, "script": {"file": 5}}))
+    told = refusal(path)
+    assert "python.requirements_txt.file" in told
+    assert "python.requirements_locked.file" in told
+    assert "script.file" in told
+
+
+def referring(folder: Path, value: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "spec.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"files": [{"path": "s", "content": {"file": "../home/secrets.json"}}]},
+        {"script": {"file": "/etc/passwd"}},
+        {"script": {"file": "link"}},
+        {"script": {"file": "folder/secrets.json"}},
+        {"python": {"requirements_txt": {"file": "a/../../home/secrets.json"}}},
+    ],
+)
+def test_no_file_outside_the_folder_of_the_specification_is_read(
+    tmp_path: Path, value: dict[str, Any]
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/secrets.json").write_text('{"hidden": 1}')
+    path = referring(tmp_path / "specs", value)
+    (path.parent / "link").symlink_to(tmp_path / "home/secrets.json")
+    (path.parent / "folder").symlink_to(tmp_path / "home")
+    assert ".file: " in refusal(path)
+    assert "in the specification's folder" in refusal(path)
+
+
+def test_a_link_that_stays_in_the_folder_is_followed(tmp_path: Path) -> None:
+    path = referring(tmp_path / "specs", {"script": {"file": "below/link"}})
+    (path.parent / "script.py").write_text("print()")
+    (path.parent / "below").mkdir()
+    (path.parent / "below/link").symlink_to("../script.py")
+    assert read_specification(str(path)) == {"script": "print()"}
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in refusal(tmp_path / "pipe")
+    assert "not a regular file" in refusal("/dev/zero")
+    assert "not a regular file" in refusal(tmp_path)
+    (tmp_path / "circle").symlink_to("circle")
+    for name in ("pipe", ".", "circle"):
+        assert "script.file: " in refusal(referring(tmp_path, {"script": {"file": name}}))
+
+
+def test_all_files_together_have_the_bound_of_a_specification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pis.amun.specification_files._MOST_BYTES", 1000)
+    (tmp_path / "half").write_text("x" * 600)
+    assert read_specification(str(referring(tmp_path, {"script": {"file": "half"}})))
+    files = [{"path": name, "content": {"file": "half"}} for name in ("a", "b")]
+    assert "files[1].content.file: 'half': over" in refusal(referring(tmp_path, {"files": files}))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}'])
+def test_a_lock_in_a_file_is_strict_json_too(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    value = {"python": {"requirements_locked": {"file": "lock"}}}
+    assert "python.requirements_locked.file: " in refusal(referring(tmp_path, value))

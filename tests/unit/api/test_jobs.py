@@ -1,0 +1,187 @@
+"""Requests between API and worker: stored forms, options, shares of clients, waiting, schedules."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import orjson
+import pytest
+from marshmallow import ValidationError
+
+from adviser.projects.parsing import parse_project
+from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest
+from api.http.errors import ApiError
+from api.jobs.queue import QueueClient
+from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
+from api.jobs.tasks import schedules
+from api.resources.advice_requests import ProjectSchema, advice_request
+from api.service import MAX_READINGS, ClientShares, answer_within
+from common.settings import Settings
+from graph.snapshot_reader import CheckTime
+from model.errors import InvalidArgument, StoreUnavailable
+from model.packages.environments import environment
+
+PIPFILE = b'[packages]\nweb = {version = ">=1", index = "own"}\n[dev-packages]\ntool = "*"\n'
+LOCK = orjson.dumps({"_meta": {}, "default": {"web": {"version": "==1.0"}}, "develop": {}})
+PROJECT = parse_project({"Pipfile": PIPFILE, "Pipfile.lock": LOCK, "constraints.txt": b"web<3\n"})
+REQUEST = AdviceRequest(
+    StackRequest(
+        PROJECT,
+        environment("3.11", "linux_x86_64"),
+        RecommendationType.STABLE,
+        RequestOptions(published_before=datetime(2026, 1, 1, tzinfo=UTC), labels={"team": "blue"}),
+    ),
+    described_hardware={"cpu_family": 6, "cpu_model": 85},
+    library_usage={"web": ("web.a", "web.b")},
+)
+
+
+def test_a_worker_gets_what_was_accepted() -> None:
+    stored = orjson.dumps(REQUEST.to_document())
+    assert AdviceRequest.from_document(orjson.loads(stored)) == REQUEST
+    checked = ProvenanceRequest(PROJECT, {"packages": {}}, {"default": {}}, origin="https://h/")
+    stored = orjson.dumps(checked.to_document())
+    assert ProvenanceRequest.from_document(orjson.loads(stored)) == checked
+
+
+def test_the_sender_of_a_request_is_no_part_of_its_cache_key() -> None:
+    sent = replace(REQUEST, origin="https://git.example/x", source_type="cli")
+    assert sent.to_document().keys() - REQUEST.to_document().keys() == {"origin", "source_type"}
+    assert sent.cache_key == REQUEST.cache_key
+    assert replace(REQUEST, may_fetch=True).cache_key != REQUEST.cache_key
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"files": {"requirements.txt": "web\n"}, "type": "latest"},
+        {"application_stack": {"requirements": "[packages]\n"}, "dev": False},
+        {**REQUEST.to_document(), "schema_version": "advice-request-3"},
+        {**REQUEST.to_document(), "more": 1},
+        {},
+    ],
+    ids=["older v2", "older v1", "newer", "unknown field", "empty"],
+)
+def test_a_request_of_another_version_is_refused_with_a_remedy(document: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgument, match="another version"):
+        AdviceRequest.from_document(document)
+
+
+FILES = {"requirements.in": "web\n"}
+
+
+def options_of(home: Path, **more: Any) -> RequestOptions:
+    body = ProjectSchema().load({"files": FILES, **more})
+    settings = Settings.from_env({"THOTH_HOME": str(home)})
+    return advice_request(settings, body, may_fetch=False).asked.options
+
+
+def test_only_wheels_is_a_field_and_off_by_default(tmp_path: Path) -> None:
+    assert not options_of(tmp_path).only_wheels
+    assert options_of(tmp_path, only_wheels=True).only_wheels
+
+
+def test_the_service_builds_nothing_whatever_a_client_asks_for(tmp_path: Path) -> None:
+    assert not options_of(tmp_path).build
+    with pytest.raises(ValidationError, match="build"):
+        options_of(tmp_path, build=True)
+
+
+def test_a_file_of_another_tool_is_refused_by_the_name_of_the_tool() -> None:
+    with pytest.raises(ValidationError, match="conda"):
+        ProjectSchema().load({"files": {**FILES, "sub/meta.yaml": "name: a\n"}})
+
+
+NEAR, FAR, OTHER = (QueueClient(f"192.0.2.{it}", anonymous=True) for it in (1, 2, 3))
+WITH_TOKEN = QueueClient("token-1", anonymous=False)
+
+
+def refused(shares: ClientShares, client: QueueClient) -> str:
+    with pytest.raises(ApiError) as error, shares.taken(client):
+        pass
+    assert (error.value.status, error.value.headers) == (429, {"Retry-After": "5"})
+    return error.value.detail
+
+
+def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
+    shares = ClientShares(4)
+    with ExitStack() as running:
+        running.enter_context(shares.taken(NEAR))
+        assert refused(shares, NEAR) == (
+            "1 such requests run, 1 of them of this client: try again later"
+        )
+        for client in (FAR, OTHER):
+            running.enter_context(shares.taken(client))
+        assert refused(shares, QueueClient("198.51.100.7", anonymous=True)).startswith("3 such")
+        running.enter_context(shares.taken(WITH_TOKEN))
+        assert refused(shares, WITH_TOKEN).startswith("4 such")
+    with shares.taken(NEAR):
+        pass
+
+
+def test_places_are_given_back_after_an_error_and_one_client_always_has_one() -> None:
+    shares = ClientShares(0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"), shares.taken(NEAR):
+            raise ValueError("broken")
+
+
+def test_each_client_has_a_few_places_also_with_a_token() -> None:
+    shares = ClientShares(4, each=2)
+    token, other = (QueueClient(name, anonymous=False) for name in "ab")
+    with ExitStack() as running:
+        for client in (token, token, other, other):
+            running.enter_context(shares.taken(client))
+            if client is token:
+                continue
+            assert refused(shares, token).startswith(("2 such", "3 such", "4 such"))
+    with shares.taken(token):
+        pass
+
+
+def test_requests_are_given_up_that_a_store_never_answers() -> None:
+    """More of them than there are places for."""
+    stuck = Event()
+    try:
+        for _ in range(MAX_READINGS + 2):
+            with pytest.raises(StoreUnavailable, match="no answer"):
+                answer_within(0.02, lambda _: stuck.wait())
+    finally:
+        stuck.set()
+    assert answer_within(60, lambda _: 7) == 7
+
+
+def test_an_error_of_a_request_to_a_store_is_raised_as_it_is() -> None:
+    def broken(_: CheckTime) -> None:
+        raise TimeoutError("of its own")
+
+    with pytest.raises(TimeoutError, match="of its own"):
+        answer_within(60, broken)
+
+
+def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
+    ended = Event()
+
+    def work(check_time: CheckTime) -> None:
+        try:
+            while True:
+                check_time()
+                ended.wait(0.001)
+        finally:
+            ended.set()
+
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        answer_within(0.02, work)
+    assert ended.wait(60)
+
+
+def test_schedules_are_those_of_the_settings() -> None:
+    settings = Settings.from_env({"CRON_NIGHTLY": "30 3 * * *", "FETCH_MISSING": "0"})
+    due = {it.task: it.cron for it in schedules(settings)}
+    assert due["cron.nightly"] == "30 3 * * *"
+    assert due.keys() == {"cron.prune", "cron.nightly"}
+    assert settings.fetch_missing is False

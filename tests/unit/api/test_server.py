@@ -1,0 +1,224 @@
+"""The server's processes: the supervisor, certificates, folders of figures."""
+
+import os
+import signal
+import socket
+import ssl
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from cryptography import x509
+
+from api.health.metrics_files import files, metrics_folder
+from api.server import supervisor
+from api.server.certificates import self_signed
+from api.server.http_server import _ReloadedTls
+from api.server.supervisor import ChildProcess, Supervisor
+from tests.services.waiting import wait_until
+
+SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
+STUBBORN = (
+    sys.executable, "-c",
+    "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " pathlib.Path(sys.argv[1]).touch(); time.sleep(600)",
+)  # fmt: skip
+
+
+def dies(code: int) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"raise SystemExit({code})")
+
+
+def signal_when(
+    condition: Callable[[], bool], number: signal.Signals = signal.SIGTERM
+) -> threading.Thread:
+    """Send this process a signal once ``condition`` holds, or after the deadline."""
+
+    def wait() -> None:
+        try:
+            wait_until(condition, "the children are at work")
+        finally:
+            os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def test_a_signal_ends_every_child() -> None:
+    before = set(children())
+    thread = signal_when(lambda: len(set(children()) - before) == 2)
+    assert Supervisor([ChildProcess("a", SLEEPS), ChildProcess("b", SLEEPS)]).run() == 0
+    thread.join()
+    assert set(children()) <= before
+
+
+def test_a_child_that_died_is_started_again_and_counted() -> None:
+    restarted: list[str] = []
+    thread = signal_when(lambda: len(restarted) == 2)
+    children = [ChildProcess("fragile", dies(7)), ChildProcess("steady", SLEEPS)]
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert set(restarted) == {"fragile"}
+
+
+def test_a_child_whose_heartbeats_cease_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENT_S", 0.3)
+    restarted: list[str] = []
+    beats = (
+        "import pathlib, sys, time\nwhile True: pathlib.Path(sys.argv[1]).touch(); time.sleep(0.01)"
+    )
+    once = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    children = [
+        ChildProcess(
+            name, (sys.executable, "-c", script, str(tmp_path / name)), heartbeat=tmp_path / name
+        )
+        for name, script in (("alive", beats), ("silent", once))
+    ]
+    thread = signal_when(lambda: restarted.count("silent") == 2)
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert "alive" not in restarted
+
+
+def test_a_child_that_has_not_begun_to_send_heartbeats_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENT_S", 0.0)
+    restarted: list[str] = []
+    slow, fragile = ChildProcess("slow", SLEEPS, heartbeat=tmp_path / "slow"), dies(7)
+    thread = signal_when(lambda: len(restarted) == 2)
+    children = [slow, ChildProcess("fragile", fragile)]
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert set(restarted) == {"fragile"}
+
+
+def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
+    before = set(children())
+    assert (
+        Supervisor(
+            [ChildProcess("steady", SLEEPS), ChildProcess("server", dies(3), essential=True)]
+        ).run()
+        == 3
+    )
+    assert set(children()) <= before
+
+
+def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    thread = signal_when(ready.exists, signal.SIGINT)
+    child = ChildProcess("stubborn", (*STUBBORN, str(ready)))
+    assert Supervisor([child], grace_s=0.5).run() == 0
+    thread.join()
+
+
+def test_the_supervisor_restores_the_handlers_of_signals() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    Supervisor([ChildProcess("server", dies(1), essential=True)]).run()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def names_of(path: Path) -> set[str]:
+    found = x509.load_pem_x509_certificate(path.read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(it.value) for it in names}
+
+
+def test_a_certificate_is_made_for_this_machine_and_reused(tmp_path: Path) -> None:
+    first = self_signed(tmp_path / "tls")
+    assert {"localhost", "127.0.0.1", "::1"} < names_of(first.path)
+    assert self_signed(tmp_path / "tls") == first
+
+
+def test_only_its_owner_can_read_the_key_of_a_certificate(tmp_path: Path) -> None:
+    made = self_signed(tmp_path / "tls")
+    made.key_path.chmod(0o644)
+    self_signed(tmp_path / "tls")
+    assert stat.S_IMODE(made.key_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
+
+
+def test_a_name_that_a_certificate_lacks_makes_a_new_one(tmp_path: Path) -> None:
+    first = self_signed(tmp_path / "tls")
+    second = self_signed(tmp_path / "tls", ["192.0.2.7", "build.example"])
+    assert second.fingerprint != first.fingerprint
+    assert {"192.0.2.7", "build.example"} <= names_of(second.path)
+
+
+def test_broken_certificates_are_replaced(tmp_path: Path) -> None:
+    made = self_signed(tmp_path / "tls")
+    for path in (made.path, made.key_path):
+        path.write_text("not PEM", "utf-8")
+        self_signed(tmp_path / "tls")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)
+
+
+def certificate_shown_by(context: ssl.SSLContext) -> bytes:
+    """The certificate that a client sees in a handshake, without the network."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    sent, answered = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(answered, sent)
+    server = context.wrap_bio(sent, answered, server_side=True)
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    certificate = client.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+    made, renewed = self_signed(tmp_path / "now"), self_signed(tmp_path / "later")
+    config = SimpleNamespace(certfile=str(made.path), keyfile=str(made.key_path))
+
+    def load() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(config.certfile, config.keyfile)
+        return context
+
+    context = _ReloadedTls()(config, load)
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    first = certificate_shown_by(context)
+    made.path.write_bytes(renewed.path.read_bytes())
+    assert certificate_shown_by(context) == first  # the key is still the other one
+    made.key_path.write_bytes(renewed.key_path.read_bytes())
+    assert certificate_shown_by(context) == ssl.PEM_cert_to_DER_cert(renewed.path.read_text())
+
+
+def test_groups_of_processes_read_each_others_metrics_and_leave_none(tmp_path: Path) -> None:
+    other = tmp_path / "worker@elsewhere@1"
+    other.mkdir()
+    (other / "counter_1.db").touch()
+    with metrics_folder(tmp_path, "serve") as own:
+        (own / "counter_2.db").touch()
+        assert {Path(it).parent.name for it in files() or ()} == {own.name, other.name}
+    assert files() is None
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_metrics_of_a_killed_group_are_removed(tmp_path: Path) -> None:
+    gone = tmp_path / f"serve@{socket.gethostname()}@999999999"
+    gone.mkdir()
+    with metrics_folder(tmp_path, "serve") as own:
+        assert list(tmp_path.iterdir()) == [own]
+
+
+def test_the_folder_of_metrics_is_removed_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), metrics_folder(tmp_path, "serve"):
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
