@@ -463,7 +463,11 @@ class FixSearch:
                 unblocked.append(f"a release of {step.specifier}")
             elif free is not None and step.kind == "requires" and step.required == name:
                 unblocked.append(f"a release of {step.name} that admits {name} {free}")
-        if free is None and not unblocked:
+        if name in self.known.unknown and len(self.known.universe.packages[name]) == 1:
+            unblocked.append(
+                f"another version of {name}: none is known here, and --fetch reads more"
+            )
+        elif free is None and not unblocked:
             unblocked.append(
                 f"a release of {name} without {vulnerability.id} that can be installed here"
             )

@@ -38,6 +38,7 @@ from common.formats.locks.uv_lock import member_folders, read_uv_lock
 from common.formats.requirements_files import exact_version
 from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath
+from model.packages.identity import same_version
 from model.redaction import without_secrets
 from model.text import first_few
 
@@ -215,6 +216,12 @@ def _lock_of(
             environments=lock.environments,
         )
     listed = read_requirements(name, files, context)
+    first = {it.name: it.version for it in reversed(listed.pins) if it.marker is None}
+    for pin in listed.pins:
+        counts = first.get(pin.name)
+        if pin.marker is None and not same_version(pin.version, counts):
+            message = f"pins {pin.name}=={counts} and {pin.name}=={pin.version}: {counts} counts"
+            context.warn(WarningCode.ASKED_TWICE, message, pin.origin)
     return ProjectLock(
         tuple(listed.pins),
         name,

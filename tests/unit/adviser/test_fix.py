@@ -145,6 +145,10 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
         {"locked": {**LOCK, "tool": "0.9"},
          "vulnerabilities": {("tool", "0.9"): [KnownVulnerability("V-1")]}},
     ),
+    "no version but the locked one is known": (
+        known({}, {**INDEX, "tool": {}}),
+        {"vulnerabilities": {("tool", "1"): [KnownVulnerability("V-1")]}},
+    ),
     "a package that is no part of the lock": (
         known({"core==1": "V-1"}), {"locked": WITHOUT_OLD, "elsewhere": frozenset({"old"})},
     ),

@@ -69,3 +69,11 @@ def test_markers_of_a_pylock_hold_with_its_default_groups_and_no_extra() -> None
     project = parse_project({"pylock.toml": GROUPED.encode()})
     assert [it.name for it in project.requirements] == ["a", "c", "d"]
     assert all(parse_requirement(it.text).name for it in project.requirements)
+
+
+def test_a_requirements_file_that_pins_two_versions_says_which_counts() -> None:
+    lines = b"flask==3.0\nflask==3.1\nnumpy==1.0\nnumpy==1\nsix==1; python_version < '3'\nsix==2\n"
+    lock = read_lock("lock.txt", {"lock.txt": lines})
+    assert [it.text for it in lock.warnings] == [
+        "lock.txt:2: pins flask==3.0 and flask==3.1: 3.0 counts"
+    ]
