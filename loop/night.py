@@ -34,9 +34,15 @@ from ingest.crawl.runs import add_packages, refresh_indexes
 from ingest.record import exclusive_run
 from loop.measuring import OnJob, ingest_batches, measure_batches
 from loop.notices import deliver_notices
-from loop.planning import plan_batches, resolve_releases
+from loop.planning import plan_batches
 from loop.stacks import WatchKnowledge, current_knowledge
-from loop.verdicts import advise_again, announce_releases, record_changes, settle_releases
+from loop.verdicts import (
+    advise_again,
+    announce_releases,
+    record_changes,
+    resolve_releases,
+    settle_releases,
+)
 from loop.watching import adopt_requests, request_of_watch
 from model.errors import AlreadyRunning, ProjectError
 from model.redaction import cut

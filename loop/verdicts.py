@@ -1,4 +1,8 @@
-"""Draws conclusions: states of releases, the list of changes, the advice of watched projects."""
+"""Draws conclusions: states of releases, the list of changes, the advice of watched projects.
+
+A release is resolvable if a watched project can install it, and settled, measured or given up after
+its measurements.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from adviser.advise import Resolver
 from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, new_entries, next_look
 from adviser.reports.summary import summary_of
+from adviser.reports.unfetched_versions import unread_texts
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.verdicts import Verdict
@@ -32,16 +38,21 @@ from graph.record.loop import (
     LoopRelease,
     LoopState,
     Night,
+    ReleaseKey,
     batches_in,
     reference_stacks,
     releases_in,
     set_release_state,
 )
-from graph.record.watches import AdviceWatch, set_watch_state
-from loop.stacks import WatchKnowledge
+from graph.record.native import add_analysis, artifacts_of
+from graph.record.watches import AdviceWatch, set_closure, set_watch_state
+from ingest.native.wheels import analyze_wheel, fetched_wheel, parse_pin
+from loop.stacks import NoSuchStack, WatchKnowledge, stack_with
 from model.changes import ChangeLook, PerformanceChange
+from model.errors import IndexProblem, InvalidArgument, InvalidDocument
 from model.json_documents import digest
-from model.packages.identity import version_of
+from model.packages.identity import same_version, version_of
+from model.packages.snapshot import Snapshot
 
 #: A watch without a measurement in progress.
 _NO_JOBS = {"measured_jobs": 0, "planned_jobs": 0}
@@ -88,6 +99,86 @@ def verdict_on(release: LoopRelease, knowns: Sequence[WatchKnowledge]) -> Releas
 def _holds(claim: Claim) -> bool:
     """Whether a verdict holds at the error rate of one of several looks."""
     return claim.verdict.settled and claim.p_value < LOOK_ALPHA
+
+
+def resolve_releases(
+    stores: Stores, night: int, knowns: Sequence[WatchKnowledge], resolver: Resolver
+) -> dict[str, int]:
+    """Find out which noticed releases a watched project can install, and analyse their wheels.
+
+    A release that no watched project can install is given up with the conflict: at once, or after
+    ``LOOP_NIGHTS`` nights if the index of a project does not list it.
+
+    :returns: counts for people
+    """
+    with stores.engine.begin() as connection:
+        for known in knowns:
+            set_closure(connection, known.watch.watch_id, list(known.advice.snapshot.revisions))
+        waiting = releases_in(connection, [LoopState.SEEN])
+    counts = {"resolvable": 0, "given_up": 0, "waiting": 0}
+    for release in waiting:
+        state, reason = _resolved(stores, release, knowns, resolver)
+        nights = release.nights_with(night)
+        if state is LoopState.SEEN and nights >= stores.settings.loop_nights:
+            state = LoopState.GIVEN_UP
+        with stores.engine.begin() as connection:
+            set_release_state(
+                connection, release.key, state, reason, nights=nights, last_night=night
+            )
+        counts["waiting" if state is LoopState.SEEN else state.value] += 1
+    return counts
+
+
+def _resolved(
+    stores: Stores, release: LoopRelease, knowns: Sequence[WatchKnowledge], resolver: Resolver
+) -> tuple[LoopState, str | None]:
+    key, reasons, unread, unlisted = release.key, [], False, False
+    for known in knowns:
+        if key.name not in known.advice.snapshot.revisions:
+            continue
+        if not _is_listed(known.advice.snapshot, key):
+            unlisted = True
+            continue
+        try:
+            stack_with(stores, known, {key.name: key.version}, resolver)
+        except NoSuchStack as error:
+            reasons.append(str(error))
+            unread = unread or bool(unread_texts(known.advice.snapshot))
+            continue
+        return _analysed(stores, key, known)
+    if unread:
+        return LoopState.SEEN, "not all versions were read from the index yet"
+    if reasons:
+        return LoopState.SEEN if unlisted else LoopState.GIVEN_UP, reasons[0]
+    reason = "the index does not list it" if unlisted else "no watched project needs it"
+    return LoopState.SEEN, reason
+
+
+def _is_listed(snapshot: Snapshot, key: ReleaseKey) -> bool:
+    """Whether a snapshot has a release, be it one that cannot be installed."""
+    candidates, excluded = snapshot.packages.get(key.name, ()), snapshot.excluded.get(key.name, ())
+    versions = [*(it.version for it in candidates), *(it.version for it in excluded)]
+    return any(same_version(it, key.version) for it in versions)
+
+
+def _analysed(
+    stores: Stores, key: ReleaseKey, known: WatchKnowledge
+) -> tuple[LoopState, str | None]:
+    """Analyse the wheel: its native libraries and its import names; a known wheel is not read."""
+    with stores.engine.connect() as connection:
+        if artifacts_of(connection, key.purl):
+            return LoopState.RESOLVABLE, None
+    wanted, environment = parse_pin(key.subject), known.advice.request.environment
+    try:
+        with fetched_wheel(stores.settings, wanted, key.index, environment) as (path, index):
+            analysis = analyze_wheel(path, index=index)
+    except IndexProblem as error:
+        return LoopState.SEEN, str(error)
+    except (InvalidArgument, InvalidDocument) as error:
+        return LoopState.GIVEN_UP, str(error)
+    with stores.engine.begin() as connection:
+        add_analysis(connection, stores.settings, analysis, f"loop:{key.subject}")
+    return LoopState.RESOLVABLE, None
 
 
 def settle_releases(stores: Stores, night: int, knowns: Sequence[WatchKnowledge]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from graph.record.loop import (
 )
 from graph.record.watches import AdviceWatch, WatchKind, WatchSource
 from loop.measuring import _BatchProgress
-from loop.priorities import NightPriorities, watch_priorities
+from loop.planning import NightPriorities, watch_priorities
 from loop.stacks import WatchKnowledge, indicator_named
 from tests.factories.evidence import NOW, simulated
 from tests.factories.requests import advice_for, request_for
