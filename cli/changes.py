@@ -8,6 +8,7 @@ from typing import Any
 import click
 from packaging.utils import canonicalize_name
 
+from adviser.answering.change_recording import record_changes
 from adviser.bisect.search import SearchState
 from adviser.changes import change_document, change_text
 from cli.console import Column, Table, cut_list, moment_text, print_field, print_json, print_lines
@@ -23,7 +24,6 @@ from graph.record.changes import (
     browse_bisects,
     browse_changes,
 )
-from loop.verdicts import record_changes
 from model.errors import InvalidArgument
 from model.text import counted, printable
 

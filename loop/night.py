@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adviser.advise import Resolver
+from adviser.answering.change_recording import record_changes
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores
@@ -36,13 +37,7 @@ from loop.measuring import OnJob, ingest_batches, measure_batches
 from loop.notices import deliver_notices
 from loop.planning import plan_batches
 from loop.stacks import WatchKnowledge, current_knowledge
-from loop.verdicts import (
-    advise_again,
-    announce_releases,
-    record_changes,
-    resolve_releases,
-    settle_releases,
-)
+from loop.verdicts import advise_again, announce_releases, resolve_releases, settle_releases
 from loop.watching import adopt_requests, request_of_watch
 from model.errors import AlreadyRunning, ProjectError
 from model.redaction import cut

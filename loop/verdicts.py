@@ -1,4 +1,4 @@
-"""Draws conclusions: states of releases, the list of changes, the advice of watched projects.
+"""Draws conclusions: states of releases from the claims, and the advice of watched projects.
 
 A release is resolvable if a watched project can install it, and settled, measured or given up after
 its measurements.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from adviser.advise import Resolver
 from adviser.answering.answers import PREFIX, make_answer, store
-from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, new_entries, next_look
+from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.reports.summary import summary_of
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.scoring.assessment_types import Claim
@@ -25,14 +24,9 @@ from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from graph.engine import Stores
 from graph.record.changes import (
-    add_changes,
-    all_changes,
-    change_looks,
-    lock_changes,
     standing_changes,
 )
 from graph.record.events import EventKind, record_event
-from graph.record.evidence import measured_evidence
 from graph.record.loop import (
     BatchState,
     LoopRelease,
@@ -40,7 +34,6 @@ from graph.record.loop import (
     Night,
     ReleaseKey,
     batches_in,
-    reference_stacks,
     releases_in,
     set_release_state,
 )
@@ -361,20 +354,3 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[di
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
-
-
-def record_changes(engine: Engine) -> tuple[PerformanceChange, ...]:
-    """Add the changes that all measurements show now, in one transaction.
-
-    Call this after an ingest. Without new measurements it adds nothing, and it may be interrupted
-    and repeated at any time.
-
-    :returns: the new entries
-    """
-    with engine.begin() as connection:
-        lock_changes(connection)
-        evidence = measured_evidence(connection, datetime.now(UTC))
-        known, looks = all_changes(connection), change_looks(connection)
-        update = new_entries(evidence, known, looks, reference_stacks(connection))
-        add_changes(connection, update.entries, update.looks)
-    return update.entries

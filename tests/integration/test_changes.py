@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
+from adviser.answering.change_recording import record_changes
 from api.app import create_app
 from api.service import EXTENSION
 from cli.changes import changes
@@ -20,7 +21,6 @@ from cli.ingest import ingest
 from graph.engine import Stores
 from graph.record.changes import ChangeFilter, all_changes, browse_changes
 from graph.tables import ChangeLookRow, ChangeRow
-from loop.verdicts import record_changes
 from model.packages.native_libraries import CONTEXT
 from tests.factories.inspections import write_stack
 from tests.services.threads import in_threads
