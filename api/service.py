@@ -28,10 +28,10 @@ from graph.engine import (
     relational_engine,
     relational_errors,
 )
+from graph.hung_stores import watch_statements
 from graph.record.freshness import changes
 from graph.record.measurements import SeriesMark, series_marks
 from graph.snapshot_reader import CheckTime
-from graph.statement_watch import watch_statements
 from model.errors import ProjectError, StoreUnavailable
 
 #: Concurrent readings of one process. One that never returns keeps its place.

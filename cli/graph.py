@@ -22,6 +22,7 @@ from graph.checkpoints import is_own_graph
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import GRAPH as GRAPH_STORE
 from graph.engine import Stores, graph_database, to_stderr
+from graph.hung_stores import watchdog
 from graph.migrate import migrated_stores
 from graph.projection import KindReport, SyncReport
 from graph.projection import lag as lag_of
@@ -30,7 +31,6 @@ from graph.projection import sync as project
 from graph.projection import verify as compare
 from graph.query_results import Cut, QueryResult, as_document, plain, short
 from graph.record.freshness import GRAPH, add_successes, set_sources
-from graph.watchdog import watchdog
 from model.errors import GraphMismatch, InvalidArgument
 from model.text import counted
 

@@ -37,10 +37,10 @@ from cli.console import print_canonical_json, print_lines, print_note, progress_
 from common import __version__
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
+from graph.hung_stores import watchdog
 from graph.record.evidence import day_of, purls_in
 from graph.record.freshness import FEW_ENTRIES, lag_of, pending_packages
 from graph.record.indexes import with_suggestions, without_releases
-from graph.watchdog import watchdog
 from ingest.crawl.record_writer import store_read
 from model.errors import InvalidArgument, InvalidSettings, StoreUnavailable
 from model.measurements.evidence import Evidence, EvidencePack

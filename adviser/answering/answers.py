@@ -31,11 +31,11 @@ from adviser.reports.serialization import code_version, dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from graph.engine import GRAPH, Stores
+from graph.hung_stores import watchdog
 from graph.record.advice import add_advice
 from graph.record.benchmark_entries import context_of
 from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
-from graph.watchdog import watchdog
 from model.advice import StoredAdvice
 from model.errors import StoreUnavailable
 from model.json_documents import digest_bytes

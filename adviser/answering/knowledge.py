@@ -23,13 +23,13 @@ from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
+from graph.hung_stores import watchdog
 from graph.record.advisories import source_states
 from graph.record.evidence import evidence_for
 from graph.record.freshness import evidence_position
 from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
 from graph.record.vulnerability_queries import known_vulnerabilities
 from graph.snapshot_reader import is_current, load_snapshot
-from graph.watchdog import watchdog
 from model.packages.candidates import (
     Absence,
     Dependency,

@@ -27,6 +27,7 @@ from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.embedded.home import disk_errors
 from graph.engine import GRAPH, Stores
+from graph.hung_stores import watchdog
 from graph.record.analyses import (
     Analysis,
     AnalysisState,
@@ -38,7 +39,6 @@ from graph.record.analyses import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.postgresql_helpers import commit_unflushed
-from graph.watchdog import watchdog
 from model.errors import (
     AlreadyRunning,
     DamagedDocument,

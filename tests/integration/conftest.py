@@ -9,7 +9,7 @@ import pytest
 
 from api.health import checks as health
 from common.index import client
-from graph import statement_watch
+from graph import hung_stores
 from tests.services.filled import filled, filled_app, filled_client
 from tests.services.fixtures import (
     graph_driver,
@@ -47,5 +47,5 @@ def patient_services() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(health, "PROBE_TIMEOUT_S", DEADLINE_S)
-        patch.setattr(statement_watch, "PROBE_S", DEADLINE_S)
+        patch.setattr(hung_stores, "PROBE_S", DEADLINE_S)
         yield

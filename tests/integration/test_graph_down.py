@@ -14,9 +14,9 @@ import pytest
 
 from common.settings import Settings
 from graph.engine import GRAPH, Stores, graph_errors
+from graph.hung_stores import watchdog
 from graph.migrate import migrated_stores
 from graph.projection import lag
-from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
 from tests.factories.documents import GENERATIONS, directory_files
 from tests.services.commands import row_counts, thoth, thoth_json

@@ -16,7 +16,7 @@ from api.app import create_app
 from api.jobs.queue import PROJECT, Queue
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
-from graph import statement_watch
+from graph import hung_stores
 from graph.engine import Stores
 from graph.projection import lag, sync
 from graph.projection.outbox import only_projector
@@ -48,8 +48,8 @@ def proxy(settings: Settings) -> Iterator[Proxy]:
 
 def hang(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the proxy, which counts as hanging soon; until now, it could take its time."""
-    monkeypatch.setattr(statement_watch, "PROBE_S", 1.0)
-    monkeypatch.setattr(statement_watch, "SLOW_S", 1.0)
+    monkeypatch.setattr(hung_stores, "PROBE_S", 1.0)
+    monkeypatch.setattr(hung_stores, "SLOW_S", 1.0)
     proxy.stop()
 
 
@@ -134,7 +134,7 @@ def test_requests_that_wait_already_are_given_up(
     client: FlaskClient, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A probe that is on its way when the proxy stops would wait for minutes.
-    monkeypatch.setattr(statement_watch, "SLOW_S", DEADLINE_S)
+    monkeypatch.setattr(hung_stores, "SLOW_S", DEADLINE_S)
     stores = client.application.extensions[EXTENSION]
     ended: list[BaseException] = []
 

@@ -9,9 +9,8 @@ from typing import NoReturn
 import psycopg2
 import pytest
 
-from graph import statement_watch
-from graph.statement_watch import NoAnswer, StatementWatch
-from graph.watchdog import watchdog
+from graph import hung_stores
+from graph.hung_stores import NoAnswer, StatementWatch, watchdog
 from model.errors import StoreUnavailable
 from tests.services.waiting import DEADLINE_S, wait_until
 
@@ -54,7 +53,7 @@ def test_a_watchdog_in_a_thread_sets_no_alarm() -> None:
 def test_a_probe_that_breaks_leaves_no_server_marked_as_hanging(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(statement_watch, "PROBE_S", 0.01)
+    monkeypatch.setattr(hung_stores, "PROBE_S", 0.01)
 
     def probe() -> NoReturn:
         raise RuntimeError("no further thread can be started")

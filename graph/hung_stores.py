@@ -1,32 +1,81 @@
-"""Ends the wait for a PostgreSQL that no longer answers.
+"""Ends the wait for a store that no longer answers.
 
-A stopped server or proxy keeps its connections open and acknowledges what it receives, so neither
-TCP nor ``statement_timeout`` ends the wait. Threads get no signals, and libpq has no timeout for
-reading. This module therefore watches from a thread: if a statement takes long and a new connection
-is not answered either, the server hangs, and the sockets of all waiting statements are shut down.
-Their drivers then raise the error of a lost connection.
+Neither driver has a client-side read timeout, and a stopped or hung server or proxy keeps its
+connections open and acknowledges what it receives, so neither TCP nor ``statement_timeout`` ends
+the wait.
 
-A request may ask several times. So once a new connection was not answered, further statements and
-connections fail at once, until the thread finds that the server answers again.
+A command does not share its process with other work, so an alarm signal can end the wait:
+:func:`watchdog`. Threads of the service get no signals. :class:`StatementWatch` therefore watches
+PostgreSQL from a thread: if a statement takes long and a new connection is not answered either, the
+server hangs, and the sockets of all waiting statements are shut down. Their drivers then raise the
+error of a lost connection. A request may ask several times. So once a new connection was not
+answered, further statements and connections fail at once, until the thread finds that the server
+answers again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
+from types import FrameType
 from typing import Any
 
 import psycopg2
 import sqlalchemy
 from psycopg2 import extensions
 from sqlalchemy import event
+
+from model.errors import StoreUnavailable
+
+#: Closing a connection to a hung server may hang too; the alarm repeats after this time.
+_REPEAT_S = 2.0
+
+
+class _DeadlinePassed(BaseException):
+    """Ends the block of a :func:`watchdog`.
+
+    It is no :exc:`Exception`, because the alarm may interrupt any library. The driver of the graph
+    keeps an :exc:`Exception` from the decoding of a value and raises a ``BrokenRecordError`` later.
+    """
+
+
+@contextmanager
+def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
+    """Raise :exc:`StoreUnavailable` if the yielded function is not called for ``seconds``.
+
+    The watchdog does nothing outside the main thread, because signals are delivered to the main
+    thread only.
+
+    :param store: name of the store in the error message
+    :raises StoreUnavailable: after the alarm, which may end the block at any point
+    """
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise _DeadlinePassed
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    previous = signal.signal(signal.SIGALRM, give_up)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+        yield lambda: signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S) and None
+    except _DeadlinePassed:
+        cause = f"no answer for {seconds:.0f} s"
+        raise StoreUnavailable(store, cause, "see `thoth status`") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
 
 #: A statement that takes longer causes a probe, s.
 SLOW_S = 1.0
