@@ -231,7 +231,9 @@ def guard(
             *_missing_advisories(evidence, changes),
             *(_missing_verdict(it, texts) for it in unsettled),
             *(
-                _missing_measurement(it)
+                _missing_measurement(
+                    it, _measured_both(evidence, circumstances, before.purls, after.purls, it.name)
+                )
                 for it in changes
                 if it.name in both and it.name in MEASURED_PACKAGES and it.name not in compared
             ),
@@ -446,11 +448,31 @@ def _missing_verdict(claim: Claim, texts: ClaimTexts) -> MissingKnowledge:
     return MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
 
 
-def _missing_measurement(change: VersionChange) -> MissingKnowledge:
+def _measured_both(
+    evidence: Evidence,
+    target: Target,
+    old: Mapping[str, Purl],
+    new: Mapping[str, Purl],
+    name: str,
+) -> bool:
+    """Whether own jobs measured both versions of a package in one series on this hardware."""
+    ours, theirs = (
+        {it.series for it in evidence.readings if side.get(name) in evidence.stacks.get(it.stack, ())}
+        for side in (old, new)
+    )
+    both = (evidence.series[it] for it in ours & theirs)
+    return any(it.origin is None and target.same_hardware(it) for it in both)
+
+
+def _missing_measurement(change: VersionChange, measured: bool) -> MissingKnowledge:
+    """:param measured: whether both versions were measured, by jobs that do not count"""
+    why = "were not compared on this hardware"
+    if measured:
+        why += " by jobs that count: `thoth stacks --verbose` says why"
     return MissingKnowledge(
         MissingKind.MEASUREMENT,
         change.name,
-        f"{change.name}: {change.forced} and {change.advised} were not compared on this hardware",
+        f"{change.name}: {change.forced} and {change.advised} {why}",
         f"thoth compare {change.name}=={change.forced} {change.name}=={change.advised} --ingest"
         " -- COMMAND",
     )

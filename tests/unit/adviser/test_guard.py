@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 
@@ -91,6 +92,17 @@ def with_open_verdict() -> Evidence:
     return bench.evidence()
 
 
+def from_before_the_machine_changed() -> Evidence:
+    """Two versions in turns, then a step in the speed of another stack."""
+    bench, begin = Bench(), NOW - timedelta(days=30)
+    for version in "12":
+        turns = [f"turn {it}" for it in range(8)]
+        bench.measure(bench.stack(f"numpy=={version}"), jobs(), begin=begin, blocks=turns)
+    levels = [*jobs(count=10), *jobs(-0.5, count=10)]
+    bench.measure(bench.stack("fast==1"), levels, begin=begin)
+    return bench.evidence()
+
+
 BUNDLING = bundling(FASTER)
 COMPARED = {
     "a settled loss": guarded(TWO, ONE, FASTER),
@@ -111,6 +123,9 @@ COMPARED = {
     "nothing was measured on this hardware": guarded(TWO, ONE, FASTER, hardware=ELSEWHERE),
     "a library that indicators measure": guarded({"numpy": "1"}, {"numpy": "2"}, NOTHING,
                                                  TWO_PACKAGES),
+    "a library that was measured before the machine changed": guarded(
+        {"numpy": "1"}, {"numpy": "2"}, from_before_the_machine_changed(), TWO_PACKAGES
+    ),
     "a library that is new": guarded({}, {"numpy": "2"}, NOTHING, TWO_PACKAGES),
     "no advisories": guarded(ONE, TWO, SILENT),
     "no advisories, and no change": guarded(ONE, ONE, SILENT),
