@@ -457,8 +457,8 @@ def _measured_both(
 ) -> bool:
     """Whether own jobs measured both versions of a package in one series on this hardware."""
     ours, theirs = (
-        {it.series for it in evidence.readings if side.get(name) in evidence.stacks.get(it.stack, ())}
-        for side in (old, new)
+        {it.series for it in evidence.readings if purl in evidence.stacks.get(it.stack, ())}
+        for purl in (old.get(name), new.get(name))
     )
     both = (evidence.series[it] for it in ours & theirs)
     return any(it.origin is None and target.same_hardware(it) for it in both)

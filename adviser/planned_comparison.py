@@ -140,8 +140,10 @@ class PlannedLook:
     @property
     def continuing_helps(self) -> bool:
         """Whether more jobs are likely to settle an open comparison."""
-        left = [self.seconds_missing(it) for *_, it in self.comparisons if not it.verdict.settled]
-        return not self.comparisons or min(left, default=math.inf) <= NIGHT_S
+        left = [it for *_, it in self.comparisons if not it.verdict.settled]
+        return not self.comparisons or any(
+            self.seconds_missing(it) <= NIGHT_S or self.may_settle(it) for it in left
+        )
 
     @property
     def settled(self) -> bool:
@@ -155,6 +157,15 @@ class PlannedLook:
         missing = max(comparison.jobs_missing, comparison.baseline_jobs_missing, 1)
         planned = (it for it in LOOK_BLOCKS if it >= self.blocks + missing)
         return (next(planned, LOOK_BLOCKS[-1]) - self.blocks) * self.block_s
+
+    def may_settle(self, comparison: Comparison) -> bool:
+        """Whether the 95 % interval of an open comparison excludes zero, and more jobs can run.
+
+        After few noisy jobs, a large difference is predicted to be chance.
+        """
+        above_or_below = comparison.interval_low_pct > 0 or comparison.interval_high_pct < 0
+        more = self.number + 1 < len(LOOK_BLOCKS) and comparison.needs is not Need.CLOCK
+        return above_or_below and more
 
 
 def judge_look(
@@ -271,6 +282,8 @@ def _open_text(look: PlannedLook, comparison: Comparison) -> str:
     seconds = look.seconds_missing(comparison)
     if seconds <= NIGHT_S:
         return f"{seen}. About {duration_text(seconds)} more are likely to settle it"
+    if look.may_settle(comparison):
+        return f"{seen}. More jobs may settle it"
     return unsettleable_text(bound_pct(comparison), noise)
 
 

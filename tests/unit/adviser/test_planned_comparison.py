@@ -15,6 +15,7 @@ from adviser.planned_comparison import (
     labels_of,
     verdict_sentence,
 )
+from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
 from tests.factories.compared_jobs import observations, settled_look
 
@@ -108,6 +109,17 @@ def test_the_verdict_is_one_sentence(shift: float, noise: float, words: str) -> 
     look = judge_look([observations(rates)], 4, 28, 1.0)
     ((_, _, comparison),) = look.comparisons
     assert words in verdict_sentence(look, comparison, "B", "A", "`bench`")
+
+
+def test_a_large_difference_in_few_noisy_jobs_is_not_called_too_noisy_to_settle() -> None:
+    noise = 0.39 * np.linspace(-1, 1, 6)[[3, 0, 5, 2, 1, 4]]
+    rates = np.array([np.zeros(6), noise - 0.41])
+    look = judge_look([observations(rates)], 1, 6, 1.0)
+    ((_, _, comparison),) = look.comparisons
+    sentence = verdict_sentence(look, comparison, "B", "A", "`bench`")
+    assert comparison.needs is Need.MARGIN
+    assert sentence.endswith("%. More jobs may settle it.")
+    assert look.continuing_helps
 
 
 def test_a_difference_is_attributed_to_versions_or_to_settings_never_to_both() -> None:
