@@ -232,10 +232,17 @@ def guard(
             *(_missing_verdict(it, texts) for it in unsettled),
             *(
                 _missing_measurement(
-                    it, _measured_both(evidence, circumstances, before.purls, after.purls, it.name)
+                    change,
+                    _measured_together(
+                        evidence,
+                        circumstances,
+                        [side.purls.get(change.name) for side in (before, after)],
+                    ),
                 )
-                for it in changes
-                if it.name in both and it.name in MEASURED_PACKAGES and it.name not in compared
+                for change in changes
+                if change.name in both
+                and change.name in MEASURED_PACKAGES
+                and change.name not in compared
             ),
         ),
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
@@ -448,20 +455,14 @@ def _missing_verdict(claim: Claim, texts: ClaimTexts) -> MissingKnowledge:
     return MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
 
 
-def _measured_both(
-    evidence: Evidence,
-    target: Target,
-    old: Mapping[str, Purl],
-    new: Mapping[str, Purl],
-    name: str,
-) -> bool:
-    """Whether own jobs measured both versions of a package in one series on this hardware."""
-    ours, theirs = (
-        {it.series for it in evidence.readings if purl in evidence.stacks.get(it.stack, ())}
-        for purl in (old.get(name), new.get(name))
+def _measured_together(evidence: Evidence, target: Target, versions: Iterable[Purl | None]) -> bool:
+    """Whether own jobs measured all these versions in one series on this hardware."""
+    series = (
+        {it.series for it in evidence.readings if version in evidence.stacks.get(it.stack, ())}
+        for version in versions
     )
-    both = (evidence.series[it] for it in ours & theirs)
-    return any(it.origin is None and target.same_hardware(it) for it in both)
+    together = (evidence.series[it] for it in set.intersection(*series))
+    return any(it.origin is None and target.same_hardware(it) for it in together)
 
 
 def _missing_measurement(change: VersionChange, measured: bool) -> MissingKnowledge:
