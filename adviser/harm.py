@@ -214,7 +214,7 @@ class PremiseSearch:
         """
         premises = self.premises
         slower = bool(premises.slower or premises.slower_stacks)
-        if self._request.locked is not None and premises.slower_stacks and not premises.kept:
+        if self._request.locked is not None and slower and not premises.kept:
             self.premises = replace(premises, kept=True)
         elif slower and not premises.speed_accepted:
             self.premises = replace(premises, kept=False, speed_accepted=True)

@@ -140,3 +140,15 @@ def test_hosts_that_disagree_and_another_python_are_named_in_the_first_line() ->
     assert "on another Python (3.9) (95 % interval" in summary_of(
         advised(elsewhere, "fast<3\nweb<2\n", lock)
     )
+
+
+def test_a_yanked_version_of_the_lock_is_kept_if_all_others_do_harm() -> None:
+    lock = {"fast": "2", "web": "1"}
+    files = {"requirements.in": "fast\nweb<2\n", "requirements.txt": "fast==2\nweb==1\n"}
+    request = request_for(files=files)
+    index: Index = {**INDEX, "fast": {"3": {}, "2": {"yanked": True}, "1": {}}}
+    bench = measured(v1=0.0, v2=0.3, v3=0.0)
+    advice = advise(request, snapshot_for(request, index), bench.evidence())
+    assert advice.best is not None
+    assert advice.best.versions() == lock
+    assert summary_of(advice).startswith("Keep your versions: every other stack that was tried")
