@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import shutil
@@ -9,16 +11,54 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.requirements import needs
 from tests.services.commands import ROOT
 from tests.services.guides import SHELL, blocks_of, commands_of, follow
+from tests.services.index import Index, package_index
 from tests.services.installation import EXTERNAL
 from tests.services.ports import closed_port
-from tests.services.recorded_index import recorded_index
+
+_SAMPLES = ROOT / "samples" / "packages.jsonl.gz"
+#: Keys of a file's entry on a page, by those of a release document.
+_ENTRY = {"size": "size", "requires_python": "requires-python", "upload_time": "upload-time"}
+
+
+@contextmanager
+def recorded_index() -> Iterator[Index]:
+    """An index on loopback with the releases of the samples, whose files cannot be downloaded."""
+    with (
+        package_index(protected=False, json=True, validators=True) as index,
+        gzip.open(_SAMPLES, "rt", encoding="utf-8") as lines,
+    ):
+        for line in lines:
+            _add(index, json.loads(line))
+        yield index
+
+
+def _add(index: Index, release: dict[str, Any]) -> None:
+    metadata = _metadata(release).encode()
+    for file in release["files"]:
+        entry = {name: file[key] for key, name in _ENTRY.items() if file.get(key) is not None}
+        hashes = {"sha256": file["sha256"]}
+        index.add_file(release["name"], file["filename"], b"", hashes=hashes, **entry)
+        if file["filename"].endswith(".whl"):
+            index.offer_metadata(file["filename"], metadata)
+
+
+def _metadata(release: dict[str, Any]) -> str:
+    lines = ["Metadata-Version: 2.1", f"Name: {release['name']}", f"Version: {release['version']}"]
+    if release.get("requires_python"):
+        lines.append(f"Requires-Python: {release['requires_python']}")
+    lines += [f"Provides-Extra: {extra}" for extra in release["provides_extra"]]
+    lines += [f"Requires-Dist: {raw}" for raw in release["requires_dist"]]
+    return "\n".join(lines) + "\n"
+
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Pages with commands that run here.

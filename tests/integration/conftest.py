@@ -17,6 +17,7 @@ from tests.services.fixtures import (
     neo4j_for_tests,
     stores_on_each_product,
 )
+from tests.services.index import Index, package_index
 from tests.services.unmigrated import empty
 from tests.services.waiting import DEADLINE_S
 
@@ -24,6 +25,16 @@ __all__ = [
     "empty", "filled", "filled_app", "filled_client", "graph_driver", "graph_settings",
     "neo4j_for_tests", "stores_on_each_product",
 ]  # fmt: skip
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """``app`` needs ``lib``."""
+    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
+        for version in ("1.0", "1.1"):
+            made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
+        made.add_wheel("lib", "2.0")
+        yield made
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +25,6 @@ from tests.services.index import (
     Answer,
     Index,
     dripping,
-    package_index,
     silent,
     status,
     tar_of,
@@ -34,16 +33,6 @@ from tests.services.index import (
 from tests.services.waiting import wait_until
 
 pytestmark = pytest.mark.faults
-
-
-@pytest.fixture
-def index() -> Iterator[Index]:
-    """``app`` needs ``lib``."""
-    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
-        for version in ("1.0", "1.1"):
-            made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
-        made.add_wheel("lib", "2.0")
-        yield made
 
 
 @pytest.fixture

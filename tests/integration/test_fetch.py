@@ -27,16 +27,6 @@ WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 
 
 @pytest.fixture
-def index() -> Iterator[Index]:
-    """``app`` needs ``lib``."""
-    with package_index(protected=False, json=True, ranges=True, validators=True) as made:
-        for version in ("1.0", "1.1"):
-            made.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
-        made.add_wheel("lib", "2.0")
-        yield made
-
-
-@pytest.fixture
 def other() -> Iterator[Index]:
     """A second index, empty."""
     with package_index(protected=False, json=True, ranges=True, validators=True) as made:

@@ -245,7 +245,7 @@ def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("scripts", [True, *slow([False])])
 def test_locks_are_compared_with_the_keyboard_alone(
     site: Served, browser: Browser, scripts: bool
 ) -> None:
@@ -299,7 +299,7 @@ def test_two_dropped_locks_are_compared(site: Served, browser: Browser) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("scripts", [True, *slow([False])])
 def test_filters_and_paging_change_the_results_and_the_address(
     site: Served, browser: Browser, scripts: bool
 ) -> None:
