@@ -128,7 +128,9 @@ def _fill(settings: Settings, folder: Path) -> None:
         ("packages", "import", str(SAMPLES / "packages.jsonl.gz"), "--as-of", "2026-11-21"),
         ("advisories", "sync", str(advisories)),
         ("graph", "sync"),
-        ("advise", str(project), "--python", "3.12", "--platform", "linux_x86_64"),
-    ):
+        # On the machine of the samples, whatever machine this is.
+        ("advise", str(project), "--python", "3.12", "--platform", "linux_x86_64",
+         "--hardware", "fa9f8e70"),
+    ):  # fmt: skip
         done = thoth(settings, *command)
         assert done.returncode == 0, (command, done.stderr)
