@@ -1,7 +1,5 @@
 """Advisories of an archive without a store: none is lost without a word."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
