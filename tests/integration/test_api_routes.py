@@ -1,6 +1,6 @@
 """What every route of the OpenAPI document does: as documented, 304, 400, 404, and pages of lists.
 
-Its 401 and 403 are in tests/unit/api/test_scopes_in_openapi.py and in test_tokens.py.
+Its 401 and 403 are in tests/unit/api/test_http.py and in test_tokens.py.
 """
 
 from __future__ import annotations
