@@ -160,6 +160,11 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         else:
             write_file(options["proof"], canonical_json(proof))
     if options["applies"] and result.fixes:
+        if result.resolution is None:
+            raise InvalidArgument(
+                "the advised stack is no smallest fix, so it is not applied",
+                hint="`thoth advise --apply` applies it; a larger --time-limit may find a smaller",
+            )
         _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
 
@@ -387,8 +392,8 @@ def _fix_lines(result: FixResult, packages: str, age: str) -> Iterator[str]:
     if result.conflict is not None:
         yield "nothing meets the requirements of the project:"
         yield from result.conflict.lines()
-    elif not result.fixes:
-        yield "no fix was found in time (--time-limit allows more)"
+    elif result.resolution is None:
+        yield "no smallest fix was found in time (--time-limit allows more)"
     for fix in result.fixes:
         yield from _lines_of(fix, result)
     yield from _note_lines(result)

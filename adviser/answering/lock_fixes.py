@@ -151,8 +151,9 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
 
     async def listed(resolution: IndexResolution) -> tuple[FixResult, FixSearch]:
         result, searched = await resolution.search(found)
-        if result.fixes:
-            # All newest versions are read for this, which may take long for an old lock.
+        if result.open and result.conflict is None:
+            # All newest versions are read for this, which may take long for an old lock. Where many
+            # versions pin each other, no smallest fix is found in time, and this is the only one.
             with suppress(TimeoutError):
                 async with asyncio.timeout(known.request.options.time_s):
                     result = with_newest(result, await resolution.advise(threads))
@@ -160,7 +161,7 @@ def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) ->
 
     def stored() -> tuple[FixResult, FixSearch]:
         result, searched = found(known.stored, known.resolver)
-        if result.fixes:
+        if result.open and result.conflict is None:
             advice = advise(known.request, *known.stored, resolver=known.resolver, threads=threads)
             result = with_newest(result, advice)
         return result, searched
