@@ -12,7 +12,9 @@ from adviser.answering.lock_fixes import LockFixes
 from adviser.fix import FixResult, FixSearch
 from adviser.fix_universe import CountedVulnerabilities, LockToFix
 from adviser.reports.fix_proof import check_fix_proof, proof_document
+from adviser.resolver.relaxation import UniverseResolver
 from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.results import Resolution
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.vex import VexProduct, VexStatement, VexStatements, VexStatus
 from cli.fix import exit_code, fix_lines
@@ -60,13 +62,18 @@ def fixed(
     locked: Mapping[str, str] = LOCK,
     evidence: Evidence = NOTHING,
     newest: Mapping[str, str] | None = None,
+    resolver: UniverseResolver = in_this_process,
     **rules: Any,
 ) -> FixResult:
     counted = rules.pop("counted", CountedVulnerabilities(AllowList((), {})))
     lock = LockToFix(locked, counted, rules.pop("request", ResolverRequest()), **rules)
-    search = FixSearch(lock, snapshot, evidence, ENVIRONMENT, HERE, in_this_process)
+    search = FixSearch(lock, snapshot, evidence, ENVIRONMENT, HERE, resolver)
     result = search.result()
     return result if newest is None else search.with_newest(result, newest)
+
+
+def out_of_time(*arguments: Any, **options: Any) -> Resolution:
+    return replace(in_this_process(*arguments, **options), stacks=(), conflict=None)
 
 
 def tool_levels(**levels: float) -> Evidence:
@@ -107,6 +114,9 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
     ),
     "nothing was measured, and there is a newer version": (
         known({"tool==1": "V-1"}), {"newest": {**LOCK, "tool": "3"}},
+    ),
+    "no smallest fix is found in time, and there is a newer version": (
+        known({"tool==1": "V-1"}), {"resolver": out_of_time, "newest": {**LOCK, "tool": "3"}},
     ),
     "a dropped package counts as changed": (
         known({"web==1": "V-1", "web==1.1": "V-1", "web==2": "V-1"}), {},
