@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC
 
 import numpy as np
 import pytest
@@ -25,7 +26,10 @@ placed_jobs = st.lists(
     st.tuples(
         st.sampled_from([JobPlace("h1"), JobPlace("h2"), JobPlace()])
         | st.builds(
-            JobPlace, st.sampled_from(["h1", "h2"]), st.integers(0, 7).map("run:{}".format)
+            JobPlace,
+            st.sampled_from(["h1", "h2"]),
+            st.integers(0, 7).map("run:{}".format),
+            seen_at=st.none() | st.datetimes(timezones=st.just(UTC)),
         ),
         st.integers(-50, 50),
     ),
