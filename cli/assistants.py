@@ -386,9 +386,9 @@ def judged(document: Document, *, by_speed: bool) -> dict[str, Any]:
 
 
 def fixed(document: Document) -> dict[str, Any]:
-    """What ``thoth fix`` says of its first fix; *unknown* if none was found in time."""
+    """What ``thoth fix`` says of its first fix; *unknown* if no smallest was found in time."""
     fix: Document = next(iter(document["fixes"]), {})
-    late = document["open"] and not fix and document["conflict"] is None
+    late = document["open"] and not fix.get("proof") and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
     answer = "remains" if remaining else "fixable" if document["open"] else "nothing_open"
     answers = {"answer": answer if read and not late else "unknown", "advisories_as_of": read}

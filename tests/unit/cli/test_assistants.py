@@ -153,5 +153,13 @@ def test_what_a_document_closes_is_said_without_the_words_of_others() -> None:
     answer = fixed(document)
     assert answer["answer"] == "nothing_open"
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
-    late = fixed({**document, "open": [closed], "conflict": None})
-    assert late["answer"] == "unknown"
+
+
+def test_what_is_open_is_unknown_until_a_smallest_fix_is_found() -> None:
+    advised = {"remaining": [], "proof": None}
+    document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
+                "advisories_as_of": "2026-11-29"}  # fmt: skip
+    answers = {fixed({**document, "fixes": fixes})["answer"] for fixes in ([], [advised])}
+    assert answers == {"unknown"}
+    proven = {**advised, "proof": {"status": "optimal"}}
+    assert fixed({**document, "fixes": [proven]})["answer"] == "fixable"
