@@ -30,9 +30,7 @@ def demo(fresh: Installation) -> Installation:
 
 
 @pytest.mark.slow
-def test_what_is_advised_is_what_every_other_command_confirms(
-    demo: Installation, tmp_path: Path
-) -> None:
+def test_every_other_command_confirms_the_advice(demo: Installation, tmp_path: Path) -> None:
     unlocked = tmp_path / "unlocked"
     unlocked.mkdir()
     (unlocked / "requirements.in").write_text((ROOT / PROJECT / "requirements.in").read_text())

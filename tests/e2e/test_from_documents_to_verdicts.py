@@ -22,7 +22,7 @@ ORDER BY seen
 """
 
 
-def test_from_documents_to_verdicts(fresh: Installation) -> None:
+def test_documents_become_verdicts_that_survive_a_restart(fresh: Installation) -> None:
     before = fresh.run("thoth", "status", "--json")
     assert (before.returncode, fresh.home.exists()) == (3, False)
 
@@ -57,7 +57,7 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
 
 
 @pytest.mark.slow
-def test_the_samples_give_advice_from_nothing(fresh: Installation) -> None:
+def test_samples_give_advice_on_an_empty_machine(fresh: Installation) -> None:
     done = fresh.run("sh", "samples/advice.sh")
     assert done.returncode == 0, done.stderr
     assert "Use numpy 2.4.6: it is 18 % faster than your 2.0.2 in PiConv2D" in done.stdout

@@ -32,7 +32,7 @@ def test_a_notebook_is_stored_without_results(notebook: Path) -> None:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_what_a_notebook_imports_from_thoth_is_there(notebook: Path) -> None:
+def test_imports_from_thoth_in_a_notebook_exist(notebook: Path) -> None:
     """Only slow tests run the notebooks."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(it["source"]) for it in cells if it["cell_type"] == "code")

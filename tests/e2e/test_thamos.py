@@ -252,7 +252,9 @@ def test_version_shows_which_service_answers(small: Project) -> None:
 
 
 class TestAdvise:
-    def test_the_files_are_right_and_the_commands_read_the_advice(self, project: Project) -> None:
+    def test_advise_writes_right_files_and_other_commands_read_its_result(
+        self, project: Project
+    ) -> None:
         before = tomllib.loads(project.read("Pipfile"))
         project.done("advise", "--dev")
         assert meaning(tomllib.loads(project.read("Pipfile"))) == meaning(before)
@@ -289,7 +291,7 @@ class TestAdvise:
         assert product["project"]["runtime_environment"]["name"] == "old"
         assert small.read("Pipfile.lock") == ""
 
-    def test_what_is_submitted_is_answered_later(self, small: Project) -> None:
+    def test_advice_requested_without_waiting_is_available_later(self, small: Project) -> None:
         first = small.done("advise", "--no-wait", "--labels", "a=b;c=d,e").strip()
         assert re.fullmatch(r"adviser-\d{12}-[0-9a-f]{16}", first)
         assert small.read(".thoth_last_analysis_id").strip() == first
@@ -303,7 +305,7 @@ class TestAdvise:
         small.done("diff", first, second)
 
     @pytest.mark.slow
-    def test_the_other_ways_to_show_it(self, small: Project) -> None:
+    def test_advise_has_debug_output_and_manifest_changes(self, small: Project) -> None:
         report = shown(small.done("advise", "--json", "--debug", "--labels", "team=blue"))
         assert report["pipeline"].keys() == {
             "boots", "pseudonyms", "sieves", "steps", "strides", "wraps",
@@ -337,7 +339,7 @@ class TestAdvise:
             ('nobody-knows-this = "*"', "nobody-knows-this"),
         ],
     )
-    def test_what_cannot_be_resolved_is_explained_and_writes_nothing(
+    def test_infeasible_project_is_explained_and_no_file_is_written(
         self, small: Project, pipfile: str, told: str
     ) -> None:
         small.write("Pipfile", f"[packages]\n{pipfile}\n")
@@ -351,7 +353,7 @@ class TestAdvise:
         assert "infeasible" in small.done("log")
 
     @pytest.mark.slow  # the client asks again and again
-    def test_an_identifier_that_does_not_exist(self, small: Project) -> None:
+    def test_unknown_identifier_is_an_error(self, small: Project) -> None:
         for command in ("status", "log", "results", "graph"):
             ran = small.thamos(command, UNKNOWN)
             assert ran.exit_code == 1
@@ -370,7 +372,7 @@ def meaning(pipfile: dict[str, Any]) -> dict[str, Any]:
 
 
 class TestProvenance:
-    def test_a_lock_of_ours_passes_and_a_forged_one_does_not(self, small: Project) -> None:
+    def test_provenance_accepts_own_lock_and_refuses_a_forged_one(self, small: Project) -> None:
         assert small.thamos("provenance-check").exit_code == 3
         small.done("advise")
         small.done("provenance-check")
@@ -391,18 +393,18 @@ class TestProvenance:
 
 
 class TestListings:
-    def test_systems_and_indexes(self, small: Project, world: World) -> None:
+    def test_environments_and_indexes_are_listed(self, small: Project, world: World) -> None:
         assert re.search(r"debian +│ 12 +│ 3\.11", small.done("environments"))
         assert world.index.url in small.done("indexes")
 
-    def test_images_that_were_analysed(self, small: Project) -> None:
+    def test_analysed_images_are_listed_by_library_and_system(self, small: Project) -> None:
         output = small.done("images")
         assert IMAGE in output
         assert "demo" in output
         assert IMAGE in small.done("images", "--library-name", "libc.so.6", "--os-name", "demo")
         assert IMAGE not in small.done("images", "--os-name", "rhel")
 
-    def test_modules_of_wheels_that_were_read(self, small: Project) -> None:
+    def test_modules_of_analysed_wheels_are_listed(self, small: Project) -> None:
         assert re.search(r"demolib +│.*1\.5", small.done("whatprovides", "demolib"))
         assert re.search(r"demoapp +│.*2\.0", small.done("whatprovides", "demoapp"))
         ran = small.thamos("whatprovides", "nothing")

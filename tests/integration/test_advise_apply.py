@@ -148,7 +148,7 @@ def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lo
 
 
 @pytest.mark.parametrize("name", ["pdm.lock", "pixi.lock", "old.uv.lock", "environment.yml"])
-def test_a_lock_in_a_format_that_is_not_written_is_never_replaced(
+def test_lock_is_not_replaced_if_its_format_cannot_be_written(
     stores: Stores, index: Index, tmp_path: Path, name: str
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -205,7 +205,7 @@ def test_uv_writes_the_proposal_for_its_lock(
     assert '"lib"\nversion = "2.0"' in text
 
 
-def test_without_a_lock_of_a_known_tool_nothing_is_applied(
+def test_apply_without_a_lock_of_a_known_tool_is_an_error(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.in").write_text("app\n", encoding="utf-8")

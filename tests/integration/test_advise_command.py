@@ -71,7 +71,7 @@ def test_a_stack_is_advised_shown_and_recorded(known: Stores, project: Path) -> 
     assert "proven: no stack that meets the request ranks higher; adviser-" in done.stdout
 
 
-def test_no_stack_is_exit_code_1_with_the_conflict_and_is_recorded_too(
+def test_infeasible_request_exits_with_1_shows_the_conflict_and_is_recorded(
     known: Stores, project: Path
 ) -> None:
     (project / "requirements.in").write_text("web>=3\ntool\n", encoding="utf-8")
@@ -97,7 +97,7 @@ def test_advice_replays_byte_by_byte_with_other_threads(known: Stores, project: 
     assert versions(advised(known, project)) == {"core": "1.2", "tool": "1.0", "web": "2.1"}
 
 
-def test_snapshots_are_stored_once_however_many_rest_on_them(known: Stores, project: Path) -> None:
+def test_equal_snapshots_are_stored_once(known: Stores, project: Path) -> None:
     for _ in range(2):
         advised(known, project)
     with known.engine.connect() as connection:
@@ -143,7 +143,7 @@ def test_a_report_is_checked_and_a_forged_one_detected(
     assert "not a report: it has no 'schema_version'" in done.stderr
 
 
-def test_a_lock_is_written_and_its_provenance_holds(known: Stores, project: Path) -> None:
+def test_written_lock_passes_provenance_until_a_hash_changes(known: Stores, project: Path) -> None:
     output = project / "requirements.txt"
     report = advised(known, project, "-o", str(output))
     artifacts = report["result"]["report"]["products"][0]["artifacts"]
@@ -159,7 +159,9 @@ def test_a_lock_is_written_and_its_provenance_holds(known: Stores, project: Path
     assert (issue["id"], issue["package_name"]) == ("INVALID-ARTIFACT-HASH", "core")
 
 
-def test_why_and_why_not(known: Stores, project: Path) -> None:
+def test_why_and_why_not_explain_versions_of_the_advised_stack(
+    known: Stores, project: Path
+) -> None:
     at = ("--project", str(project), *WHERE)
     done = thoth(known.settings, "why", "core", *at)
     assert done.returncode == 0, done.stderr
@@ -176,7 +178,7 @@ def test_why_and_why_not(known: Stores, project: Path) -> None:
     assert told["conflict"]["steps"]
 
 
-def test_a_release_without_hashes_gives_a_stack_and_no_lock(stores: Stores, tmp_path: Path) -> None:
+def test_release_without_hashes_is_advised_but_not_locked(stores: Stores, tmp_path: Path) -> None:
     files = [wheel_of("core", "1.0"), sdist_of("core", "1.0")]
     deliver(stores, [release("core", "1.0", files=[{**it, "sha256": None} for it in files])])
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
@@ -187,7 +189,7 @@ def test_a_release_without_hashes_gives_a_stack_and_no_lock(stores: Stores, tmp_
     assert "core" in done.stderr
 
 
-def test_an_advice_waits_for_no_projector_and_comes_with_the_next(
+def test_advice_does_not_wait_for_a_running_projector_and_is_projected_next(
     known: Stores, project: Path
 ) -> None:
     with only_projector(known.engine, 1.0):

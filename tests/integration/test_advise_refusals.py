@@ -26,7 +26,7 @@ def known(stores: Stores) -> Stores:
     return stores
 
 
-def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: Path) -> None:
+def test_unreachable_index_exits_with_3(stores: Stores, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
     done = thoth(
@@ -35,7 +35,7 @@ def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: 
     assert done.returncode == 3, done.stderr
 
 
-def test_a_conflict_among_what_was_read_is_not_reported_as_proof(
+def test_conflict_among_read_versions_is_not_reported_as_proven(
     stores: Stores, tmp_path: Path
 ) -> None:
     at = ("--project", str(tmp_path), *WHERE, "--offline")
@@ -72,9 +72,7 @@ def test_a_conflict_among_what_was_read_is_not_reported_as_proof(
     assert "core 1.0 instead of 4.0" in done.stdout
 
 
-def test_advisories_that_could_not_be_read_are_still_not_known(
-    known: Stores, tmp_path: Path
-) -> None:
+def test_unreadable_advisory_source_counts_as_none(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     (tmp_path / "page.zip").write_text("<html>Sorry</html>", encoding="utf-8")
     done = thoth(known.settings, "advisories", "sync", str(tmp_path / "nosuch.zip"))
@@ -90,7 +88,7 @@ def test_advisories_that_could_not_be_read_are_still_not_known(
     assert "sources          none" in done.stdout
 
 
-def test_a_lock_beside_its_pipfile_is_checked_against_it(known: Stores, tmp_path: Path) -> None:
+def test_provenance_compares_a_lock_with_its_pipfile(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "Pipfile").write_text(
         f'[[source]]\nname = "pypi"\nurl = "{public_index_url()}"\nverify_ssl = true\n'
         '[packages]\ncore = "*"\n',
@@ -113,7 +111,7 @@ def test_a_lock_beside_its_pipfile_is_checked_against_it(known: Stores, tmp_path
     assert "so the lock is not compared with it" in done.stderr
 
 
-def test_the_name_of_a_lock_of_another_format_is_remarked(known: Stores, tmp_path: Path) -> None:
+def test_file_name_of_another_lock_format_is_reported(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     output = tmp_path / "out.toml"
     done = thoth(
@@ -125,7 +123,9 @@ def test_the_name_of_a_lock_of_another_format_is_remarked(known: Stores, tmp_pat
     assert "out.toml is requirements; its name usually means pylock" in done.stderr
 
 
-def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path: Path) -> None:
+def test_piped_tables_keep_to_the_width_without_trailing_blanks(
+    known: Stores, tmp_path: Path
+) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     done = thoth(known.settings, "advise", str(tmp_path), *WHERE, COLUMNS="60")
     assert done.returncode == 0, done.stderr
@@ -137,9 +137,7 @@ def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path
         assert max(map(len, free.stdout.splitlines())) > 60
 
 
-def test_a_lock_that_takes_a_file_from_elsewhere_is_an_error(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_lock_with_a_file_from_elsewhere_is_an_error(stores: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     lock = tmp_path / "pylock.toml"
     with package_index(protected=False, json=True, ranges=True, validators=True) as index:
@@ -173,7 +171,7 @@ def test_a_lock_that_takes_a_file_from_elsewhere_is_an_error(
     assert (tmp_path / "requirements.in").read_text(encoding="utf-8") == "core\n"
 
 
-def test_a_report_with_a_key_twice_is_exit_code_2(known: Stores, tmp_path: Path) -> None:
+def test_report_with_a_duplicate_key_exits_with_2(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--json")
     report = tmp_path / "report.json"

@@ -67,7 +67,7 @@ FLASK = [
 ]
 
 
-def test_known_versions_are_matched_when_advisories_come(record: Record) -> None:
+def test_new_advisories_are_matched_with_known_versions(record: Record) -> None:
     record.add(*VERSIONS)
     before = record.revisions
     record.taken()
@@ -86,7 +86,7 @@ def test_known_versions_are_matched_when_advisories_come(record: Record) -> None
     ]  # fmt: skip
 
 
-def test_known_advisories_are_matched_when_versions_come(record: Record) -> None:
+def test_new_versions_are_matched_with_known_advisories(record: Record) -> None:
     record.sync(*flask_sessions())
     record.taken()
     record.add(*VERSIONS)
@@ -96,7 +96,7 @@ def test_known_advisories_are_matched_when_versions_come(record: Record) -> None
     ]
 
 
-def test_a_second_sync_reads_nothing_and_changes_nothing(record: Record) -> None:
+def test_second_sync_of_unchanged_advisories_writes_nothing(record: Record) -> None:
     record.add(*VERSIONS)
     record.sync(*flask_sessions())
     counts, revisions = row_counts(record.engine), record.revisions
@@ -107,7 +107,7 @@ def test_a_second_sync_reads_nothing_and_changes_nothing(record: Record) -> None
     assert record.revisions == revisions
 
 
-def test_only_what_changed_is_written(record: Record) -> None:
+def test_sync_writes_only_changed_advisories(record: Record) -> None:
     record.add(*VERSIONS)
     ghsa, pysec = flask_sessions()
     record.sync(ghsa, pysec, requests_headers())
@@ -124,7 +124,7 @@ def test_only_what_changed_is_written(record: Record) -> None:
     assert record.revisions["flask"] != revisions["flask"]
 
 
-def test_a_change_of_words_changes_no_answer(record: Record) -> None:
+def test_new_summary_of_an_advisory_changes_no_revision(record: Record) -> None:
     record.add(*VERSIONS)
     ghsa, pysec = flask_sessions()
     record.sync(ghsa, pysec)
@@ -135,7 +135,7 @@ def test_a_change_of_words_changes_no_answer(record: Record) -> None:
     assert record.revisions == revisions
 
 
-def test_an_advisory_that_joins_two_vulnerabilities_leaves_one(record: Record) -> None:
+def test_advisory_with_both_aliases_joins_two_vulnerabilities(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"), osv("PYSEC-1"))
     assert [pair[0] for pair in record.pairs] == ["GHSA-1", "PYSEC-1"]
@@ -150,7 +150,7 @@ def test_an_advisory_that_joins_two_vulnerabilities_leaves_one(record: Record) -
     }
 
 
-def test_an_alias_that_is_taken_back_parts_them_again(record: Record) -> None:
+def test_vulnerabilities_part_when_their_common_alias_is_withdrawn(record: Record) -> None:
     record.add("flask==1.0")
     joined = osv("GHSA-1", aliases=["PYSEC-1"])
     record.sync(joined, osv("PYSEC-1"))
@@ -159,7 +159,7 @@ def test_an_alias_that_is_taken_back_parts_them_again(record: Record) -> None:
     assert record.pairs == [("GHSA-1", "flask@1.0"), ("PYSEC-1", "flask@1.0")]
 
 
-def test_withdrawn_advisories_affect_nothing_until_they_stand_again(record: Record) -> None:
+def test_withdrawn_advisory_affects_nothing_until_it_is_reinstated(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"))
     taken_back = osv("GHSA-1", modified="2024-02-01T00:00:00Z", withdrawn="2024-02-01T00:00:00Z")
@@ -172,7 +172,7 @@ def test_withdrawn_advisories_affect_nothing_until_they_stand_again(record: Reco
 WITHDRAWN = {"withdrawn": "2024-02-01T00:00:00Z"}
 
 
-def test_what_a_withdrawn_advisory_said_is_not_listed(record: Record) -> None:
+def test_packages_of_a_withdrawn_advisory_are_not_listed(record: Record) -> None:
     # Two advisories of one vulnerability: that about Flask was taken back, the other stands.
     record.sync(
         osv("GHSA-1", affected("flask", ("introduced", "0")), aliases=["CVE-1"], **WITHDRAWN),
@@ -187,7 +187,7 @@ def test_what_a_withdrawn_advisory_said_is_not_listed(record: Record) -> None:
     assert stands.vulnerability_id == "CVE-1"
 
 
-def test_the_worst_are_listed_first_also_among_those_without_a_score(record: Record) -> None:
+def test_vulnerabilities_are_listed_by_severity_with_or_without_a_score(record: Record) -> None:
     words: list[dict[str, Any]] = [
         {"database_specific": {"severity": it}} for it in ("CRITICAL", "LOW")
     ]
@@ -202,20 +202,20 @@ def test_the_worst_are_listed_first_also_among_those_without_a_score(record: Rec
                       "0-GONE"]  # fmt: skip
 
 
-def test_a_listed_version_is_met_in_another_spelling(record: Record) -> None:
+def test_listed_affected_version_matches_equal_versions(record: Record) -> None:
     record.add("flask==1.0.0", "flask==2.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["1.0"])))
     assert record.pairs == [("GHSA-1", "flask@1.0.0")]
 
 
-def test_an_older_archive_changes_nothing(record: Record) -> None:
+def test_older_advisory_document_changes_nothing(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["0.5"]), modified="2024-02-01T00:00:00Z"))
     report = record.sync(osv("GHSA-1"))
     assert (report.older, report.updated, record.pairs) == (1, 0, [])
 
 
-def test_an_advisory_that_is_about_python_no_more_affects_nothing(record: Record) -> None:
+def test_advisory_that_leaves_pypi_affects_nothing(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"))
     elsewhere = affected("flask", ("introduced", "0"), ecosystem="npm")
@@ -225,7 +225,7 @@ def test_an_advisory_that_is_about_python_no_more_affects_nothing(record: Record
     assert row_counts(record.engine)["advisories"] == 1
 
 
-def test_broken_documents_are_quarantined_and_the_rest_goes_on(record: Record) -> None:
+def test_broken_advisories_are_quarantined_and_others_are_stored(record: Record) -> None:
     record.add("flask==1.0")
     report = record.sync(osv("GHSA-1"), osv("GHSA-2") | {"modified": "yesterday"})
     assert (report.new, report.quarantined, dict(report.reasons)) == (1, 1, {"wrong_type": 1})
@@ -252,7 +252,7 @@ def unread_sources(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def test_a_source_that_was_not_read_is_no_knowledge(record: Record) -> None:
+def test_unread_advisory_source_counts_as_unknown(record: Record) -> None:
     for source in unread_sources(record.folder):
         report = sync_source(record.settings, record.engine, str(source))
         assert (report.as_of, report.advisories) == (None, 0), source
@@ -262,7 +262,7 @@ def test_a_source_that_was_not_read_is_no_knowledge(record: Record) -> None:
         assert source_times(connection).answered_at is None
 
 
-def test_what_is_known_of_a_source_stays_when_it_cannot_be_read(record: Record) -> None:
+def test_advisories_stay_known_when_their_source_cannot_be_read(record: Record) -> None:
     record.sync(osv("GHSA-1"), osv("GHSA-2"))
     known = record.rows("SELECT * FROM advisory_sources")
     archive = record.folder / "all.zip"
@@ -312,7 +312,7 @@ def test_a_sync_reads_the_list_of_all_documents_once(record: Record) -> None:
     assert len(lists) == 1, lists
 
 
-def test_versions_and_advisories_that_come_at_once_meet(record: Record) -> None:
+def test_concurrently_stored_versions_and_advisories_are_matched(record: Record) -> None:
     record.sync(requests_headers())
     synced = threading.Event()
     with ThreadPoolExecutor(1) as pool, record.engine.begin() as connection:
@@ -328,7 +328,7 @@ def test_versions_and_advisories_that_come_at_once_meet(record: Record) -> None:
     assert record.pairs == [("GHSA-1", "flask@1.0")]
 
 
-def test_the_graph_shows_each_change(stores: Stores, tmp_path: Path) -> None:
+def test_graph_follows_each_change_of_an_advisory(stores: Stores, tmp_path: Path) -> None:
     record = Record(stores.settings, stores.engine, tmp_path)
     record.add("flask==1.0", "flask==2.2.4")
     later = {"modified": "2024-02-01T00:00:00Z"}
@@ -352,7 +352,7 @@ def test_the_graph_shows_each_change(stores: Stores, tmp_path: Path) -> None:
         assert verified(stores).equal
 
 
-def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None:
+def test_advisory_commands_report_their_results(stores: Stores, tmp_path: Path) -> None:
     record = Record(stores.settings, stores.engine, tmp_path)
     record.add(*VERSIONS)
     documents = [*flask_sessions(), requests_headers()]
@@ -401,7 +401,7 @@ def archive(folder: Path, *documents: dict[str, Any]) -> bytes:
     return write_archive(folder / "served.zip", documents).read_bytes()
 
 
-def test_a_url_is_asked_for_what_changed_only(record: Record, web: Site) -> None:
+def test_unchanged_url_is_not_downloaded_again(record: Record, web: Site) -> None:
     web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"))
     url = f"{web.url}/all.zip"
     assert sync_source(record.settings, record.engine, url).new == 1
@@ -414,7 +414,7 @@ def test_a_url_is_asked_for_what_changed_only(record: Record, web: Site) -> None
     assert sync_source(record.settings, record.engine, url).new == 1
 
 
-def test_a_server_without_validators_costs_a_download_and_no_more(
+def test_url_without_validators_is_downloaded_again_but_not_parsed(
     record: Record, web: Site
 ) -> None:
     body = archive(record.folder, osv("GHSA-1"))
@@ -440,7 +440,7 @@ def test_two_urls_that_differ_in_their_query_are_two_sources(record: Record, web
     assert found.unchanged  # by its digest
 
 
-def test_a_busy_server_is_asked_again(record: Record, web: Site) -> None:
+def test_busy_server_is_retried(record: Record, web: Site) -> None:
     web.bodies["/one.json"] = json.dumps(osv("GHSA-1")).encode()
     web.answers += [
         lambda handler: answer(handler, 503, Retry_After="0"),
@@ -467,15 +467,13 @@ def test_redirects_are_followed_within_bounds(record: Record, web: Site) -> None
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/all.zip"])
-def test_a_redirect_to_anything_but_the_web_is_refused(
-    record: Record, web: Site, target: str
-) -> None:
+def test_redirect_to_another_scheme_is_refused(record: Record, web: Site, target: str) -> None:
     web.answers.append(redirect(target))
     with pytest.raises(StoreUnavailable, match="redirected to something"):
         sync_source(record.settings, record.engine, web.url)
 
 
-def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web: Site) -> None:
+def test_failed_download_keeps_known_advisories(record: Record, web: Site) -> None:
     record.sync(osv("GHSA-1"))
     with pytest.raises(StoreUnavailable, match="the server answers 404"):
         sync_source(record.settings, record.engine, f"{web.url}/all.zip?key=hidden-word")
@@ -488,7 +486,7 @@ def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web:
 
 
 @pytest.mark.parametrize("drips", [b"x", b""], ids=["body", "headers"])
-def test_a_server_that_drips_does_not_outlast_the_deadline(
+def test_slow_download_ends_at_the_deadline(
     tmp_path: Path, web: Site, drips: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
@@ -534,7 +532,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
     assert len(web.seen) == 1
 
 
-def test_a_response_above_the_limit_is_cut(tmp_path: Path, web: Site) -> None:
+def test_response_above_the_size_limit_is_refused(tmp_path: Path, web: Site) -> None:
     web.bodies["/all.zip"] = bytes(3 * 2**20)
     with pytest.raises(StoreUnavailable, match="larger than 2,097,152 bytes"):
         sources.fetch_archive(

@@ -81,7 +81,9 @@ def pipfile(url: str) -> str:
     return f"{source}\n[packages]\nnobody-knows = {{version = '*', index = 'theirs'}}\n"
 
 
-def test_no_index_of_a_request_is_asked(client: FlaskClient, stores: Stores) -> None:
+def test_indexes_named_in_a_request_are_never_contacted(
+    client: FlaskClient, stores: Stores
+) -> None:
     settings = client.application.extensions["thoth"].settings
     with listener() as ear:
         for row in TABLE:
@@ -218,7 +220,7 @@ def test_no_address_in_a_specification_is_fetched(client: FlaskClient) -> None:
         assert ear.heard == []
 
 
-def test_packages_are_asked_for_by_name_alone(client: FlaskClient) -> None:
+def test_packages_are_requested_by_name_only(client: FlaskClient) -> None:
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
         for body in (

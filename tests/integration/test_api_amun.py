@@ -107,7 +107,7 @@ REFUSED: tuple[tuple[dict[str, Any] | bytes, str], ...] = (
 )
 
 
-def test_what_cannot_be_run_is_refused_with_its_field(client: FlaskClient) -> None:
+def test_invalid_inspection_request_is_refused_with_its_field(client: FlaskClient) -> None:
     for body, field in REFUSED:
         data = body if isinstance(body, bytes) else json.dumps(body)
         response = client.post(f"{BASE}/inspect", data=data, content_type="application/json")
@@ -119,7 +119,7 @@ def test_what_cannot_be_run_is_refused_with_its_field(client: FlaskClient) -> No
     assert client.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
-def test_a_recipe_is_given_and_nothing_is_built(client: FlaskClient) -> None:
+def test_dockerfile_endpoint_returns_a_recipe_and_builds_nothing(client: FlaskClient) -> None:
     body = {"base": "registry.example/python:3.11", "script": next(iter(INDICATORS))}
     response = client.post(
         f"{BASE}/_debug/generate-dockerfile", json={**body, "script": "print(1)"}
@@ -131,7 +131,7 @@ def test_a_recipe_is_given_and_nothing_is_built(client: FlaskClient) -> None:
     assert client.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
-def test_the_version_is_everybodys_and_unknown_things_are_not_there(client: FlaskClient) -> None:
+def test_version_is_public_and_unknown_inspections_are_not_found(client: FlaskClient) -> None:
     response = client.get(f"{BASE}/version")
     assert set(response.get_json()) == {"version", "service_version"}
     assert response.headers["X-Amun-Version"] == response.get_json()["version"]

@@ -54,7 +54,7 @@ def client(known: Settings) -> Iterator[FlaskClient]:
         ("POST", "/api/v2/advice", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
     ],
 )
-def test_each_mistake_has_a_type_and_words_of_ours(
+def test_each_client_error_is_a_typed_problem_document(
     client: FlaskClient, method: str, path: str, status: int, kind: ProblemType
 ) -> None:
     answer = client.open(path, method=method, data=b"x", content_type="text/plain")
@@ -74,7 +74,9 @@ def test_each_mistake_has_a_type_and_words_of_ours(
         ("/api/v1/python/imports?import_name=a&import_name=b", "import_name"),
     ],
 )  # fmt: skip
-def test_a_parameter_of_one_value_is_given_once(client: FlaskClient, path: str, name: str) -> None:
+def test_repeated_single_value_parameter_is_refused(
+    client: FlaskClient, path: str, name: str
+) -> None:
     answer = client.get(path)
     assert answer.status_code == 400, answer.text
     assert answer.json["type"] == "/problems/invalid-request"
@@ -82,11 +84,11 @@ def test_a_parameter_of_one_value_is_given_once(client: FlaskClient, path: str, 
     assert name in answer.json["detail"]
 
 
-def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None:
+def test_repeated_parameter_that_v1_does_not_read_is_accepted(client: FlaskClient) -> None:
     assert client.get("/api/v1/python/environment?x=1&x=2").status_code == 200
 
 
-def test_a_result_that_does_not_exist_yet_is_a_problem_with_the_state(client: FlaskClient) -> None:
+def test_result_that_is_not_ready_is_a_problem_with_the_state(client: FlaskClient) -> None:
     sent = client.post("/api/v2/advice", json={"files": {"requirements.in": "web\n"}})
     early = client.get(f"{sent.headers['Location']}/result")
     assert (early.status_code, early.json["status"]) == (202, 202)

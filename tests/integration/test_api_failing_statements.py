@@ -24,7 +24,7 @@ READS = (
 
 
 @pytest.mark.slow
-def test_requests_are_answered_or_refused_and_each_accepted_one_succeeds_once(
+def test_statements_that_fail_lose_no_accepted_request(
     stores: Stores,
 ) -> None:
     name, _, url = INDEXES.partition("=")

@@ -109,9 +109,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("path", "body"), BROKEN)
-def test_no_json_makes_the_service_make_a_mistake(
-    refusing: FlaskClient, path: str, body: bytes
-) -> None:
+def test_no_json_body_causes_a_server_error(refusing: FlaskClient, path: str, body: bytes) -> None:
     response = refusing.post(path, data=body, content_type="application/json")
     assert response.status_code == 400, response.text
     kinds = {"/problems/invalid-request", "/problems/invalid-document"}
@@ -162,7 +160,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "field", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_files_that_no_project_has_are_refused_in_a_word(
+def test_files_that_no_project_has_are_refused_with_a_short_message(
     refusing: FlaskClient, body: dict[str, Any], field: str, words: str
 ) -> None:
     response = refusing.post("/api/v2/advice", json=body)
@@ -174,7 +172,7 @@ def test_files_that_no_project_has_are_refused_in_a_word(
 
 
 @pytest.mark.parametrize("more", [{}, {"constraints": LARGE}])
-def test_manifests_of_original_clients_are_no_larger_than_people_write(
+def test_manifests_of_v1_clients_are_limited_in_size(
     refusing: FlaskClient, more: dict[str, str]
 ) -> None:
     stack = {"requirements": PIPFILE if more else LARGE, "requirements_lock": None}
@@ -182,7 +180,7 @@ def test_manifests_of_original_clients_are_no_larger_than_people_write(
     assert (response.status_code, "262144" in response.get_json()["detail"]) == (400, True)
 
 
-def test_a_lock_with_every_hash_is_taken(client: FlaskClient) -> None:
+def test_lock_with_all_hashes_of_a_large_project_is_accepted(client: FlaskClient) -> None:
     """The size of the largest ones that people have."""
     hashes = "".join(f" \\\n    --hash=sha256:{it:064x}" for it in range(30))
     text = "".join(f"web-{it}==1.0{hashes}\n    # via -r requirements.in\n" for it in range(1000))
@@ -192,7 +190,7 @@ def test_a_lock_with_every_hash_is_taken(client: FlaskClient) -> None:
     assert response.status_code == 202, response.text
 
 
-def test_names_that_projects_use_are_taken(client: FlaskClient) -> None:
+def test_usual_names_of_project_files_are_accepted(client: FlaskClient) -> None:
     files = {
         "requirements.in": "-r requirements/base.in\n-c pins/all.txt\n",
         "requirements/base.in": "web\n", "pins/all.txt": "web<9\n", "pylock.toml": PYLOCK,
@@ -224,7 +222,7 @@ class TestUploads:
             query = text("SELECT kind FROM documents WHERE document_id = :id")
             assert connection.scalar(query, {"id": digest_bytes(body)}) == "inspection"
 
-    def test_each_request_has_its_own_body(self, client: FlaskClient, known: Stores) -> None:
+    def test_each_upload_has_its_own_stored_body(self, client: FlaskClient, known: Stores) -> None:
         """One that was sent again is kept from then on, whenever it was sent first."""
         for _ in range(2):
             answer = client.post(
@@ -287,7 +285,7 @@ class TestWhatIsTold:
         assert done["state"] == "error"
         assert "10.9.8.7" not in json.dumps(done) + client.get(f"{where}/log").text
 
-    def test_a_fault_is_logged_with_its_request(
+    def test_server_error_is_logged_with_its_request_id(
         self, known: Stores, caplog: pytest.LogCaptureFixture
     ) -> None:
         app = create_app(known.settings)
@@ -303,7 +301,7 @@ class TestWhatIsTold:
         (line,) = [it for it in caplog.records if it.getMessage() == "request_broke"]
         assert line.__dict__["request_id"] == "request-of-mine"
 
-    def test_folders_of_this_machine_are_no_addresses(
+    def test_local_index_folders_are_not_shown_to_clients(
         self, client: FlaskClient, known: Stores
     ) -> None:
         deliver(known, [release("own", "1.0", index="wheels")])
@@ -318,7 +316,7 @@ class TestWhatIsTold:
         assert report.get_json()["result"]["parameters"]["whitelisted_sources"] == [KNOWN]
 
     @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
-    def test_indexes_of_a_lock_are_those_of_the_service(
+    def test_lock_with_an_index_that_the_service_lacks_is_refused(
         self, client: FlaskClient, path: str
     ) -> None:
         source = {"name": "theirs", "url": "http://192.0.2.1/simple", "verify_ssl": False}
@@ -330,7 +328,7 @@ class TestWhatIsTold:
 
 
 class TestWatching:
-    def test_whoever_watches_needs_no_token_and_liveness_no_postgresql(self, known: Stores) -> None:
+    def test_monitoring_needs_no_token_and_liveness_no_postgresql(self, known: Stores) -> None:
         shown = {"Authorization": "Bearer nobody-knows"}
         away = f"postgresql://nobody:hidden@127.0.0.1:{closed_port()}/nothing"
         for url, paths in (
@@ -344,7 +342,7 @@ class TestWatching:
 
 
 class TestGraphConnections:
-    def test_a_fault_of_one_request_leaves_the_connections_of_others(self, known: Stores) -> None:
+    def test_error_in_one_request_keeps_connections_of_others_open(self, known: Stores) -> None:
         service = ServiceStores(known.settings)
         with service.stores() as other:
             with pytest.raises(InvalidArgument), service.stores():
@@ -355,7 +353,7 @@ class TestGraphConnections:
                 assert again.driver is other.driver
         service.close()
 
-    def test_a_graph_that_went_away_is_reached_anew_and_nobody_is_cut_off(
+    def test_lost_graph_is_reconnected_without_cutting_off_running_requests(
         self, known: Stores
     ) -> None:
         service = ServiceStores(known.settings)

@@ -95,7 +95,7 @@ def client(known: Stores) -> Iterator[FlaskClient]:
 
 
 @needs("bwrap")
-def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: Stores) -> None:
+def test_job_of_a_killed_worker_is_repeated(client: FlaskClient, known: Stores) -> None:
     go_on = f"go-on-{uuid.uuid4()}"
     body = {"script": WAITS.replace("NAME", go_on), "timeout_s": DEADLINE_S}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
@@ -141,9 +141,7 @@ def test_a_job_that_kills_its_workers_ends_with_the_reason(
     assert "died 3 times" in done["reason"]
 
 
-def test_an_analysis_whose_job_is_gone_ends_with_the_reason(
-    client: FlaskClient, known: Stores
-) -> None:
+def test_analysis_without_a_job_ends_with_the_reason(client: FlaskClient, known: Stores) -> None:
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
     upkeep(known.settings, return_stalled)
     assert client.get(where).get_json()["state"] == "pending"
@@ -165,7 +163,7 @@ def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_without_the_graph_a_request_is_tried_again_and_then_ends(
+def test_request_is_retried_without_the_graph_and_then_given_up(
     client: FlaskClient, known: Stores
 ) -> None:
     away = without_graph(known.settings)
@@ -197,7 +195,7 @@ def test_without_the_graph_a_request_is_tried_again_and_then_ends(
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_a_request_whose_body_cannot_be_read_is_tried_again_and_then_ends(
+def test_request_with_an_unreadable_body_is_retried_and_then_given_up(
     client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -214,7 +212,7 @@ def test_a_request_whose_body_cannot_be_read_is_tried_again_and_then_ends(
     assert re.fullmatch(r"given up after \d+ s: the document store is unavailable", done["reason"])
 
 
-def test_the_graph_follows_once_it_is_back_however_long_it_was_away(known: Stores) -> None:
+def test_graph_catches_up_after_an_outage_of_any_length(known: Stores) -> None:
     away = without_graph(known.settings)
     execute(
         known.engine,
@@ -253,7 +251,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
 
 @pytest.mark.slow  # starts a worker for each attempt
 @needs("bwrap")
-def test_a_worker_that_must_stop_returns_its_job_and_that_is_no_attempt(
+def test_job_that_a_stopping_worker_returns_is_no_attempt(
     client: FlaskClient, known: Stores
 ) -> None:
     body = {"script": WAITS, "timeout_s": DEADLINE_S}
@@ -333,7 +331,7 @@ def test_a_job_whose_end_was_not_stored_is_put_back_before_the_next_one(
     assert [status for _, status in jobs_in(known.engine)] == ["todo", "doing"]
 
 
-def test_a_worker_takes_jobs_as_soon_as_postgresql_is_there(
+def test_worker_takes_jobs_as_soon_as_postgresql_is_back(
     client: FlaskClient,
     known: Stores,
     monkeypatch: pytest.MonkeyPatch,
@@ -385,7 +383,7 @@ def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores
     assert jobs_in(known.engine) == [("graph.project", "todo")]
 
 
-def test_of_two_jobs_with_one_key_one_waits(known: Stores) -> None:
+def test_one_waiting_job_serves_all_requests_with_its_key(known: Stores) -> None:
     queue = Queue(known.engine, 10)
     job = QueueJob("graph.project", QueueName.BULK, key="graph.project")
     with known.engine.begin() as connection:
@@ -396,9 +394,7 @@ def test_of_two_jobs_with_one_key_one_waits(known: Stores) -> None:
     assert jobs_in(known.engine) == []
 
 
-def test_old_jobs_and_uploads_are_deleted_and_nothing_else(
-    client: FlaskClient, known: Stores
-) -> None:
+def test_pruning_deletes_old_jobs_and_uploads_only(client: FlaskClient, known: Stores) -> None:
     client.post("/api/v2/inspections", data=b"no archive", content_type="application/zip")
     run_jobs(known.settings)
     execute(known.engine, "DELETE FROM procrastinate_jobs")
@@ -428,7 +424,9 @@ def _uploads(engine: Engine) -> int:
         return int(connection.scalar(query) or 0)
 
 
-def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: Settings) -> None:
+def test_jobs_that_read_external_sources_run_only_on_a_configured_schedule(
+    settings: Settings,
+) -> None:
     assert [it.task for it in schedules(settings)] == ["cron.prune"]
     told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
     registry = scheduled_tasks(queue_app(told), told)
@@ -456,7 +454,7 @@ def due_within_an_hour(engine: Engine) -> list[bool]:
 
 
 @pytest.mark.usefixtures("wrong_clock")
-def test_a_wrong_clock_puts_no_job_off(known: Stores) -> None:
+def test_wrong_clock_postpones_no_job(known: Stores) -> None:
     nowhere = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
     queue = Queue(known.engine, 10)
     with known.engine.begin() as connection:
@@ -489,7 +487,7 @@ def test_schedules_follow_the_clock_of_postgresql(known: Stores) -> None:
     assert -3600 < float(late_s() or 0) < 0
 
 
-def test_a_job_that_was_put_off_for_a_year_is_recalled(known: Stores) -> None:
+def test_job_postponed_for_a_year_is_recalled(known: Stores) -> None:
     app, worker = queue_app(known.settings), WorkerContext(known.settings)
     with known.engine.begin() as connection:
         Queue(known.engine, 10).enqueue(connection, PROJECT)
@@ -509,7 +507,7 @@ def test_a_job_that_was_put_off_for_a_year_is_recalled(known: Stores) -> None:
 
 
 @needs("bwrap")
-def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Stores) -> None:
+def test_busy_worker_returns_stalled_jobs(client: FlaskClient, known: Stores) -> None:
     """It is at a job all the while, so a job that returns others would wait for its end."""
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
     execute(known.engine, "DELETE FROM procrastinate_jobs")
@@ -521,7 +519,7 @@ def test_a_busy_worker_returns_what_is_stalled(client: FlaskClient, known: Store
         assert state in ("pending", "running")
 
 
-def test_of_several_workers_one_returns_what_is_stalled(known: Stores) -> None:
+def test_one_of_several_workers_returns_stalled_jobs(known: Stores) -> None:
     turns: list[bool] = []
 
     async def twice(app: procrastinate.App, shop: WorkerContext) -> None:
@@ -555,7 +553,7 @@ def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
     assert watch.overdue() is None
 
 
-def test_a_process_ends_although_a_thread_of_it_waits_for_ever() -> None:
+def test_process_ends_although_one_of_its_threads_never_does() -> None:
     script = (
         "import asyncio, threading\n"
         "from api.jobs.request_run import JobTimeouts, guard\n"
@@ -595,7 +593,7 @@ def own_home() -> Iterator[Settings]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
-def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
+def test_outage_of_postgresql_loses_no_accepted_request(
     own_home: Settings, how: signal.Signals
 ) -> None:
     embedded = EmbeddedStores(own_home)
@@ -626,7 +624,7 @@ def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
     assert states.count("succeeded") >= len(accepted) - 1
 
 
-def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_is_not(
+def test_dead_embedded_store_is_restarted_and_a_stopped_one_is_not(
     own_home: Settings,
 ) -> None:
     embedded = EmbeddedStores(own_home)
@@ -641,7 +639,7 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
     assert not embedded.died(PostgreSQL)
 
 
-def test_one_of_several_processes_watches_a_store_and_another_takes_over(
+def test_one_process_at_a_time_restarts_an_embedded_store(
     own_home: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedded = EmbeddedStores(own_home)

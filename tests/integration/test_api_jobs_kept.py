@@ -51,7 +51,7 @@ def shop(known: Stores) -> Iterator[WorkerContext]:
     made.close()
 
 
-def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
+def test_rows_of_a_long_transaction_are_seen_after_it_commits(
     known: Stores, shop: WorkerContext, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
@@ -67,7 +67,7 @@ def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
     assert (len(before.readings), len(after.readings)) == (0, 10)
 
 
-def test_a_transaction_is_counted_once_and_when_it_commits(known: Stores) -> None:
+def test_transaction_counts_as_one_change_when_it_commits(known: Stores) -> None:
     with known.engine.connect() as reader:
         start = changes(reader)
         with known.engine.connect() as writer:
@@ -90,7 +90,9 @@ DOCUMENT = (
 )
 
 
-def test_as_much_as_fits_is_kept_and_the_last_always(known: Stores, shop: WorkerContext) -> None:
+def test_snapshot_cache_keeps_the_last_value_beyond_its_limit(
+    known: Stores, shop: WorkerContext
+) -> None:
     first = shop.graph.read(known, ["web"], LINUX)
     shop.graph.read(known, ["numpy"], LINUX)
     assert shop.graph.read(known, ["web"], LINUX)[0] is first[0]
@@ -114,7 +116,7 @@ def aged(engine: Engine, days: int) -> None:
         execute(engine, moved)
 
 
-def test_old_requests_go_with_their_advice_and_what_a_command_recorded_stays(
+def test_pruning_deletes_old_requests_with_their_advice_and_keeps_those_of_commands(
     client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep_module, "BATCH", 1)
@@ -155,7 +157,7 @@ def test_old_requests_go_with_their_advice_and_what_a_command_recorded_stays(
     assert again.returncode == 0, again.stderr
 
 
-def test_a_stack_keeps_the_report_that_named_it_first(client: FlaskClient, known: Stores) -> None:
+def test_stack_keeps_the_first_report_that_advised_it(client: FlaskClient, known: Stores) -> None:
     sent = client.post("/api/v2/advice", json=ASKED)
     run_jobs(known.settings)
     aged(known.engine, 91)
@@ -171,7 +173,7 @@ def test_a_stack_keeps_the_report_that_named_it_first(client: FlaskClient, known
     assert (done["state"], again.get_json()["cached"]) == ("succeeded", False)
 
 
-def test_old_writes_are_forgotten_as_the_setting_says(client: FlaskClient, known: Stores) -> None:
+def test_audit_log_is_pruned_after_the_configured_days(client: FlaskClient, known: Stores) -> None:
     client.post("/api/v2/advice", json=ASKED)
     assert row_counts(known.engine)["audit_log"] == 1
     aged(known.engine, 364)
@@ -184,7 +186,7 @@ def test_old_writes_are_forgotten_as_the_setting_says(client: FlaskClient, known
     assert row_counts(known.engine)["audit_log"] == 0
 
 
-def test_old_events_are_forgotten_as_the_setting_says(known: Stores) -> None:
+def test_events_are_pruned_after_the_configured_days(known: Stores) -> None:
     with known.engine.begin() as connection:
         for _ in "12":
             record_event(connection, EventKind.RELEASE_GIVEN_UP, "flask==3.0.0", {})

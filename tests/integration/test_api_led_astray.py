@@ -98,7 +98,7 @@ def test_redirects_and_files_of_an_index_lead_to_no_private_address(
 
 
 @pytest.mark.slow
-def test_the_second_answer_of_a_name_server_changes_nothing(
+def test_later_dns_answer_does_not_change_a_checked_address(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with package_index(protected=False, json=True) as index, listener() as ear:
@@ -169,7 +169,7 @@ def file(index: Index, name: str, target: str) -> None:
 
 
 @needs("bwrap")
-def test_no_variable_and_no_lock_leads_an_installer_elsewhere(stores: Stores) -> None:
+def test_variables_and_locks_cannot_send_an_installer_to_another_index(stores: Stores) -> None:
     with package_index(protected=False, json=True) as index, listener() as ear:
         digest = index.add_wheel("parrot", "1.0").removeprefix("sha256:")
         name, url = f"parrot-1.0-{WHEEL}", f"http://127.0.0.1:{ear.port}/simple"

@@ -56,7 +56,7 @@ def statuses(answers: list[TestResponse]) -> list[int]:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/nowhere", 404), ("DELETE", "/api/v1", 405)]
 )
-def test_requests_of_unknown_urls_count(
+def test_requests_of_unknown_urls_count_towards_the_rate_limit(
     client: FlaskClient, method: str, path: str, status: int
 ) -> None:
     answers = [client.open(path, method=method) for _ in range(4)]
@@ -66,19 +66,21 @@ def test_requests_of_unknown_urls_count(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_tokens_in_urls_count_as_guesses(narrow: Settings, allowed: bool) -> None:
+def test_tokens_in_urls_count_as_failed_logins(narrow: Settings, allowed: bool) -> None:
     with client_with(narrow, query_tokens=allowed) as client:
         answers = [client.get(f"/api/v1?token=thoth_{it}") for it in range(4)]
         assert statuses(answers) == [401, 401, 401, 429]
         assert int(answers[3].headers["Retry-After"]) > 0
 
 
-def test_an_invalid_header_counts_as_a_guess(client: FlaskClient) -> None:
+def test_invalid_authorization_header_counts_as_a_failed_login(client: FlaskClient) -> None:
     answers = [client.get("/api/v1", headers={"Authorization": "Basic eA=="}) for _ in range(4)]
     assert statuses(answers) == [401, 401, 401, 429]
 
 
-def test_neighbours_of_who_guesses_are_let_in(client: FlaskClient, stores: Stores) -> None:
+def test_known_token_is_accepted_although_its_address_guesses(
+    client: FlaskClient, stores: Stores
+) -> None:
     """Behind one address there may be an office; who came before the guesses is known."""
     token_id, known = shown(stores)
     assert client.get("/api/v1", headers=known).status_code == 200
@@ -99,7 +101,9 @@ def test_a_network_of_ipv6_is_one_client(client: FlaskClient) -> None:
     assert ask("2001:db8:0:1::1") == 200
 
 
-def test_a_token_counts_wherever_it_comes_from(client: FlaskClient, stores: Stores) -> None:
+def test_requests_of_a_token_count_together_from_any_address(
+    client: FlaskClient, stores: Stores
+) -> None:
     _, known = shown(stores)
     answers = [
         client.get("/api/v1", headers=known, environ_base={"REMOTE_ADDR": f"192.0.2.{it}"})
@@ -108,7 +112,7 @@ def test_a_token_counts_wherever_it_comes_from(client: FlaskClient, stores: Stor
     assert statuses(answers) == [200, 200, 200, 429]
 
 
-def test_figures_are_for_who_watches(client: FlaskClient, stores: Stores) -> None:
+def test_metrics_from_local_addresses_are_not_limited(client: FlaskClient, stores: Stores) -> None:
     _, header = shown(stores)
     far = {"environ_overrides": {"REMOTE_ADDR": "192.0.2.7"}}
     assert statuses([client.get("/metrics", **far) for _ in range(4)]) == [200, 200, 200, 429]

@@ -66,7 +66,7 @@ def rows(stores: Stores) -> dict[str, int]:
     return {**row_counts(stores.engine), "queue": len(jobs_in(stores.engine))}
 
 
-def test_what_the_queue_has_no_room_for_is_refused_and_not_stored(
+def test_request_beyond_the_queue_limit_is_refused_and_not_stored(
     client: FlaskClient, known: Stores
 ) -> None:
     for number in range(LIMIT):
@@ -122,15 +122,13 @@ def test_a_client_that_waits_gets_the_result_and_others_are_answered_at_once(
         assert "wait" in refused.text
 
 
-def test_an_advice_that_takes_longer_is_accepted_all_the_same(
-    client: FlaskClient, known: Stores
-) -> None:
+def test_slow_advice_is_accepted_as_pending(client: FlaskClient, known: Stores) -> None:
     accepted = client.post(ADVICE, json=asked())
     assert accepted.status_code == 202
     assert accepted.get_json()["state"] == "pending"
 
 
-def test_due_jobs_run(known: Stores) -> None:
+def test_starting_worker_runs_recently_due_jobs(known: Stores) -> None:
     """A worker that starts does what was due within the last minutes."""
     schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}
     source = str(ROOT / "samples" / "inspections.tar.gz")
@@ -150,7 +148,7 @@ def _running(stores: Stores) -> list[str]:
         return [it.removeprefix("thoth:") for it in connection.execute(query).scalars()]
 
 
-def test_a_connection_that_breaks_is_a_store_that_is_away(
+def test_broken_connection_is_reported_as_an_unavailable_store(
     client: FlaskClient, known: Stores
 ) -> None:
     """Also where the queue's library meets it; one that breaks on its way back harms nobody."""
@@ -182,7 +180,7 @@ def _break(stores: Stores, connection: sqlalchemy.Connection) -> None:
         assert other.scalar(ends, {"number": number})
 
 
-def test_what_was_accepted_stays_so_if_the_record_goes_away_at_that_moment(
+def test_accepted_request_survives_a_lost_connection(
     client: FlaskClient, known: Stores, postgresql: sqlalchemy.Engine
 ) -> None:
     engine = client.application.extensions["thoth"].engine

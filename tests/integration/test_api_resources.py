@@ -101,7 +101,7 @@ def counted(settings: Settings, query: str) -> int:
     return int(found or 0)
 
 
-def test_lists_hold_all_that_the_record_has(client: FlaskClient, filled: Settings) -> None:
+def test_lists_have_every_row_of_the_record(client: FlaskClient, filled: Settings) -> None:
     for path, table in (
         ("packages", "packages"), ("stacks", "stacks"), ("inspections", "inspections"),
         ("observations", "observations"), ("hardware", "hardware"), ("events", "package_events"),
@@ -134,7 +134,7 @@ def test_versions_come_newest_first(client: FlaskClient) -> None:
     assert {"2.5.5", "1.26.4"} <= set(found)
 
 
-def test_versions_are_found_however_they_are_written(client: FlaskClient) -> None:
+def test_versions_are_found_in_any_spelling(client: FlaskClient) -> None:
     one = got(client, "/api/v2/packages/flask/versions/3.1.3")
     assert got(client, "/api/v2/packages/FLASK/versions/v3.1.3.0") == one
     got(client, "/api/v2/packages/flask/versions/3.1.3", 404, index="elsewhere")
@@ -159,7 +159,7 @@ def test_a_vulnerability_is_found_by_each_of_its_names(client: FlaskClient) -> N
     got(client, "/api/v2/vulnerabilities", 400, withdrawn="perhaps")
 
 
-def test_stacks_are_found_by_what_is_in_them(client: FlaskClient) -> None:
+def test_stacks_are_filtered_by_package_and_version(client: FlaskClient) -> None:
     found = list(every(client, "/api/v2/stacks", 2, package="NumPy", version="2.0.2"))
     assert found
     for it in found:
@@ -174,7 +174,7 @@ def test_stacks_are_found_by_what_is_in_them(client: FlaskClient) -> None:
     assert measured.isdisjoint(others)
 
 
-def test_an_inspection_is_given_as_it_was_delivered(client: FlaskClient) -> None:
+def test_inspection_is_served_as_it_was_delivered(client: FlaskClient) -> None:
     for it in every(client, "/api/v2/inspections", 10):
         detail = got(client, f"/api/v2/inspections/{it['document_id']}")
         ours = Counter(
@@ -190,7 +190,7 @@ def test_an_inspection_is_given_as_it_was_delivered(client: FlaskClient) -> None
     assert len(got(client, "/api/v2/inspections", stack=one)["items"]) == stacks.count(one)
 
 
-def test_observations_are_those_that_every_filter_admits(client: FlaskClient) -> None:
+def test_observations_meet_every_filter(client: FlaskClient) -> None:
     whole = list(every(client, "/api/v2/observations", 500))
     for query, admits in (
         ({"outcome": "crashed"}, lambda it: it["outcome"] == "crashed"),
@@ -222,7 +222,7 @@ def recorded(settings: Settings) -> list[MeasuredObservation]:
 
 
 @pytest.mark.parametrize("filtered", [False, True], ids=["everything", "one indicator"])
-def test_two_stacks_compare_as_the_command_says(
+def test_comparison_of_two_stacks_equals_that_of_the_command(
     client: FlaskClient, filled: Settings, filtered: bool
 ) -> None:
     """Each comparison is the one among all stacks of the selection, whatever the page."""
@@ -256,7 +256,7 @@ def test_two_stacks_compare_as_the_command_says(
     assert claimed["slower"] + claimed["faster"] > 0
 
 
-def test_groups_compare_with_the_newest_release_if_asked(
+def test_comparison_groups_may_use_the_newest_release_as_baseline(
     client: FlaskClient, filled: Settings
 ) -> None:
     seen = recorded(filled)
@@ -269,7 +269,7 @@ def test_groups_compare_with_the_newest_release_if_asked(
     assert series["baseline"]["reason"] in reasons
 
 
-def test_what_a_filter_selects_is_one_family_on_all_pages(
+def test_filtered_comparisons_are_one_family_on_all_pages(
     client: FlaskClient, filled: Settings
 ) -> None:
     seen = recorded(filled)
@@ -290,7 +290,7 @@ def test_what_a_filter_selects_is_one_family_on_all_pages(
     assert printed["groups"] == stacks_document(compare_stacks(alone))["groups"]
 
 
-def test_only_known_stacks_are_compared(client: FlaskClient) -> None:
+def test_comparison_with_an_unknown_stack_is_not_found(client: FlaskClient) -> None:
     base = next(every(client, "/api/v2/stacks", 5, measured="true"))["digest"]
     same = got(client, "/api/v2/comparisons", baseline=base, candidate=base)
     assert same["items"] == []
@@ -298,7 +298,7 @@ def test_only_known_stacks_are_compared(client: FlaskClient) -> None:
     got(client, "/api/v2/comparisons", 400, baseline=base)
 
 
-def test_an_advice_leads_to_its_report(client: FlaskClient) -> None:
+def test_advice_links_to_its_report(client: FlaskClient) -> None:
     (head,) = got(client, "/api/v2/advice", python_version="3.12")["items"]
     advice = got(client, f"/api/v2/advice/{head['advice_id']}")
     report = got(client, f"/api/v2/advice/{head['advice_id']}/report")
@@ -311,7 +311,7 @@ def test_an_advice_leads_to_its_report(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("shown", [False, True], ids=["anonymous", "reader"])
-def test_what_was_advised_to_others_is_not_listed(
+def test_stacks_advised_to_other_clients_are_not_listed(
     client: FlaskClient, filled_app: Flask, filled: Settings, shown: bool
 ) -> None:
     query = "SELECT count(DISTINCT stack_digest) FROM advised_stacks WHERE stack_digest NOT IN"

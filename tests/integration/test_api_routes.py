@@ -106,7 +106,7 @@ def lists(routes: list[Route]) -> dict[str, int]:
     return found
 
 
-def test_each_response_says_of_when_it_is_and_is_not_sent_again_unchanged(
+def test_each_response_has_its_data_time_and_an_etag(
     client: FlaskClient, routes: list[Route]
 ) -> None:
     for route in routes:
@@ -179,7 +179,7 @@ def test_a_comparison_is_as_documented(api_schema: BaseSchema, client: FlaskClie
     assert found > 0
 
 
-def test_the_document_is_valid_and_names_the_errors(client: FlaskClient) -> None:
+def test_openapi_document_is_valid_and_lists_the_errors(client: FlaskClient) -> None:
     from openapi_spec_validator import validate
 
     document = got(client, "/openapi.json")
@@ -219,7 +219,7 @@ def test_a_nul_character_and_an_unknown_parameter_are_refused(
             assert got(client, problem["type"])["meaning"]
 
 
-def test_the_pages_of_a_list_are_the_list_whatever_their_size(
+def test_pages_of_any_size_add_up_to_the_whole_list(
     client: FlaskClient, lists: dict[str, int]
 ) -> None:
     for address, most in lists.items():

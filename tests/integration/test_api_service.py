@@ -67,7 +67,7 @@ def figure(client: FlaskClient, name: str) -> float:
 
 
 class TestHealth:
-    def test_all_is_well(self, client: FlaskClient) -> None:
+    def test_service_with_all_stores_is_ready(self, client: FlaskClient) -> None:
         answer = client.get("/readyz")
         assert answer.status_code == 200
         assert answer.json["status"] == "ready"
@@ -91,7 +91,7 @@ class TestHealth:
         assert figure(client, "thoth_outbox_entries") == 1
         assert figure(client, "thoth_outbox_age_seconds") >= 90
 
-    def test_requests_that_wait_while_no_worker_runs_are_a_problem(
+    def test_waiting_requests_without_a_worker_are_a_problem(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         idle = client.get("/readyz").json
@@ -118,7 +118,7 @@ class TestHealth:
         assert (busy["status"], busy["checks"]["workers"]["status"]) == ("ready", "up")
         assert "problem" not in busy["checks"]["workers"]
 
-    def test_a_projection_that_stands_still_is_a_problem(
+    def test_stalled_projection_is_a_problem(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         entry = "INSERT INTO outbox (kind, key, created_at) VALUES ('stack', 'a', now() - interval "
@@ -135,7 +135,7 @@ class TestHealth:
         assert answer.json["checks"]["graph"]["status"] == "up"
         assert "`thoth queue list`" in answer.json["checks"]["graph"]["problem"]
 
-    def test_jobs_that_wait_while_no_worker_runs_are_a_problem(
+    def test_waiting_jobs_without_a_worker_are_a_problem(
         self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
     ) -> None:
         job = QueueJob("graph.project", QueueName.BULK)
@@ -150,7 +150,9 @@ class TestHealth:
         assert answer["checks"]["workers"]["problem"].startswith("1 job has waited")
         assert "1 job has waited" in run_here(status, settings).stdout
 
-    def test_without_the_graph_it_is_degraded(self, settings: Settings, stores: Stores) -> None:
+    def test_service_without_the_graph_is_degraded(
+        self, settings: Settings, stores: Stores
+    ) -> None:
         url = f"bolt://127.0.0.1:{closed_port()}"
         with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
             answer = app.test_client().get("/readyz")
@@ -159,7 +161,7 @@ class TestHealth:
             assert answer.json["checks"]["graph"]["status"] == "down"
             assert app.test_client().get("/readiness").status_code == 200
 
-    def test_without_postgresql_it_is_not_ready_but_alive(self, settings: Settings) -> None:
+    def test_service_without_postgresql_is_alive_but_not_ready(self, settings: Settings) -> None:
         url = f"postgresql://nobody:hidden@127.0.0.1:{closed_port()}/nothing"
         with application(settings, database_url=url) as app:
             client = app.test_client()
@@ -224,14 +226,14 @@ class TestFigures:
         assert figure(client, name) >= 3
         assert "adviser-1-" not in client.get("/metrics").text
 
-    def test_strangers_make_no_series(self, client: FlaskClient) -> None:
+    def test_unknown_paths_and_methods_make_no_metric_series(self, client: FlaskClient) -> None:
         for number in range(3):
             client.open(f"/nowhere/{number}", method=f"MADEUP{number}")
         found = client.get("/metrics").text
         assert "MADEUP" not in found
         assert 'method="other",route="none"' in found
 
-    def test_the_queue_and_the_requests_are_among_them(self, client: FlaskClient) -> None:
+    def test_metrics_include_queue_and_requests(self, client: FlaskClient) -> None:
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 0
         assert client.post(ADVISE, json=REQUEST).status_code == 202
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
@@ -249,7 +251,7 @@ class TestFigures:
             took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
             assert figure(client, took) >= 0
 
-    def test_the_oldest_job_of_a_queue_and_its_workers(
+    def test_metrics_show_workers_and_the_oldest_job_of_each_queue(
         self,
         client: FlaskClient,
         settings: Settings,
@@ -280,7 +282,7 @@ class TestFigures:
         monkeypatch.setattr(queue, "ALIVE_S", 0.0)
         assert set(asyncio.run(connected()).values()) == {0}
 
-    def test_the_state_of_the_service(
+    def test_metrics_show_the_state_of_the_service(
         self, settings: Settings, stores: Stores, tmp_path: Path
     ) -> None:
         certificate = self_signed(tmp_path)
@@ -300,13 +302,13 @@ class TestFigures:
             )
             assert figure(client, build) == 1
 
-    def test_a_graph_that_is_down_is_a_figure(self, settings: Settings, stores: Stores) -> None:
+    def test_metrics_show_that_the_graph_is_down(self, settings: Settings, stores: Stores) -> None:
         url = f"bolt://127.0.0.1:{closed_port()}"
         with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
             assert figure(app.test_client(), "thoth_graph_up") == 0
             assert figure(app.test_client(), 'thoth_readiness{status="degraded"}') == 1
 
-    def test_knowledge_is_counted_and_kept_for_minutes(
+    def test_knowledge_metrics_are_cached_for_minutes(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         with relational.begin() as connection:
@@ -333,7 +335,7 @@ class TestFigures:
         assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 1
 
     @needs("promtool")
-    def test_prometheus_has_nothing_to_object_to(self, client: FlaskClient) -> None:
+    def test_promtool_accepts_the_metrics(self, client: FlaskClient) -> None:
         assert client.post(ADVISE, json=REQUEST).status_code == 202
         checked = subprocess.run(
             ["promtool", "check", "metrics"],  # noqa: S607 - found where the machine has it
@@ -348,7 +350,7 @@ class TestHeaders:
         """A client of a service that is not changed."""
         return filled_app.test_client()
 
-    def test_every_answer_tells_browsers_to_run_nothing(self, client: FlaskClient) -> None:
+    def test_every_response_forbids_scripts_and_framing(self, client: FlaskClient) -> None:
         for path in ("/api/v1", "/livez", "/nowhere", "/openapi.json"):
             headers = client.get(path).headers
             assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -359,12 +361,16 @@ class TestHeaders:
             assert "Access-Control-Allow-Origin" not in headers
             assert headers["X-Request-Id"]
 
-    def test_strict_transport_is_for_real_names_over_tls(self, client: FlaskClient) -> None:
+    def test_strict_transport_security_is_sent_for_public_names_over_tls_only(
+        self, client: FlaskClient
+    ) -> None:
         for base in ("https://api.example", "http://api.example", "https://localhost"):
             headers = client.get("/livez", base_url=base).headers
             assert ("Strict-Transport-Security" in headers) is (base == "https://api.example")
 
-    def test_only_configured_origins_read_answers(self, settings: Settings, stores: Stores) -> None:
+    def test_only_configured_origins_may_read_responses(
+        self, settings: Settings, stores: Stores
+    ) -> None:
         with application(settings, cors_origins=("https://app.example",)) as app:
             client = app.test_client()
             allowed = client.get("/livez", headers={"Origin": "https://app.example"}).headers
@@ -373,14 +379,16 @@ class TestHeaders:
         assert "Access-Control-Allow-Credentials" not in allowed
         assert "Access-Control-Allow-Origin" not in other
 
-    def test_large_answers_are_compressed_for_who_can_read_them(self, client: FlaskClient) -> None:
+    def test_large_responses_are_compressed_for_clients_that_accept_gzip(
+        self, client: FlaskClient
+    ) -> None:
         plain = client.get("/openapi.json")
         packed = client.get("/openapi.json", headers={"Accept-Encoding": "gzip"})
         assert "Content-Encoding" not in plain.headers
         assert packed.headers["Content-Encoding"] == "gzip"
         assert gzip.decompress(packed.data) == plain.data
 
-    def test_a_proxys_word_counts_only_behind_one(self, settings: Settings) -> None:
+    def test_forwarded_headers_count_only_behind_a_proxy(self, settings: Settings) -> None:
         for behind, told in ((True, True), (False, False)):
             app = create_app(settings, behind_proxy=behind)
             headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "api.example"}
@@ -390,19 +398,19 @@ class TestHeaders:
 
 
 class TestLimits:
-    def test_a_limit_of_none_is_none(self, settings: Settings, stores: Stores) -> None:
+    def test_rate_limit_none_disables_the_limit(self, settings: Settings, stores: Stores) -> None:
         with application(settings, rate_limit=None) as app:
             client = app.test_client()
             assert {client.get("/api/v1").status_code for _ in range(50)} == {200}
 
-    def test_a_storage_of_limits_that_does_not_exist_is_named(self, settings: Settings) -> None:
+    def test_unknown_rate_limit_storage_is_named(self, settings: Settings) -> None:
         with (
             pytest.raises(InvalidSettings, match="RATE_LIMIT_STORAGE:"),
             application(settings, rate_limit_storage="nowhere://x"),
         ):
             pass
 
-    def test_no_statement_of_a_request_runs_for_ever(self, settings: Settings) -> None:
+    def test_statements_of_a_request_have_a_time_limit(self, settings: Settings) -> None:
         with (
             application(settings, query_timeout_s=0.5) as app,
             app.extensions[EXTENSION].reading() as connection,
@@ -415,7 +423,7 @@ class TestLimits:
 
 
 class TestWrites:
-    def test_a_write_is_noted_and_a_question_is_not(
+    def test_audit_log_has_writes_and_no_reads(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         client.get("/api/v1")
@@ -429,7 +437,7 @@ class TestWrites:
         assert write.address == "127.0.0.1"
         assert write.token_id is None
 
-    def test_the_command_lists_them(self, client: FlaskClient, settings: Settings) -> None:
+    def test_audit_command_lists_writes(self, client: FlaskClient, settings: Settings) -> None:
         made = [client.post(ADVISE, json=REQUEST).json["analysis_id"] for _ in "12"]
         again = client.post(f"{ADVISE}&force=true".replace("&force=false", ""), json=REQUEST)
         assert made[0] == made[1] != again.json["analysis_id"]
@@ -471,7 +479,7 @@ def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) 
     assert "--since 1d is not before --until 2d" in turned.stderr
 
 
-def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:
+def test_threads_share_a_bounded_number_of_connections(stores: Stores) -> None:
     """One is enough for whatever a request does, so that no request waits for itself."""
     settings = replace(stores.settings, rate_limit=None)
     app = create_app(settings, threads=1)
@@ -491,7 +499,7 @@ def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> No
         assert pool.size() + pool._max_overflow > 1
 
 
-def test_the_description_is_shown_without_a_script(client: FlaskClient) -> None:
+def test_api_description_needs_no_script(client: FlaskClient) -> None:
     page = client.get("/docs")
     assert page.status_code == 200
     document = client.get("/openapi.json").json

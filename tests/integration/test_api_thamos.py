@@ -92,12 +92,14 @@ def advised(client: FlaskClient, known: Stores, asked: Any = None, **query: str)
 class TestDiscovery:
     @pytest.mark.parametrize("path", ["/api/v1", "/api/v1/"])
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
-    def test_it_is_answered_directly(self, refused: FlaskClient, path: str, method: str) -> None:
+    def test_v1_root_answers_without_a_redirect(
+        self, refused: FlaskClient, path: str, method: str
+    ) -> None:
         response = refused.open(path, method=method)
         assert response.status_code == 200
         assert response.headers["X-Thoth-Version"] == __version__
 
-    def test_an_error_has_the_headers_and_members_too(self, refused: FlaskClient) -> None:
+    def test_v1_errors_have_version_headers_and_members(self, refused: FlaskClient) -> None:
         response = refused.get("/api/v1/no/such?import_name=x&Password=hidden")
         assert response.status_code == 404
         assert response.headers["X-User-API-Service-Version"] == __version__
@@ -115,11 +117,11 @@ class TestSubmit:
         assert loaded["dev"] is meant
 
     @pytest.mark.parametrize("text", ["None", ""])
-    def test_no_origin_is_none(self, text: str) -> None:
+    def test_empty_origin_is_read_as_none(self, text: str) -> None:
         loaded = AdviceQuerySchema().load({"recommendation_type": "latest", "origin": text})
         assert loaded["origin"] is None
 
-    def test_what_is_accepted_is_known_at_once(self, client: FlaskClient) -> None:
+    def test_accepted_request_is_pending_at_once(self, client: FlaskClient) -> None:
         response = submit(client, dev="True")
         accepted = response.get_json()
         assert response.status_code == 202
@@ -161,7 +163,7 @@ class TestSubmit:
         ],
         ids=range(18),
     )
-    def test_bad_input_is_a_400_that_names_it(
+    def test_invalid_v1_request_is_a_400_that_names_the_field(
         self, refused: FlaskClient, asked: Any, query: dict[str, str], named: str
     ) -> None:
         response = submit(refused, asked, **query)
@@ -171,7 +173,7 @@ class TestSubmit:
         assert document["status"] == 400
         assert document["parameters"]["source_type"] == "cli"
 
-    def test_what_users_add_is_let_through(self, client: FlaskClient) -> None:
+    def test_unknown_members_of_a_v1_request_are_accepted(self, client: FlaskClient) -> None:
         environment = {
             "name": "prod", "python_version": "3.11", "platform": list("linux-x86_64"),
             "dev": False, "labels": None, "hardware": None, "operating_system": None, "mine": [1],
@@ -196,21 +198,23 @@ class TestCache:
             connection.execute(update(AnalysisRow).values(accepted_at=moved))
         assert identifier(client, body(library_usage=USAGE)) != first
 
-    def test_a_forced_one_is_new_and_the_one_from_then_on(self, client: FlaskClient) -> None:
+    def test_forced_request_replaces_the_shared_analysis(self, client: FlaskClient) -> None:
         first = identifier(client)
         forced = submit(client, force="True").get_json()
         assert forced["cached"] is False
         assert forced["analysis_id"] != first
         assert identifier(client) == forced["analysis_id"]
 
-    def test_what_changes_the_answer_is_another_request(self, client: FlaskClient) -> None:
+    def test_each_parameter_that_changes_the_answer_makes_a_new_analysis(
+        self, client: FlaskClient
+    ) -> None:
         changes = ({}, {"dev": "True"}, {"debug": "True"}, {"recommendation_type": "stable"})
         found = {identifier(client, **it) for it in changes}
         assert len({*found, identifier(client, body(labels={"a": "b"}))}) == 5
 
 
 class TestTokens:
-    def test_who_asks_is_kept_of_those_who_show_one(self, known: Stores) -> None:
+    def test_origin_of_a_request_is_stored_only_with_a_token(self, known: Stores) -> None:
         kept = {}
         for scopes in ((), (Scope.ADVISE,)):
             with client_of(known.settings, *scopes) as client:
@@ -234,7 +238,9 @@ class TestTokens:
 
 
 class TestResult:
-    def test_a_document_is_what_the_client_parses(self, client: FlaskClient, known: Stores) -> None:
+    def test_v1_result_parses_as_the_client_expects(
+        self, client: FlaskClient, known: Stores
+    ) -> None:
         note = {"type": "WARNING", "message": "mine", "link": "https://x.example", "tag": None}
         asked = body(stack_info=[note], justification=[note], labels={"team": "blue"})
         document = advised(client, known, asked, debug="True")
@@ -259,7 +265,7 @@ class TestResult:
         assert "origin" not in json.dumps(document)
 
     @pytest.mark.parametrize("pipfile", ['web = "<1"', 'nobody-knows = "*"'])
-    def test_what_has_no_stack_is_a_document_all_the_same(
+    def test_infeasible_request_has_a_result_document(
         self, client: FlaskClient, known: Stores, pipfile: str
     ) -> None:
         document = advised(client, known, body(f"[packages]\n{pipfile}\n"))
@@ -276,7 +282,7 @@ class TestResult:
         assert all(it.keys() == {"asctime", "name", "levelname", "message"} for it in told)
         assert f"infeasible: {result['error_msg']}" in {it["message"] for it in told}
 
-    def test_a_run_that_broke_down_is_a_400_with_its_status(
+    def test_failed_analysis_is_a_400_with_its_status(
         self, client: FlaskClient, known: Stores
     ) -> None:
         found = identifier(client)
@@ -290,7 +296,9 @@ class TestResult:
         assert identifier(client) != found
 
     @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_identifiers_of_others_and_of_nobody(self, refused: FlaskClient, part: str) -> None:
+    def test_identifiers_of_other_kinds_and_unknown_ones_are_refused(
+        self, refused: FlaskClient, part: str
+    ) -> None:
         for path, kind in ((ADVISE, "adviser"), (PROVENANCE, "provenance-checker")):
             name = f"{kind}-240611083015-5f0c9d2be417a863"
             missing = refused.get(f"{path}/{name}{part}")
@@ -301,7 +309,7 @@ class TestResult:
             assert kind in other.get_json()["error"]
 
     @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_images_are_analysed_elsewhere(self, refused: FlaskClient, part: str) -> None:
+    def test_image_analysis_refers_to_the_command(self, refused: FlaskClient, part: str) -> None:
         response = refused.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
         assert response.status_code == 404
         assert "thoth analyze image" in response.get_json()["error"]
@@ -315,12 +323,12 @@ LOCK = json.dumps({
 
 
 class TestProvenance:
-    def test_without_a_lock_there_is_nothing_to_check(self, refused: FlaskClient) -> None:
+    def test_provenance_without_a_lock_is_refused(self, refused: FlaskClient) -> None:
         response = refused.post(PROVENANCE, json=body())
         assert response.status_code == 400
         assert "requirements_lock" in response.get_json()["error"]
 
-    def test_other_allowed_indexes_are_another_check(self, known: Stores) -> None:
+    def test_provenance_with_other_allowed_indexes_is_a_new_analysis(self, known: Stores) -> None:
         found = set()
         for name in ("one", "two"):
             indexes = (("pypi", INDEX), (name, f"{INDEX}/{name}"))
@@ -353,7 +361,7 @@ class TestListings:
     @pytest.mark.parametrize(
         ("name", "release"), [("nothing.*", "NAME==VERSION"), ("Web", "web==2.0")]
     )
-    def test_an_unknown_module_is_answered_with_what_makes_it_known(
+    def test_unknown_module_is_answered_with_the_command_that_analyses_it(
         self, client: FlaskClient, name: str, release: str
     ) -> None:
         response = client.get(f"/api/v1/python/imports?import_name={name}")
@@ -387,9 +395,7 @@ def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, kno
     assert (unknown["imports"], empty["imports"]) == (None, [])
 
 
-def test_a_request_is_stored_without_what_it_may_not_hold(
-    client: FlaskClient, known: Stores
-) -> None:
+def test_stored_request_has_no_private_parameters(client: FlaskClient, known: Stores) -> None:
     found = identifier(client)
     with known.engine.connect() as connection:
         parameters = connection.scalar(
@@ -399,7 +405,7 @@ def test_a_request_is_stored_without_what_it_may_not_hold(
     assert parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
 
 
-def test_a_module_that_nobody_read_is_fetched_for_whom_may_fetch(
+def test_unread_module_is_fetched_for_clients_that_may_fetch(
     known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_submission, "LONGEST_WAIT_S", 0.1)  # no worker runs meanwhile
@@ -418,7 +424,7 @@ def test_a_module_that_nobody_read_is_fetched_for_whom_may_fetch(
     assert (provider["package_name"], provider["package_version"]) == ("app", "1.0")
 
 
-def test_the_system_of_the_service_is_listed_before_anything_was_measured(stores: Stores) -> None:
+def test_environment_of_the_service_is_listed_before_any_measurement(stores: Stores) -> None:
     with client_of(stores.settings) as client:
         (system,) = client.get("/api/v1/python/environment").get_json()["environment"]
     assert system["python_version"] == ".".join(map(str, sys.version_info[:2]))

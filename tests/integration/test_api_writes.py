@@ -65,7 +65,7 @@ def asked(client: FlaskClient, **more: Any) -> dict[str, Any]:
     return dict(client.get(response.headers["Location"]).get_json())
 
 
-def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known: Stores) -> None:
+def test_advice_can_be_requested_replayed_and_explained(client: FlaskClient, known: Stores) -> None:
     done = asked(client)
     assert (done["state"], done["reason"]) == ("succeeded", None)
     result = client.get(done["result"])
@@ -93,7 +93,7 @@ def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known:
     assert any("attempt 1" in it["message"] for it in lines)
 
 
-def test_what_an_advice_lacks_is_read_before_it_is_answered(known: Stores) -> None:
+def test_missing_releases_are_read_before_the_advice(known: Stores) -> None:
     with package_index(protected=False, json=True) as index:
         for version in ("1.0", "1.1"):
             index.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
@@ -133,7 +133,7 @@ def test_what_an_advice_lacks_is_read_before_it_is_answered(known: Stores) -> No
             assert len(index.seen) == seen + 1
 
 
-def test_an_answer_without_all_pages_is_not_served_again(known: Stores) -> None:
+def test_advice_that_lacks_a_page_is_not_cached(known: Stores) -> None:
     with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as client:
         body = {"files": {"requirements.in": "web\nnobody\n"}, "environment": {"python": "3.11"}}
         first = client.post("/api/v2/advice", json=body)
@@ -149,7 +149,9 @@ def test_an_answer_without_all_pages_is_not_served_again(known: Stores) -> None:
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
-def test_who_may_not_ingest_has_no_index_asked(known: Stores, scopes: tuple[Scope, ...]) -> None:
+def test_request_of_a_client_that_may_not_ingest_reads_no_index(
+    known: Stores, scopes: tuple[Scope, ...]
+) -> None:
     """Nor may they by a member of the request that is the service's own."""
     with package_index(protected=False, json=True) as index:
         index.add_wheel("app", "1.0")
@@ -171,7 +173,7 @@ def test_who_may_not_ingest_has_no_index_asked(known: Stores, scopes: tuple[Scop
         assert index.seen == []
 
 
-def test_ones_own_service_reads_what_is_missing_and_others_say_how_on_top(known: Stores) -> None:
+def test_open_service_reads_missing_packages_and_a_closed_one_says_how(known: Stores) -> None:
     with package_index(protected=False, json=True) as index:
         index.add_wheel("app", "1.0")
         settings = replace(known.settings, package_indexes=(("pypi", index.url),), rate_limit=None)
@@ -193,7 +195,7 @@ def test_ones_own_service_reads_what_is_missing_and_others_say_how_on_top(known:
             assert [it["version"] for it in report["products"][0]["packages"]] == ["1.0"]
 
 
-def test_no_index_is_read_where_the_setting_says_so(known: Stores) -> None:
+def test_no_index_is_read_if_the_setting_forbids_it(known: Stores) -> None:
     with package_index(protected=False, json=True) as index:
         index.add_wheel("app", "1.0")
         at_index = (("pypi", index.url),)
@@ -224,7 +226,7 @@ def test_an_archive_is_ingested_by_a_worker_once(client: FlaskClient, known: Sto
     assert [it for it in kept if it.suffix != ".lock"] == []
 
 
-def test_what_an_archive_holds_that_is_no_inspection_is_listed(
+def test_documents_of_an_archive_that_are_no_inspections_are_listed(
     client: FlaskClient, known: Stores
 ) -> None:
     response = client.post(
@@ -237,7 +239,7 @@ def test_what_an_archive_holds_that_is_no_inspection_is_listed(
     assert [it["place"] for it in result["refusals"]] == ["broken.json"]
 
 
-def test_documents_that_cannot_be_ingested_are_refused_and_nothing_is_kept(
+def test_invalid_documents_are_refused_and_nothing_is_stored(
     client: FlaskClient, known: Stores
 ) -> None:
     before = row_counts(known.engine)
@@ -263,9 +265,7 @@ def tar_of(name: str, data: bytes) -> bytes:
     return out.getvalue()
 
 
-def test_an_upload_that_is_refused_whole_fails_and_says_why(
-    client: FlaskClient, known: Stores
-) -> None:
+def test_refused_upload_fails_with_its_reason(client: FlaskClient, known: Stores) -> None:
     uploads = (
         (b"no archive", "application/zip", "archive_broken"),
         (SAMPLES.read_bytes()[:1000], "application/gzip", "archive_broken"),
@@ -304,7 +304,7 @@ def test_packages_are_read_from_a_configured_index_alone(known: Stores) -> None:
             assert client.post("/api/v2/packages", json=where).status_code == 400
 
 
-def test_an_index_that_does_not_answer_ends_a_fetch_in_error(known: Stores) -> None:
+def test_unreachable_index_ends_a_fetch_in_error(known: Stores) -> None:
     with client_of(known.settings, Scope.INGEST) as client:
         response = client.post("/api/v2/packages", json={"requirements": ["app"]})
         for _ in range(3):
@@ -322,7 +322,7 @@ def run_jobs_now(stores: Stores) -> None:
     run_jobs(stores.settings)
 
 
-def test_cypher_reads_within_limits_and_nothing_else(client: FlaskClient) -> None:
+def test_cypher_endpoint_reads_within_limits_and_cannot_write(client: FlaskClient) -> None:
     query = "MATCH (p:Package) WHERE p.name = $name RETURN p, p.name AS name"
     body = {"query": query, "parameters": {"name": "web"}}
     found = client.post("/api/v2/cypher", json=body)
@@ -365,7 +365,7 @@ def test_queries_beyond_a_share_of_the_threads_are_refused(client: FlaskClient) 
     assert client.post("/api/v2/cypher", json={"query": "RETURN 1 AS n"}).status_code == 200
 
 
-def test_answers_and_pages_end_at_the_limit_of_bytes(known: Stores) -> None:
+def test_query_results_and_pages_end_at_the_byte_limit(known: Stores) -> None:
     small = replace(known.settings, query_byte_limit=3000)
     query = "UNWIND range(1, 50) AS n RETURN n, reduce(s = 'ab', y IN range(1, 8) | s + s) AS big"
     with client_of(small, Scope.READ, Scope.CYPHER) as client:
@@ -383,7 +383,9 @@ def test_answers_and_pages_end_at_the_limit_of_bytes(known: Stores) -> None:
         assert names == ["core", "tool", "web"]
 
 
-def test_requests_are_for_those_who_may_make_them(client: FlaskClient, known: Stores) -> None:
+def test_requests_are_shown_only_with_the_scope_to_make_them(
+    client: FlaskClient, known: Stores
+) -> None:
     response = client.post("/api/v2/packages", json={"requirements": ["app"]})
     where = response.headers["Location"]
     with client_of(known.settings) as other:

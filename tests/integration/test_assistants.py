@@ -158,7 +158,7 @@ def test_fixes_need_no_store_with_a_pack_an_archive_and_an_index(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_200_questions_have_short_true_answers_that_are_data(known: Stores, tmp_path: Path) -> None:
+def test_answers_to_200_tool_calls_are_short_and_escaped(known: Stores, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (tmp_path / "secret.txt").write_text("secret==1\n", encoding="utf-8")

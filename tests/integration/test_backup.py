@@ -184,7 +184,7 @@ def accept(client: httpx.Client, number: int) -> str:
 
 
 @pytest.mark.faults
-def test_a_backup_while_uploads_come_in_has_each_accepted_one_whole(
+def test_backup_during_uploads_has_every_accepted_upload_whole(
     target: Settings, tmp_path: Path
 ) -> None:
     path, over = tmp_path / "busy.tar", Event()
@@ -352,7 +352,7 @@ def empty_graph(settings: Settings) -> None:
 
 
 @embedded_only
-def test_stores_that_hold_something_are_named(
+def test_restore_names_stores_that_are_not_empty(
     saved: Path, target: Settings, filled: Settings, graph_driver: neo4j.Driver
 ) -> None:
     done = run_here(restore, replace(filled, graph_url=None), str(saved))
@@ -422,7 +422,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
 
 
-def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) -> None:
+def test_only_errors_of_the_file_itself_name_the_backup(stores: Stores, tmp_path: Path) -> None:
     def lose_the_terminal(*_: object) -> None:
         raise BrokenPipeError
 
@@ -441,7 +441,7 @@ def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) 
         assert [it.name for it in disk.iterdir()] == ["filler"]
 
 
-def test_only_one_backup_runs_and_no_body_is_deleted_meanwhile(
+def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
     stores: Stores, tmp_path: Path
 ) -> None:
     settings = replace(stores.settings, document_store_url=(tmp_path / "bodies").as_uri())

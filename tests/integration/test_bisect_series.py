@@ -36,7 +36,7 @@ def add_releases(index: Index) -> None:
         index.add_wheel("other", version, metadata="Requires-Dist: numpy\n")
 
 
-def test_the_best_stack_of_exact_versions_is_that_stack(settings: Settings) -> None:
+def test_series_of_exact_versions_gives_that_stack(settings: Settings) -> None:
     with package_index() as index:
         add_releases(index)
         index.add_wheel("other", "3.0", metadata="Requires-Dist: numpy>=1.3\n")
@@ -49,7 +49,7 @@ def test_the_best_stack_of_exact_versions_is_that_stack(settings: Settings) -> N
             stacks.best(["numpy==9"])
 
 
-def test_an_index_that_fails_is_no_proof_that_there_is_no_stack(settings: Settings) -> None:
+def test_index_error_is_no_proof_that_there_is_no_stack(settings: Settings) -> None:
     with package_index() as index:
         add_releases(index)
         index.answers["/simple/numpy/"] = status(503)
@@ -68,7 +68,7 @@ def locks(folder: Path) -> list[str]:
     return names
 
 
-def test_two_locks_lead_to_the_package_and_to_its_release(
+def test_bisect_of_two_locks_finds_the_package_and_its_release(
     settings: Settings, tmp_path: Path
 ) -> None:
     """The series are real; the rates of their stacks are planted: 1.2 is the slow release."""

@@ -38,7 +38,7 @@ def no_search_remains(stores: Stores) -> Iterator[None]:
         connection.execute(delete(BisectRow))
 
 
-def test_each_block_is_written_and_a_repeated_run_changes_nothing_but_the_time(
+def test_repeated_bisect_rewrites_the_same_rows(
     stores: Stores,
 ) -> None:
     series, states = planted_search()
@@ -61,7 +61,7 @@ def test_each_block_is_written_and_a_repeated_run_changes_nothing_but_the_time(
         assert len(browse_bisects(connection, BisectFilter(), limit=10)) == 1
 
 
-def test_an_interrupted_search_says_why_and_a_later_run_takes_it_up(stores: Stores) -> None:
+def test_interrupted_search_has_its_reason_and_a_later_run_continues_it(stores: Stores) -> None:
     series, states = planted_search()
     template = bisect_of(series, states[0])
     recorder = BisectRecorder(stores.settings, template, True)
@@ -95,7 +95,7 @@ def test_an_interrupted_search_says_why_and_a_later_run_takes_it_up(stores: Stor
     assert (known.state, known.reason) == ("step", None)
 
 
-def test_a_search_goes_on_without_a_record(
+def test_search_continues_without_postgresql(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings.from_env({
@@ -131,7 +131,7 @@ def test_the_recorded_command_continues_the_search_in_the_same_way(stores: Store
     assert sorted(given) == sorted(recorded)
 
 
-def test_a_script_of_ones_own_runs_in_each_stack(stores: Stores, tmp_path: Path) -> None:
+def test_own_script_is_measured_in_each_stack(stores: Stores, tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(
         "import importlib.metadata, json\n"

@@ -74,7 +74,7 @@ def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores
     assert rows(measured) == before
 
 
-def test_the_filters_of_the_list(measured: Stores) -> None:
+def test_changes_are_filtered_by_each_parameter(measured: Stores) -> None:
     (entry,) = record_changes(measured.engine)
     assert (entry.package, entry.from_version, entry.to_version) == ("numpy", "2.0.0", "2.1.0")
     now = datetime.now(UTC)
@@ -123,7 +123,7 @@ def test_the_api_lists_entries_and_finds_one(client: FlaskClient) -> None:
         assert answer.status_code == status, since
 
 
-def test_pages_show_what_the_api_lists(client: FlaskClient) -> None:
+def test_pages_show_the_changes_of_the_api(client: FlaskClient) -> None:
     page = client.get("/api/v2/changes").json
     assert page is not None
     for address in ("/", "/changes", f"/changes/{page['items'][0]['change_id']}"):

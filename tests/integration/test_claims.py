@@ -81,7 +81,7 @@ def _served(client: FlaskClient, advice: str, claim: dict[str, Any]) -> dict[str
     return document
 
 
-def test_the_verbose_answer_names_what_explain_takes(
+def test_verbose_advice_names_claims_as_explain_accepts_them(
     stores: Stores, report: dict[str, Any]
 ) -> None:
     options = ("--type", "performance", "--hardware", "fa9f8e70", "--verbose")
@@ -96,7 +96,7 @@ def test_the_verbose_answer_names_what_explain_takes(
         assert explanation(stores.settings, f"{advice_id}/{name}")["advice_id"] == advice_id
 
 
-def test_a_claim_that_an_earlier_version_computed_is_explained_anew(
+def test_claim_of_an_earlier_version_is_computed_again_for_explain(
     stores: Stores, report: dict[str, Any]
 ) -> None:
     advice_id = report["metadata"]["document_id"]

@@ -46,7 +46,7 @@ def test_a_dry_run_shows_the_bytes_and_removes_nothing(settings: Settings) -> No
     assert remaining(settings) == before
 
 
-def test_only_what_is_old_and_can_be_made_again_is_removed(settings: Settings) -> None:
+def test_clean_removes_only_old_folders_that_can_be_made_again(settings: Settings) -> None:
     assert run_here(clean, settings).exit_code == 0
     kept = {"environments/new", "environments/new.lock", "cache/indexes", "cache/other"}
     assert remaining(settings) == kept

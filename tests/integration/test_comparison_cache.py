@@ -100,7 +100,7 @@ def documents(family: SeriesFamily) -> list[dict[str, Any]]:
     return family.groups(range(len(family.series)))
 
 
-def test_a_change_reads_the_series_that_changed_and_judges_all(
+def test_new_measurement_reads_its_series_only_and_judges_all(
     delivered: Stores, read_keys: list[int], tmp_path: Path
 ) -> None:
     cache = ComparisonCache()
@@ -118,7 +118,7 @@ def test_a_change_reads_the_series_that_changed_and_judges_all(
     assert sorted(it["recent"]["inspections"] for it in after) == [3, 4]
 
 
-def test_a_server_reads_the_comparisons_when_it_starts(
+def test_series_are_read_in_batches_at_start_up(
     record: tuple[Settings, sqlalchemy.Engine],
     read_keys: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +165,7 @@ def test_the_version_of_any_component_comes_from_the_stack(stores: Stores, tmp_p
     assert totals.versions == 3
 
 
-def test_what_is_forgotten_is_read_again(
+def test_evicted_series_are_read_again(
     connection: Connection, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_JOBS", 20)
@@ -180,7 +180,7 @@ def test_what_is_forgotten_is_read_again(
     assert read_keys == [2, 1]
 
 
-def test_all_families_together_keep_few_documents(
+def test_cached_documents_of_all_families_are_bounded(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 6)
@@ -200,7 +200,7 @@ def test_all_families_together_keep_few_documents(
     assert judged == [2, 0, 2, 0, 2]
 
 
-def test_the_time_of_some_series_does_not_depend_on_the_others(
+def test_selected_series_are_read_without_the_others(
     delivered: Stores, read_keys: list[int], tmp_path: Path
 ) -> None:
     cache = ComparisonCache()
@@ -223,7 +223,7 @@ def test_the_time_of_some_series_does_not_depend_on_the_others(
     assert read_keys == [1, 1, 1, 1]
 
 
-def test_after_a_change_only_the_series_that_changed_are_counted(
+def test_only_changed_series_are_counted_again(
     delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked: list[int | None] = []
@@ -245,7 +245,7 @@ def test_after_a_change_only_the_series_that_changed_are_counted(
     assert (len(before), len(after)) == (2, 3)
 
 
-def test_a_change_is_looked_for_again_after_a_failure(
+def test_failed_read_of_a_change_is_repeated(
     delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ComparisonCache()
@@ -265,7 +265,7 @@ def _fail(_connection: Connection) -> NoReturn:
     raise StoreUnavailable("PostgreSQL", "it was stopped", "start it")
 
 
-def test_a_measurement_that_is_excluded_changes_its_series_and_so_does_its_return(
+def test_exclusion_of_a_measurement_and_its_return_change_its_series(
     delivered: Stores,
 ) -> None:
     cache = ComparisonCache()
@@ -288,7 +288,7 @@ def test_a_measurement_that_is_excluded_changes_its_series_and_so_does_its_retur
         assert documents(cache.family(connection)) == before
 
 
-def test_what_a_slow_writer_commits_is_seen(delivered: Stores, tmp_path: Path) -> None:
+def test_rows_of_a_slow_writer_are_seen_after_its_commit(delivered: Stores, tmp_path: Path) -> None:
     """Its transaction begins before others are read, and its rows have that of a savepoint."""
     cache = ComparisonCache()
     with delivered.engine.connect() as connection, delivered.engine.begin() as writer:

@@ -57,7 +57,7 @@ def delivery(number: int) -> ReleaseDelivery:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)  # 10,000 operations take long on a busy machine
-def test_no_update_is_lost_with_two_writers_and_two_advisers_on_the_same_keys(
+def test_concurrent_writers_and_readers_lose_no_update(
     stores: Stores,
 ) -> None:
     """Deliveries arrive in any order. The newest of each package must win, for every reader."""
@@ -221,7 +221,7 @@ def lacks_its_documents(_cursor: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", [is_full, lacks_its_documents])
-def test_a_failure_that_does_not_pass_is_reported_at_once(
+def test_permanent_failure_is_reported_without_a_retry(
     stores: Stores, tmp_path: Path, fault: Callable[[Any], None]
 ) -> None:
     name = "inspection-matmul-0000000a"

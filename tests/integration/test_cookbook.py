@@ -734,26 +734,26 @@ ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
 }  # fmt: skip
 
 
-def test_each_question_has_an_answer_of_its_own() -> None:
+def test_each_cookbook_question_has_an_expected_answer() -> None:
     assert ANSWERS.keys() == questions().keys()
     headings = re.findall(r"^## (\d+)\.", COOKBOOK.read_text(encoding="utf-8"), re.MULTILINE)
     assert [str(number) for number in questions()] == headings
 
 
 @pytest.mark.parametrize("number", ANSWERS)
-def test_the_answer_is_the_planted_truth(world: World, number: int) -> None:
+def test_cookbook_query_finds_the_planted_answer(world: World, number: int) -> None:
     rows, expected = world.ask(number), ANSWERS[number](world)
     assert expected
     assert rows == expected
 
 
-def test_a_version_that_sped_an_indicator_up_is_asked_for_alike(world: World) -> None:
+def test_cookbook_query_finds_versions_that_became_faster(world: World) -> None:
     assert world.ask(4, verdict="faster") == []
     ((version, before, *_),) = world.ask(4, package="helper")
     assert (version, before) == ("2.0", "1.0")
 
 
-def test_the_graph_is_the_record_and_can_be_made_again(world: World) -> None:
+def test_cookbook_graph_equals_the_record_and_can_be_rebuilt(world: World) -> None:
     stores = world.stores
     once = verified(stores)
     assert once.equal

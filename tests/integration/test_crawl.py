@@ -96,7 +96,7 @@ def test_a_closure_is_read_layer_by_layer(at: Settings, relational: Engine, inde
     assert asked == [("lib", ">=1", None), ("old", "", 'python_version < "3"')]
 
 
-def test_a_second_crawl_asks_for_no_file_and_changes_nothing(
+def test_second_crawl_reads_no_file_and_writes_nothing(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", metadata=requires("lib"))
@@ -111,7 +111,7 @@ def test_a_second_crawl_asks_for_no_file_and_changes_nothing(
     assert add(at, relational, "app").traffic.requests == 0
 
 
-def test_a_requirement_below_the_newest_gets_candidates_and_they_are_followed(
+def test_old_releases_are_read_for_a_requirement_below_the_newest(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "array", "1.0", "1.1", "1.2", metadata=requires("legacy"))
@@ -150,7 +150,7 @@ def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
     assert len(files_asked_for(index)) == 2
 
 
-def test_what_is_broken_ends_in_a_state_and_the_rest_goes_on(
+def test_unreadable_release_gets_a_state_and_others_are_read(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib"))
@@ -182,7 +182,7 @@ def test_what_is_broken_ends_in_a_state_and_the_rest_goes_on(
     assert len(files_asked_for(index)) == asked
 
 
-def test_a_root_of_which_nothing_can_be_chosen_is_reported(
+def test_root_without_an_installable_release_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     index.add_source("app", "1.0")
@@ -191,7 +191,7 @@ def test_a_root_of_which_nothing_can_be_chosen_is_reported(
     assert not report.clean
 
 
-def test_missing_and_failing_packages_are_reported_and_hold_up_no_other(
+def test_missing_and_failing_packages_are_reported_without_stopping_others(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("absent", "wrong", "lib"))
@@ -211,7 +211,7 @@ def test_missing_and_failing_packages_are_reported_and_hold_up_no_other(
     ]  # fmt: skip
 
 
-def test_a_release_that_cannot_be_read_is_tried_again_later_and_then_given_up(
+def test_unreadable_release_is_retried_later_and_then_given_up(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "2.0")
@@ -241,7 +241,7 @@ def _make_due(engine: Engine) -> None:
         connection.execute(text("UPDATE release_queue SET retry_at = now() - interval '1 day'"))
 
 
-def test_a_file_with_another_hash_is_an_alarm_and_the_first_is_kept(
+def test_changed_hash_raises_an_alarm_and_the_first_is_kept(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     first = index.add_wheel("app", "1.0", "first").removeprefix("sha256:")
@@ -257,7 +257,7 @@ def test_a_file_with_another_hash_is_an_alarm_and_the_first_is_kept(
     assert rows(relational, "SELECT kind FROM package_events") == [("changed_hash",)]
 
 
-def test_a_refresh_finds_what_is_new_yanked_and_gone(
+def test_refresh_finds_new_yanked_and_removed_releases(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", "1.2", metadata=requires("lib"))
@@ -294,7 +294,7 @@ def test_a_refresh_finds_what_is_new_yanked_and_gone(
 LOGIN = status(200, b"<h1>log in</h1><a href='/login'>here</a>", Content_Type="text/html")
 
 
-def test_a_page_for_logging_in_is_a_failure_and_nothing_is_lost(
+def test_login_page_is_a_failure_that_loses_no_release(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")
@@ -361,7 +361,7 @@ def test_a_project_that_loses_all_its_files_is_an_alarm_once(
     assert (again.emptied, again.events) == ([], {})
 
 
-def test_two_hashes_of_one_file_on_a_page_are_an_alarm_once(
+def test_file_listed_with_two_hashes_raises_one_alarm(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     first = index.add_wheel("app", "1.0").removeprefix("sha256:")
@@ -375,7 +375,7 @@ def test_two_hashes_of_one_file_on_a_page_are_an_alarm_once(
     assert one(refresh_indexes(at, relational)).alarms == []
 
 
-def test_an_invalid_address_is_tried_again_and_not_called_broken(
+def test_invalid_file_url_is_retried_and_the_file_not_called_broken(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -386,7 +386,7 @@ def test_an_invalid_address_is_tried_again_and_not_called_broken(
     assert rows(relational, "SELECT version FROM release_queue") == [("1.0",)]
 
 
-def test_a_version_without_files_is_kept_and_takes_nobodys_place(
+def test_version_without_files_is_kept_and_takes_no_place(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -414,7 +414,7 @@ def test_a_root_that_nothing_meets_is_reported(
         assert (report.unmet_roots, report.clean) == (expected, not expected)
 
 
-def test_what_the_index_never_had_is_not_asked_for_by_a_refresh(
+def test_refresh_does_not_request_a_project_that_the_index_never_had(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")
@@ -477,7 +477,7 @@ def test_a_project_that_vanishes_is_reported_once_and_its_releases_stay(
     assert one(refresh_indexes(at, relational)).missing == []
 
 
-def test_a_second_refresh_ends_at_once(at: Settings, relational: Engine) -> None:
+def test_concurrent_refresh_is_refused(at: Settings, relational: Engine) -> None:
     with relational.connect() as connection:
         connection.execute(text("SELECT pg_advisory_lock(7401312)"))
         with pytest.raises(AlreadyRunning):
@@ -508,7 +508,7 @@ BUGS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
 
 
 @pytest.mark.parametrize("where", BUGS)
-def test_a_bug_that_a_package_meets_is_its_state_and_costs_no_other(
+def test_bug_in_the_crawl_of_one_package_costs_no_other_package(
     at: Settings, relational: Engine, index: Index, where: str,
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -537,7 +537,7 @@ def test_a_bug_that_a_package_meets_is_its_state_and_costs_no_other(
     assert (record.levelno, record.exc_info is None) == (logging.ERROR, False)
 
 
-def test_a_time_beyond_the_calendar_costs_that_time_only(
+def test_upload_time_beyond_the_calendar_is_dropped_alone(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")

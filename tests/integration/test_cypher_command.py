@@ -72,7 +72,7 @@ def test_parameters_are_json_or_text(asked: Settings) -> None:
     assert row == {"number": 3, "list": [1, None], "name": "a=b"}
 
 
-def test_a_cut_answer_says_so_on_stderr(asked: Settings) -> None:
+def test_cut_result_is_reported_on_stderr(asked: Settings) -> None:
     query = "UNWIND range(1, 10) AS n RETURN n"
     cut = ask(asked, query, "--limit", "3", "--format", "csv")
     assert cut.stdout.split() == ["n", "1", "2", "3"]
@@ -80,7 +80,7 @@ def test_a_cut_answer_says_so_on_stderr(asked: Settings) -> None:
     assert not ask(asked, query, "--limit", "10").stderr
 
 
-def test_an_answer_of_too_many_bytes_says_so_on_stderr(asked: Settings) -> None:
+def test_result_cut_at_the_byte_limit_is_reported_on_stderr(asked: Settings) -> None:
     small = replace(asked, query_byte_limit=2000)
     query = "UNWIND range(1, 10) AS n RETURN n, reduce(s = 'ab', y IN range(1, 8) | s + s) AS big"
     cut = ask(small, query, "--format", "json")

@@ -203,7 +203,7 @@ def small_postgresql(tmp_path: Path) -> Iterator[tuple[str, Path]]:
             stores.stop()
 
 
-def test_a_postgresql_without_space_is_not_ready_and_says_why(
+def test_postgresql_without_space_is_not_ready_with_the_reason(
     small_postgresql: tuple[str, Path], settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, disk = small_postgresql
@@ -252,7 +252,7 @@ def delete_uploads(engine: Engine) -> int:
         return forget_documents(connection, UPLOAD, timedelta(), 10)
 
 
-def test_bodies_are_deleted_later_if_a_process_is_killed_after_it_deleted_their_documents(
+def test_bodies_are_deleted_later_if_a_deleting_process_is_killed(
     settings: Settings, relational: Engine, documents_url: str
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -271,7 +271,7 @@ def test_bodies_are_deleted_later_if_a_process_is_killed_after_it_deleted_their_
     assert row_counts(relational)["unreferenced_bodies"] == 0
 
 
-def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
+def test_old_bodies_of_interrupted_transactions_are_deleted(
     settings: Settings, relational: Engine, documents_url: str
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -289,7 +289,7 @@ def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
         assert body_of(connection, settings, large_upload().document_id) == large_upload().body
 
 
-def test_what_killed_writers_left_is_deleted_after_a_day(
+def test_files_of_killed_writers_are_deleted_after_a_day(
     settings: Settings, relational: Engine, documents_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -335,7 +335,7 @@ def test_bodies_of_other_records_in_one_document_store_stay(
     assert len(bodies_in(settings.document_store_url)) == 2
 
 
-def test_a_body_that_cannot_be_deleted_keeps_no_other(
+def test_undeletable_body_does_not_stop_the_deletion_of_others(
     settings: Settings, relational: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = with_documents(settings, tmp_path)
@@ -358,7 +358,7 @@ def test_a_body_that_cannot_be_deleted_keeps_no_other(
     assert row_counts(relational)["unreferenced_bodies"] == 0
 
 
-def test_after_several_failures_the_other_bodies_are_left(
+def test_deletion_stops_after_several_failures(
     settings: Settings,
     relational: Engine,
     tmp_path: Path,

@@ -204,13 +204,13 @@ def _request(client: FlaskClient) -> str:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_what_an_address_says_is_escaped(client: FlaskClient, address: str) -> None:
+def test_hostile_text_in_an_address_is_escaped(client: FlaskClient, address: str) -> None:
     response = client.get(address.format(quote(HOSTILE, safe="")))
     assert response.status_code in {200, 400, 404}
     assert [it for it in (*MARKUP, *CODES) if it in response.get_data(as_text=True)] == []
 
 
-def test_what_a_form_says_is_escaped(client: FlaskClient) -> None:
+def test_hostile_text_in_a_form_is_escaped(client: FlaskClient) -> None:
     for old in (HOSTILE, f"numpy==2.0.2 # {HOSTILE}", '{"<script>alert": {"x": 1}}'):
         fields = {"old": old, "new": "numpy==2.4.6", "python": HOSTILE}
         _, shown = _posted(client, "/compare", "/compare/locks", **fields)
@@ -227,12 +227,12 @@ def unharmed(settings: Settings, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("command", SHOWING)
-def test_what_rows_say_steers_no_terminal(poisoned: Settings, command: str) -> None:
+def test_hostile_text_in_rows_reaches_no_terminal(poisoned: Settings, command: str) -> None:
     assert unharmed(poisoned, *command.split()) in {0, 1}
 
 
 @pytest.mark.parametrize("command", ASKING)
-def test_no_argument_breaks_a_command_or_steers_the_terminal(
+def test_hostile_argument_neither_breaks_a_command_nor_reaches_the_terminal(
     poisoned: Settings, command: str
 ) -> None:
     for value in (HOSTILE, NOT_UTF8):
@@ -241,7 +241,7 @@ def test_no_argument_breaks_a_command_or_steers_the_terminal(
 
 
 @pytest.mark.parametrize("name", READING)
-def test_no_file_breaks_a_command_or_steers_the_terminal(
+def test_hostile_file_neither_breaks_a_command_nor_reaches_the_terminal(
     poisoned: Settings, tmp_path: Path, name: str
 ) -> None:
     for content in CONTENTS:

@@ -100,7 +100,7 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
-def test_a_second_start_attaches(running: EmbeddedStores, own_home: Settings) -> None:
+def test_second_start_uses_the_running_stores(running: EmbeddedStores, own_home: Settings) -> None:
     before = pids_of(running)
     told: list[str] = []
     assert [store.now for store in running.start(told.append)] == [False, False]
@@ -123,7 +123,7 @@ def test_a_query_that_fills_the_memory_of_the_graph_is_refused_with_a_remedy(
 
 
 @pytest.mark.slow
-def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None:
+def test_concurrent_starts_start_each_store_once(own_home: Settings) -> None:
     EmbeddedStores(own_home).stop()
     up, environ = [*THOTH, "up", "--json"], environ_of(own_home)
     starters = [subprocess.Popen(up, stdout=subprocess.PIPE, env=environ) for _ in range(3)]
@@ -132,7 +132,7 @@ def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None
     assert sum(store["started"] for stores in answers for store in stores) == 2
 
 
-def test_everything_private_is_closed_to_others(running: EmbeddedStores) -> None:
+def test_private_files_are_closed_to_other_users(running: EmbeddedStores) -> None:
     home = running.home
     for folder in (home.root, home.postgresql, home.graph, home.logs, home.run):
         assert folder.stat().st_mode & 0o077 == 0, folder
@@ -226,7 +226,7 @@ def test_a_killed_store_is_started_again(
     assert pid_of(running, key) != before
 
 
-def test_a_record_whose_pid_belongs_to_another_is_stale(
+def test_run_record_with_the_pid_of_another_process_is_stale(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     """Also PostgreSQL's own pid file, which it would believe."""
@@ -247,7 +247,9 @@ def test_a_record_whose_pid_belongs_to_another_is_stale(
 
 
 @pytest.mark.slow
-def test_a_port_taken_meanwhile_is_replaced(running: EmbeddedStores, own_home: Settings) -> None:
+def test_store_starts_on_another_port_if_its_port_is_taken(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
     before = {key: read_record(running.home, key) for key in ("postgresql", "graph")}
     running.stop()
     with contextlib.ExitStack() as taken:
@@ -263,13 +265,13 @@ def test_a_port_taken_meanwhile_is_replaced(running: EmbeddedStores, own_home: S
             assert now.port != record.port
 
 
-def test_ports_are_remembered(running: EmbeddedStores, own_home: Settings) -> None:
+def test_ports_are_the_same_after_a_restart(running: EmbeddedStores, own_home: Settings) -> None:
     before = [store.record.port for store in running.start()]
     running.stop()
     assert [store.record.port for store in running.start()] == before
 
 
-def test_stores_without_their_records_are_adopted(
+def test_running_stores_without_run_records_are_adopted(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     before = pids_of(running)
@@ -287,7 +289,7 @@ def test_stores_without_their_records_are_adopted(
         pytest.param("run/graph.json", id="graph", marks=pytest.mark.slow),
     ],
 )
-def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> None:
+def test_killed_first_start_is_repaired_by_the_next(reached: str) -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
         settings = Settings.from_env({"THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"})
         up, environ = [*THOTH, "up"], environ_of(settings)
@@ -308,7 +310,7 @@ def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> N
         assert not list(settings.home.glob("postgresql.new-*"))
 
 
-def test_down_says_what_it_did(running: EmbeddedStores, own_home: Settings) -> None:
+def test_down_reports_which_stores_it_stopped(running: EmbeddedStores, own_home: Settings) -> None:
     before = [psutil.Process(pid) for pid in pids_of(running)]
     first, second = command(own_home, "down"), command(own_home, "down")
     assert first.stdout == "PostgreSQL: stopped\nthe graph: stopped\n"
@@ -329,7 +331,7 @@ def test_an_interrupted_start_says_which_stores_run(
     assert "running: PostgreSQL, the graph; `thoth down` stops them\n" in done.stderr
 
 
-def test_status_tells_no_password_and_what_is_up(
+def test_status_lists_running_stores_without_passwords(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     shown = command(own_home, "status", "--json")
@@ -347,7 +349,7 @@ def test_a_closed_port_is_reported_at_once(own_home: Settings) -> None:
 
 
 @pytest.mark.slow
-def test_a_port_that_never_answers_is_reported_in_time(own_home: Settings) -> None:
+def test_port_that_never_answers_is_reported_within_the_timeout(own_home: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert_unavailable(own_home, server.getsockname()[1])
 
@@ -389,7 +391,7 @@ def read_after_kill(stores: Stores, key: str) -> None:
             session.run("RETURN 1").consume()
 
 
-def test_a_wrong_password_is_reported_without_it(own_home: Settings) -> None:
+def test_wrong_password_is_reported_without_showing_it(own_home: Settings) -> None:
     port = EmbeddedStores(own_home).start()[0].record.port
     wrong = replace(own_home, database_url=f"postgresql://thoth:hidden@127.0.0.1:{port}/thoth")
     with (

@@ -72,7 +72,7 @@ def hardware(stores: Stores) -> str:
         return str(connection.scalars(select(HardwareRow.digest)).one())
 
 
-def test_what_was_measured_in_turns_becomes_a_claim_that_moves_advice(filled: Stores) -> None:
+def test_measurements_in_turns_become_a_claim_that_changes_the_score(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     found = assess(
         snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"},
@@ -92,7 +92,7 @@ def test_what_was_measured_in_turns_becomes_a_claim_that_moves_advice(filled: St
     assert best == "pkg:pypi/numpy@2.1.0"
 
 
-def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
+def test_evidence_has_only_the_requested_packages(filled: Stores) -> None:
     _, evidence = read(filled, "numpy")
     assert len(evidence.stacks) == 2
     assert len(evidence.readings) == 20
@@ -104,7 +104,7 @@ def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
     assert (nothing.readings, nothing.series, dict(nothing.stacks)) == ((), (), {})
 
 
-def test_classes_with_one_label_are_distinguished_wherever_they_are_named(filled: Stores) -> None:
+def test_hardware_classes_with_equal_labels_are_distinguished(filled: Stores) -> None:
     with filled.engine.begin() as connection:
         own = connection.execute(select(HardwareRow)).one()
         identity = {**own.identity, "stepping": 99}
@@ -119,7 +119,7 @@ def test_classes_with_one_label_are_distinguished_wherever_they_are_named(filled
         assert {it.hardware_label for it in browse_series(connection)} == {name}
 
 
-def test_evidence_is_of_the_hardware_that_is_asked_for(filled: Stores) -> None:
+def test_evidence_has_only_the_requested_hardware(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     with filled.engine.connect() as connection:
         here, elsewhere, nowhere = (
@@ -131,7 +131,7 @@ def test_evidence_is_of_the_hardware_that_is_asked_for(filled: Stores) -> None:
     assert (nowhere.readings, dict(nowhere.stacks)) == ((), {})
 
 
-def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
+def test_vulnerabilities_are_found_by_every_alias(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     (identifier,) = evidence.vulnerabilities
     harm = evidence.vulnerabilities[identifier]
@@ -154,7 +154,7 @@ def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
     assert {it.code for it in notes} >= {JustificationCode.VULNERABLE}
 
 
-def test_every_source_says_how_old_it_is(filled: Stores, tmp_path: Path) -> None:
+def test_evidence_dates_every_source(filled: Stores, tmp_path: Path) -> None:
     sources = read(filled, "numpy")[1].sources
     assert sources["pypi"] == ASKED
     measured = sources[INSPECTIONS]
@@ -184,7 +184,7 @@ def test_equal_knowledge_of_one_day_is_one_document(filled: Stores) -> None:
     assert first.revision == last.revision != next_day.revision
 
 
-def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:
+def test_evidence_takes_a_fixed_number_of_queries(filled: Stores) -> None:
     asked: list[str] = []
     event.listen(filled.engine, "before_cursor_execute", lambda *them: asked.append(them[2]))
     read(filled, "unheard-of")
@@ -194,7 +194,7 @@ def test_the_number_of_questions_does_not_grow(filled: Stores) -> None:
     assert len(asked) - few == 10
 
 
-def test_what_was_read_is_not_read_again(filled: Stores) -> None:
+def test_evidence_of_packages_already_read_is_not_read_again(filled: Stores) -> None:
     asked: list[str] = []
     snapshot, evidence = read(filled, "numpy")
     reader = EvidenceReader(NOW)
@@ -208,7 +208,7 @@ def test_what_was_read_is_not_read_again(filled: Stores) -> None:
         assert reader.evidence(connection, snapshot) == first == evidence
 
 
-def test_a_record_without_anything_gives_evidence_of_nothing(stores: Stores) -> None:
+def test_empty_record_gives_empty_evidence(stores: Stores) -> None:
     evidence = read(stores, "numpy")[1]
     assert evidence.sources == {ADVISORIES: None, INSPECTIONS: None}
     assert Evidence.from_json(evidence.to_json()) == evidence

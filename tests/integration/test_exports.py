@@ -101,7 +101,7 @@ def test_samples_are_the_repetitions_of_the_observations(
     assert samples == expected
 
 
-def test_stacks_are_the_inspected_ones_with_their_packages(
+def test_exported_stacks_are_the_inspected_ones_with_their_packages(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     packages: dict[str, set[str]] = defaultdict(set)
@@ -228,7 +228,7 @@ def test_each_row_names_its_document_and_each_column_its_meaning(exported: Path)
                 assert set(documents) <= known
 
 
-def test_nothing_private_leaves(
+def test_exports_have_no_private_values(
     exported: Path, filled: Settings, filled_client: FlaskClient
 ) -> None:
     """Neither secrets nor tokens, addresses, identifiers, requests, messages or local paths."""
@@ -257,7 +257,7 @@ def test_nothing_private_leaves(
     assert {it for it in private if any(it in content for content in seen)} == set()
 
 
-def test_one_table_is_exported_alone(filled: Settings, tmp_path: Path) -> None:
+def test_single_table_is_exported_on_request(filled: Settings, tmp_path: Path) -> None:
     done = thoth(filled, "export", "parquet", str(tmp_path / "a"), "--only", "stacks")
     assert done.returncode == 0, done.stderr
     assert sorted(it.name for it in (tmp_path / "a").iterdir()) == [EXPORT_FILE, "stacks"]

@@ -166,7 +166,7 @@ FILES: dict[str, tuple[Fault, str]] = {
 }  # fmt: skip
 
 
-def test_a_version_that_cannot_be_read_gives_way_and_the_reason_names_file_and_cause(
+def test_unreadable_version_is_replaced_by_an_older_one_with_file_and_cause_named(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     for name, (fault, _) in FILES.items():
@@ -206,7 +206,7 @@ PAGES: dict[str, tuple[Answer, str]] = {
 }
 
 
-def test_a_page_that_cannot_be_read_is_no_proof_and_says_why(
+def test_unreadable_page_is_reported_and_proves_no_conflict(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.answers.update({f"/simple/{name}/": answer for name, (answer, _) in PAGES.items()})
@@ -258,7 +258,7 @@ def test_versions_that_could_not_be_read_are_not_counted_as_read(
     assert "no stack meets the request over 0 listed versions of 1 package" in shown.stdout
 
 
-def test_a_project_in_quarantine_needs_no_build(
+def test_quarantined_project_requires_no_build(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("taken", "1.0")
@@ -273,7 +273,7 @@ def test_a_project_in_quarantine_needs_no_build(
 
 
 @pytest.mark.parametrize("answer", [dripping, silent])
-def test_an_index_without_an_end_is_left_after_the_stated_time(
+def test_silent_index_is_given_up_after_the_stated_time(
     stores: Stores, index: Index, project: Path, answer: Answer
 ) -> None:
     index.answers["/simple/lib/"] = answer
@@ -287,7 +287,7 @@ def test_an_index_without_an_end_is_left_after_the_stated_time(
     assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"})
 
 
-def test_thousands_of_broken_versions_are_left_after_the_stated_time(
+def test_reading_of_broken_versions_ends_after_the_stated_time(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     files = {f"wreck-1.{number}-py3-none-any.whl": b"broken" for number in range(1500)}
@@ -308,7 +308,7 @@ def outdate(settings: Settings, index: Index) -> None:
         cache.keep_page(name, replace(kept, page=page))
 
 
-def test_without_an_answer_the_cached_pages_count_and_their_age_is_reported(
+def test_cached_pages_and_their_age_are_reported_if_the_index_is_down(
     stores: Stores, index: Index, project: Path
 ) -> None:
     assert advise(stores, index, project)[0].returncode == 0
@@ -319,7 +319,7 @@ def test_without_an_answer_the_cached_pages_count_and_their_age_is_reported(
     assert "warning: pypi does not answer, so 2 pages are from the cache, the oldest" in done.stderr
 
 
-def test_a_version_that_is_taken_back_is_not_chosen_again(
+def test_version_yanked_meanwhile_is_not_chosen_again(
     stores: Stores, index: Index, project: Path
 ) -> None:
     assert versions(advise(stores, index, project)[1])["app"] == "1.1"
@@ -332,7 +332,7 @@ def test_a_version_that_is_taken_back_is_not_chosen_again(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_ended_while_it_reads_the_next_command_works(
+def test_interrupted_read_does_not_break_the_next_command(
     stores: Stores, index: Index, project: Path, number: signal.Signals, code: int
 ) -> None:
     index.answers["/simple/lib/"] = silent

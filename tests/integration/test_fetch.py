@@ -61,7 +61,7 @@ def asked_for(index: Index) -> set[str]:
     return {path for path in index.paths if path.startswith("/simple/")}
 
 
-def test_an_empty_store_is_filled_and_the_answer_optimal(
+def test_advice_on_an_empty_store_reads_the_index_and_is_optimal(
     stores: Stores, index: Index, project: Path
 ) -> None:
     fetch = ("advise", str(project), *WHERE, "--fetch", "--json")
@@ -82,7 +82,7 @@ def test_an_empty_store_is_filled_and_the_answer_optimal(
     assert revisions[0] == revisions[1]
 
 
-def test_an_answer_from_the_store_first_catches_up_with_what_was_read(
+def test_advice_from_the_store_first_catches_up_the_graph(
     stores: Stores, index: Index, project: Path
 ) -> None:
     # An advice over all listed versions stores releases in the same way, without projecting them.
@@ -102,7 +102,7 @@ def test_an_answer_from_the_store_first_catches_up_with_what_was_read(
     assert lag(stores.engine).count == 0
 
 
-def test_a_graph_that_lags_is_never_called_infeasible(
+def test_infeasibility_is_never_concluded_from_a_graph_that_lags(
     stores: Stores, index: Index, project: Path
 ) -> None:
     stored = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
@@ -121,7 +121,7 @@ def test_a_graph_that_lags_is_never_called_infeasible(
     assert "proven: no stack" not in done.stdout
 
 
-def test_an_archived_project_is_named_and_remembered(
+def test_archived_project_is_reported_also_later_offline(
     stores: Stores, index: Index, project: Path
 ) -> None:
     index.states["lib"] = {"status": "archived", "reason": "use app"}
@@ -137,7 +137,7 @@ def test_an_archived_project_is_named_and_remembered(
     assert told("--offline", "--type", "security") == [message]
 
 
-def test_offline_an_empty_store_says_what_to_do(
+def test_advice_offline_on_an_empty_store_names_the_remedy(
     stores: Stores, index: Index, project: Path
 ) -> None:
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
@@ -149,7 +149,7 @@ def test_offline_an_empty_store_says_what_to_do(
     assert index.paths == []
 
 
-def test_why_and_why_not_fetch_too(stores: Stores, index: Index, project: Path) -> None:
+def test_why_and_why_not_read_missing_packages(stores: Stores, index: Index, project: Path) -> None:
     index.add_wheel("extra", "1.0")
     at_project = ("--project", str(project), *WHERE, "--fetch", "--json")
     done = thoth(stores.settings, "why", "lib", *at_project, **at(index))
@@ -204,7 +204,7 @@ def test_a_name_that_an_index_owns_is_taken_from_no_other(
     )
 
 
-def test_a_package_that_names_its_index_is_never_asked_for_elsewhere(
+def test_package_with_a_named_index_is_requested_from_no_other(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("mine", "9.0")
@@ -240,7 +240,7 @@ mine = {{version = "*", index = "own"}}
     assert "/simple/mine/" not in asked_for(index)
 
 
-def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
+def test_unreachable_index_is_named_and_the_store_answers(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("app", "1.2", metadata="Requires-Dist: later\n")
@@ -267,7 +267,7 @@ def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
     assert other.paths == []
 
 
-def test_a_page_that_is_none_is_reported_and_nothing_taken_from_elsewhere(
+def test_invalid_page_is_reported_and_the_next_index_is_not_used(
     stores: Stores, index: Index, other: Index, project: Path
 ) -> None:
     index.answers["/simple/app/"] = status(200, b"log in", Content_Type="text/html")
@@ -281,7 +281,7 @@ def test_a_page_that_is_none_is_reported_and_nothing_taken_from_elsewhere(
     assert other.paths == []
 
 
-def test_advisories_about_versions_that_only_the_index_knows_count(
+def test_advisories_apply_to_versions_read_from_the_index(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     harmful = osv("GHSA-aaaa-bbbb-cccc", affected("app", ("introduced", "1.1")), vector=HIGH)
@@ -294,7 +294,7 @@ def test_advisories_about_versions_that_only_the_index_knows_count(
     assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}, done.stderr
 
 
-def test_another_python_reads_its_own_wheels_and_offline_says_which_it_lacks(
+def test_each_python_has_its_own_wheels_and_offline_names_the_missing_ones(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     for python, requires in (("cp310", "lib>=1"), ("cp311", "app>=1")):

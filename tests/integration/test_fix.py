@@ -72,7 +72,7 @@ def with_advisories(stores: Stores, folder: Path) -> None:
     sync_source(stores.settings, stores.engine, str(archive))
 
 
-def test_a_lock_is_fixed_as_far_as_nothing_blocks_it(
+def test_fix_changes_a_lock_as_far_as_requirements_permit(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -104,7 +104,7 @@ def test_a_lock_is_fixed_as_far_as_nothing_blocks_it(
     assert checked.returncode == 2, checked.stderr  # what indexes list was not verified
 
 
-def test_one_vulnerability_alone_is_fixed_and_people_read_why_another_remains(
+def test_fix_of_one_vulnerability_and_reason_of_a_remaining_one(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -173,7 +173,7 @@ def test_uv_writes_the_smallest_fix_and_nothing_else_moves(
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def test_an_accepted_vulnerability_is_recorded_shown_and_open_again_later(
+def test_accepted_vulnerability_is_recorded_and_reopened_after_its_end(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)

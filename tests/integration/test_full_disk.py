@@ -69,7 +69,7 @@ def test_a_database_that_cannot_be_created_is_an_error_with_a_remedy(
     assert "hint: free space on the disk" in status.stdout
 
 
-def test_a_home_starts_once_there_is_space(small_disk: Path) -> None:
+def test_home_starts_once_its_disk_has_space(small_disk: Path) -> None:
     settings = settings_in(small_disk)
     assert thoth(settings, "stacks").returncode == 3
     assert mounted(small_disk, "-o", "remount,size=200m")
@@ -100,7 +100,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_counting_survives_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
+def test_metrics_count_on_after_a_full_disk(disk: Path) -> None:
     command = [sys.executable, "-c", COUNTING, str(disk / "metrics")]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -142,7 +142,7 @@ def test_an_accepted_upload_waits_for_space(disk: Path, stores: Stores) -> None:
         wait_until(succeeded, "the upload is ingested")
 
 
-def test_a_service_without_space_is_not_ready_and_says_why(
+def test_service_without_disk_space_is_not_ready_with_the_reason(
     disk: Path, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = replace(settings, home=disk)

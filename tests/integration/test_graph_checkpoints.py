@@ -94,7 +94,7 @@ def test_a_graph_that_is_newer_than_a_restored_record_is_refused(
         assert not stores_agree(stores)
 
 
-def test_a_query_is_not_answered_from_another_graph(
+def test_query_on_a_graph_of_another_record_is_refused(
     stores: Stores, postgresql: sqlalchemy.Engine
 ) -> None:
     count = ("MATCH (p:Package) RETURN count(p) AS n", "--format", "json")
@@ -113,7 +113,7 @@ def test_a_query_is_not_answered_from_another_graph(
     assert warning in unknown.stderr
 
 
-def test_an_emptied_graph_is_not_up_to_date(stores: Stores) -> None:
+def test_emptied_graph_is_not_current(stores: Stores) -> None:
     assert project(stores).entries == 0
     answer(stores, EMPTY)
     assert not stores_agree(stores)
@@ -160,7 +160,7 @@ def test_an_interrupted_batch_leaves_stores_that_agree(
 
 
 @embedded_only
-def test_a_backup_from_within_an_interruption_does_not_hide_what_came_after(
+def test_backup_taken_during_an_interruption_does_not_match_a_later_graph(
     stores: Stores, postgresql: sqlalchemy.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(stores, "package-3")
@@ -173,7 +173,7 @@ def test_a_backup_from_within_an_interruption_does_not_hide_what_came_after(
 
 
 @embedded_only
-def test_an_interrupted_rebuild_of_a_foreign_graph_does_not_accept_it(
+def test_interrupted_rebuild_leaves_a_foreign_graph_unaccepted(
     stores: Stores, postgresql: sqlalchemy.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with restored(stores, postgresql) as older:
@@ -188,7 +188,9 @@ def test_an_interrupted_rebuild_of_a_foreign_graph_does_not_accept_it(
 
 
 @embedded_only
-def test_commands_tell_it_and_mend_it(stores: Stores, postgresql: sqlalchemy.Engine) -> None:
+def test_commands_report_a_foreign_graph_and_rebuild_it(
+    stores: Stores, postgresql: sqlalchemy.Engine
+) -> None:
     with restored(stores, postgresql) as older:
         (graph,) = (
             it for it in thoth_json(older.settings, "status")["stores"] if "graph" in it["name"]
@@ -221,7 +223,7 @@ def test_commands_tell_it_and_mend_it(stores: Stores, postgresql: sqlalchemy.Eng
 
 
 @embedded_only
-def test_the_service_tells_it_and_workers_mend_it(
+def test_service_reports_a_foreign_graph_and_workers_rebuild_it(
     stores: Stores, postgresql: sqlalchemy.Engine
 ) -> None:
     query = {"query": "MATCH (s:Stack) RETURN count(s) AS stacks"}

@@ -45,7 +45,9 @@ def without_graph(stores: Stores, port: int) -> Settings:
     )
 
 
-def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead_port: int) -> None:
+def test_ingest_works_without_the_graph_which_catches_up_later(
+    stores: Stores, dead_port: int
+) -> None:
     blind = without_graph(stores, dead_port)
     done = thoth(blind, "ingest", "inspections", str(GENERATIONS))
     assert done.returncode == 0, done.stderr
@@ -64,7 +66,7 @@ def test_ingest_goes_on_without_the_graph_and_it_catches_up(stores: Stores, dead
     assert verified(stores).equal
 
 
-def test_a_script_is_told_that_the_graph_is_behind_and_the_next_ingest_catches_up(
+def test_json_of_ingest_has_the_lag_and_the_next_ingest_catches_up(
     stores: Stores,
 ) -> None:
     blind = without_graph(stores, closed_port())
@@ -79,16 +81,14 @@ def test_a_script_is_told_that_the_graph_is_behind_and_the_next_ingest_catches_u
 
 
 @pytest.mark.parametrize("arguments", [("graph", "sync"), ("cypher", "RETURN 1")])
-def test_commands_of_the_graph_say_so_and_end(
+def test_graph_commands_without_the_graph_exit_with_one_error(
     stores: Stores, dead_port: int, arguments: tuple[str, ...]
 ) -> None:
     done = thoth(without_graph(stores, dead_port), *arguments)
     assert_one_error(done.returncode, done.stderr, "the graph", "GRAPH_URL")
 
 
-def test_without_the_record_nothing_is_ingested_and_one_line_says_why(
-    settings: Settings, dead_port: int
-) -> None:
+def test_ingest_without_the_record_exits_with_one_error(settings: Settings, dead_port: int) -> None:
     url = f"postgresql://thoth:unheard@127.0.0.1:{dead_port}/thoth"
     lost = replace(settings, database_url=url, connect_timeout_s=2.0)
     for arguments in (("ingest", "inspections", str(GENERATIONS)), ("stacks",)):
@@ -96,7 +96,7 @@ def test_without_the_record_nothing_is_ingested_and_one_line_says_why(
         assert_one_error(done.returncode, done.stderr, "PostgreSQL", "DATABASE_URL")
 
 
-def test_a_document_store_that_cannot_be_written_is_named_and_nothing_is_half_there(
+def test_unwritable_document_store_is_named_and_no_row_is_written(
     stores: Stores, tmp_path: Path
 ) -> None:
     (tmp_path / "store").write_text("a file, where a folder is needed")
@@ -123,7 +123,7 @@ def assert_one_error(code: int, stderr: str, store: str, variable: str) -> None:
     assert "unheard" not in stderr
 
 
-def test_a_command_that_does_not_use_the_graph_does_not_connect_to_it(stores: Stores) -> None:
+def test_command_that_needs_no_graph_does_not_connect_to_it(stores: Stores) -> None:
     blind = without_graph(stores, closed_port())
     with migrated_stores(blind, graph_on_use=True) as opened:
         assert opened.opened_driver is None
@@ -134,7 +134,7 @@ def test_a_command_that_does_not_use_the_graph_does_not_connect_to_it(stores: St
         assert opened.driver is opened.driver
 
 
-def test_a_deadline_while_a_value_is_decoded_is_named(
+def test_timeout_while_a_value_is_decoded_is_reported(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(*_arguments: Any, **_more: Any) -> None:

@@ -80,7 +80,7 @@ def read_metadata(stores: Stores, *affecting: dict[str, Any], archive: Path) -> 
     sync(stores.engine, stores.driver, database=stores.database)
 
 
-def test_a_gain_without_metadata_and_advisories_is_unknown(
+def test_guard_result_is_unknown_without_metadata_and_advisories(
     measured: Stores, locks: tuple[str, str]
 ) -> None:
     done = guard(measured, *locks)
@@ -99,7 +99,7 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
     assert kinds(allowed) == ["metadata", "advisories"]
 
 
-def test_a_gain_with_metadata_and_advisories_is_no_harm(
+def test_guard_result_is_no_harm_with_metadata_and_advisories(
     measured: Stores, locks: tuple[str, str], tmp_path: Path
 ) -> None:
     archive = tmp_path / "all.zip"
@@ -111,9 +111,7 @@ def test_a_gain_with_metadata_and_advisories_is_no_harm(
     assert guard(measured, fast, slow, "--allow-unknown").returncode == 1
 
 
-def test_the_changed_versions_are_read_and_nothing_else(
-    measured: Stores, locks: tuple[str, str]
-) -> None:
+def test_guard_reads_only_the_changed_versions(measured: Stores, locks: tuple[str, str]) -> None:
     with package_index(protected=False, json=True, ranges=True, validators=True) as index:
         for version in ("2.0.0", "2.1.0", "2.2.0"):
             index.add_wheel("numpy", version)
@@ -142,7 +140,7 @@ def test_a_version_that_no_index_has_is_reported_without_a_remedy(
     assert "packages add" not in done.stdout
 
 
-def test_offline_no_index_is_asked(measured: Stores, locks: tuple[str, str]) -> None:
+def test_guard_offline_requests_no_index(measured: Stores, locks: tuple[str, str]) -> None:
     with package_index(protected=False, json=True) as index:
         index.add_wheel("numpy", "2.1.0")
         where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
@@ -151,7 +149,7 @@ def test_offline_no_index_is_asked(measured: Stores, locks: tuple[str, str]) -> 
     assert index.paths == []
 
 
-def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
+def test_equal_locks_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
     empty = Path(locks[0]).with_name("empty.txt")
     empty.write_text("# a tool failed\n", encoding="utf-8")
     for lock in (locks[0], str(empty)):
@@ -184,7 +182,7 @@ def new_token(stores: Stores, *scopes: str) -> str:
     return str(json.loads(made.stdout)["secret"])
 
 
-def test_a_service_gives_the_same_result_as_its_stores(
+def test_guard_with_a_service_prints_the_same_as_with_its_stores(
     measured: Stores, locks: tuple[str, str], service_url: str, tmp_path: Path
 ) -> None:
     secret = new_token(measured, "read")
@@ -209,7 +207,7 @@ def test_a_service_gives_the_same_result_as_its_stores(
     assert b"GHSA-9" in written[0][0]
 
 
-def test_a_database_user_who_can_only_read_gets_the_same_result(
+def test_guard_with_a_read_only_database_user_gives_the_same_result(
     measured: Stores, locks: tuple[str, str], tmp_path: Path, postgresql: Engine
 ) -> None:
     read_metadata(measured, osv("GHSA-9", affected("numpy", versions=["2.0.0"])),
@@ -240,7 +238,7 @@ def test_a_database_user_who_can_only_read_gets_the_same_result(
             owner.execute(text(f"DROP ROLE {role}"))
 
 
-def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
+def test_refusing_or_unreachable_service_is_an_error_with_a_remedy(
     measured: Stores, locks: tuple[str, str], service_url: str
 ) -> None:
     other = new_token(measured, "advise")

@@ -209,7 +209,7 @@ def sarif_run(folder: Path) -> dict[str, Any]:
 
 
 @needs("git")
-def test_one_comment_follows_the_lock(
+def test_one_comment_is_updated_with_the_lock(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     """Nothing to say of a hundred changes without effect; then harm, less harm, and none."""
@@ -315,7 +315,7 @@ def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) ->
 
 
 @needs("git")
-def test_a_lock_that_the_request_deletes_loses_its_comment(
+def test_comment_of_a_deleted_lock_is_removed(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     lock(repository, "2.0.0", "1")
@@ -335,7 +335,7 @@ def test_a_lock_that_the_request_deletes_loses_its_comment(
 
 
 @needs("git")
-def test_a_comment_that_cannot_be_written_fails_no_pipeline(
+def test_failed_comment_does_not_fail_the_pipeline(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     host.forbids = True
@@ -450,7 +450,7 @@ def test_a_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
 
 
 @needs("git")
-def test_thoth_is_installed_with_hashes_once_where_it_is_missing(
+def test_thoth_is_installed_once_with_hashes_if_it_is_missing(
     repository: Path, tmp_path: Path
 ) -> None:
     lock(repository, "2.0.0", "1")
@@ -473,7 +473,7 @@ def test_thoth_is_installed_with_hashes_once_where_it_is_missing(
     assert f"--require-hashes --requirement {clone}/locks/embedded.txt" in locked
 
 
-def test_the_sample_uses_what_the_action_and_the_project_have() -> None:
+def test_sample_workflow_uses_inputs_and_files_that_exist() -> None:
     sample = ROOT / "samples" / "uv-project"
     workflow = yaml.safe_load((sample / ".github/workflows/thoth.yml").read_text("utf-8"))
     *_, step = workflow["jobs"]["guard"]["steps"]
@@ -487,7 +487,7 @@ def test_the_sample_uses_what_the_action_and_the_project_have() -> None:
     assert {it.name for it in locked.entries} == {"jinja2", "markupsafe", "numpy"}
 
 
-def test_the_action_hands_inputs_over_as_variables_only() -> None:
+def test_action_passes_inputs_as_variables_only() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     steps = action["runs"]["steps"]
     assert [it for it in steps if "${{" in it["run"]] == []

@@ -99,7 +99,7 @@ def test_a_database_that_hangs_is_given_up_and_found_again(
     wait_until(lambda: client.get(LIST).status_code == 200, "PostgreSQL answers again")
 
 
-def test_monitoring_with_a_token_learns_that_the_database_hangs(
+def test_readiness_with_a_token_reports_a_hanging_database(
     settings: Settings, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = replace(settings, anonymous_scopes=())
@@ -130,7 +130,7 @@ def test_several_addresses_of_a_database_that_hangs_make_one_wait(
     assert WAITED in waited
 
 
-def test_requests_that_wait_already_are_given_up(
+def test_waiting_requests_are_ended_when_the_database_hangs(
     client: FlaskClient, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A probe that is on its way when the proxy stops would wait for minutes.
@@ -216,7 +216,7 @@ def test_a_projection_that_waits_for_another_lets_uploads_run(stores: Stores) ->
         assert ("graph.project", "todo") in jobs_in(stores.engine)
 
 
-def test_a_statement_that_takes_long_is_left_alone(client: FlaskClient) -> None:
+def test_long_statement_is_not_ended_while_the_database_answers(client: FlaskClient) -> None:
     stores = client.application.extensions[EXTENSION]
     with stores.reading() as connection:
         # Longer than the time after which the watch asks whether the server hangs.

@@ -41,7 +41,7 @@ def lock(folder: Path, url: str, version: str, digest: str) -> Path:
     return folder / "Pipfile.lock"
 
 
-def test_an_index_is_not_replaced_by_its_namesake(
+def test_index_is_not_replaced_by_another_of_the_same_name(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes
@@ -76,7 +76,7 @@ def test_an_index_is_not_replaced_by_its_namesake(
     assert default.paths == []
 
 
-def test_a_version_that_was_not_read_is_not_called_absent(
+def test_unread_version_is_not_reported_as_missing(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes
@@ -107,7 +107,7 @@ def test_live_provenance_asks_the_first_index_that_has_the_package(
     assert default.paths == []
 
 
-def test_live_provenance_names_the_index_that_it_may_not_ask(
+def test_live_provenance_names_the_index_that_it_may_not_contact(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes

@@ -54,7 +54,7 @@ def versions(advice: Advice) -> dict[str, str]:
     return dict(advice.best.versions())
 
 
-def test_a_second_request_asks_nobody(advise: Callable[[], Advice], index: Index) -> None:
+def test_second_request_reads_no_index(advise: Callable[[], Advice], index: Index) -> None:
     first = advise()
     seen = len(index.seen)
     second = advise()
@@ -63,7 +63,7 @@ def test_a_second_request_asks_nobody(advise: Callable[[], Advice], index: Index
     assert second.snapshot.packages["app"] is first.snapshot.packages["app"]
 
 
-def test_an_advisory_that_was_stored_meanwhile_counts(
+def test_advisory_stored_between_two_requests_counts(
     advise: Callable[[], Advice], stores: Stores, tmp_path: Path
 ) -> None:
     assert not advise().snapshot.packages["lib"][0].vulnerabilities
@@ -74,7 +74,7 @@ def test_an_advisory_that_was_stored_meanwhile_counts(
     assert known.id == "GHSA-aaaa-bbbb-cccc"
 
 
-def test_a_release_that_a_refresh_stored_meanwhile_counts(
+def test_release_stored_between_two_requests_counts(
     advise: Callable[[], Advice], stores: Stores, index: Index
 ) -> None:
     assert versions(advise())["lib"] == "1.0"
@@ -84,9 +84,7 @@ def test_a_release_that_a_refresh_stored_meanwhile_counts(
     assert versions(advise())["lib"] == "1.1"
 
 
-def test_what_the_record_has_as_of_the_same_answer_is_not_stored_again(
-    stores: Stores, index: Index
-) -> None:
+def test_pages_already_recorded_are_not_stored_again(stores: Stores, index: Index) -> None:
     at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
 
     def stored(settings: Settings) -> tuple[int, int]:

@@ -71,7 +71,7 @@ def result_number(number: int) -> dict[str, Any]:
     return result_document(hostname=f"inspection-matmul-0a1b2c3d-{number}")
 
 
-def test_the_samples_come_in_whole_and_the_graph_shows_them(stores: Stores) -> None:
+def test_samples_are_ingested_and_projected_completely(stores: Stores) -> None:
     report = deliver(stores.settings, GENERATIONS)
     assert report["inspection"]["new"] == report["inspection"]["read"] == INSPECTIONS
     assert report["inspection"]["stacks_unknown"] == 1
@@ -138,7 +138,9 @@ def test_a_delivery_that_grew_counts_no_job_twice(
     assert verified(stores).equal
 
 
-def test_both_sizes_of_a_folder_may_come_in_one_batch(stores: Stores, tmp_path: Path) -> None:
+def test_two_deliveries_of_one_folder_in_a_batch_count_each_job_once(
+    stores: Stores, tmp_path: Path
+) -> None:
     for size in (10, 20):
         files = directory_files(*map(result_number, range(size)))
         write(tmp_path / f"inspection-{size}", files)
@@ -202,7 +204,7 @@ OF_OTHERS = {
 }
 
 
-def test_each_bad_document_is_quarantined_and_the_rest_comes_in(
+def test_each_bad_document_is_quarantined_and_others_are_ingested(
     stores: Stores, tmp_path: Path
 ) -> None:
     write(tmp_path, {f"{name}.json": data for name, data, _, _ in BAD_FILES})
@@ -258,7 +260,7 @@ def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_pat
     assert met | OF_OTHERS == set(Reason)
 
 
-def test_what_was_repaired_leaves_the_list(stores: Stores, tmp_path: Path) -> None:
+def test_repaired_document_leaves_the_quarantine(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": changed(0), "b.json": changed(-1)})
     deliver(stores.settings, tmp_path, code=1)
     write(tmp_path, {"a.json": GOOD})
@@ -274,7 +276,7 @@ def test_what_was_repaired_leaves_the_list(stores: Stores, tmp_path: Path) -> No
     assert row_counts(stores.engine)["inspections"] == 2
 
 
-def test_an_ordinary_delivery_repairs_as_well_and_a_relapse_comes_back(
+def test_delivery_of_a_repaired_file_ends_its_quarantine_until_it_breaks_again(
     stores: Stores, tmp_path: Path
 ) -> None:
     for data, code, listed in ((changed(0), 1, 1), (GOOD, 0, 0), (changed(0), 1, 1)):
@@ -284,7 +286,7 @@ def test_an_ordinary_delivery_repairs_as_well_and_a_relapse_comes_back(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_observations_of_several_documents_are_counted_once(
+def test_jobs_shared_by_several_documents_are_counted_once(
     stores: Stores, tmp_path: Path, dry_run: bool
 ) -> None:
     documents = [document_with_job_logs(10) | {"created": f"2020-02-0{day}"} for day in (1, 2, 3)]
@@ -296,7 +298,7 @@ def test_observations_of_several_documents_are_counted_once(
         assert row_counts(stores.engine)["observations"] == 10
 
 
-def test_entries_can_be_taken_off_the_list_by_their_number(stores: Stores, tmp_path: Path) -> None:
+def test_quarantine_entries_are_removed_by_number(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": b"{", "b.json": b"{"})
     deliver(stores.settings, tmp_path, code=1)
     first, second = (it["id"] for it in quarantined(stores.settings))
@@ -354,7 +356,7 @@ def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
     assert not home.exists()
 
 
-def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None:
+def test_json_report_of_ingest_has_the_documented_keys(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": GOOD, "b.json": b"{", "notes.txt": b"?"})
     report = deliver(stores.settings, tmp_path, code=1)
     assert report == {
@@ -374,7 +376,7 @@ def test_the_json_report_keeps_its_shape(stores: Stores, tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_person_is_reported_one_line_a_kind(stores: Stores, tmp_path: Path) -> None:
+def test_ingest_prints_one_line_for_each_kind(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
     shown = command(stores.settings, "inspections", str(tmp_path)).stdout.splitlines()
     assert [line.split()[0] for line in shown] == [
@@ -384,7 +386,7 @@ def test_a_person_is_reported_one_line_a_kind(stores: Stores, tmp_path: Path) ->
     assert shown[0].endswith("2 read: 1 new, 0 already known, 1 quarantined")
 
 
-def test_a_large_body_goes_to_the_document_store_and_comes_back(
+def test_large_body_is_stored_in_the_document_store_and_read_back(
     stores: Stores, tmp_path: Path
 ) -> None:
     settings = replace(stores.settings, document_store_url=(tmp_path / "store").as_uri())

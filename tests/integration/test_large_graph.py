@@ -189,7 +189,7 @@ def test_aggregates_over_edges_are_those_of_the_record(large: LargeGraph, kind: 
     assert result.rows == (known,)
 
 
-def test_groups_are_counted_whole(large: LargeGraph) -> None:
+def test_groups_are_counted_over_all_nodes(large: LargeGraph) -> None:
     result = large.ask(
         "MATCH (i:Inspection)-[:IN]->(e:RuntimeEnvironment)"
         " OPTIONAL MATCH (e)-[:FROM_IMAGE]->(b:BaseImage)"
@@ -199,7 +199,7 @@ def test_groups_are_counted_whole(large: LargeGraph) -> None:
     assert sum(row[1] for row in result.rows) == COUNT
 
 
-def test_nodes_below_a_filter_sort_and_limit_are_all_seen(large: LargeGraph) -> None:
+def test_filter_sort_and_limit_see_every_node(large: LargeGraph) -> None:
     last = large.ask(f"{LISTING} ORDER BY name DESC LIMIT 3")
     assert [row[0] for row in last.rows] == [f"name-{COUNT - n:06}" for n in range(3)]
     assert not last.truncated
@@ -230,7 +230,7 @@ def test_every_release_that_provides_a_module_is_listed(home: Settings) -> None:
         " RETURN a.name",
     ],
 )
-def test_a_query_that_reads_the_graph_without_end_is_ended(large: LargeGraph, query: str) -> None:
+def test_endless_query_is_ended(large: LargeGraph, query: str) -> None:
     with pytest.raises(QueryRefused, match=r"limit of (1 s|memory)"):
         large.ask(query, timeout_s=1.0)
 

@@ -53,7 +53,7 @@ def _serve_release(index: Index, name: str, version: str, release: Mapping[str, 
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda it: it.stem)
-def test_the_advice_is_what_an_engineer_would_choose(
+def test_advice_equals_the_expected_stack_of_each_listed_set(
     path: Path, stores: Stores, tmp_path: Path
 ) -> None:
     case = json.loads(path.read_text())

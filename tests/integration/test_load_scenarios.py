@@ -161,7 +161,7 @@ main_of_test()
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_each_scenario_reports_what_loadgen_reports_of_the_same_run() -> None:
+def test_load_scenarios_report_the_numbers_of_loadgen() -> None:
     functions = script_of("loadgen").partition("if __name__ ==")[0]
     python = pinned_environment("mlcommons-loadgen") / "bin" / "python"
     done = subprocess.run(
@@ -178,7 +178,7 @@ def wait() -> None:
     time.sleep(2e-3)
 
 
-def test_a_query_of_the_server_waits_for_those_before() -> None:
+def test_server_queries_wait_for_earlier_ones() -> None:
     served = serve(wait, [0.0, 0.0, 0.0])
     for number, latency in enumerate(served.latencies_s, start=1):
         assert latency >= number * 2e-3
@@ -190,12 +190,12 @@ def test_a_query_is_answered_after_its_arrival() -> None:
     assert served.latencies_s[0] <= served.duration_s - 0.02 + 1e-9
 
 
-def test_latencies_and_rates_are_those_of_the_answers() -> None:
+def test_latencies_and_rates_follow_from_the_duration_of_answers() -> None:
     assert single_stream(wait, 5) >= 2e-3
     assert multi_stream(wait, 2, streams=4) >= 8e-3
     assert offline(wait, 5) <= 1 / 2e-3
 
 
-def test_no_rate_keeps_a_bound_that_is_shorter_than_an_answer() -> None:
+def test_latency_bound_below_one_answer_admits_no_rate() -> None:
     assert server(wait, 10, bound_s=1e-3, seed=0) == 0.0
     assert 0 < server(wait, 10, bound_s=60.0, seed=0) <= 1 / 2e-3

@@ -48,7 +48,7 @@ def _page(client: FlaskClient, status: int = 200, **fields: Any) -> str:
     return response.text
 
 
-def test_the_answer_is_that_of_the_command(
+def test_service_compares_locks_as_the_command_does(
     filled: Settings, client: FlaskClient, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("locks")
@@ -65,7 +65,7 @@ def test_the_answer_is_that_of_the_command(
     assert [it["verdict"] for it in answer["claims"]] == ["faster"]
 
 
-def test_measurements_on_other_hardware_are_not_read(
+def test_lock_comparison_does_not_read_other_hardware(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
@@ -85,7 +85,7 @@ def test_measurements_on_other_hardware_are_not_read(
     assert nothing == ()
 
 
-def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:
+def test_compared_locks_link_to_their_measured_stacks(client: FlaskClient) -> None:
     answer = _compared(client, "numpy==2.0.2\n", "numpy==2.4.6\n")
     assert answer["old"]["measured"]
     assert answer["new"]["measured"]
@@ -99,7 +99,7 @@ def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> N
     assert f"{claim['observed_pct']:+.1f} %" in content
 
 
-def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:
+def test_page_says_that_neither_lock_was_measured(client: FlaskClient) -> None:
     content = _page(client, old="numpy==2.0.2\nflask==3.0.0\n", new="numpy==2.5.5\nflask==3.1.0")
     assert "Neither lock was measured as it is" in content
     assert "No comparison of the changed packages is settled." in content
@@ -113,7 +113,7 @@ def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:
     assert "You chose no hardware, so no measurement counts." in unnamed
 
 
-def test_a_file_counts_more_than_text_and_its_content_says_the_format(client: FlaskClient) -> None:
+def test_file_is_preferred_to_text_and_its_content_gives_the_format(client: FlaskClient) -> None:
     locked = "\ufeff" + json.dumps(
         {"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}}
     )
@@ -139,7 +139,7 @@ def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient)
 
 
 @pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
-def test_what_is_not_a_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
+def test_invalid_lock_is_refused_in_the_form(client: FlaskClient, text: str) -> None:
     content = _page(client, 422, old="numpy==2.0.2", new=text)
     assert 'role="alert"' in content
     assert "new lock" in content or "new/" in content
@@ -187,9 +187,7 @@ def test_knowledge_of_one_hardware_class_has_no_measurements_of_others(client: F
     assert some["hardware"] == nothing["hardware"] != []
 
 
-def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
-    client: FlaskClient, filled_app: Flask
-) -> None:
+def test_lock_comparisons_of_one_client_are_limited(client: FlaskClient, filled_app: Flask) -> None:
     body = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
     with filled_app.extensions[EXTENSION].lock_readers.taken(QueueClient("x", anonymous=False)):
         refused = client.post("/api/v2/lock-knowledge", json=body)
@@ -198,7 +196,7 @@ def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
     assert client.post("/api/v2/lock-knowledge", json=body).status_code == 200
 
 
-def test_the_form_needs_its_token_and_its_address_leads_to_the_form(client: FlaskClient) -> None:
+def test_form_needs_its_token_and_its_target_redirects_to_the_form(client: FlaskClient) -> None:
     assert client.post("/compare/locks", data={"old": "a==1", "new": "a==2"}).status_code == 403
     assert client.get("/compare/locks").location == "/compare"
 
@@ -276,7 +274,7 @@ def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
         ({"old": {"pyproject.toml": _PYPROJECT}}, "old", 400),
     ],
 )
-def test_what_a_lock_does_not_have_is_refused(
+def test_selection_that_a_lock_lacks_is_refused(
     client: FlaskClient, change: dict[str, Any], field: str, status: int
 ) -> None:
     lock = {"poetry.lock": _poetry("2.0.2"), "pyproject.toml": _PYPROJECT}

@@ -121,7 +121,9 @@ def installed(python: Path) -> dict[str, str]:
     return dict(line.split("==") for line in listed.stdout.split())
 
 
-def test_pip_takes_requirements_with_hashes(index: Index, project: Project, tmp_path: Path) -> None:
+def test_pip_accepts_written_requirements_with_hashes(
+    index: Index, project: Project, tmp_path: Path
+) -> None:
     path = written(index, project, LockFormat.REQUIREMENTS, tmp_path)
     done = pip(index, "--require-hashes", "-r", str(path))
     assert done.returncode == 0, done.stderr
@@ -138,7 +140,7 @@ def test_pip_refuses_another_hash(index: Index, project: Project, tmp_path: Path
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_uv_takes_requirements_with_hashes_and_installs_them(
+def test_uv_installs_written_requirements_with_hashes(
     index: Index, project: Project, tmp_path: Path, python: Path
 ) -> None:
     path = written(index, project, LockFormat.REQUIREMENTS, tmp_path)
@@ -150,7 +152,7 @@ def test_uv_takes_requirements_with_hashes_and_installs_them(
     assert installed(python) == STACK
 
 
-def test_uv_takes_a_pylock_and_installs_it(
+def test_uv_installs_a_written_pylock(
     index: Index, project: Project, tmp_path: Path, python: Path
 ) -> None:
     path = written(index, project, LockFormat.PYLOCK, tmp_path)
@@ -176,7 +178,7 @@ def test_uv_refuses_a_pylock_of_another_environment(
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
-def test_constraints_hold_what_is_installed(
+def test_installers_obey_written_constraints(
     installer: str, index: Index, project: Project, tmp_path: Path, python: Path
 ) -> None:
     path = written(index, project, LockFormat.CONSTRAINTS, tmp_path)
@@ -188,7 +190,7 @@ def test_constraints_hold_what_is_installed(
         assert installed(python) == {"app": "1.0", "lib": "1.5"}, done.stderr
 
 
-def test_what_was_written_is_read_again(index: Index, project: Project, tmp_path: Path) -> None:
+def test_written_locks_are_read_back(index: Index, project: Project, tmp_path: Path) -> None:
     markers = host_environment().markers
     for format in LockFormat:
         path = written(index, project, format, tmp_path)
@@ -200,7 +202,7 @@ def test_what_was_written_is_read_again(index: Index, project: Project, tmp_path
 
 
 @needs("pipenv")
-def test_pipenv_takes_its_lock_and_installs_it(index: Index, tmp_path: Path) -> None:
+def test_pipenv_installs_a_written_lock(index: Index, tmp_path: Path) -> None:
     manifest = f'[[source]]\nname = "main"\nurl = "{index.url}"\nverify_ssl = false\n'
     manifest += '[packages]\nApp = {version = "*", extras = ["more"]}\n'
     (tmp_path / "Pipfile").write_text(manifest)

@@ -155,7 +155,7 @@ def test_two_measurements_never_run_on_one_machine() -> None:
             pass
 
 
-def test_an_indicator_waits_for_the_machine_unless_it_only_explains_itself(
+def test_indicator_waits_for_the_machine_except_for_its_help(
     settings: Settings,
 ) -> None:
     with free_machine(600):
@@ -167,7 +167,7 @@ def test_an_indicator_waits_for_the_machine_unless_it_only_explains_itself(
     assert (helped.returncode, "--matrix-size" in helped.stdout) == (0, True)
 
 
-def test_a_release_that_the_advice_follows_before_it_is_settled_is_compared_with_another(
+def test_release_already_advised_is_compared_with_another_version(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     index.add_wheel("numpy", "1.0")
@@ -272,7 +272,7 @@ def test_the_conflict_of_one_project_is_named_if_another_does_not_list_the_relea
     assert ["lib>=9" in (reason or "") for _, reason in seen] == [True, True], seen
 
 
-def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
+def test_watch_is_announced_once_its_releases_are_decided(
     stores: Stores, night_settings: Settings
 ) -> None:
     watch_app(stores)
@@ -398,7 +398,7 @@ def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) 
     assert done.returncode == 0, done.stderr
 
 
-def test_changed_advice_names_the_changes_that_speak_for_it(relational: Engine) -> None:
+def test_changed_advice_names_the_changes_that_support_it(relational: Engine) -> None:
     up = PerformanceChange(
         change_id="up", kind=ChangeKind.RELEASE, event=ChangeEvent.ANNOUNCED, refers_to=None,
         package="numpy", host=None, from_version="2.0.2", to_version="2.3.5", from_stack="a",
@@ -437,7 +437,7 @@ def test_changed_advice_names_the_changes_that_speak_for_it(relational: Engine) 
         assert behind(None, "2.3.5") == []
 
 
-def test_batches_wait_for_the_next_night_when_the_minutes_are_over(stores: Stores) -> None:
+def test_batches_beyond_the_time_of_a_night_wait_for_the_next(stores: Stores) -> None:
     watch(stores, {"requirements.txt": b"numpy\n"})
     (stored,) = watched(stores)
     with stores.engine.begin() as connection:
@@ -451,7 +451,7 @@ def test_batches_wait_for_the_next_night_when_the_minutes_are_over(stores: Store
     assert (batch.attempts, batch.reason) == (0, "the minutes of the night are over")
 
 
-def test_the_state_counts_the_jobs_of_a_batch_while_it_runs(stores: Stores) -> None:
+def test_status_counts_the_jobs_of_a_running_batch(stores: Stores) -> None:
     watch_app(stores)
     (stored,) = watched(stores)
     others: list[dict[str, Any]] = [{"releases": []}, {"releases": []}]
@@ -467,7 +467,7 @@ def test_the_state_counts_the_jobs_of_a_batch_while_it_runs(stores: Stores) -> N
     assert [it["measured_jobs"] for it in status["watches"]] == [9]
 
 
-def test_a_worker_runs_a_night_when_it_is_due(
+def test_worker_runs_a_night_at_its_scheduled_time(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch_app(stores)
@@ -536,7 +536,7 @@ def test_a_package_is_watched_once_and_found_by_its_name(relational: sqlalchemy.
         assert watches(connection, enabled=False) == []
 
 
-def test_a_project_of_the_service_stays_off_once_a_person_switched_it_off(
+def test_watch_switched_off_by_a_person_is_not_switched_on_again(
     relational: sqlalchemy.Engine,
 ) -> None:
     requested = NewWatch(WatchKind.PROJECT, "app", {"a": 1}, WatchSource.SERVICE, 7.0)
@@ -580,7 +580,7 @@ def test_the_backlog_is_bounded_and_the_oldest_release_comes_first(
     assert [it.key for it in waiting] == KEYS[1:]
 
 
-def test_a_night_stays_open_until_it_ends_and_counts_failed_steps(
+def test_night_stays_open_until_it_ends_and_counts_failed_steps(
     relational: sqlalchemy.Engine,
 ) -> None:
     with relational.begin() as connection:
@@ -593,7 +593,7 @@ def test_a_night_stays_open_until_it_ends_and_counts_failed_steps(
 
 
 @pytest.mark.parametrize("text", ["./missing", "a @ https://b/c.whl", "a; python_version < '3'"])
-def test_a_name_that_is_no_project_and_no_package_is_refused(text: str, tmp_path: Path) -> None:
+def test_watch_on_neither_a_project_nor_a_package_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         package_project(text)
 

@@ -56,7 +56,7 @@ def test_tables_and_migrations_agree(relational: sqlalchemy.Engine) -> None:
         command.check(alembic_config(connection))
 
 
-def test_the_queue_has_the_schema_that_its_revision_was_written_for() -> None:
+def test_schema_of_procrastinate_is_that_of_its_migration() -> None:
     """A release of procrastinate with a further step of its own needs a further revision."""
     steps = resources.files("procrastinate.sql.migrations").iterdir()
     newest = max(it.name for it in steps if it.name.endswith(".sql"))
@@ -93,7 +93,7 @@ def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
     assert step["applied_at"] is not None
 
 
-def test_processes_that_migrate_at_once_wait_for_each_other(folder: Path, empty: Stores) -> None:
+def test_concurrent_migrations_wait_for_each_other(folder: Path, empty: Stores) -> None:
     def work() -> None:
         with open_stores(empty.settings) as stores:
             migrate.migrate(stores)
@@ -101,7 +101,7 @@ def test_processes_that_migrate_at_once_wait_for_each_other(folder: Path, empty:
     in_threads(work, work)
 
 
-def test_a_store_of_others_is_not_migrated_without_being_asked(folder: Path, empty: Stores) -> None:
+def test_external_store_is_migrated_only_on_request(folder: Path, empty: Stores) -> None:
     with pytest.raises(SchemaMismatch) as caught:
         ensure_schema(empty)
     assert caught.value.hint == "run `thoth migrate`"
@@ -134,7 +134,9 @@ def test_a_schema_of_before_the_first_step_is_refused_with_the_way(empty: Stores
     assert caught.value.hint == "make a backup, and migrate with 0.2.0 first"
 
 
-def test_a_step_that_changed_after_it_was_applied_is_refused(folder: Path, empty: Stores) -> None:
+def test_migration_file_changed_after_it_was_applied_is_refused(
+    folder: Path, empty: Stores
+) -> None:
     migrate.migrate(empty)
     with (folder / "cypher" / "0001_first.cypher").open("a") as file:
         file.write("CREATE INDEX other IF NOT EXISTS FOR (p:Probe) ON (p.other);\n")
@@ -151,7 +153,7 @@ def test_the_next_revision_is_written_from_the_tables(folder: Path, empty: Store
         command.check(alembic_config(connection))
 
 
-def test_a_failed_revision_leaves_nothing(folder: Path, empty: Stores) -> None:
+def test_failed_revision_is_rolled_back(folder: Path, empty: Stores) -> None:
     broken = FIRST_VERSION + '    op.execute("SELECT nonsense")\n'
     (folder / "versions" / "0001_first.py").write_text(broken)
     with pytest.raises(sqlalchemy.exc.ProgrammingError):
@@ -160,7 +162,7 @@ def test_a_failed_revision_leaves_nothing(folder: Path, empty: Stores) -> None:
         assert connection.scalar(text("SELECT to_regclass('first') IS NULL"))
 
 
-def test_the_command_migrates_and_says_so(settings: Settings, graph: neo4j.Driver) -> None:
+def test_migrate_command_migrates_and_reports(settings: Settings, graph: neo4j.Driver) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "cli", "migrate", "--json"],
         capture_output=True,

@@ -93,7 +93,7 @@ def test_specifications_are_written_once_and_a_run_continues(
     assert "belongs to a run with other options" in done.stderr
 
 
-def test_other_packages_keep_the_versions_of_a_lock(
+def test_packages_that_do_not_vary_keep_their_locked_versions(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     lock = tmp_path / "requirements.txt"
@@ -121,7 +121,7 @@ def test_pins_of_a_lock_that_no_stack_can_keep_are_reported(
     assert "--base: the lock has no package of this project" in done.stderr
 
 
-def test_submitted_inspections_and_stacks_that_cannot_be_written_are_counted(
+def test_submitted_inspections_and_unwritable_stacks_are_counted(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     shown = []
@@ -159,7 +159,7 @@ def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path)
         assert connection.scalar(jobs) == 5
 
 
-def test_no_stack_is_exit_code_1_with_the_conflict(known: Stores, project: Path) -> None:
+def test_infeasible_request_exits_with_1_and_the_conflict(known: Stores, project: Path) -> None:
     done = thoth(
         known.settings, "monkey", str(project), *WHERE, "--dry-run", "--constraint", "numpy<1",
     )  # fmt: skip
@@ -167,7 +167,7 @@ def test_no_stack_is_exit_code_1_with_the_conflict(known: Stores, project: Path)
     assert "a constraint of the request says numpy<1" in done.stderr
 
 
-def test_versions_are_read_from_an_index_with_what_they_require(
+def test_monkey_reads_versions_and_their_requirements_from_an_index(
     stores: Stores, project: Path
 ) -> None:
     """``web 1.0`` needs an old ``numpy`` that no newer stack needs."""

@@ -60,7 +60,7 @@ def _count(engine: Engine, table: type) -> int:
         return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_advisories_are_shared_before_anything_is_written(
+def test_advisory_lock_is_taken_before_the_first_write(
     settings: Settings, relational: Engine, wheel: Path
 ) -> None:
     seen: list[str] = []
@@ -94,7 +94,7 @@ def test_an_analysis_is_stored_once_with_its_outbox_entries(
         assert kinds.all() == [("analysis", "analysis-1")]
 
 
-def test_what_was_recorded_is_found_by_hash_name_or_digest(
+def test_analyses_are_found_by_hash_name_or_digest(
     settings: Settings, relational: Engine, wheel: Path, image: Path, tmp_path: Path
 ) -> None:
     found, system = analyze_wheel(wheel), analyze_image(str(image))
@@ -117,7 +117,7 @@ def test_what_was_recorded_is_found_by_hash_name_or_digest(
         assert environments_called(connection, "absent") == []
 
 
-def test_both_graphs_answer_what_is_missing(
+def test_arcadedb_and_neo4j_answer_which_interfaces_are_missing(
     graph_settings: Settings, relational: Engine, graph_driver: object, wheel: Path, image: Path,
     tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -149,7 +149,7 @@ def test_both_graphs_answer_what_is_missing(
     assert verified(stores).equal
 
 
-def test_this_machine_provides_what_its_own_numpy_needs(
+def test_this_machine_provides_the_interfaces_that_its_numpy_needs(
     stores: Stores, settings: Settings, tmp_path: Path
 ) -> None:
     package = Path(np.__file__).parent
@@ -187,7 +187,7 @@ def test_a_wheel_for_another_machine_does_not_fit_although_names_are_equal(
         differences(settings, "demo==2.0", "old.tar")
 
 
-def test_the_commands_go_from_a_file_to_what_is_missing(
+def test_commands_analyse_a_wheel_and_list_its_missing_interfaces(
     stores: Stores, settings: Settings, wheel: Path, image: Path
 ) -> None:
     shown = thoth_json(settings, "analyze", "wheel", str(wheel), "--ingest")

@@ -78,7 +78,7 @@ def test_old_bodies_without_a_document_are_deleted(
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_a_source_that_is_missing_holds_up_no_other(
+def test_missing_source_does_not_stop_the_others(
     stores: Stores, nightly: Settings, tmp_path: Path
 ) -> None:
     sources = (str(tmp_path / "missing"), *SOURCES)
@@ -110,7 +110,7 @@ def test_refused_documents_have_an_exit_code_of_their_own(
     assert after[("inspections", SOURCES[0])] > before
 
 
-def test_the_time_of_the_last_equal_comparison_of_the_graph_is_kept(
+def test_time_of_the_last_successful_graph_verification_is_kept(
     stores: Stores, nightly: Settings
 ) -> None:
     assert thoth(nightly, "graph", "verify").returncode == 0
@@ -126,7 +126,7 @@ def successes(stores: Stores) -> dict[tuple[str, str], datetime]:
         return {(it.kind, it.source): it.succeeded_at for it in source_successes(connection)}
 
 
-def test_without_sources_it_says_what_to_set(settings: Settings) -> None:
+def test_nightly_run_without_sources_names_the_setting(settings: Settings) -> None:
     done = thoth(settings, "ingest", "nightly")
     assert done.returncode == 2
     assert "INGEST_SOURCES" in done.stderr
@@ -151,9 +151,7 @@ def at_work(nightly: Settings) -> Iterator[None]:
         thread.join()
 
 
-def test_the_second_of_two_ends_at_once_and_disturbs_nothing(
-    stores: Stores, nightly: Settings
-) -> None:
+def test_second_nightly_run_ends_at_once_without_effect(stores: Stores, nightly: Settings) -> None:
     with at_work(nightly):
         with pytest.raises(AlreadyRunning):
             run_nightly(nightly, SOURCES, lambda: None)

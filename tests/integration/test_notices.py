@@ -106,7 +106,9 @@ def test_a_delivered_notice_is_never_sent_again(relational: sqlalchemy.Engine) -
         assert retry_notices(connection) == 0
 
 
-def test_a_notice_whose_process_dies_is_due_again_and_ends(relational: sqlalchemy.Engine) -> None:
+def test_notice_of_a_killed_process_is_due_again_and_finally_given_up(
+    relational: sqlalchemy.Engine,
+) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
     seen = set()
     for _ in range(MAX_ATTEMPTS):
@@ -121,7 +123,7 @@ def test_a_notice_whose_process_dies_is_due_again_and_ends(relational: sqlalchem
         assert retry_notices(connection, *seen) == 1
 
 
-def test_old_notices_of_another_process_wait_until_they_are_deleted_with_their_events(
+def test_notices_for_unknown_targets_are_deleted_with_their_old_events(
     relational: sqlalchemy.Engine,
 ) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP, EventKind.RELEASE_GIVEN_UP)
@@ -153,7 +155,7 @@ def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(
     assert states["mail"] is NoticeState.WAITING
 
 
-def test_a_new_change_is_an_event_unless_it_is_old_or_only_confirms_another(
+def test_new_change_becomes_an_event_unless_old_or_only_a_confirmation(
     relational: sqlalchemy.Engine,
 ) -> None:
     now = datetime.now(UTC)
@@ -265,7 +267,7 @@ def test_a_night_sends_its_notices_and_names_targets_that_cannot_be_used(stores:
     assert "warning: WEBHOOK_SECRETS: the webhook other has no secret" in done.stderr
 
 
-def test_metrics_say_how_far_the_outbox_of_notices_is(
+def test_metrics_show_waiting_and_given_up_notices(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational, "flask==3.0.0", "numpy==2.4.0", "scipy==1.17.0")
@@ -336,9 +338,7 @@ def test_files_that_change_on_an_index_make_one_notice(
     assert {it["offered"] for it in request["data"]["details"]["files"]} == {"f" * 64}
 
 
-def test_a_nightly_run_tells_of_each_failure_once_and_of_its_end(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_nightly_run_reports_each_failure_once_and_its_end(stores: Stores, tmp_path: Path) -> None:
     source, other = tmp_path / "source", tmp_path / "other"
 
     def sent(server: Receiver) -> list[str]:
@@ -360,7 +360,7 @@ def test_a_nightly_run_tells_of_each_failure_once_and_of_its_end(
         assert sent(server) == first
 
 
-def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path: Path) -> None:
+def test_nightly_run_that_cannot_start_sends_no_notice(stores: Stores, tmp_path: Path) -> None:
     source = str(tmp_path / "missing")
     chosen = replace(stores.settings, ingest_sources=(source,))
     with receiver() as server:
@@ -421,7 +421,7 @@ def _night(settings: Settings) -> str | None:
     return loop_night.run_night(settings, no_resolver).problem
 
 
-def test_a_disk_that_is_nearly_full_is_reported_once_until_it_has_space(
+def test_nearly_full_disk_is_reported_once_until_space_is_free(
     relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
 ) -> None:
     with mounted_disk(tmp_path / "disk", 20) as disk, receiver() as server:
@@ -448,7 +448,7 @@ def test_without_a_target_the_disk_is_not_checked(
     assert kinds(relational) == []
 
 
-def test_processes_that_see_a_problem_at_once_record_one_event(
+def test_concurrent_reports_of_a_problem_record_one_event(
     relational: sqlalchemy.Engine,
 ) -> None:
     problems = night_problems({"record": "rows differ"})

@@ -64,7 +64,7 @@ def delivered_all(engine: sqlalchemy.Engine, settings: Settings) -> bool:
         return notice_lag(connection).waiting == 0
 
 
-def test_a_notice_is_signed_and_says_what_happened(
+def test_notice_is_signed_and_has_the_documented_fields(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     event_id = record(relational)[0]
@@ -171,7 +171,7 @@ def test_a_receiver_shows_a_certificate_that_is_trusted(
     assert len(server.received) == 1
 
 
-def test_attempts_end_and_a_receiver_can_refuse_all_further_ones(
+def test_delivery_ends_after_the_last_attempt_or_status_410(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational, 2)
@@ -339,7 +339,7 @@ def test_processes_side_by_side_send_each_notice_once(
 
 # A plugin of apprise imports this module of the standard library.
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_apprise_sends_the_text_and_logs_no_address(
+def test_apprise_sends_the_text_and_its_url_is_not_logged(
     relational: sqlalchemy.Engine,
     settings: Settings,
     caplog: pytest.LogCaptureFixture,

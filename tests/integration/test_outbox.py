@@ -41,7 +41,7 @@ def rows(stores: Stores) -> Rows:
     return rows
 
 
-def test_an_inspection_brings_what_it_needs_without_entries_for_it(stores: Stores) -> None:
+def test_inspection_entry_projects_its_packages_and_stack_too(stores: Stores) -> None:
     rows = inspection_rows(20, stacks=1, machines=1)
     # No inspection brings what is known of packages besides its own, native interfaces or advice.
     apart = {"inspection", "package", "vulnerability", "artifact", "native_environment", "advice"}
@@ -51,7 +51,7 @@ def test_an_inspection_brings_what_it_needs_without_entries_for_it(stores: Store
     assert verified(stores).equal
 
 
-def test_a_graph_that_fails_in_the_middle_leaves_its_entries(
+def test_failed_projection_keeps_its_outbox_entries(
     stores: Stores, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -95,7 +95,7 @@ def test_projectors_at_once_wait_for_each_other(stores: Stores, rows: Rows) -> N
     assert verified(stores).equal
 
 
-def test_catching_up_ends_after_its_time_and_tells_what_is_left(stores: Stores, rows: Rows) -> None:
+def test_catching_up_ends_after_its_time_and_reports_the_rest(stores: Stores, rows: Rows) -> None:
     def left(within_s: float) -> int:
         return catch_up(
             stores.engine,
@@ -145,9 +145,7 @@ def test_a_snapshot_is_not_current_as_soon_as_the_graph_differs(
     assert verified(stores).equal
 
 
-def test_a_snapshot_is_not_current_while_a_severity_is_another(
-    stores: Stores, flask: Snapshot
-) -> None:
+def test_snapshot_is_outdated_while_a_severity_changes(stores: Stores, flask: Snapshot) -> None:
     with stores.engine.begin() as connection:
         connection.execute(
             text(
@@ -172,7 +170,7 @@ def test_a_snapshot_is_not_current_while_a_severity_is_another(
     assert verified(stores).equal
 
 
-def test_a_version_that_the_graph_refuses_holds_its_package_back(
+def test_revision_of_a_package_waits_for_all_its_versions(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("flask", "1", ["click", "jinja2"]), release("other", "1"), day=1)
@@ -195,7 +193,7 @@ def test_a_version_that_the_graph_refuses_holds_its_package_back(
     assert verified(stores).equal
 
 
-def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
+def test_rebuild_requested_during_a_projection_runs_after_it(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("other", "1"))
@@ -217,7 +215,7 @@ def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
     assert verified(stores).equal
 
 
-def test_packages_come_though_writers_never_rest(
+def test_packages_are_projected_although_writers_never_pause(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []

@@ -89,7 +89,7 @@ def test_only_confirmed_benchmarks_are_measured(
 
 
 @pytest.mark.parametrize("case", ["changed", "another watcher"])
-def test_a_planned_benchmark_that_nobody_confirmed_waits(
+def test_planned_benchmark_without_confirmation_waits(
     case: str, watched: Stores, project: Path
 ) -> None:
     night(watched.settings)

@@ -82,7 +82,7 @@ def old_stack(stores: Stores) -> str:
         return str(connection.scalars(query).first())
 
 
-def test_a_run_is_recorded_with_its_circumstances(stores: Stores, runs: Path) -> None:
+def test_run_is_recorded_with_its_conditions(stores: Stores, runs: Path) -> None:
     said = take_in(stores, runs)
     assert "3 read: 3 new, 0 already known, 0 quarantined" in said
     assert "20 measured, 1 build failed" in said
@@ -105,7 +105,7 @@ def test_a_run_is_recorded_with_its_circumstances(stores: Stores, runs: Path) ->
     assert labels == {"Example CPU, 4 CPUs, quota 2, threads 2", "unknown hardware"}
 
 
-def test_a_run_is_shown_by_the_graph_and_survives_a_rebuild(stores: Stores, runs: Path) -> None:
+def test_graph_has_the_run_before_and_after_a_rebuild(stores: Stores, runs: Path) -> None:
     take_in(stores, runs)
     query = (
         "MATCH (i:Inspection {name: $name})-[:OBSERVED]->(o) WHERE o.turn = 1"
@@ -136,7 +136,7 @@ def test_stacks_that_ran_in_turns_are_compared_in_pairs(stores: Stores, runs: Pa
     assert "10 pairs" in shown
 
 
-def test_stacks_are_checked_against_themselves(stores: Stores, tmp_path: Path) -> None:
+def test_identical_stacks_are_compared_as_a_self_check(stores: Stores, tmp_path: Path) -> None:
     first, again = stack_jobs(FADING[:1] * 6, OLD), stack_jobs(FADING[:1] * 6, NEW, 1)
     deliver_stack(tmp_path, OLD, first, "2.0.0")
     deliver_stack(tmp_path, NEW, again, "2.0.0")
@@ -150,7 +150,7 @@ def test_stacks_are_checked_against_themselves(stores: Stores, tmp_path: Path) -
     )  # fmt: skip
 
 
-def test_hosts_are_pooled(stores: Stores, runs: Path) -> None:
+def test_effects_of_two_hosts_are_pooled(stores: Stores, runs: Path) -> None:
     take_in(stores, runs)
     slow = [0.7 * rate for rate in FADING], [0.7 * rate for rate in FASTER]
     for turn, (name, rates, version) in enumerate(
@@ -188,7 +188,7 @@ def test_several_results_of_a_job_are_several_groups_in_their_units(
     assert {it.reading.host for it in seen} == {HOST}
 
 
-def test_stored_problems_of_the_host_are_set_right_when_they_are_delivered_again(
+def test_wrong_host_problems_are_corrected_by_a_second_delivery(
     stores: Stores, tmp_path: Path
 ) -> None:
     killed = job_document(1, "", exit_code=-9, ended="signalled")

@@ -67,7 +67,7 @@ DUMP = [
 ]
 
 
-def test_a_dump_comes_in_and_the_graph_shows_it(stores: Stores, tmp_path: Path) -> None:
+def test_dump_of_releases_is_imported_and_projected(stores: Stores, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.jsonl.gz", DUMP)
     report = deliver(stores.settings, dump)
     release = report["release"]
@@ -84,9 +84,7 @@ def test_a_dump_comes_in_and_the_graph_shows_it(stores: Stores, tmp_path: Path) 
         assert [(it["name"], it["extra"]) for it in found] == [("b", None), ("c", ["x"])]
 
 
-def test_an_undated_dump_is_as_old_as_the_newest_upload_it_tells_of(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_undated_dump_takes_the_time_of_its_newest_upload(stores: Stores, tmp_path: Path) -> None:
     undated = {**DUMP[0], "name": "b", "upload_time": None, "files": []}
     deliver(stores.settings, write_dump(tmp_path / "dump.jsonl", [DUMP[0], undated]))
     found = {row.name: row.as_of for row in versions(stores).values()}
@@ -108,7 +106,7 @@ def test_a_dump_that_was_copied_does_not_roll_back_a_crawl(stores: Stores, tmp_p
         assert connection.scalar(text("SELECT count(*) FROM package_events")) == 0
 
 
-def test_bad_lines_are_quarantined_by_their_number_and_the_rest_comes_in(
+def test_bad_lines_are_quarantined_by_number_and_others_are_imported(
     stores: Stores, tmp_path: Path
 ) -> None:
     lines: list[dict[str, Any] | str] = [
@@ -165,7 +163,7 @@ def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path)
     assert "4 can be ingested" in command(nowhere, dump, "--dry-run").stdout
 
 
-def test_a_file_of_something_else_is_not_read_to_its_end(
+def test_file_of_another_kind_is_given_up_early(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "MAX_REFUSED_LINES", 20)
@@ -195,7 +193,7 @@ import_releases(
 """
 
 
-def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
+def test_import_killed_and_run_again_loses_and_doubles_nothing(
     stores: Stores, tmp_path: Path
 ) -> None:
     dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(3_000, 5))
@@ -223,7 +221,7 @@ def test_killed_in_the_middle_and_run_again_nothing_is_missing_or_twice(
     assert count(stores, RequirementRow.purl) == 15_000
 
 
-def test_another_kind_of_run_over_the_same_folder_repairs_nothing(
+def test_run_of_another_kind_does_not_close_quarantine_entries(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_dump(tmp_path / "dump.jsonl", [DUMP[0], "{"])

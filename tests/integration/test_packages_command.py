@@ -109,7 +109,7 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
     assert active != archived
 
 
-def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) -> None:
+def test_releases_are_found_by_the_modules_in_their_wheels(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     index.add_file(
         "shared", "shared-1.0-py3-none-any.whl", wheel("shared", "space/one/__init__.py")
@@ -159,7 +159,7 @@ def wheel(name: str, *modules: str) -> bytes:
     return packed.getvalue()
 
 
-def test_what_is_unknown_is_said_so(settings: Settings) -> None:
+def test_commands_report_an_unknown_package(settings: Settings) -> None:
     assert thoth_json(settings, "packages", "status") == {"days": 7, "indexes": []}
     done = thoth(settings, "packages", "show", "app")
     assert (done.returncode, "the store has no package app" in done.stderr) == (1, True)
@@ -179,7 +179,7 @@ def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: I
     assert (again.returncode, "not watched: app" in again.stderr) == (1, True)
 
 
-def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Index) -> None:
+def test_requirement_that_no_release_meets_exits_with_1(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     done = thoth(settings, "packages", "add", "app==9", "gone", "--index", "local", **there)
     assert (done.returncode, "meets app==9" in done.stderr) == (1, True)
@@ -200,7 +200,7 @@ def test_a_misspelt_package_is_reported_with_the_similar_name(
     assert suggested == {**reasons, "appp": f"{reasons['appp']} (did you mean app?)"}
 
 
-def test_an_index_that_nobody_listens_at_ends_with_3(settings: Settings) -> None:
+def test_unreachable_index_exits_with_3(settings: Settings) -> None:
     named = {"PACKAGE_INDEXES": f"local=http://127.0.0.1:{closed_port()}/simple"}
     done = thoth(settings, "packages", "add", "app", "--index", "local", **named)
     assert done.returncode == 3, done.stderr
@@ -267,7 +267,7 @@ def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
     wait_for(stores.engine, _QUEUED, 3)
 
 
-def test_the_nightly_run_refreshes_what_is_known(stores: Stores, index: Index) -> None:
+def test_nightly_run_refreshes_known_packages(stores: Stores, index: Index) -> None:
     settings = stores.settings
     thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
     index.add_wheel("app", "2.0", metadata="Requires-Dist: leaf\n")
@@ -281,7 +281,9 @@ def test_the_nightly_run_refreshes_what_is_known(stores: Stores, index: Index) -
     assert verified(stores).equal
 
 
-def test_a_refresh_at_work_keeps_the_night_from_nothing_else(stores: Stores, index: Index) -> None:
+def test_running_refresh_does_not_stop_other_steps_of_the_nightly_run(
+    stores: Stores, index: Index
+) -> None:
     settings = stores.settings
     thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
     with stores.engine.connect() as connection:

@@ -71,7 +71,7 @@ def test_equal_selections_give_equal_bytes_signed_or_not(
     )
 
 
-def test_a_selection_has_only_what_its_measurements_refer_to(
+def test_selected_pack_contains_only_what_its_measurements_refer_to(
     filled: Settings, made: Path, tmp_path: Path
 ) -> None:
     options = ("--indicator", "PiConv2D", "--package", "Torch", "--since", "2026-01-01")
@@ -119,7 +119,7 @@ def test_another_key_than_the_expected_one_is_refused(
     assert thoth(filled, *verify).returncode == 2
 
 
-def test_a_second_program_verifies_a_pack_and_comes_to_the_same_numbers(
+def test_independent_program_verifies_a_pack_and_computes_the_same_numbers(
     filled: Settings, made: Path, key: Path, tmp_path: Path
 ) -> None:
     done = subprocess.run(
@@ -385,7 +385,7 @@ MEMBERS: Mapping[str, tuple[tuple[tarfile.TarInfo, bytes], Reason, str]] = {
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_an_archive_with_anything_else_in_it_is_refused(
+def test_pack_archive_with_an_unexpected_member_is_refused(
     made: Path, tmp_path: Path, name: str
 ) -> None:
     (member, data), reason, field = MEMBERS[name]
@@ -405,7 +405,7 @@ def test_an_archive_with_anything_else_in_it_is_refused(
         (lambda data: b"\x1f\x8b" + data, Reason.ARCHIVE_BROKEN),
     ],
 )
-def test_an_archive_that_does_not_end_where_it_should_is_refused(
+def test_pack_archive_with_a_wrong_end_is_refused(
     made: Path, tmp_path: Path, change: Callable[[bytes], bytes], reason: Reason | None
 ) -> None:
     write_archive(path := tmp_path / "pack.tar", opened(made).places)

@@ -208,7 +208,7 @@ def _hardware(client: FlaskClient) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", _SAMPLES)
-def test_a_page_of_the_samples_shows_what_it_did(
+def test_page_of_the_samples_equals_its_golden_file(
     browser: FlaskClient, objects: dict[str, str], name: str
 ) -> None:
     address = _SAMPLES[name].format_map(objects)
@@ -243,11 +243,11 @@ def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskCl
 
 
 @pytest.mark.parametrize("name", _STORIES)
-def test_a_page_of_recorded_stories_shows_what_it_did(stories: FlaskClient, name: str) -> None:
+def test_page_of_recorded_stories_equals_its_golden_file(stories: FlaskClient, name: str) -> None:
     compare_with_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
 
 
-def test_an_advice_on_measured_hardware_says_what_it_rests_on(
+def test_advice_page_shows_the_evidence_for_named_hardware(
     browser: FlaskClient, objects: dict[str, str]
 ) -> None:
     content = _page(browser, f"/advice/{objects['advice']}")
@@ -266,7 +266,7 @@ def test_an_empty_record_has_pages(empty: FlaskClient) -> None:
         assert "<h1>" in _page(empty, address)
 
 
-def test_links_lead_somewhere(browser: FlaskClient) -> None:
+def test_all_links_of_pages_lead_to_pages(browser: FlaskClient) -> None:
     waiting, seen, kinds = list(_LISTS), set(_LISTS), Counter[str]()
     while waiting:
         address = waiting.pop()
@@ -301,12 +301,14 @@ def test_a_history_has_every_job_of_the_series(browser: FlaskClient) -> None:
     _page(browser, f"{history}?limit=0", 400)
 
 
-def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
+def test_api_error_is_shown_as_a_page(browser: FlaskClient) -> None:
     assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
 
 
-def test_an_address_that_nothing_has_is_a_page_for_browsers(browser: FlaskClient) -> None:
+def test_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
+    browser: FlaskClient,
+) -> None:
     headers = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
     response = browser.get("/nowhere", headers=headers)
     assert response.status_code == 404
@@ -347,7 +349,7 @@ def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> N
         assert "<h1>Too large</h1>" in refused.text
 
 
-def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: FlaskClient) -> None:
+def test_uploaded_files_are_decoded_by_their_byte_order_mark_or_refused(empty: FlaskClient) -> None:
     match = re.search(r'name="form_token" value="([^"]+)"', empty.get("/ask").text)
     assert match is not None
 
@@ -362,7 +364,9 @@ def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: Flas
     assert "byte 4 is not valid utf-8" in refused.text
 
 
-def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: FlaskClient) -> None:
+def test_page_shows_the_age_of_the_oldest_source_of_each_kind(
+    stores: Stores, empty: FlaskClient
+) -> None:
     with stores.engine.begin() as connection:
         set_sources(connection, INSPECTIONS, ["/secret/folder", "/other"])
         add_successes(connection, INSPECTIONS, ["/other"])
@@ -377,7 +381,7 @@ def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: F
     assert "secret" not in content
 
 
-def test_an_advised_version_with_a_vulnerability_says_so_at_once(
+def test_advised_version_with_a_vulnerability_is_marked_without_opening_details(
     empty: FlaskClient, stores: Stores, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.in").write_text("flask\n", encoding="utf-8")
@@ -398,7 +402,7 @@ def test_an_advised_version_with_a_vulnerability_says_so_at_once(
     assert "affected by CVE-2026-1" in without_notes
 
 
-def test_a_why_not_link_without_an_answer_asks_nothing(
+def test_why_not_link_without_a_stored_answer_starts_no_request(
     filled: Settings, browser: FlaskClient
 ) -> None:
     with client_of(filled, Scope.ADMIN) as operator:
@@ -590,7 +594,7 @@ def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClie
     assert document["database_bytes"] > sum(it["size_bytes"] for it in document["tables"]) > 0
 
 
-def test_a_question_needs_the_scope_and_the_parameters_of_its_query(
+def test_cypher_question_needs_its_scope_and_valid_parameters(
     filled: Settings, browser: FlaskClient
 ) -> None:
     assert "/questions/2" in _links(_page(browser, "/questions"))
@@ -601,7 +605,7 @@ def test_a_question_needs_the_scope_and_the_parameters_of_its_query(
         _page(analyst, "/questions/24?format=csv", 400)
 
 
-def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
+def test_inspection_page_offers_to_measure_again(browser: FlaskClient) -> None:
     (inspection,) = browser.get("/api/v2/inspections?limit=1").get_json()["items"]
     address = f"/inspections/{inspection['document_id']}"
     content = _page(browser, address)
@@ -614,7 +618,7 @@ def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
     assert f"thoth inspect {name} --ingest" in content
 
 
-def test_an_inspection_leads_to_its_lock_and_its_logs(
+def test_inspection_page_links_to_lock_and_logs(
     stores: Stores, browser: FlaskClient, empty: FlaskClient, tmp_path: Path
 ) -> None:
     inspections = browser.get("/api/v2/inspections?limit=50").get_json()["items"]

@@ -131,7 +131,7 @@ ADVISE = ("advise", "requirements.in", *WHERE, "--format", "requirements")
 
 
 @pytest.mark.usefixtures("program")
-def test_a_command_prints_the_same_and_ends_alike_in_both(preloaded: Preloaded) -> None:
+def test_preloaded_command_prints_and_exits_like_a_new_process(preloaded: Preloaded) -> None:
     (preloaded.project / "none.in").write_text("web>3\n", encoding="utf-8")
     for arguments, status in (
         (ADVISE, 0),
@@ -172,7 +172,9 @@ def test_a_command_has_the_umask_the_environment_and_the_files_of_its_client(
 
 
 @pytest.mark.usefixtures("program")
-def test_what_would_load_or_limit_a_command_otherwise_is_refused(preloaded: Preloaded) -> None:
+def test_preloading_is_refused_for_other_interpreter_options_and_limits(
+    preloaded: Preloaded,
+) -> None:
     assert preloaded.run(*ADVISE).returncode == 0
     assert preloaded.run(*ADVISE, PRELOAD="0").returncode == REFUSED
     assert preloaded.run(*ADVISE, PYTHONDEVMODE="1").returncode == REFUSED
@@ -189,7 +191,7 @@ def test_what_would_load_or_limit_a_command_otherwise_is_refused(preloaded: Prel
 
 
 @pytest.mark.usefixtures("program")
-def test_a_command_with_a_closed_file_or_fewer_processors_is_left_to_its_client(
+def test_preloading_is_refused_with_a_closed_file_or_fewer_processors(
     preloaded: Preloaded,
 ) -> None:
     command = shlex.join(preloaded.command(*ADVISE))
@@ -223,7 +225,7 @@ def hanging(preloaded: Preloaded) -> Iterator[subprocess.Popen[str]]:
         yield waiting
 
 
-def test_signals_reach_the_command_and_it_ends_with_its_client(
+def test_signals_reach_the_preloaded_command_and_it_ends_with_its_client(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
     for number, status in (
@@ -240,7 +242,7 @@ def test_signals_reach_the_command_and_it_ends_with_its_client(
     assert preloaded.run(*ADVISE).returncode == 0
 
 
-def test_the_socket_is_closed_to_others_and_a_second_program_ends_at_once(
+def test_preloading_socket_is_private_and_a_second_program_ends_at_once(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
     assert preloaded.socket.stat().st_mode & 0o177 == 0

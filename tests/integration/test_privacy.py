@@ -42,7 +42,9 @@ def run(settings: Settings, *command: str | Path, codes: tuple[int, ...] = (0,))
     assert done.returncode in codes, (command, done.stderr)
 
 
-def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Path) -> None:
+def test_no_document_of_any_kind_leaves_persons_in_the_stores(
+    stores: Stores, tmp_path: Path
+) -> None:
     mail, settings = "adalind.person@mail.example", stores.settings
     inspection = json.loads(next(GENERATIONS.rglob("*.json")).read_text("utf-8"))
     inspection |= {"author": "Adalind Person", "note": f"asked {mail}", "submitter_email": mail}
@@ -132,7 +134,7 @@ def interrupt(*_arguments: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_the_samples_name_nobody(stores: Stores) -> None:
+def test_samples_contain_no_persons(stores: Stores) -> None:
     load(stores.settings, SAMPLES / "inspections.tar.gz", SAMPLES / "packages.jsonl.gz")
     assert personal_texts(stores, set()) == []
 
@@ -141,7 +143,7 @@ def test_the_samples_name_nobody(stores: Stores) -> None:
     not (DATA / "golden.csv").is_file(),
     reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
 )
-def test_real_documents_name_nobody(stores: Stores) -> None:
+def test_real_documents_contain_no_persons(stores: Stores) -> None:
     files = [it for it in DATA.rglob("*") if it.is_file() and it.stat().st_size < 2**20]
     contents = [it.read_text(encoding="utf-8", errors="replace") for it in files]
     names = {name for content in contents for name in _NAMED.findall(content)} - _PUBLIC

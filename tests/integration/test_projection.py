@@ -96,7 +96,7 @@ def test_times_compare_with_cypher_times(stores: Stores, rows: Rows) -> None:
     assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
 
 
-def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: Rows) -> None:
+def test_verify_lists_missing_extra_and_different_nodes(stores: Stores, rows: Rows) -> None:
     project(stores)
     stack, other = sorted({row["stack_digest"] for row in rows[StackPackage]})[:2]
     answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
@@ -118,9 +118,7 @@ def test_verify_names_what_is_missing_extra_and_different(stores: Stores, rows: 
     assert "Inspection" not in kinds
 
 
-def test_verify_says_whether_there_are_more_differences_than_it_names(
-    stores: Stores, rows: Rows
-) -> None:
+def test_verify_says_whether_it_lists_all_differences(stores: Stores, rows: Rows) -> None:
     project(stores)
     extra = "UNWIND range(1, $count) AS n CREATE (:BaseImage {name: $name + n, document_id: 'x'})"
     for name, count, truncated in (("ten", 10, False), ("one more", 1, True)):
@@ -152,7 +150,9 @@ NODES = (
 )
 
 
-def test_verify_finds_every_drift_and_an_entry_repairs_it(stores: Stores, rows: Rows) -> None:
+def test_verify_finds_every_difference_and_an_outbox_entry_repairs_it(
+    stores: Stores, rows: Rows
+) -> None:
     project(stores)
 
     def repaired(kind: str, key: str) -> bool:
@@ -186,9 +186,7 @@ def test_verify_finds_every_drift_and_an_entry_repairs_it(stores: Stores, rows: 
         assert repaired(kind, damaged), label
 
 
-def test_a_vulnerability_that_was_merged_into_another_leaves_the_graph(
-    stores: Stores, rows: Rows
-) -> None:
+def test_merged_vulnerability_is_removed_from_the_graph(stores: Stores, rows: Rows) -> None:
     project(stores)
     gone, kept = (row["vulnerability_id"] for row in rows[VulnerabilityRow][:2])
     with stores.engine.begin() as connection:
@@ -241,7 +239,7 @@ def test_a_rebuild_that_was_interrupted_goes_on_with_the_next_sync(
     assert verified(stores).equal
 
 
-def test_the_commands_tell_the_same(stores: Stores, rows: Rows) -> None:
+def test_graph_commands_report_differences_and_rebuild(stores: Stores, rows: Rows) -> None:
     def run(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(graph_commands, arguments, obj=stores.settings)
         return done.exit_code, done.output
@@ -265,7 +263,7 @@ def test_the_commands_tell_the_same(stores: Stores, rows: Rows) -> None:
     assert run("verify")[0] == 0
 
 
-def test_a_row_that_the_graph_refuses_keeps_nothing_else_out(stores: Stores, rows: Rows) -> None:
+def test_row_that_the_graph_refuses_does_not_stop_others(stores: Stores, rows: Rows) -> None:
     """Neo4j holds no key above some 8 kB; ArcadeDB does, and then there is nothing to refuse."""
     one = "(SELECT min(digest) FROM runtime_environments)"
     change = f"UPDATE runtime_environments SET native_packages = {{}} WHERE digest = {one}"

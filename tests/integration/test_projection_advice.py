@@ -93,7 +93,7 @@ def test_an_advised_stack_that_was_measured_is_one_node(stores: Stores) -> None:
     assert answer(stores, included, key=NEW.digest) == [[it.purl] for it in NEW.packages]
 
 
-def test_an_advice_without_a_stack_recommends_none(stores: Stores) -> None:
+def test_advice_without_a_stack_has_no_recommended_edge(stores: Stores) -> None:
     assert add(stores, 8, AdviceLinks(), status="infeasible")
     project(stores)
     assert verified(stores).equal
@@ -105,7 +105,7 @@ def test_an_advice_without_a_stack_recommends_none(stores: Stores) -> None:
     assert found == [["infeasible", 0]]
 
 
-def test_twice_is_once_and_a_rebuild_gives_the_same(stores: Stores) -> None:
+def test_projecting_advice_twice_or_rebuilding_gives_the_same_graph(stores: Stores) -> None:
     links = AdviceLinks((RecommendedStack(NEW, 1.0),), observations(stores)[:2])
     assert add(stores, 9, links)
     project(stores)
@@ -122,7 +122,7 @@ def test_twice_is_once_and_a_rebuild_gives_the_same(stores: Stores) -> None:
     assert verified(stores).kinds == once.kinds
 
 
-def test_an_advice_brings_what_it_points_at_if_the_graph_lost_it(stores: Stores) -> None:
+def test_advice_projects_its_lost_stacks_and_observations_again(stores: Stores) -> None:
     links = AdviceLinks((RecommendedStack(MEASURED, 1.0),), observations(stores))
     assert add(stores, 10, links)
     answer(stores, "MATCH (n) WHERE n:Stack OR n:Inspection OR n:Observation DETACH DELETE n")
@@ -183,7 +183,7 @@ def test_a_claim_names_its_stacks_and_the_packages_that_differ(stores: Stores) -
     assert (request["python_version"], request["recommendation_type"]) == ("3.11", "latest")
 
 
-def test_a_claim_goes_with_the_last_advice_that_makes_it(stores: Stores) -> None:
+def test_claim_is_deleted_with_its_last_advice(stores: Stores) -> None:
     for number in (21, 22):
         assert add(stores, number, CLAIMED)
     project(stores)
@@ -243,7 +243,7 @@ def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> 
     assert verified(stores).equal
 
 
-def test_nobody_waits_for_another_projector(stores: Stores) -> None:
+def test_quick_projection_does_not_wait_for_another_projector(stores: Stores) -> None:
     assert add(stores, 13, AdviceLinks())
     with only_projector(stores.engine, 1.0):
         assert not sync_few(stores.engine, stores.driver, database=stores.database)

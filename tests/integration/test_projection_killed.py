@@ -70,7 +70,7 @@ def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: S
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 
-def test_without_the_lock_keys_keep_projectors_from_doubling_anything(stores: Stores) -> None:
+def test_projectors_without_the_lock_double_nothing(stores: Stores) -> None:
     rows = inspection_rows(300)
     store(stores.engine, rows)
 
@@ -89,7 +89,7 @@ def test_without_the_lock_keys_keep_projectors_from_doubling_anything(stores: St
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 
-def test_projectors_that_set_the_first_checkpoint_at_the_same_time(stores: Stores) -> None:
+def test_two_projectors_may_set_the_first_checkpoint_at_once(stores: Stores) -> None:
     def finish_a_batch(_: int) -> None:
         with (
             stores.driver.session(database=stores.database) as session,

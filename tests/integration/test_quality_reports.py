@@ -81,7 +81,7 @@ def test_a_report_has_the_verdicts_of_the_stacks(client: FlaskClient, filled: Se
     assert document["series"] == [series]
 
 
-def test_the_file_needs_nothing_else_and_shows_every_stack(
+def test_report_file_is_self_contained_and_shows_every_stack(
     client: FlaskClient, filled: Settings, key: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.html"
@@ -99,7 +99,7 @@ def test_the_file_needs_nothing_else_and_shows_every_stack(
     assert content.count("<circle") >= jobs
 
 
-def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) -> None:
+def test_report_may_be_of_one_inspection(client: FlaskClient, filled: Settings) -> None:
     listed = client.get("/api/v2/inspections?indicator=PiMatmul").get_json()["items"]
     inspection = next(it for it in listed if it["job_count"] == 10)
     (series,) = thoth_json(filled, "report", f"somewhere/{inspection['name']}/")["series"]
@@ -113,7 +113,7 @@ def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) 
     assert alone == series
 
 
-def test_problems_of_the_api(client: FlaskClient, key: str) -> None:
+def test_unknown_report_or_baseline_is_an_api_problem(client: FlaskClient, key: str) -> None:
     assert client.get("/api/v2/reports/ffff").status_code == 404
     wrong = client.get(f"/api/v2/reports/{key}?baseline=ffff")
     assert wrong.status_code == 400

@@ -64,7 +64,7 @@ def test_clients_take_turns_and_those_with_a_token_come_first(
     assert order(small) == [trusted, first[0], other, first[1]]
 
 
-def test_requests_of_a_client_run_in_the_order_in_which_they_came(
+def test_requests_of_a_client_run_in_their_order(
     client: FlaskClient, small: Settings, stores: Stores
 ) -> None:
     header = token(stores)
@@ -75,7 +75,7 @@ def test_requests_of_a_client_run_in_the_order_in_which_they_came(
     assert order(small) == [waiting, other, later]
 
 
-def test_clients_take_turns_with_one_whose_last_request_runs(
+def test_turns_count_the_running_request_of_a_client(
     client: FlaskClient, small: Settings, stores: Stores
 ) -> None:
     busy, other = token(stores), token(stores)
@@ -104,7 +104,7 @@ def test_a_worker_of_all_queues_takes_bulk_jobs_last(
     assert started == [later[1]["analysis_id"], later[0], fetch.json["analysis_id"]]
 
 
-def test_one_address_leaves_room_for_others(client: FlaskClient, stores: Stores) -> None:
+def test_one_anonymous_address_cannot_fill_the_queue(client: FlaskClient, stores: Stores) -> None:
     header = token(stores)
     assert [ask(client, "192.0.2.1").status_code for _ in range(3)] == [202, 202, 429]
     assert [ask(client, "192.0.2.2").status_code for _ in range(3)] == [202, 202, 429]
@@ -113,7 +113,7 @@ def test_one_address_leaves_room_for_others(client: FlaskClient, stores: Stores)
     assert [ask(client, "192.0.2.1", **header).status_code for _ in range(3)] == [202, 202, 429]
 
 
-def test_the_time_to_try_again_is_measured(
+def test_retry_after_is_computed_from_measured_durations(
     client: FlaskClient, small: Settings, stores: Stores
 ) -> None:
     done = ask(client, "192.0.2.1").json["analysis_id"]

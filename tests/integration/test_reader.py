@@ -185,7 +185,7 @@ def analyst(graph_settings: Settings, graph_driver: neo4j.Driver) -> Iterator[An
 @pytest.mark.parametrize(
     "queries", [WRITES, SCHEMA, LOADS, PROCEDURES, COMMANDS], ids=lambda queries: queries[0][:12]
 )
-def test_what_is_not_reading_is_refused_and_changes_nothing(
+def test_query_that_writes_is_refused_and_changes_nothing(
     analyst: Analyst, address: str, queries: tuple[str, ...]
 ) -> None:
     before = analyst.everything()
@@ -200,7 +200,7 @@ def test_what_is_not_reading_is_refused_and_changes_nothing(
     assert analyst.everything() == before
 
 
-def test_the_store_refuses_writes_even_without_a_look_at_the_plan(analyst: Analyst) -> None:
+def test_store_itself_refuses_writes_of_the_reading_user(analyst: Analyst) -> None:
     before = analyst.everything()
     for query in WRITES:
         with analyst.reader.session(
@@ -240,7 +240,7 @@ def test_a_query_that_begins_after_its_limit_of_time_is_ended(
         analyst.ask(RUNAWAYS[0], timeout_s=1.0)
 
 
-def test_an_endless_answer_is_cut_and_the_store_stops_working_on_it(analyst: Analyst) -> None:
+def test_endless_result_is_cut_and_its_query_stopped(analyst: Analyst) -> None:
     result = analyst.ask(ENDLESS, row_limit=50)
     assert len(result.rows) == 50
     assert result.truncated
@@ -254,7 +254,7 @@ RETURN x, reduce(s = 'aaaaaaaaaa', y IN range(1, 10) | s + s) AS big
 """
 
 
-def test_an_answer_of_few_rows_and_many_bytes_is_cut(analyst: Analyst) -> None:
+def test_result_of_few_large_rows_is_cut_at_the_byte_limit(analyst: Analyst) -> None:
     result = analyst.ask(WIDE, row_limit=9000, byte_limit=1_000_000)
     assert result.cut is Cut.BYTES
     assert [row[0] for row in result.rows] == list(range(1, len(result.rows) + 1))
@@ -264,7 +264,7 @@ def test_an_answer_of_few_rows_and_many_bytes_is_cut(analyst: Analyst) -> None:
     assert analyst.ask(WIDE, row_limit=3, byte_limit=1_000_000).cut is Cut.ROWS
 
 
-def test_an_answer_of_just_the_limit_is_whole(analyst: Analyst) -> None:
+def test_result_of_exactly_the_row_limit_is_not_truncated(analyst: Analyst) -> None:
     result = analyst.ask("UNWIND range(1, 50) AS a RETURN a", row_limit=50)
     assert (len(result.rows), result.truncated) == (50, False)
 
@@ -279,12 +279,12 @@ QUESTIONS = (
 )
 
 
-def test_questions_are_answered(analyst: Analyst) -> None:
+def test_read_queries_are_answered(analyst: Analyst) -> None:
     for query, rows in QUESTIONS:
         assert analyst.ask(query, name="numpy").rows == rows, query
 
 
-def test_a_query_that_cannot_be_run_is_refused_with_words(analyst: Analyst) -> None:
+def test_invalid_query_is_refused_with_a_message(analyst: Analyst) -> None:
     for query in ("MATCH (n", "RETURN nothing", "RETURN $missing AS value"):
         with pytest.raises(QueryRefused) as refusal:
             analyst.ask(query)

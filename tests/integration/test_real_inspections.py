@@ -49,7 +49,7 @@ def golden() -> list[tuple[str, str, float, float, int]]:
         ]  # fmt: skip
 
 
-def test_the_medians_are_those_computed_independently() -> None:
+def test_medians_of_real_inspections_equal_independent_computations() -> None:
     documents, refusals = ingested("inspections")
     assert refusals == []
     by_name = {document.name: document for document in documents}
@@ -61,7 +61,7 @@ def test_the_medians_are_those_computed_independently() -> None:
         assert median(reading or 0 for reading in readings) * unit == pytest.approx(value, rel=1e-9)
 
 
-def test_the_inspection_without_specification_says_so() -> None:
+def test_inspection_without_specification_has_a_note() -> None:
     documents, _ = ingested("inspections")
     unknown = [document for document in documents if document.stack is None]
     assert [document.name for document in unknown] == ["inspection-iotf-1-conv1d-2a71492d"]
@@ -82,7 +82,7 @@ def test_the_documents_of_2019_and_2020_are_read() -> None:
     ]
 
 
-def test_specifications_without_results_are_refused_by_name() -> None:
+def test_specifications_without_results_are_refused_with_their_reason() -> None:
     documents, refusals = ingested("dependency-monkey-zoo/inspection-2020-08-21")
     assert documents == []
     assert len(refusals) == 22
@@ -117,7 +117,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("folder", SYSTEMS)
-def test_results_of_other_benchmarks_are_skipped_by_name(folder: str) -> None:
+def test_results_of_other_benchmarks_are_skipped_with_their_system(folder: str) -> None:
     skipped: list[SkippedFile] = []
     (refusal,) = documents_of(str(DATA / folder), on_skipped=skipped.append)
     assert isinstance(refusal, RefusedDocument)
@@ -127,7 +127,7 @@ def test_results_of_other_benchmarks_are_skipped_by_name(folder: str) -> None:
     assert {it.reason for it in results} == {f"result of {SYSTEMS[folder]}"}
 
 
-def test_no_inspection_is_skipped_for_its_content() -> None:
+def test_no_real_inspection_is_skipped_or_refused() -> None:
     for folder in ("inspections", "inspections-2020-02", "inspections-legacy-2019"):
         skipped: list[SkippedFile] = []
         documents = list(documents_of(str(DATA / "thoth" / folder), on_skipped=skipped.append))

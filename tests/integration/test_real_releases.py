@@ -76,7 +76,7 @@ def test_the_closure_has_the_counts_that_its_readme_names(stores: Stores) -> Non
         )
 
 
-def test_nothing_of_a_row_is_lost() -> None:
+def test_imported_releases_keep_every_field_of_their_rows() -> None:
     for row, found in zip(rows(), parsed(CLOSURE), strict=True):
         body = json.loads(found.body)
         assert body["requires_dist"] == row["requires_dist"]
@@ -90,7 +90,7 @@ def test_nothing_of_a_row_is_lost() -> None:
         assert body["name"] == row["name"]
 
 
-def test_the_solvers_results_come_in(stores: Stores) -> None:
+def test_solver_results_are_imported(stores: Stores) -> None:
     report: ReleaseReport = import_releases(
         stores.settings, stores.engine, [str(SOLVER)], ReleaseSourceOptions()
     )

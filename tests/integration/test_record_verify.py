@@ -192,7 +192,7 @@ def columns(report: RecordReport) -> set[str]:
     return {it.column for it in report.differences}
 
 
-def test_a_record_that_nobody_touched_is_equal(record: Stores) -> None:
+def test_unchanged_record_verifies_as_equal(record: Stores) -> None:
     report = compare(record, replays=5)
     assert report.equal, report.differences
     assert report.complete
@@ -241,7 +241,7 @@ def test_every_column_that_is_changed_is_named(
     assert names <= columns(compare(record)), names
 
 
-def test_rows_that_are_gone_and_rows_that_were_added_are_named(
+def test_removed_and_added_rows_are_reported(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "NAMED", 1_000)
@@ -287,7 +287,7 @@ def measured(stores: Stores) -> set[str]:
         return {it.reading.observation_id for it in measured_observations(connection)}
 
 
-def test_a_changed_rate_is_no_evidence_until_it_is_as_it_was(record: Stores) -> None:
+def test_observation_with_a_changed_rate_is_excluded_until_repaired(record: Stores) -> None:
     rebuild(record.engine, record.driver, database=record.database)
     before, changes = measured(record), knowledge(record)
     with record.engine.connect() as connection:
@@ -348,7 +348,9 @@ def knowledge(stores: Stores) -> int:
         return connection.scalar(select(KnowledgeRow.changes)) or 0
 
 
-def test_whoever_refuses_what_is_right_refuses_it_until_the_next_comparison(record: Stores) -> None:
+def test_wrongly_excluded_observation_is_readmitted_by_the_next_verification(
+    record: Stores,
+) -> None:
     before = measured(record)
     change(record, "UPDATE observations SET quarantine_reason = 'tampered'")
     assert measured(record) == set()
@@ -356,7 +358,7 @@ def test_whoever_refuses_what_is_right_refuses_it_until_the_next_comparison(reco
     assert measured(record) == before
 
 
-def test_an_observation_that_was_given_to_another_inspection_is_named(record: Stores) -> None:
+def test_observation_moved_to_another_inspection_is_reported(record: Stores) -> None:
     change(
         record,
         "UPDATE observations SET document_id = (SELECT max(document_id) FROM inspections)"
@@ -396,7 +398,7 @@ TAKEN_FOR_OTHERS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("statements", TAKEN_FOR_OTHERS, ids=range(len(TAKEN_FOR_OTHERS)))
-def test_documents_that_are_taken_for_others_are_named(
+def test_documents_with_a_changed_kind_or_hash_are_reported(
     record: Stores, statements: dict[str, str]
 ) -> None:
     change(record, *statements.values())
@@ -405,7 +407,7 @@ def test_documents_that_are_taken_for_others_are_named(
         assert measured(record) == set()
 
 
-def test_releases_and_advisories_are_as_their_documents_say_after_a_comparison(
+def test_verification_excludes_changed_releases_and_advisories(
     record: Stores,
 ) -> None:
     rebuild(record.engine, record.driver, database=record.database)
@@ -442,7 +444,7 @@ def large(stores: Stores, folder: Path) -> str:
         ).one()
 
 
-def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_repairs_it(
+def test_damaged_stored_body_is_reported_and_repaired_by_a_new_delivery(
     record: Stores, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
@@ -469,7 +471,7 @@ def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_r
     assert found.stored == "its recorded location is wrong"
 
 
-def test_portions_follow_each_other_and_begin_again_at_the_end(record: Stores) -> None:
+def test_portions_of_a_verification_continue_and_start_again(record: Stores) -> None:
     with record.engine.connect() as connection:
         total = connection.scalar(select(func.count()).select_from(Document)) or 0
     seen, rounds = 0, 0
@@ -510,7 +512,7 @@ def test_the_nightly_run_compares_a_portion(stores: Stores) -> None:
     assert " differ; see `thoth ingest quarantine`" in done.stdout
 
 
-def test_columns_that_a_later_parser_fills_otherwise_are_not_tampered(
+def test_columns_that_a_later_parser_changes_are_not_reported_as_tampered(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = parser_version.PARSER_VERSION + 1
@@ -531,7 +533,7 @@ def test_columns_that_a_later_parser_fills_otherwise_are_not_tampered(
     assert "observations.reported_rate" in columns(compare(record))
 
 
-def test_what_an_earlier_release_stored_otherwise_is_not_tampered(
+def test_columns_as_an_earlier_release_stored_them_are_not_reported_as_tampered(
     stores: Stores, tmp_path: Path
 ) -> None:
     write(tmp_path, inspection_files(status=failed_status("cannot-confine", "no bwrap")))
@@ -565,7 +567,7 @@ def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: S
     assert columns(report) == {"documents.body"}
 
 
-def test_a_comparison_that_cannot_be_printed_whole_says_so(record: Stores) -> None:
+def test_verification_says_how_many_differences_it_does_not_print(record: Stores) -> None:
     change(record, "UPDATE observations SET rate = rate * 2, reported_rate = 1")
     done = thoth(record.settings, "record", "verify", "--replay", "0")
     assert done.returncode == 1

@@ -124,7 +124,7 @@ def places(filled_client: FlaskClient, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize(("command", "code", "named"), REFUSED, ids=[it[0] for it in REFUSED])
-def test_a_command_is_refused(
+def test_invalid_command_is_refused_without_traceback_or_secret(
     record: Settings, places: dict[str, str], command: str, code: int, named: str
 ) -> None:
     variables = {"ADVISORIES": "", "FETCH_MISSING": "0",

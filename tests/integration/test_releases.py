@@ -141,7 +141,7 @@ def test_an_older_word_does_not_replace_a_newer_one(record: Record) -> None:
     assert record.events() == []
 
 
-def test_requirements_that_are_unknown_never_replace_known_ones(record: Record) -> None:
+def test_unknown_requirements_never_replace_known_ones(record: Record) -> None:
     record.add(release("flask", "3.0.0", ["click"]))
     record.add(release("flask", "3.0.0", None, yanked=True), day=1)
     row = record.row()
@@ -158,7 +158,9 @@ def test_known_requirements_replace_unknown_ones_even_if_they_are_older(record: 
     assert row.as_of == DAY + timedelta(days=1)
 
 
-def test_changed_requirements_are_an_event_and_another_spelling_is_none(record: Record) -> None:
+def test_changed_requirements_are_an_event_unless_only_their_spelling_changes(
+    record: Record,
+) -> None:
     record.add(release("flask", "3.0.0", ["Click >= 8", "jinja2"]))
     revision = record.revision()
     record.add(release("flask", "3.0.0", ["jinja2", "click>=8"]), day=1)
@@ -187,7 +189,7 @@ def test_a_changed_hash_raises_an_alarm_and_is_never_stored(
     assert [detail["offered"] for (detail,) in events] == ["f" * 64]
 
 
-def test_a_file_that_went_and_comes_back_with_another_hash_raises_the_alarm(record: Record) -> None:
+def test_removed_file_that_returns_with_another_hash_raises_an_alarm(record: Record) -> None:
     wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel, sdist]))
     record.add(release("flask", "3.0.0", files=[sdist]), day=1)
@@ -200,7 +202,7 @@ def test_a_file_that_went_and_comes_back_with_another_hash_raises_the_alarm(reco
     ]
 
 
-def test_an_incomplete_list_of_files_removes_none(record: Record) -> None:
+def test_incomplete_file_list_removes_no_file(record: Record) -> None:
     wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel, sdist]))
     record.add(release("flask", "3.0.0", files=[sdist], files_complete=False), day=1)
@@ -220,7 +222,7 @@ def test_new_files_of_a_complete_list_are_an_event(record: Record) -> None:
     assert (kind, detail) == ("new_files", {"files": [further["filename"]]})
 
 
-def test_a_version_that_a_stack_named_is_read_later(record: Record) -> None:
+def test_version_known_from_a_stack_is_completed_by_its_release(record: Record) -> None:
     record.add(release("click", "8.0.0"))
     (document,) = record.rows("SELECT document_id FROM documents")
     versions = [(PURL, "flask", "3.0.0", "pypi", document[0])]
@@ -245,7 +247,7 @@ def test_the_same_version_on_another_index_is_another_one(record: Record) -> Non
     assert known.document_id == record.row().release_document_id
 
 
-def test_the_record_has_what_was_delivered(record: Record) -> None:
+def test_known_release_equals_the_delivered_one(record: Record) -> None:
     lines = ["click>=8", "asgiref ; extra == 'async'", "not a requirement at all!"]
     flask = release("flask", "3.0.0", lines, provides_extra=["async"])
     record.add(flask)
@@ -257,7 +259,7 @@ def test_the_record_has_what_was_delivered(record: Record) -> None:
     assert tuple(known.files[file.filename] for file in flask.files) == flask.files
 
 
-def test_text_of_any_kind_is_kept_as_it_is(record: Record) -> None:
+def test_text_with_special_characters_is_stored_unchanged(record: Record) -> None:
     odd = 'tabs\tand\nlines \\ {"quoted", \'braces}'
     record.add(release("flask", "3.0.0", yanked=True, yanked_reason=odd))
     assert record.row().yanked_reason == odd
@@ -266,7 +268,7 @@ def test_text_of_any_kind_is_kept_as_it_is(record: Record) -> None:
     assert record.row("pkg:pypi/flask@3.0.1").yanked_reason == "a\\0b"
 
 
-def test_however_many_deliveries_the_number_of_statements_is_the_same(record: Record) -> None:
+def test_number_of_statements_does_not_grow_with_deliveries(record: Record) -> None:
     counted: list[str] = []
     event.listen(record.engine, "before_cursor_execute", lambda *it: counted.append(it[2]))
     record.add(*(release("flask", f"1.{n}", ["click"]) for n in range(3)))
@@ -287,7 +289,7 @@ def test_concurrent_writers_lose_nothing_and_agree_on_the_revision(record: Recor
         assert refresh_revisions(connection, ["flask"]) == set()
 
 
-def test_what_the_record_knows_is_in_the_graph(stores: Stores) -> None:
+def test_releases_of_the_record_are_projected(stores: Stores) -> None:
     record = Record(stores.engine, stores.settings)
     record.add(
         release("flask", "3.0.0", ['click[x]>=8 ; extra == "dev"', "click>=7", "jinja2"]),
@@ -335,7 +337,7 @@ def test_one_alarm_is_one_event_within_a_batch_as_well(record: Record) -> None:
     assert record.rows("SELECT count(*) FROM package_events WHERE kind = 'changed_hash'") == [(1,)]
 
 
-def test_alarms_are_compared_in_time_that_grows_with_them() -> None:
+def test_known_alarms_are_compared_in_linear_time() -> None:
     details = [{"file": str(n), "known": "a", "offered": "b"} for n in range(50_000)]
     rows = [("changed_hash", "pypi", "flask", "1", detail) for detail in details]
     connection = MagicMock()
@@ -345,9 +347,7 @@ def test_alarms_are_compared_in_time_that_grows_with_them() -> None:
     assert time.process_time() - began < 20  # each with each takes minutes
 
 
-def test_a_writer_that_comes_late_holds_nothing_while_it_waits(
-    record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_writer_holds_no_row_locks(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it waits for a row of one who waits for a row of its own."""
     other = record.engine.connect()
     calls: list[int] = []
@@ -392,7 +392,7 @@ def name_version(record: Record, name: str, document: str) -> None:
         add_unread_versions(connection, [(f"pkg:pypi/{name}@1", name, "1", "pypi", document)])
 
 
-def test_locks_are_taken_in_the_order_of_python_whatever_the_collation(record: Record) -> None:
+def test_row_locks_are_taken_in_byte_order_in_any_collation(record: Record) -> None:
     statements: list[str] = []
     event.listen(record.engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
     record.add(release("flask", "3.0.0", ["click"]))

@@ -65,14 +65,14 @@ def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
     assert len({it.document_id for it in documents if isinstance(it, InspectionDocument)}) == 2
 
 
-def test_one_object_may_be_named(bucket: s3fs.S3FileSystem) -> None:
+def test_single_object_is_a_source(bucket: s3fs.S3FileSystem) -> None:
     bucket.pipe_file("knowledge/loose.json", encoded(document_2020_02()))
     (found,) = documents_of("s3://knowledge/loose.json")
     assert isinstance(found, RawDocument)
     assert found.place == ""
 
 
-def test_a_bucket_that_does_not_exist_and_one_that_is_empty(bucket: s3fs.S3FileSystem) -> None:
+def test_missing_and_empty_buckets_are_reported(bucket: s3fs.S3FileSystem) -> None:
     (missing,) = documents_of("s3://no-such-bucket/prod")
     assert isinstance(missing, RefusedDocument)
     assert missing.error.reason == Reason.UNREADABLE

@@ -101,7 +101,7 @@ def as_naive(snapshot: Snapshot) -> tuple[Naive, set[str]]:
     }, set(snapshot.missing)
 
 
-def test_a_small_world_is_read_whole(graph: Graph) -> None:
+def test_snapshot_has_the_whole_small_closure(graph: Graph) -> None:
     graph.hold(SMALL)
     found = graph.snapshot("web")
     assert list(found.packages) == ["core", "speed", "web"]
@@ -121,7 +121,7 @@ def test_a_small_world_is_read_whole(graph: Graph) -> None:
     assert "tool" not in found.revisions
 
 
-def test_a_world_in_memory_and_in_the_graph_give_the_same_snapshot(graph: Graph) -> None:
+def test_snapshots_from_memory_and_graph_are_equal(graph: Graph) -> None:
     world = [replace(made, vulnerabilities=()) for made in SMALL]
     graph.hold(world)
     roots = roots_of(["web[dev]"], LINUX)
@@ -135,7 +135,7 @@ def test_a_world_in_memory_and_in_the_graph_give_the_same_snapshot(graph: Graph)
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(worlds, requests)
-def test_a_snapshot_equals_a_closure_that_asks_for_one_package_at_a_time(
+def test_snapshot_equals_a_closure_read_package_by_package(
     graph: Graph, world: World, roots: list[str]
 ) -> None:
     graph.hold(world)
@@ -148,7 +148,7 @@ def test_a_snapshot_equals_a_closure_that_asks_for_one_package_at_a_time(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(worlds, requests, st.randoms(use_true_random=False))
-def test_the_order_of_writing_leaves_no_trace(
+def test_snapshot_does_not_depend_on_the_order_of_writing(
     graph: Graph, world: World, roots: list[str], draw: st.DrawFn
 ) -> None:
     graph.hold(world)
@@ -177,14 +177,16 @@ def asked(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return queries
 
 
-def test_one_question_a_layer_and_two_for_all(graph: Graph, asked: list[str]) -> None:
+def test_each_layer_takes_one_query_and_the_whole_two_more(graph: Graph, asked: list[str]) -> None:
     found = graph.snapshot("a")
     assert [len(layer) for layer in found.layers] == [1, 1, 1, 1, 1]
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [5, 1, 1]
     assert len(asked) == 7
 
 
-def test_packages_alone_are_read_without_what_they_require(graph: Graph, asked: list[str]) -> None:
+def test_selected_packages_are_read_without_their_requirements(
+    graph: Graph, asked: list[str]
+) -> None:
     snapshot = load_packages(graph.driver, ["a", "gone"], LINUX, database=graph.database)
     assert [it.version for it in snapshot.packages["a"]] == ["1"]
     assert list(snapshot.revisions) == ["a", "gone"]
@@ -192,7 +194,7 @@ def test_packages_alone_are_read_without_what_they_require(graph: Graph, asked: 
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [1, 1, 1]
 
 
-def test_a_long_reading_ends_before_its_next_query(graph: Graph, asked: list[str]) -> None:
+def test_time_is_checked_before_each_query(graph: Graph, asked: list[str]) -> None:
     names = [f"package-{it}" for it in range(1_000)]
 
     def check_time() -> None:
@@ -204,7 +206,7 @@ def test_a_long_reading_ends_before_its_next_query(graph: Graph, asked: list[str
     assert asked == [PACKAGES] * 2
 
 
-def test_whether_a_snapshot_is_current_is_seen_by_the_packages_in_it(graph: Graph) -> None:
+def test_snapshot_is_outdated_once_one_of_its_packages_changes(graph: Graph) -> None:
     graph.hold(SMALL)
     found = graph.snapshot("web")
     assert graph.is_current(found)
@@ -216,7 +218,7 @@ def test_whether_a_snapshot_is_current_is_seen_by_the_packages_in_it(graph: Grap
         assert not graph.is_current(found), "a package that was missing is known"
 
 
-def test_a_graph_that_changes_while_it_is_read_is_read_again(
+def test_snapshot_is_read_again_if_the_graph_changes_meanwhile(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graph import snapshot_reader as module
@@ -237,7 +239,7 @@ def test_a_graph_that_changes_while_it_is_read_is_read_again(
     assert graph.is_current(found)
 
 
-def test_a_graph_that_never_rests_is_reported(
+def test_graph_that_changes_with_every_read_is_reported(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graph import snapshot_reader as module
@@ -248,7 +250,7 @@ def test_a_graph_that_never_rests_is_reported(
         graph.snapshot("web")
 
 
-def test_an_empty_graph_knows_nothing(graph: Graph) -> None:
+def test_snapshot_of_an_empty_graph_lists_its_packages_as_missing(graph: Graph) -> None:
     empty(graph.driver, graph.database)
     found = graph.snapshot("web", "core")
     assert found.missing == ("core", "web")
@@ -303,7 +305,7 @@ def known(stores: Stores) -> Snapshot:
     return snapshot(stores, "web")
 
 
-def test_what_was_recorded_is_in_the_snapshot(stores: Stores, known: Snapshot) -> None:
+def test_recorded_releases_are_in_the_snapshot(stores: Stores, known: Snapshot) -> None:
     assert {name: len(it) for name, it in known.packages.items()} == {"core": 1, "web": 2}
     assert known.missing == ("gone",)
     newest = known.packages["web"][0]
@@ -331,14 +333,14 @@ OTHER: list[Sequence[Release]] = [
 ]
 
 
-def test_what_changes_no_answer_changes_no_revision(stores: Stores, known: Snapshot) -> None:
+def test_irrelevant_deliveries_do_not_change_the_revision(stores: Stores, known: Snapshot) -> None:
     for day, releases in enumerate(SAME, 1):
         deliver(stores, releases, NOW + timedelta(days=day))
         assert current(stores, known), releases
         assert snapshot(stores, "web").revision == known.revision, releases
 
 
-def test_what_changes_an_answer_changes_the_revision(stores: Stores, known: Snapshot) -> None:
+def test_relevant_deliveries_change_the_revision(stores: Stores, known: Snapshot) -> None:
     before = known
     for day, releases in enumerate(OTHER, 1):
         deliver(stores, releases, NOW + timedelta(days=day))
@@ -358,7 +360,7 @@ def dump(stores: Stores) -> Stores:
     return stores
 
 
-def test_a_real_closure_is_that_of_one_question_a_package(dump: Stores) -> None:
+def test_real_closure_equals_one_read_package_by_package(dump: Stores) -> None:
     found = snapshot(dump, *ROOTS)
     assert (len(found.packages), found.candidate_count, len(found.layers)) == (71, 1072, 6)
     assert found.missing == ("tf-keras-nightly",)
@@ -374,7 +376,7 @@ def test_a_real_closure_is_that_of_one_question_a_package(dump: Stores) -> None:
     assert Snapshot.from_json(found.to_json()) == found
 
 
-def test_every_package_that_another_resolver_used_is_in_the_snapshot(dump: Stores) -> None:
+def test_real_closure_contains_every_locked_package_of_other_resolvers(dump: Stores) -> None:
     resolutions = json.loads(RESOLUTIONS.read_text(encoding="utf-8"))["resolutions"]
     assert len(resolutions) == 5
     absent = set()

@@ -116,7 +116,7 @@ def test_requirements_are_certain_or_likely_and_the_report_says_which(
     assert "its requirements are likely, not certain" in notes["likely"][1]
 
 
-def test_the_record_gives_the_same_answer_as_the_index(
+def test_advice_from_the_record_equals_that_from_the_index(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     first = advise(stores, index, tmp_path, "likely\ncertain\nlib\n", "--json")
@@ -147,7 +147,7 @@ def test_a_lock_with_a_source_distribution_is_installed_with_hashes(
     }  # fmt: skip
 
 
-def test_what_only_a_build_tells_is_no_candidate_without_one(
+def test_version_with_dynamic_requirements_is_no_candidate_without_a_build(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     done = advise(stores, index, tmp_path, "dynamic\n")
@@ -157,7 +157,7 @@ def test_what_only_a_build_tells_is_no_candidate_without_one(
     )
 
 
-def test_a_file_above_the_size_limit_proves_nothing(
+def test_file_above_the_size_limit_makes_the_answer_unknown(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     """Commands say so; with a higher limit, the file is read."""
@@ -183,7 +183,7 @@ def test_a_file_above_the_size_limit_proves_nothing(
 
 
 @needs("bwrap")
-def test_a_build_in_the_sandbox_tells_the_requirements(
+def test_sandboxed_build_gives_the_requirements(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     done = advise(stores, index, tmp_path, "dynamic\n", "--build", "--json")
@@ -201,7 +201,7 @@ def test_a_build_in_the_sandbox_tells_the_requirements(
 
 @pytest.mark.slow
 @needs("bwrap")
-def test_a_build_confirms_or_corrects_what_is_likely(
+def test_build_confirms_or_corrects_likely_requirements(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     backend = BACKEND.format(port=1, name="guess", lines="Requires-Dist: lib<2\n")
@@ -219,7 +219,7 @@ def test_a_build_confirms_or_corrects_what_is_likely(
 
 @pytest.mark.slow
 @needs("bwrap")
-def test_a_build_that_fails_is_reported_and_what_was_read_counts(
+def test_failed_build_is_reported_and_the_read_metadata_counts(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_source(
@@ -250,7 +250,7 @@ def test_a_build_that_fails_is_reported_and_what_was_read_counts(
         ),
     ],
 )
-def test_a_build_system_that_cannot_be_used_is_reported(
+def test_unusable_build_backend_is_reported(
     stores: Stores, index: Index, tmp_path: Path, pyproject: str, message: str
 ) -> None:
     index.add_source("odd", "1.0", more={"pyproject.toml": pyproject})

@@ -48,14 +48,14 @@ def loaded_by(settings: Settings, *arguments: str, **more: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_status_loads_the_drivers_of_the_stores_and_nothing_above_them(stores: Stores) -> None:
+def test_status_imports_the_database_drivers_and_no_large_library(stores: Stores) -> None:
     # The embedded stores: SQLAlchemy reads the URL of an external one.
     loaded = loaded_by(stores.settings, "status", DATABASE_URL="", GRAPH_URL="")
     assert "psycopg2" in loaded
     assert not loaded & {*SLOW, "rich", "packaging", "sqlalchemy", "adviser"}
 
 
-def test_status_counts_what_the_record_knows(stores: Stores) -> None:
+def test_status_shows_the_counts_of_the_record(stores: Stores) -> None:
     deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
     done = thoth(stores.settings, "status")
     assert "  knows: 2 releases of 2 packages, 0 vulnerabilities, 0 jobs of 0 stacks" in done.stdout
@@ -63,7 +63,7 @@ def test_status_counts_what_the_record_knows(stores: Stores) -> None:
     assert record["contents"]["releases"] == 2
 
 
-def test_advice_on_packages_that_nobody_measured_loads_no_statistics_and_no_solver(
+def test_advice_without_measurements_imports_neither_statistics_nor_solver(
     stores: Stores, tmp_path: Path
 ) -> None:
     deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])

@@ -131,7 +131,7 @@ def bodies(settings: Settings) -> set[str]:
     return {str(it) for it in folder.rglob("*") if it.is_file() and it.parent.name != "records"}
 
 
-def test_two_stores_that_exchange_packs_in_both_orders_are_equal(
+def test_stores_that_add_packs_in_either_order_are_equal(
     settings: Settings, postgresql: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
 ) -> None:
     seen = []
@@ -180,7 +180,7 @@ def test_a_wrong_pack_is_refused_whole(
     assert row_counts(relational) == before
 
 
-def test_what_is_stored_is_what_was_checked(
+def test_pack_replaced_during_its_check_is_stored_as_it_was_checked(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -204,7 +204,7 @@ def test_a_pack_that_another_key_signs_again_is_refused(
     assert [it.key for it in evidence(own, relational).packs] == [pack.key]
 
 
-def test_parts_that_two_packs_share_stay_with_the_other_pack(
+def test_parts_shared_by_two_packs_stay_when_one_is_removed(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     first, second = (add_from(own, relational, str(packs[it]))[0] for it in ("one", "one-again"))
@@ -260,7 +260,7 @@ add_from(settings, relational_engine(settings), sys.argv[1])
 """
 
 
-def test_a_killed_add_leaves_nothing_visible(
+def test_killed_add_of_a_pack_leaves_no_rows(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     before = row_counts(relational)
@@ -296,7 +296,7 @@ def test_a_pack_with_too_many_measurements_is_left_out(
     assert evidence(own, relational) is NOTHING
 
 
-def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
+def test_unreadable_pack_is_listed_and_not_used(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     add_from(own, relational, str(packs["one"]))
@@ -309,7 +309,7 @@ def test_a_pack_that_this_version_cannot_read_is_listed_and_left_out(
 
 
 @pytest.mark.parametrize("place", ["folder", "site", "bucket"])
-def test_followed_addresses_give_new_packs_every_night(
+def test_followed_addresses_are_read_for_new_packs(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path,
     place: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -359,7 +359,7 @@ def test_the_nightly_run_reads_followed_addresses(
     assert (done.returncode, *json.loads(done.stdout)["packs"]["unread"]) == (1, str(folder))
 
 
-def test_an_index_names_only_what_is_below_it(
+def test_pack_index_may_only_name_files_below_it(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "published"

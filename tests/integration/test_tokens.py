@@ -72,7 +72,7 @@ def test_a_secret_is_printed_once_and_stored_nowhere(
     assert secret not in rows[0]
 
 
-def test_a_token_opens_what_its_scope_says(closed: Settings, client: FlaskClient) -> None:
+def test_token_admits_only_its_scope(closed: Settings, client: FlaskClient) -> None:
     reader, adviser = create(closed, "read"), create(closed, "advise")
     assert status(client, None) == 401
     assert status(client, reader["secret"]) == 200
@@ -122,7 +122,7 @@ def test_an_expired_token_is_refused(
     assert status(client, secret) == 401
 
 
-def test_a_use_is_noted(closed: Settings, client: FlaskClient) -> None:
+def test_last_use_of_a_token_is_recorded(closed: Settings, client: FlaskClient) -> None:
     made = create(closed, "read")
     status(client, made["secret"])
     (listed,) = json.loads(run(closed, "list", "--json").stdout)["tokens"]
@@ -130,7 +130,7 @@ def test_a_use_is_noted(closed: Settings, client: FlaskClient) -> None:
     assert "secret" not in listed
 
 
-def test_a_header_that_is_no_token_is_refused(client: FlaskClient) -> None:
+def test_malformed_authorization_header_is_refused(client: FlaskClient) -> None:
     absent = ("", "Bearer", "Bearer ", "Basic abc")
     for header in (*absent, "Bearer nonsense", "bearer \x00", "Bearer é"):
         answer = client.get(READ, headers={"Authorization": header})
@@ -140,7 +140,7 @@ def test_a_header_that_is_no_token_is_refused(client: FlaskClient) -> None:
         assert ("invalid_token" in challenge) is (header not in absent), header
 
 
-def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
+def test_token_in_a_url_is_refused_unless_the_setting_allows_it(
     closed: Settings, client: FlaskClient
 ) -> None:
     secret = create(closed, "read")["secret"]
@@ -195,7 +195,7 @@ def test_without_an_overlap_the_old_secret_and_its_sessions_end_at_once(
         assert session_token(connection, session) is None
 
 
-def test_an_old_secret_does_not_outlive_its_own_expiry(
+def test_rotation_does_not_revive_an_expired_secret(
     closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
 ) -> None:
     made = create(closed, "read")
@@ -220,7 +220,7 @@ def test_neither_secret_of_a_revoked_token_works(closed: Settings, client: Flask
     assert run(closed, "rotate", made["token_id"]).exit_code != 0
 
 
-def test_a_token_expires_unless_none_is_said(closed: Settings) -> None:
+def test_token_expires_unless_no_expiry_is_requested(closed: Settings) -> None:
     def days(settings: Settings, *options: str) -> int | None:
         made = json.loads(
             run(settings, "create", "a", "--scope", "read", "--json", *options).stdout

@@ -69,7 +69,9 @@ def test_a_request_its_job_and_both_stores_are_one_trace(
     assert len(in_trace) > 10
 
 
-def test_spans_hold_no_values(stores: Stores, exported: InMemorySpanExporter) -> None:
+def test_spans_contain_no_values_of_requests(
+    stores: Stores, exported: InMemorySpanExporter
+) -> None:
     with client_of(stores.settings, Scope.ADVISE) as client:
         asked = {**ASKED, "files": {"requirements.in": "secretpackage\n"}}
         assert client.post(f"{ADVICE}?force=true", json=asked).status_code == 202
@@ -90,7 +92,7 @@ def test_spans_hold_no_values(stores: Stores, exported: InMemorySpanExporter) ->
     }  # fmt: skip
 
 
-def test_an_error_leaves_its_type_only(
+def test_failed_statement_is_traced_with_its_error_type_only(
     relational: sqlalchemy.Engine, exported: InMemorySpanExporter
 ) -> None:
     with (
@@ -116,14 +118,16 @@ def test_statements_outside_of_a_request_are_no_traces(
     assert exported.get_finished_spans() == ()
 
 
-def test_monitoring_makes_no_spans(settings: Settings, exported: InMemorySpanExporter) -> None:
+def test_monitoring_requests_make_no_spans(
+    settings: Settings, exported: InMemorySpanExporter
+) -> None:
     with client_of(settings, Scope.READ) as client:
         for path in ("/livez", "/readyz", "/metrics"):
             assert client.get(path).status_code == 200
     assert exported.get_finished_spans() == ()
 
 
-def test_without_traces_a_job_carries_none(
+def test_job_has_no_trace_context_if_tracing_is_off(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     with client_of(settings, Scope.ADVISE) as client:
@@ -158,7 +162,7 @@ print(start_tracing(), "opentelemetry.sdk" in sys.modules)
     ],
     ids=["not configured", "disabled", "configured", "not installed"],
 )  # fmt: skip
-def test_nothing_is_loaded_unless_it_is_configured_and_installed(
+def test_tracing_libraries_load_only_if_configured_and_installed(
     before: str, variables: dict[str, str], printed: str, warning: str
 ) -> None:
     run = subprocess.run(

@@ -127,7 +127,7 @@ _COUNTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", RELEASES)
-def test_stores_of_an_earlier_release_are_upgraded_with_their_data(
+def test_stores_of_earlier_releases_are_migrated_with_their_data(
     graph: neo4j.Driver, empty: Stores, version: str
 ) -> None:
     revision = fill_as(empty, version)
@@ -151,7 +151,7 @@ def test_stores_of_an_earlier_release_are_upgraded_with_their_data(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", RELEASES)
-def test_statements_of_an_earlier_release_read_the_same_from_the_new_schema(
+def test_statements_of_an_earlier_release_read_the_same_after_the_migration(
     graph: neo4j.Driver, empty: Stores, version: str
 ) -> None:
     """Servers of that release answer until they are replaced."""
@@ -184,7 +184,7 @@ _UNREADABLE = ("/", "/stacks")
 
 
 @pytest.mark.slow
-def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
+def test_server_reads_the_previous_schema_until_it_is_migrated(
     graph: neo4j.Driver, empty: Stores
 ) -> None:
     fill_as(empty, RELEASES[-1])
@@ -212,7 +212,7 @@ def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
 
 
 @pytest.mark.slow
-def test_a_step_that_waits_for_a_lock_lets_readers_pass(
+def test_migration_that_waits_for_a_lock_does_not_block_readers(
     empty: Stores, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A long query holds the table that step 0033 changes. Readers arrive while the step waits."""
@@ -238,7 +238,7 @@ def test_a_step_that_waits_for_a_lock_lets_readers_pass(
         assert relational_state(connection).pending == ()
 
 
-def test_a_lock_that_is_never_free_ends_the_migration_with_a_remedy(
+def test_migration_ends_with_a_remedy_if_a_lock_stays_taken(
     empty: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "STATEMENT_TIMEOUT_S", 0)
@@ -254,7 +254,7 @@ def test_a_lock_that_is_never_free_ends_the_migration_with_a_remedy(
 
 
 @pytest.mark.slow
-def test_indexes_are_created_while_others_write_and_again_after_a_cut(empty: Stores) -> None:
+def test_indexes_are_created_beside_writers_and_again_after_an_interruption(empty: Stores) -> None:
     """A writer keeps its transaction open while step 0032 waits; others write all the time."""
     with empty.engine.connect() as connection:
         command.upgrade(alembic_config(connection), "0031")
@@ -425,12 +425,12 @@ def test_steps_can_run_beside_the_old_code_and_beside_long_queries(empty: Stores
         ("DELETE FROM outbox", None),
     ],
 )
-def test_what_the_rules_for_steps_refuse(statement: str, reason: str | None) -> None:
+def test_migration_rules_refuse_blocking_statements(statement: str, reason: str | None) -> None:
     found = list(objections([statement]))
     assert found == [] if reason is None else reason in found[0]
 
 
-def test_a_step_may_do_anything_with_its_own_tables_and_lock_few_others() -> None:
+def test_migration_may_change_its_own_tables_and_lock_few_others() -> None:
     own = ["CREATE TABLE mine (n INT)", "CREATE INDEX i ON mine (n)", "UPDATE mine SET n = 1"]
     assert list(objections(own)) == []
     many = [f"ALTER TABLE t{number} ADD COLUMN c TEXT" for number in range(4)]

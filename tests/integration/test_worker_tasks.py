@@ -43,7 +43,7 @@ def test_a_task_that_misses_a_cancellation_is_cancelled_again(
     assert asyncio.run(ended(0, 1, 3)) == [True, True, True]
 
 
-def test_a_process_whose_task_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_exits_although_a_task_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave() -> None:
         raise _Left
 

@@ -81,7 +81,7 @@ def in_range(version: Version, events: Range) -> bool:
 
 @given(st.lists(texts, max_size=12), st.lists(ranges, max_size=3))
 @settings(max_examples=examples(400), deadline=None)
-def test_ranges_mean_what_the_naive_evaluation_says(
+def test_version_ranges_agree_with_a_naive_evaluation(
     versions: list[str], of_package: list[Range]
 ) -> None:
     found = VersionLine(versions).affected(AffectedPackage("x", tuple(of_package), ()))
@@ -206,7 +206,7 @@ WHOLE = flask_sessions()[0]
 
 @given(values, st.sampled_from(paths_of(WHOLE)))
 @settings(max_examples=examples(600), deadline=None)
-def test_no_document_does_anything_but_parse_or_be_refused(value: Any, path: Path) -> None:
+def test_any_advisory_document_is_parsed_or_refused(value: Any, path: Path) -> None:
     for document in (replaced(WHOLE, path, value), value):
         try:
             found = advisory(document)
@@ -219,7 +219,7 @@ def test_no_document_does_anything_but_parse_or_be_refused(value: Any, path: Pat
 
 @given(st.text(alphabet="CVS:/.0123456789ANPLHUXEM", max_size=60), st.sampled_from("234"))
 @settings(max_examples=examples(300), deadline=None)
-def test_no_vector_does_anything_but_score_or_not(tail: str, version: str) -> None:
+def test_any_severity_vector_is_scored_or_ignored(tail: str, version: str) -> None:
     for vector in (
         tail,
         f"CVSS:3.1/{tail}",

@@ -71,7 +71,7 @@ def error_of_clocks(ours: list[float], theirs: list[float]) -> float:
 
 @settings(max_examples=examples(150))
 @given(arm, st.lists(arm, min_size=1, max_size=8))
-def test_arms_in_an_array_are_judged_as_samples_are(
+def test_vectorised_two_sample_verdicts_equal_single_ones(
     baseline: list[float], candidates: list[list[float]]
 ) -> None:
     told = compare_candidates(
@@ -101,7 +101,7 @@ def test_arms_in_an_array_are_judged_as_samples_are(
     st.lists(st.lists(st.tuples(st.integers(-30, 30), st.integers(-30, 30)), min_size=5,
                       max_size=9), min_size=1, max_size=6)
 )  # fmt: skip
-def test_pairs_in_an_array_are_judged_as_samples_are(pairs: list[list[tuple[int, int]]]) -> None:
+def test_vectorised_paired_verdicts_equal_single_ones(pairs: list[list[tuple[int, int]]]) -> None:
     # One comparison each: with several, pairs of the shared baseline would have to agree.
     for them in pairs:
         ours, theirs = ([x / 64 for x in column] for column in zip(*them, strict=True))

@@ -122,7 +122,7 @@ def test_a_damaged_file_gives_results_or_refusals(sample: str, data: st.DataObje
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_a_number_may_be_anything(sample: str, data: st.DataObject) -> None:
+def test_replaced_number_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
     text = SAMPLES[sample][place]
     digits = [at for at, it in enumerate(text) if it.isdigit() and not text[at - 1].isdigit()]
@@ -136,7 +136,7 @@ def test_a_number_may_be_anything(sample: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_a_file_may_end_at_any_byte(sample: str, data: st.DataObject) -> None:
+def test_file_cut_at_any_byte_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
     contents = encoded(sample)
     place = data.draw(st.sampled_from(sorted(contents)))
     end = data.draw(st.integers(0, len(contents[place])))
@@ -145,7 +145,7 @@ def test_a_file_may_end_at_any_byte(sample: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_lines_in_another_order_give_results_or_refusals(sample: str, data: st.DataObject) -> None:
+def test_permuted_lines_give_results_or_refusals(sample: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
     lines = data.draw(st.permutations(SAMPLES[sample][place].split("\n")))
     read(sample, {**encoded(sample), place: "\n".join(lines).encode()})
@@ -153,7 +153,7 @@ def test_lines_in_another_order_give_results_or_refusals(sample: str, data: st.D
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("spelling", ["line ends", "byte order mark", "utf-16", "zeros"])
-def test_spellings_of_a_text_give_the_same_results(sample: str, spelling: str) -> None:
+def test_line_ends_and_encodings_do_not_change_results(sample: str, spelling: str) -> None:
     contents = encoded(sample)
     expected = without_files(read(sample, contents))
     match spelling:

@@ -66,7 +66,7 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def test_every_bit_of_a_stored_body_counts(tmp_path: Path) -> None:
+def test_every_bit_flip_of_a_stored_body_is_detected(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     body = canonical_json(document_2020_02())
     document_id = digest_bytes(body)
@@ -84,7 +84,7 @@ def test_every_bit_of_a_stored_body_counts(tmp_path: Path) -> None:
             read(packed_body[:length])
 
 
-def test_any_bit_of_a_body_in_the_document_store_counts(tmp_path: Path) -> None:
+def test_every_bit_flip_in_the_document_store_is_detected(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     body = random.Random(1).randbytes(INLINE_LIMIT_BYTES).hex().encode()
     document_id = digest_bytes(body)

@@ -26,7 +26,7 @@ def snapshot(world: World, roots: list[str], shuffle: random.Random | None = Non
 
 @MANY
 @given(worlds, requests, st.integers(0, 10**6))
-def test_the_order_of_what_is_asked_or_read_never_matters(
+def test_snapshot_does_not_depend_on_the_order_of_roots_or_reads(
     world: World, roots: list[str], seed: int
 ) -> None:
     draw = random.Random(seed)
@@ -40,7 +40,7 @@ def test_the_order_of_what_is_asked_or_read_never_matters(
 
 @MANY
 @given(worlds, requests)
-def test_everything_that_a_candidate_requires_is_in_the_snapshot_or_missing(
+def test_every_requirement_of_a_candidate_is_in_the_snapshot_or_missing(
     world: World, roots: list[str]
 ) -> None:
     found = snapshot(world, roots)
@@ -55,7 +55,7 @@ def test_everything_that_a_candidate_requires_is_in_the_snapshot_or_missing(
 
 @MANY
 @given(worlds, requests, requests)
-def test_a_larger_request_finds_all_that_a_smaller_one_does(
+def test_larger_request_has_all_candidates_of_a_smaller_one(
     world: World, roots: list[str], more: list[str]
 ) -> None:
     small, large = snapshot(world, roots), snapshot(world, roots + more)
@@ -67,7 +67,7 @@ def test_a_larger_request_finds_all_that_a_smaller_one_does(
 
 @MANY
 @given(worlds, requests)
-def test_the_canonical_form_gives_the_same_snapshot_again(world: World, roots: list[str]) -> None:
+def test_snapshot_read_from_its_json_is_equal(world: World, roots: list[str]) -> None:
     found = snapshot(world, roots)
     assert Snapshot.from_json(found.to_json()) == found
 

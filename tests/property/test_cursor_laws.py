@@ -29,7 +29,7 @@ values = st.recursive(
 
 
 @given(keys)
-def test_a_key_is_read_back(key: Key) -> None:
+def test_cursor_decodes_to_its_key(key: Key) -> None:
     text = CURSOR.text_of(key)
     assert CURSOR.key_in(text) == key
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -47,7 +47,7 @@ def test_any_text_is_a_key_or_a_bad_request(text: str) -> None:
 
 
 @given(values | st.lists(values, max_size=4).map(lambda them: ["things", *them]))
-def test_any_document_is_a_key_or_a_bad_request(value: object) -> None:
+def test_any_json_is_a_cursor_or_a_bad_request(value: object) -> None:
     packed = base64.urlsafe_b64encode(json.dumps(value).encode())
     expect_key_or_refusal(packed.decode().rstrip("="))
 
@@ -59,7 +59,7 @@ def test_times_and_numbers_are_checked(moment: str, name: str, number: int) -> N
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
-def test_a_time_that_no_clock_shows_is_refused(moment: str) -> None:
+def test_cursor_with_an_impossible_time_is_refused(moment: str) -> None:
     packed = base64.urlsafe_b64encode(orjson.dumps(["things", moment, "a", 1]))
     with pytest.raises(ApiError):
         CURSOR.key_in(packed.decode())

@@ -36,7 +36,9 @@ def claims(comparisons: list[Comparison]) -> bool:
 @pytest.mark.parametrize(
     "design", [NIGHTS, replace(NIGHTS, sd=0.05), *slow([replace(NIGHTS, candidates=20)])]
 )
-def test_nights_of_their_own_make_no_claims_and_intervals_hold(design: Design) -> None:
+def test_separate_nights_of_identical_stacks_make_no_claims_and_intervals_hold(
+    design: Design,
+) -> None:
     results = list(answers(design, 100, 91))
     # 1 % is promised; 4 or more of a hundred are seen in 2 % of all cases.
     assert sum(map(claims, results)) <= 3
@@ -47,7 +49,7 @@ def test_nights_of_their_own_make_no_claims_and_intervals_hold(design: Design) -
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.8])
-def test_neighbours_that_are_alike_make_few_claims(correlation: float) -> None:
+def test_correlated_identical_stacks_make_few_claims(correlation: float) -> None:
     design = replace(NEIGHBOURS, correlation=correlation)
     assert sum(map(claims, answers(design, 150, 92))) <= 0.05 * 150
 
@@ -69,7 +71,9 @@ def test_a_coarse_clock_makes_no_claims_about_stacks_that_hardly_differ(
 
 @pytest.mark.parametrize("places", [(), tuple(JobPlace("h", f"r:{n}", "r") for n in range(10))])
 @pytest.mark.parametrize("tick", [0.0, 0.2])
-def test_one_tick_is_no_difference(places: tuple[JobPlace, ...], tick: float) -> None:
+def test_difference_of_one_clock_tick_is_no_claim(
+    places: tuple[JobPlace, ...], tick: float
+) -> None:
     """Times of 4.98 and 5.02 ticks are read as 4 and 5."""
     slow_, fast = (
         Sample(str(time), (-float(np.log(time)),) * 10, "key", places, tick=tick) for time in (5, 4)
@@ -87,7 +91,7 @@ def shuffled(history: History, seed: int) -> History:
 
 
 @pytest.mark.parametrize("design", [NIGHTS, NEIGHBOURS, replace(NIGHTS, candidates=1)])
-def test_the_order_of_jobs_changes_no_bit(design: Design) -> None:
+def test_verdicts_are_bitwise_independent_of_job_order(design: Design) -> None:
     (history,) = design.histories(np.random.default_rng(95))
     expected = shipped([history])
     for seed in range(5):
@@ -107,7 +111,7 @@ def test_the_order_of_jobs_changes_no_bit(design: Design) -> None:
         (replace(NIGHTS, between=0.0), None),
     ],
 )
-def test_a_self_check_finds_what_was_planted(design: Design, problem: str | None) -> None:
+def test_self_check_finds_planted_problems(design: Design, problem: str | None) -> None:
     draw = np.random.default_rng(96)
     for _ in range(20):
         (history,) = design.histories(draw)

@@ -42,7 +42,7 @@ def _noticed_or_not_stated(places: list[int], width: int, effect: float, block_s
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("width", [4, 9])
 @pytest.mark.parametrize("block_sd", [0.0, 0.04])
-def test_a_dip_that_would_be_seen_is_noticed(design: str, width: int, block_sd: float) -> None:
+def test_dip_of_the_promised_size_is_noticed(design: str, width: int, block_sd: float) -> None:
     tolerance = 3 * math.sqrt(SEEN_CHANCE * (1 - SEEN_CHANCE) / DRAWS)
     for size in (0.05, 0.08, 0.125):
         effect = -math.log1p(size)
@@ -52,7 +52,7 @@ def test_a_dip_that_would_be_seen_is_noticed(design: str, width: int, block_sd: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "size"), [(5, 0.125), (16, 0.065)])
-def test_answers_about_dips_are_right(width: int, size: float) -> None:
+def test_visibility_claims_about_dips_hold(width: int, size: float) -> None:
     searches = 60
     outcomes = Counter(
         dip_outcome(

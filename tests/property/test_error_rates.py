@@ -69,7 +69,7 @@ def faster(stack: list[tuple[JobPlace, float]], gain: float) -> list[tuple[JobPl
 
 
 @pytest.mark.parametrize("candidates", [5, *slow([1, 20])])
-def test_of_answers_over_five_jobs_of_identical_stacks_hardly_any_claims_a_difference(
+def test_identical_stacks_in_five_jobs_hardly_ever_give_a_claim(
     candidates: int,
 ) -> None:
     draw, claimed = np.random.default_rng(81), 0
@@ -92,7 +92,7 @@ def test_a_gain_of_ten_per_cent_is_found_next_to_a_reference_that_runs_five_time
 
 
 @pytest.mark.slow
-def test_all_groups_of_a_page_together_hardly_ever_claim_anything() -> None:
+def test_all_groups_of_a_page_share_the_error_rate() -> None:
     draw, pages = np.random.default_rng(83), 0
     for _ in range(200):
         page = [
@@ -117,7 +117,7 @@ def copied(sample: Sample, hosts: int) -> Sample:
     )
 
 
-def test_hosts_that_agree_find_what_one_host_finds() -> None:
+def test_agreeing_hosts_find_all_that_one_host_finds() -> None:
     """A gain of 10 % among twenty candidates, on one to four hosts that show exactly the same."""
     draw = np.random.default_rng(84)
     found = dict.fromkeys((1, 2, 3, 4), 0)
@@ -137,7 +137,7 @@ def test_hosts_that_agree_find_what_one_host_finds() -> None:
     assert 0 < found[1] < found[2] <= found[3] <= found[4]
 
 
-def test_three_hosts_with_noise_of_their_own_find_more_than_one() -> None:
+def test_three_noisy_hosts_find_more_than_one() -> None:
     draw = np.random.default_rng(85)
     found = dict.fromkeys((1, 2, 3), 0)
     for _ in range(40):

@@ -251,7 +251,7 @@ def fixed(drawn: Drawn, budget: Budget, evidence: Evidence = UNMEASURED) -> FixR
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
-def test_reading_a_few_versions_gives_what_reading_all_gives(part: int, budget: Budget) -> None:
+def test_fix_that_reads_few_versions_equals_one_that_reads_all(part: int, budget: Budget) -> None:
     """An unread version may need what read versions of its package need, and nothing else."""
     compared = spared = 0
     for seed in range(5000 + part * 40, 5000 + part * 40 + 40):
@@ -270,7 +270,7 @@ def test_reading_a_few_versions_gives_what_reading_all_gives(part: int, budget: 
 
 
 @pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
-def test_what_is_proven_whatever_unread_versions_require_holds_for_unlike_versions(
+def test_proof_over_unread_versions_holds_for_independent_versions(
     part: int,
 ) -> None:
     held = 0

@@ -35,7 +35,7 @@ _PATHS = st.builds(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(_PATHS, unique=True, max_size=12))
-def test_a_name_is_what_python_imports_from_the_unpacked_wheel(paths: list[str]) -> None:
+def test_import_names_of_a_wheel_are_what_python_imports(paths: list[str]) -> None:
     with TemporaryDirectory() as folder:
         file, site = Path(folder) / WHEEL, Path(folder) / "site"
         site.mkdir()

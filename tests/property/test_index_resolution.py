@@ -142,7 +142,7 @@ _roots = st.lists(
 
 @settings(max_examples=examples(2_000))
 @given(_indexes, _roots, st.sampled_from(list(RecommendationType)))
-def test_the_answer_is_the_one_after_reading_everything(
+def test_advice_equals_the_one_after_reading_everything(
     drawn: dict[tuple[str, str], dict[str, Any]], roots: list[str], kind: RecommendationType
 ) -> None:
     index: dict[str, dict[str, Any]] = {}
@@ -214,7 +214,7 @@ def with_memory(request: StackRequest, reader: ListedIndex, memory: IndexMemory)
     ),
     st.sampled_from((0, 4, 100)),
 )  # fmt: skip
-def test_what_earlier_requests_read_changes_no_answer(
+def test_index_memory_does_not_change_the_answer(
     drawn: dict[tuple[str, str], dict[str, Any]],
     requests: list[tuple[list[str], RecommendationType, bool]],
     limit: int,
@@ -237,7 +237,7 @@ def test_what_earlier_requests_read_changes_no_answer(
 
 @settings(max_examples=examples(500))
 @given(_indexes, _roots, _roots, st.sampled_from(list(RecommendationType)))
-def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
+def test_reads_of_an_earlier_run_do_not_change_the_answer(
     drawn: dict[tuple[str, str], dict[str, Any]],
     roots: list[str],
     others: list[str],
@@ -265,7 +265,7 @@ def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
             assert any(best.uninvited > 0 for best in bests), (index, roots)
 
 
-def test_an_old_source_distribution_that_was_broken_changes_no_answer() -> None:
+def test_broken_old_source_distribution_in_memory_does_not_change_the_answer() -> None:
     wheels = ["cp310-cp310-win_amd64"]
     old: dict[str, Any] = {"wheels": wheels, "sdist": True, "uploaded_at": "2020-01-01T00:00:00Z"}
     index: Index = {"a": {"1.0": {}, "2.0": old}, "b": {"1.0": {**old, "broken": True}}}
@@ -307,7 +307,7 @@ def test_a_later_request_reads_nothing_again() -> None:
     assert all(again.snapshot.packages[it] is them for it, them in first.snapshot.packages.items())
 
 
-def test_little_is_read() -> None:
+def test_only_needed_versions_are_read() -> None:
     index: Index = {
         "web": {f"{number}.0": {"requires": [f"core>={number}"]} for number in range(1, 60)},
         "core": {f"{number}.0": {} for number in range(1, 60)},
@@ -343,7 +343,7 @@ def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason(
     }
 
 
-def test_indexes_that_give_no_page_at_all_are_named() -> None:
+def test_indexes_without_any_answer_are_an_error() -> None:
     class Silent(ListedIndex):
         async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
@@ -352,7 +352,7 @@ def test_indexes_that_give_no_page_at_all_are_named() -> None:
         resolved(request_for("web\n"), Silent({}))
 
 
-def test_the_locked_versions_are_read_and_what_keeps_one_out_is_reported() -> None:
+def test_locked_versions_are_read_and_unusable_ones_reported() -> None:
     index: Index = {
         "web": {"3.0": {}, "2.0": {}},
         "core": {"2.0": {}, "1.0": {"requires_python": ">=3.13"}},

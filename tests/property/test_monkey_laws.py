@@ -70,7 +70,7 @@ def test_a_space_holds_exactly_the_valid_stacks() -> None:
     assert min(sizes) == 0
 
 
-def test_every_stack_is_drawn_equally_often() -> None:
+def test_every_stack_is_sampled_with_equal_frequency() -> None:
     """Pearson's test over the stacks of a space with unequal branches."""
     index = {
         "a": {f"{it}.0": {"requires": ["b<3"] if it % 2 else ["b", "c"]} for it in range(1, 6)},
@@ -87,7 +87,7 @@ def test_every_stack_is_drawn_equally_often() -> None:
     assert chisquare(list(drawn.values())).pvalue > 0.001
 
 
-def test_drawn_stacks_are_distinct_and_the_same_for_a_seed() -> None:
+def test_ranks_are_distinct_and_reproducible_for_a_seed() -> None:
     for total in (0, 1, 2, 7, 100):
         for seed in range(20):
             ranks = list(distinct_ranks(total, seed))
@@ -95,7 +95,7 @@ def test_drawn_stacks_are_distinct_and_the_same_for_a_seed() -> None:
             assert ranks == list(distinct_ranks(total, seed))
 
 
-def test_estimates_agree_with_exact_numbers() -> None:
+def test_estimated_space_sizes_agree_with_exact_ones() -> None:
     """An interval of 95 % holds the truth in about 95 of 100 estimates."""
     inside = cases = 0
     for seed in range(examples(400)):
@@ -114,7 +114,7 @@ def test_estimates_agree_with_exact_numbers() -> None:
     assert inside >= 0.85 * examples(400)
 
 
-def test_every_combination_that_can_occur_is_covered_and_no_other_is_claimed() -> None:
+def test_all_and_only_possible_combinations_are_covered() -> None:
     """Checked by trying everything, without the generator's diagram."""
     infeasible = 0
     for seed in CASES:

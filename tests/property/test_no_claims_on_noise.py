@@ -122,9 +122,7 @@ def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[
     ("requests", "jobs"),
     [(100, 5), *(pytest.param(*it, marks=pytest.mark.slow) for it in ((300, 5), (1000, 10)))],
 )
-def test_of_requests_over_identical_stacks_hardly_any_carries_a_claim(
-    requests: int, jobs: int
-) -> None:
+def test_advice_over_identical_stacks_hardly_ever_carries_a_claim(requests: int, jobs: int) -> None:
     found = answers(requests, jobs, [], seed=31)
     assert all(sum(c.beside_baseline for c in it.claims) == CANDIDATES for it in found)
     assert sum(map(claims, found)) <= 0.01 * requests
@@ -166,7 +164,7 @@ def test_a_machine_that_became_slower_makes_no_claims() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_published_of_a_gain_is_not_oversold() -> None:
+def test_reported_gains_are_not_exaggerated() -> None:
     """Of those that were found, which are the lucky ones, the mean is still not above the truth."""
     found = answers(200, 10, [math.log(1.06)], seed=33)
     seen = [

@@ -56,7 +56,9 @@ def check(raw: RawDocument) -> None:
 
 @given(data=st.data(), value=values)
 @settings(max_examples=examples(400), deadline=None)
-def test_a_folder_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
+def test_inspection_folder_with_any_field_replaced_is_parsed_or_refused(
+    data: st.DataObject, value: Any
+) -> None:
     path = data.draw(st.sampled_from(paths_of(DIRECTORY)))
     changed = replaced(DIRECTORY, path, value)
     check(directory(changed["result"], specification=changed["specification"] or False))
@@ -71,7 +73,7 @@ OWN = {
 
 @given(data=st.data(), value=values, jobs=st.integers(0, 2))
 @settings(max_examples=examples(400), deadline=None)
-def test_a_folder_of_ours_with_any_field_replaced(
+def test_own_inspection_folder_with_any_field_replaced_is_parsed_or_refused(
     data: st.DataObject, value: Any, jobs: int
 ) -> None:
     path = data.draw(st.sampled_from(paths_of(OWN)))
@@ -85,7 +87,7 @@ def test_a_folder_of_ours_with_any_field_replaced(
 @pytest.mark.parametrize("document", SINGLES, ids=["2019", "2020-02", "dictionary"])
 @given(data=st.data(), value=values)
 @settings(max_examples=examples(200), deadline=None)
-def test_a_single_file_with_any_field_replaced(
+def test_inspection_file_with_any_field_replaced_is_parsed_or_refused(
     document: Any, data: st.DataObject, value: Any
 ) -> None:
     check(single(replaced(document, data.draw(st.sampled_from(paths_of(document))), value)))
@@ -93,7 +95,7 @@ def test_a_single_file_with_any_field_replaced(
 
 @given(st.binary(max_size=200) | values.map(encoded))
 @settings(max_examples=examples(300), deadline=None)
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     check(RawDocument("x", data=data))
     check(RawDocument("x", files={"results/0/result": data, "build/specification": data}))
 
@@ -106,6 +108,6 @@ def test_a_document_with_bytes_overwritten(where: int, noise: bytes) -> None:
 
 
 @given(values)
-def test_scrubbing_twice_changes_nothing_more(value: Any) -> None:
+def test_scrubbing_twice_equals_scrubbing_once(value: Any) -> None:
     once = scrub(value, canonical_json(value))
     assert scrub(once, canonical_json(once)) == once

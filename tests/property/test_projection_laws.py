@@ -92,7 +92,7 @@ def test_projecting_twice_or_in_other_batches_changes_nothing(
 
 @FEW
 @given(records, st.randoms(use_true_random=False))
-def test_the_order_of_arrival_leaves_no_trace(
+def test_graph_does_not_depend_on_the_order_of_arrival(
     world: World, rows: Rows, order: random.Random
 ) -> None:
     world.begin(rows)
@@ -131,7 +131,7 @@ CHANGES = (
 
 @FEW
 @given(records, st.sets(st.sampled_from(CHANGES), min_size=1), st.integers(0, 99), st.booleans())
-def test_the_graph_follows_whatever_changes_in_the_record(
+def test_graph_follows_every_change_of_the_record(
     world: World, rows: Rows, changes: set[str], salt: int, reason: bool
 ) -> None:
     world.begin(rows)

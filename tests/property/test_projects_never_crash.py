@@ -170,7 +170,7 @@ def check_project(given: dict[str, bytes]) -> None:
 
 @given(files)
 @settings(max_examples=examples(400), deadline=None)
-def test_any_files_give_a_project_or_an_error_that_helps(given: dict[str, bytes]) -> None:
+def test_any_files_are_a_project_or_a_helpful_error(given: dict[str, bytes]) -> None:
     check_project(given)
     check(lambda: missing_includes(given))
 
@@ -202,7 +202,7 @@ def encoded(name: str, document: Any) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_the_documents_that_are_changed_are_right(name: str) -> None:
+def test_unchanged_sample_documents_are_valid(name: str) -> None:
     data = encoded(name, WHOLE[name])
     assert data is not None
     assert isinstance(parse_project({name: data}), Project)
@@ -232,7 +232,7 @@ lines = st.lists(
 
 @given(lines)
 @settings(max_examples=examples(400), deadline=None)
-def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
+def test_requirement_lines_are_read_as_pip_reads_them(text: str) -> None:
     requirements_files = pytest.importorskip("pip._internal.req.req_file")
     try:
         mine = list(lines_of(text, "requirements.txt"))
@@ -275,7 +275,7 @@ versions = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,2}){0,2}(rc[0-9])?", fullmatch=T
 
 @given(st.dictionaries(names, versions, min_size=1, max_size=6), st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_written_is_read_again(stack: dict[str, str], data: st.DataObject) -> None:
+def test_written_lock_is_read_back_equal(stack: dict[str, str], data: st.DataObject) -> None:
     from packaging.version import Version
 
     chosen = []

@@ -18,7 +18,7 @@ _values = st.lists(_positive, min_size=1, max_size=30)
 
 @settings(max_examples=examples(400))
 @given(_values, st.integers(-20, 20), st.randoms(use_true_random=False))
-def test_a_summary_is_blind_to_order_and_follows_the_unit(
+def test_summary_ignores_the_order_of_jobs_and_scales_with_the_unit(
     values: list[float], power: int, shuffler: random.Random
 ) -> None:
     summary = summary_of(values)
@@ -61,7 +61,7 @@ def test_variances_are_blind_to_the_order_of_jobs(
         min_size=2, max_size=7, unique_by=lambda it: it[0],
     )
 )  # fmt: skip
-def test_some_batch_always_suffices_and_the_best_one_has_the_ratio_one(
+def test_some_repetition_count_suffices_and_the_cheapest_has_ratio_one(
     drawn: list[tuple[int, int, float]],
 ) -> None:
     batches = [RepetitionBatch(str(r), r, n, 100.0, 100.0, 100 * cv) for r, n, cv in drawn]

@@ -161,7 +161,7 @@ def resolved(listing: Listing, budget: Budget, count: int) -> tuple[Resolution, 
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("part", [0, *slow(range(1, 10))])
-def test_2000_listed_universes_equal_brute_force_over_everything(part: int, budget: Budget) -> None:
+def test_resolution_over_listed_versions_equals_brute_force(part: int, budget: Budget) -> None:
     solved = spared = conflicts = with_exception = without_exception = 0
     # The solver is slower by far, and shares everything but the search itself.
     for seed in range(part * 200, part * 200 + (200 if budget.steps else 50)):

@@ -70,7 +70,7 @@ def known_after(some: Sequence[Delivery]) -> KnownRelease:
 
 
 @given(deliveries, st.randoms(use_true_random=False))
-def test_the_order_of_deliveries_leaves_no_trace(
+def test_release_does_not_depend_on_the_order_of_deliveries(
     some: list[Delivery], order: random.Random
 ) -> None:
     known = known_after(some)
@@ -81,16 +81,14 @@ def test_the_order_of_deliveries_leaves_no_trace(
 
 
 @given(deliveries, st.data())
-def test_a_delivery_that_comes_again_changes_nothing(
-    some: list[Delivery], data: st.DataObject
-) -> None:
+def test_repeated_delivery_changes_nothing(some: list[Delivery], data: st.DataObject) -> None:
     known = known_after(some)
     again, day = data.draw(st.sampled_from(some))
     assert merge_delivery(known, again, day, Findings()) == known
 
 
 @given(deliveries)
-def test_what_a_solver_told_never_hides_an_index(some: list[Delivery]) -> None:
+def test_solver_data_never_replace_those_of_an_index(some: list[Delivery]) -> None:
     by_index = [it for it, _ in some if it.metadata_source != SOLVER and it.requirements]
     known = known_after(some)
     assert not (by_index and known.from_solver)

@@ -96,20 +96,20 @@ def test_a_solvers_result_with_any_field_replaced(data: st.DataObject, value: An
 
 @given(st.dictionaries(st.sampled_from([*RELEASE, "result", "x"]), values))
 @settings(max_examples=examples(300), deadline=None)
-def test_any_document(document: dict[str, Any]) -> None:
+def test_any_json_document_is_a_release_or_refused(document: dict[str, Any]) -> None:
     check(encoded(document))
 
 
 @given(st.binary(max_size=200) | values.map(encoded))
 @settings(max_examples=examples(200), deadline=None)
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_a_release_or_refused(data: bytes) -> None:
     check(data)
 
 
 @pytest.mark.parametrize("document", [RELEASE, SOLVER], ids=["release", "solver"])
 @given(st.integers(0, 1_500), st.binary(min_size=1, max_size=3))
 @settings(max_examples=examples(200), deadline=None)
-def test_a_document_with_bytes_overwritten(
+def test_release_with_bytes_overwritten_is_parsed_or_refused(
     document: dict[str, Any], where: int, noise: bytes
 ) -> None:
     data = encoded(document)
@@ -129,7 +129,7 @@ markers = st.sampled_from(
 
 @given(st.builds("".join, st.tuples(names, extras, specifiers, markers)) | st.text(max_size=30))
 @settings(max_examples=examples(1_000), deadline=None)
-def test_a_requirement_read_in_two_parts_is_the_same_as_read_whole(line: str) -> None:
+def test_fast_requirement_parser_agrees_with_packaging(line: str) -> None:
     found = parse_requirement(line)
     try:
         whole = Parsed(line)

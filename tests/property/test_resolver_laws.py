@@ -54,7 +54,7 @@ def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> Non
     assert 20 < solved < 95  # both kinds are drawn
 
 
-def test_contributions_are_differences_to_the_best_and_penalties_count_from_zero() -> None:
+def test_contributions_are_relative_to_the_best_and_penalties_to_zero() -> None:
     special = 0
     for seed in range(300):
         snapshot, request, scores, penalties, newness = drawn_case(seed)
@@ -79,7 +79,7 @@ def _sum(values: Sequence[int], places: set[int]) -> int:
     return sum(values[it] for it in places)
 
 
-def test_a_conflict_contradicts_itself_and_can_spare_none_of_its_steps() -> None:
+def test_conflict_is_infeasible_and_minimal() -> None:
     seen = 0
     for seed in range(4000, 4200):
         universe = drawn_universe(seed, plain=True)

@@ -121,5 +121,5 @@ def test_every_hash_seed_and_number_of_threads_gives_the_same_report(
     assert problems_of(stored, hash_seed=hash_seed, threads=threads, simd=True) == ""
 
 
-def test_an_older_processor_gives_the_same_report(stored: Path) -> None:
+def test_report_is_the_same_without_simd_instructions(stored: Path) -> None:
     assert problems_of(stored, hash_seed=0, threads=1, simd=False) == ""

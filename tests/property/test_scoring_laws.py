@@ -59,7 +59,9 @@ def test_swapping_the_arms_flips_the_sign(a: tuple[float, ...], b: tuple[float, 
 
 
 @given(log_rates, log_rates, st.randoms(use_true_random=False))
-def test_the_order_of_jobs_never_matters(a: tuple[float, ...], b: tuple[float, ...], rng) -> None:  # type: ignore[no-untyped-def]
+def test_job_order_does_not_change_verdicts(
+    a: tuple[float, ...], b: tuple[float, ...], rng
+) -> None:  # type: ignore[no-untyped-def]
     shuffled = tuple(rng.sample(a, len(a)))
     # repr, as nan differs from itself.
     assert repr(compare(shuffled, b)) == repr(compare(a, b))
@@ -85,7 +87,7 @@ def test_a_faster_machine_for_both_arms_changes_nothing(
 
 @settings(max_examples=examples(50))
 @given(st.lists(log_rates, max_size=6), log_rates, st.randoms(use_true_random=False))
-def test_the_order_of_candidates_never_matters(arms, baseline, rng) -> None:  # type: ignore[no-untyped-def]
+def test_candidate_order_does_not_change_verdicts(arms, baseline, rng) -> None:  # type: ignore[no-untyped-def]
     base = Sample("b", baseline, "key")
     candidates = [Sample(str(i), arm, "key") for i, arm in enumerate(arms)]
     shuffled = rng.sample(candidates, len(candidates))
@@ -117,7 +119,7 @@ def test_identical_stacks_are_hardly_ever_distinguished(jobs: int) -> None:
     assert seen[Verdict.FASTER] + seen[Verdict.SLOWER] <= 0.01 * 400
 
 
-def test_noise_that_drowns_the_margin_keeps_its_promise_too() -> None:
+def test_false_claims_stay_rare_with_noise_above_the_margin() -> None:
     seen = groups_with_a_claim(0.5, groups=400, stacks=20, jobs=5, seed=21)
     at_most = stats.binom.ppf(0.999, 400, 0.05)
     assert seen[Verdict.FASTER] <= at_most
@@ -157,7 +159,7 @@ def test_swapping_the_arms_mirrors_every_method(a: Placed, b: Placed) -> None:
 
 
 @given(placed_jobs, placed_jobs, st.randoms(use_true_random=False))
-def test_the_order_of_placed_jobs_never_matters(a: Placed, b: Placed, rng) -> None:  # type: ignore[no-untyped-def]
+def test_order_of_placed_jobs_does_not_change_verdicts(a: Placed, b: Placed, rng) -> None:  # type: ignore[no-untyped-def]
     def told(baseline: Placed, candidate: Placed) -> tuple[str, list[str], list[str]]:
         """What is found, and the jobs that took part, which the comparison names by position."""
         (one,) = compare_candidates(placed("a", baseline), [placed("b", candidate)])
@@ -186,7 +188,7 @@ def test_a_drift_common_to_the_arms_of_a_pair_changes_nothing(
 
 
 @given(placed_jobs, placed_jobs)
-def test_no_verdict_comes_from_fewer_than_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
+def test_verdict_needs_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
     (found,) = compare_candidates(placed("a", a), [placed("b", b)])
     if found.verdict is not Verdict.UNDETERMINED:
         assert min(len(a), len(b)) >= 5
@@ -251,7 +253,7 @@ def test_drift_makes_no_claims_on_identical_interleaved_stacks(
     assert claims[Verdict.FASTER] + claims[Verdict.SLOWER] <= 0.05 * 400
 
 
-def test_pairs_find_under_drift_what_two_arms_cannot() -> None:
+def test_pairs_find_gains_under_drift_that_two_samples_miss() -> None:
     rng = np.random.default_rng(25)
     found = {True: 0, False: 0}
     for _ in range(100):
@@ -266,7 +268,7 @@ def test_pairs_find_under_drift_what_two_arms_cannot() -> None:
     assert found[False] <= 20
 
 
-def test_hosts_that_saw_the_stacks_unevenly_carry_no_claim() -> None:
+def test_unbalanced_hosts_carry_no_claim() -> None:
     """Four jobs on each fast host and one on each slow one, and the mirror image: one stack."""
     draw = random.Random(7)
     for hosts in (2, 4, 8):

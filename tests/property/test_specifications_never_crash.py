@@ -50,14 +50,16 @@ def test_any_json_is_a_specification_or_refused(value: Any) -> None:
 
 @settings(max_examples=examples(300))
 @given(st.sampled_from([(), *paths_of(FULL)]), values)
-def test_any_value_in_any_place(path: Path, value: Any) -> None:
+def test_specification_with_any_value_replaced_is_accepted_or_refused(
+    path: Path, value: Any
+) -> None:
     taken_or_refused(replaced(FULL, path, value))
 
 
 @given(
     st.sampled_from([path.partition(".")[0].partition("[")[0] for path in field_paths()]), values
 )
-def test_any_value_of_any_field_beside_a_script(name: str, value: Any) -> None:
+def test_any_field_beside_a_script_is_accepted_or_refused(name: str, value: Any) -> None:
     taken_or_refused({"script": SCRIPT, **{name: value}})
 
 

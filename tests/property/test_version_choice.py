@@ -41,7 +41,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @pytest.mark.parametrize("count", [5, 20])
 @pytest.mark.parametrize("name", BOUNDS)
-def test_little_speed_is_given_away(name: str, count: int) -> None:
+def test_advised_version_is_hardly_slower_than_the_fastest(name: str, count: int) -> None:
     speeds = dict(planted_speeds(count))[name]
     draw = np.random.default_rng(count)
     chosen = [
@@ -84,7 +84,7 @@ def guarded(advice: Advice) -> GuardOutcome:
     ).outcome  # fmt: skip
 
 
-def test_the_lock_changes_nothing_unless_it_keeps_from_harm() -> None:
+def test_lock_changes_the_advice_only_to_avoid_harm() -> None:
     for seed in range(max(20, examples(200))):
         speeds, evidence = drawn_speeds(seed)
         without = chosen_place(advice_by_speed(evidence, len(speeds), None))
@@ -94,7 +94,7 @@ def test_the_lock_changes_nothing_unless_it_keeps_from_harm() -> None:
                 assert chosen_place(advice) == without, (seed, lock)
 
 
-def test_names_and_order_change_nothing() -> None:
+def test_package_names_and_job_order_do_not_change_the_choice() -> None:
     for seed in range(max(10, examples(80))):
         speeds, _ = drawn_speeds(seed)
         chosen = set()
@@ -146,7 +146,7 @@ def test_a_measured_version_stays_although_newer_ones_were_never_measured(
     assert advice.assessment.claims_of({purl("frames==2.2.3")})
 
 
-def test_a_change_with_what_it_forces_is_one_change() -> None:
+def test_change_with_its_forced_changes_counts_as_one() -> None:
     request = request_for(files={"requirements.in": "frames\n"})
     (claim,) = advice_for(request, FRAMES, frames().evidence()).assessment.claims
     assert (claim.package, claim.differs, claim.scored) == ("frames", ("frames", "zone"), True)
@@ -181,7 +181,7 @@ def test_contexts_that_disagree_are_named_and_no_slower_stack_is_advised(
 
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("safe", ["0", "2"])
-def test_speed_never_buys_a_vulnerability(locked: bool, safe: str) -> None:
+def test_speed_does_not_outweigh_a_vulnerability(locked: bool, safe: str) -> None:
     """``helper`` 1 is vulnerable, and what the fast version requires."""
     index: Index = {
         "fast": {"2": {"requires": ["helper==1"]}, "1": {"requires": [f"helper=={safe}"]}},

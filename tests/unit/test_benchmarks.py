@@ -92,7 +92,7 @@ def test_a_small_dump_is_the_beginning_of_a_large_one() -> None:
     assert list(releases_of(200, seed=2)) != list(releases_of(200))
 
 
-def test_versions_are_distinct_and_require_what_is_there() -> None:
+def test_generated_versions_are_distinct_and_require_existing_packages() -> None:
     releases = list(releases_of(2_000))
     assert len({(it["name"], it["version"]) for it in releases}) == 2_000
     required = [parse_requirement(line) for it in releases for line in it["requires_dist"] or ()]

@@ -27,7 +27,7 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_the_services_are_those_that_the_system_needs(compose: dict[str, Any]) -> None:
+def test_compose_defines_the_needed_services(compose: dict[str, Any]) -> None:
     wanted = {"postgres", "neo4j", "migrate", "api", "worker", "ingest"}
     assert wanted == compose["services"].keys()
 
@@ -43,7 +43,7 @@ def test_a_store_has_a_health_check_and_a_volume(compose: dict[str, Any], name: 
     assert named <= compose["volumes"].keys()
 
 
-def test_work_waits_for_health_and_for_the_schema(compose: dict[str, Any]) -> None:
+def test_services_wait_for_healthy_stores_and_the_migration(compose: dict[str, Any]) -> None:
     services = compose["services"]
     assert services["migrate"]["depends_on"] == {
         name: {"condition": "service_healthy"} for name in STORES
@@ -54,7 +54,7 @@ def test_work_waits_for_health_and_for_the_schema(compose: dict[str, Any]) -> No
     assert services["ingest"]["profiles"] == ["ingest"]
 
 
-def test_each_container_has_limits_and_a_log_that_does_not_grow_for_ever(
+def test_each_container_has_limits_and_a_bounded_log(
     compose: dict[str, Any],
 ) -> None:
     for name, service in compose["services"].items():
@@ -91,7 +91,7 @@ def test_a_worker_is_healthy_while_each_queue_has_a_heartbeat(
             beat.touch()
 
 
-def test_what_runs_for_ever_is_started_again_and_given_time_to_end(compose: dict[str, Any]) -> None:
+def test_long_running_services_restart_and_have_time_to_stop(compose: dict[str, Any]) -> None:
     for name, grace_s in (("api", GRACE_S), ("worker", SUPERVISORS_GRACE_S)):
         service = compose["services"][name]
         assert service["restart"] == "unless-stopped"
@@ -115,7 +115,7 @@ def test_commands_of_the_containers_exist(compose: dict[str, Any]) -> None:
         command.make_context(line[0], rest)
 
 
-def test_the_service_is_reached_over_tls_only_and_its_health_is_asked_so(
+def test_compose_service_is_reached_over_tls_only(
     compose: dict[str, Any],
 ) -> None:
     api = compose["services"]["api"]
@@ -145,7 +145,7 @@ def test_compose_contains_no_password(compose: dict[str, Any]) -> None:
                     assert rest in {"", "neo4j/"}, name
 
 
-def test_neo4j_gets_no_variable_that_it_would_take_for_a_setting(compose: dict[str, Any]) -> None:
+def test_neo4j_gets_no_variable_that_it_would_read_as_a_setting(compose: dict[str, Any]) -> None:
     names = [n for n in compose["services"]["neo4j"]["environment"] if n.startswith("NEO4J_")]
     assert not [n for n in names if n != "NEO4J_AUTH" and "_" not in n.removeprefix("NEO4J_")]
 
@@ -155,7 +155,7 @@ def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
-def test_neo4j_is_hardened_as_the_tests_server_is(compose: dict[str, Any]) -> None:
+def test_neo4j_in_compose_is_hardened_like_that_of_the_tests(compose: dict[str, Any]) -> None:
     from tests.services.neo4j.server import HARDENING
 
     environment = compose["services"]["neo4j"]["environment"]
@@ -164,7 +164,7 @@ def test_neo4j_is_hardened_as_the_tests_server_is(compose: dict[str, Any]) -> No
         assert environment[variable] == value
 
 
-def test_the_image_is_made_of_every_package() -> None:
+def test_docker_image_contains_every_package() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     wanted = {it.rstrip("*") for it in setup["options.packages.find"]["include"].split()}

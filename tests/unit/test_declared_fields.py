@@ -84,7 +84,7 @@ def test_a_schema_has_the_types_of_the_fields_and_dumps_a_dataclass_like_its_doc
         (select_vulnerabilities(), VulnerabilityHead, set()),
     ],
 )
-def test_a_query_selects_every_field_with_its_null(
+def test_query_selects_every_field_and_matches_its_nullability(
     query: Select[Any], view: type, others: set[str]
 ) -> None:
     selected = query.selected_columns

@@ -87,7 +87,7 @@ def test_compose_passes_every_setting_to_the_services() -> None:
     assert set(re.findall(r"(?m)^    (\w+):$", shared)) == theirs
 
 
-def test_tables_that_follow_from_code_are_up_to_date() -> None:
+def test_generated_tables_of_the_docs_are_up_to_date() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert text == rewritten(text), f"{page}: python -m docs.reference_tables writes it again"
@@ -105,7 +105,7 @@ def test_tables_that_follow_from_code_are_up_to_date() -> None:
         ("recommendation-types.md", "Justifications", set(JustificationCode)),
     ],
 )
-def test_every_code_has_its_line_and_every_line_its_code(
+def test_documented_codes_equal_those_in_the_code(
     page: str, title: str, expected: set[str]
 ) -> None:
     assert codes(section(page, title)) == expected
@@ -139,7 +139,7 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
             yield f"{name} {inner}", command
 
 
-def test_every_command_is_listed_and_has_a_help_text() -> None:
+def test_every_command_is_documented_and_has_help() -> None:
     offered = dict(commands(cli.thoth, "thoth"))
     text = section("cli.md", "By purpose")
     listed = [f"thoth {name}" for name in re.findall(r"`([^`]+)`", text)]
@@ -202,7 +202,7 @@ def test_pages_that_the_product_names_exist() -> None:
     assert {page for page in named if not (ROOT / page).exists()} == set()
 
 
-def test_the_readmes_targets_exist_and_explain_themselves() -> None:
+def test_make_targets_in_the_readme_exist_and_have_a_description() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     wanted = set(re.findall(r"(?m)^\$ make ([a-z]+)", text)) | set(
         re.findall(r"`make ([a-z]+)`", text)
@@ -213,7 +213,7 @@ def test_the_readmes_targets_exist_and_explain_themselves() -> None:
     assert {"lint", "bench", "up", "down", "help"} <= explained
 
 
-def test_the_readmes_commands_exist() -> None:
+def test_commands_in_the_readme_exist() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     offered = dict(commands(cli.thoth, "thoth"))
     for called in re.findall(r"(?m)^\$ (thoth [a-z ]+?)(?: [^a-z].*)?$", text):
@@ -223,7 +223,7 @@ def test_the_readmes_commands_exist() -> None:
         ), called
 
 
-def test_nothing_is_installed_by_the_projects_name() -> None:
+def test_nothing_tells_users_to_install_thoth_from_pypi() -> None:
     """On PyPI, another package has this name."""
     named = re.compile(r"install (?:--\S+ )*['\"]?thoth\b(?!:)")
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -327,7 +327,7 @@ def test_tables_columns_and_labels_of_the_glossary_exist() -> None:
     assert set(re.findall(r"`:(\w+)`", code)) <= labels
 
 
-def test_the_list_of_decisions_has_each_page() -> None:
+def test_list_of_decisions_is_complete() -> None:
     pages = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
     listed = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
     assert [match["target"] for match in _LINK.finditer(listed)] == pages

@@ -14,7 +14,7 @@ PLAN = tomllib.loads((Path(__file__).parents[2] / "evidence" / "plan.toml").read
 LIBRARIES = {it["name"]: it for it in PLAN["library"]}
 
 
-def test_the_plan_has_five_releases_of_at_least_twelve_libraries_and_two_pythons_for_two() -> None:
+def test_evidence_plan_has_enough_libraries_releases_and_pythons() -> None:
     assert len(LIBRARIES) == len(PLAN["library"]) >= 12
     assert {len(set(it["releases"])) for it in PLAN["library"]} == {5}
     assert sum(len(it.get("python", ())) == 2 for it in PLAN["library"]) == 2
@@ -22,7 +22,7 @@ def test_the_plan_has_five_releases_of_at_least_twelve_libraries_and_two_pythons
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_a_library_of_the_plan_has_an_indicator_and_exact_companions(name: str) -> None:
+def test_each_planned_library_has_an_indicator_and_pinned_companions(name: str) -> None:
     library = LIBRARIES[name]
     indicator = library.get("indicator", name)
     assert indicator in LIBRARY_INDICATORS

@@ -114,14 +114,14 @@ def containers(objects: list[Object]) -> list[Object]:
     return [each for it in objects if (pods := pods_of(it)) for each in pods["containers"]]
 
 
-def test_kubernetes_takes_every_object(objects: list[Object]) -> None:
+def test_manifests_are_valid_kubernetes_objects(objects: list[Object]) -> None:
     for it in objects:
         if it["kind"] != FOREIGN:
             kubernetes_validate.validate(it, kubernetes_validate.latest_version(), strict=True)
 
 
 @needs("kubectl")
-def test_kustomize_makes_the_same_of_a_folder(overlay: str, objects: list[Object]) -> None:
+def test_kustomize_builds_the_same_objects(overlay: str, objects: list[Object]) -> None:
     command = ["kubectl", "kustomize", str(FOLDER / overlay)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -154,7 +154,7 @@ def test_an_overlay_has_all_its_objects(overlay: str, objects: list[Object]) -> 
     assert len(named(objects, FOREIGN)) == (overlay == "own-stores")
 
 
-def test_the_standard_of_restricted_pods_is_met(objects: list[Object]) -> None:
+def test_pods_meet_the_restricted_security_standard(objects: list[Object]) -> None:
     namespaces = named(objects, "Namespace")
     labels = namespaces["thoth"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -176,7 +176,7 @@ def test_the_standard_of_restricted_pods_is_met(objects: list[Object]) -> None:
             )
 
 
-def test_each_container_has_limits_and_each_that_stays_has_probes(objects: list[Object]) -> None:
+def test_containers_have_limits_and_long_running_ones_probes(objects: list[Object]) -> None:
     for it in containers(objects):
         assert it["resources"]["requests"].keys() == {"cpu", "memory"}
         assert it["resources"]["limits"].keys() == {"memory"}
@@ -189,7 +189,7 @@ def test_each_container_has_limits_and_each_that_stays_has_probes(objects: list[
     assert paths == {"liveness": "/livez", "readiness": "/readyz?writes"}
 
 
-def test_each_selector_has_the_labels_of_its_pods(objects: list[Object]) -> None:
+def test_selectors_match_the_labels_of_their_pods(objects: list[Object]) -> None:
     pods = [
         it["spec"]["template"]["metadata"]["labels"]
         for it in objects
@@ -210,7 +210,7 @@ def test_each_selector_has_the_labels_of_its_pods(objects: list[Object]) -> None
         assert {endpoint["port"] for endpoint in it["spec"]["endpoints"]} <= ports
 
 
-def test_nothing_is_reachable_unless_a_policy_says_so(objects: list[Object]) -> None:
+def test_network_policies_deny_by_default(objects: list[Object]) -> None:
     policies = named(objects, "NetworkPolicy")
     nothing = policies.pop("nothing")["spec"]
     assert nothing == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}

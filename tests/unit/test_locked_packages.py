@@ -19,7 +19,7 @@ def _pins(name: str) -> dict[str, str]:
     return {canonicalize_name(package): version for package, version in pins}
 
 
-def test_there_is_a_lock_for_each_set_of_extras() -> None:
+def test_each_set_of_extras_has_a_lock() -> None:
     assert EXTRAS.keys() == {it.stem for it in (ROOT / "locks").iterdir()}
 
 

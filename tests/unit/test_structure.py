@@ -22,7 +22,7 @@ def rooms() -> list[str]:
     return config["importlinter"]["root_packages"].split()
 
 
-def test_each_migration_follows_the_one_with_the_number_before() -> None:
+def test_migrations_are_numbered_consecutively() -> None:
     files = sorted((ROOT / "migrations" / "versions").glob("0*.py"))
     chain = [(f"{number:04}", f"{number - 1:04}") for number in range(29, 28 + len(files))]
     links = []
@@ -40,7 +40,7 @@ def test_each_migration_follows_the_one_with_the_number_before() -> None:
     assert links == chain
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_modules_form_no_import_circle() -> None:
     imports = grimp.build_graph(*rooms(), cache_dir=None)
     uses = {it: set(imports.find_modules_directly_imported_by(it)) for it in imports.modules}
     try:
@@ -49,7 +49,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         raise AssertionError("import circle: " + " → ".join(error.args[1])) from None
 
 
-def test_every_public_class_has_a_name_of_its_own() -> None:
+def test_public_class_names_are_unique() -> None:
     homes = defaultdict(list)
     for room in (*rooms(), "benchmarks"):
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -66,7 +66,7 @@ FILLERS = {"asked", "found", "given", "it", "one", "said", "some", "those", "tol
 SHORT = 6
 
 
-def test_no_variable_that_lives_for_more_than_a_line_has_a_filler_for_a_name() -> None:
+def test_long_lived_variables_have_no_filler_name() -> None:
     fillers = set()
     for path in (path for room in (*rooms(), "benchmarks") for path in (ROOT / room).rglob("*.py")):
         if not path.is_relative_to(ROOT / "pis/indicators"):  # their digests must not change
@@ -118,9 +118,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
          {"sqlalchemy", "neo4j", "ortools", "flask", "numpy", "rich", "packaging"}),
     ],
 )  # fmt: skip
-def test_a_program_loads_no_large_library_that_it_does_not_need(
-    program: str, absent: set[str]
-) -> None:
+def test_programs_load_no_unneeded_large_library(program: str, absent: set[str]) -> None:
     loaded = f"import sys\n{program}\nsys.exit(' '.join({absent!r} & sys.modules.keys()) or None)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

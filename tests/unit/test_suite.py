@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("target", ["demo", "test"])
 @needs("make")
-def test_an_installation_says_how_much_it_downloads_and_how_long_it_took(target: str) -> None:
+def test_installation_reports_download_size_and_duration(target: str) -> None:
     command = ["make", "--dry-run", "--always-make", target]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "MB to download" in shown
@@ -25,7 +25,7 @@ def test_an_installation_says_how_much_it_downloads_and_how_long_it_took(target:
     assert ("--quiet" in shown) == (target == "demo")
 
 
-def test_programs_are_hidden_and_all_others_are_not(
+def test_optional_programs_can_be_hidden_from_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, links = tmp_path / "programs", tmp_path / "links"
@@ -43,7 +43,7 @@ def test_programs_are_hidden_and_all_others_are_not(
     assert not os.environ.keys() & set(HIDDEN_VARIABLES)
 
 
-def test_programs_heed_signals_that_whoever_started_the_tests_ignores() -> None:
+def test_programs_of_tests_restore_ignored_signals() -> None:
     """As in ``nohup make test``."""
     program = "import signal; print(*[signal.getsignal(it).name for it in (1, 15)])"
     tests = (

@@ -57,7 +57,7 @@ def test_every_response_is_as_documented(full: Served, tmp_path: Path) -> None:
     assert ran.cases >= 500
 
 
-def test_what_the_server_cannot_read_is_a_problem_too(served: Served) -> None:
+def test_unreadable_request_gets_problem_document_with_request_id(served: Served) -> None:
     with served.client() as client:
         response = client.get("/api/v1", params={"long": "x" * 9000})
     assert response.status_code == 414

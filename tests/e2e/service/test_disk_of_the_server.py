@@ -25,7 +25,7 @@ ROUTES = (
 
 
 @pytest.mark.slow
-def test_no_process_dies_and_every_read_is_answered(
+def test_full_disk_kills_no_process_and_reads_are_answered(
     settings: Settings, graph: neo4j.Driver, tmp_path: Path
 ) -> None:
     """Writes to mapped files without space would end a process with SIGBUS."""

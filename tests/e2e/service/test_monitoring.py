@@ -77,7 +77,7 @@ class TestRules:
 
     @needs("promtool")
     @pytest.mark.parametrize("path", RULE_TESTS, ids=lambda path: path.stem)
-    def test_each_alert_is_silent_before_its_time_and_fires_at_it(self, path: Path) -> None:
+    def test_each_alert_fires_at_its_time_and_not_before(self, path: Path) -> None:
         promtool("test", "rules", path)
 
     def test_each_alert_has_such_a_test(self) -> None:
@@ -134,7 +134,7 @@ def _watched_metrics() -> list[str]:
 
 class TestRunbooks:
     @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
-    def test_its_commands_exist_with_their_options(self, page: Path) -> None:
+    def test_thoth_commands_in_a_runbook_exist_with_their_options(self, page: Path) -> None:
         lines = list(thoth_commands(page.read_text("utf-8")))
         assert lines
         for line in lines:
@@ -164,7 +164,7 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
 
 class TestBoards:
     @pytest.mark.parametrize("name", BOARDS)
-    def test_a_board_works_in_any_grafana(self, name: str) -> None:
+    def test_grafana_board_has_no_identifiers_of_one_installation(self, name: str) -> None:
         text, loaded = (GRAFANA / f"{name}.json").read_text("utf-8"), board(name)
         identifiers = [it["id"] for it in loaded["panels"]]
         assert len(set(identifiers)) == len(identifiers)
@@ -206,11 +206,11 @@ class TestBoards:
 
 
 class TestNames:
-    def test_recorded_series_exist(self) -> None:
+    def test_dashboards_use_recorded_series_that_rules_define(self) -> None:
         recorded = {rule["record"] for rule in rules("record")}
         assert set(_RECORDED.findall("\n".join(expressions()))) <= recorded
 
-    def test_labels_have_values_that_the_service_gives_them(self) -> None:
+    def test_label_values_in_rules_exist_in_the_service(self) -> None:
         text = RULES.read_text("utf-8")
 
         def values(label: str) -> set[str]:

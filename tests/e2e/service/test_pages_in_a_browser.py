@@ -171,7 +171,7 @@ def test_a_phone_shows_whole_intervals_with_their_labels(
 
 
 @pytest.mark.parametrize("scheme", ["light", *slow(["dark"])])
-def test_pages_have_no_serious_barriers(
+def test_pages_have_no_serious_accessibility_violations(
     site: Served, browser: Browser, addresses: list[str], scheme: str
 ) -> None:
     context = _context(browser, bypass_csp=True, color_scheme=scheme)
@@ -215,7 +215,9 @@ def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
         assert f'href="/stacks/{row["stack"]}"' in content
 
 
-def test_a_question_without_the_scope_says_what_it_needs(site: Served, browser: Browser) -> None:
+def test_cypher_question_without_scope_names_the_scope_and_links_to_sign_in(
+    site: Served, browser: Browser
+) -> None:
     context = _context(browser)
     page = context.new_page()
     page.goto(f"{site.base_url}/questions/1")

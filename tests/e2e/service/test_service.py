@@ -104,12 +104,12 @@ def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> No
         httpx.get(f"{served.base_url}/livez")
 
 
-def test_a_server_reads_the_comparisons_when_it_starts(served: Served) -> None:
+def test_server_reads_comparisons_at_start_up(served: Served) -> None:
     log = served.log
     wait_until(lambda: "comparisons_read" in log.read_text("utf-8"), "it has read them", log=log)
 
 
-def test_processes_add_up_their_figures(served: Served) -> None:
+def test_metrics_add_up_the_counts_of_all_processes(served: Served) -> None:
     def counted(client: httpx.Client) -> float:
         pattern = r'thoth_http_requests_total\{method="GET",route="/api/v1",status="200"\} (\S+)'
         found = re.search(pattern, client.get("/metrics").text)
@@ -145,7 +145,7 @@ def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> Non
 
 
 @pytest.mark.slow
-def test_a_server_without_workers_starts_stores_that_died_again(own: Served) -> None:
+def test_server_without_workers_restarts_dead_stores(own: Served) -> None:
     end(own.worker)
     stores = EmbeddedStores(own.settings)
     for kind in stores.kinds:
@@ -158,7 +158,7 @@ def test_a_server_without_workers_starts_stores_that_died_again(own: Served) -> 
 
 
 @pytest.mark.slow
-def test_the_supervisors_death_ends_its_children(own: Served) -> None:
+def test_children_end_when_the_supervisor_dies(own: Served) -> None:
     children = psutil.Process(own.worker.pid).children()
     own.worker.kill()
     own.worker.wait()
@@ -167,7 +167,7 @@ def test_the_supervisors_death_ends_its_children(own: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_runs_is_finished_before_the_end(own: Served) -> None:
+def test_running_request_is_finished_before_the_server_ends(own: Served) -> None:
     served = psutil.Process(own.server.pid).children()
     secret = own.token("read")
     engine = relational_engine(own.settings)
@@ -199,7 +199,7 @@ def accepts(service: Served) -> bool:
 
 
 @pytest.mark.slow
-def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
+def test_up_command_stops_stores_and_service_when_it_ends(tmp_path: Path) -> None:
     environ = {**os.environ, "THOTH_HOME": str(tmp_path)}
     log = tmp_path / "up.log"
     with log.open("wb") as output:
@@ -224,7 +224,7 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
         EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)})).stop()
 
 
-def test_other_machines_need_tls() -> None:
+def test_serving_other_machines_requires_tls() -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "cli", "serve", "--host", "0.0.0.0", "--port", "0"],
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,

@@ -75,7 +75,7 @@ def result_of(client: httpx.Client, accepted: httpx.Response) -> Any:
     return answer.json()
 
 
-def test_any_machine_accepts_works_and_answers_for_the_others(
+def test_each_machine_answers_for_requests_that_another_accepted(
     machines: tuple[Served, Served],
 ) -> None:
     first, second = machines

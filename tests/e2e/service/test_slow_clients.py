@@ -127,7 +127,7 @@ def server(request: pytest.FixtureRequest) -> Small:
     return found
 
 
-def test_it_is_alive_while_all_its_threads_wait(server: Small) -> None:
+def test_liveness_answers_while_all_threads_wait(server: Small) -> None:
     engine = relational_engine(server.served.settings)
     headers = {"Authorization": "Bearer unknown"}
     try:
@@ -245,7 +245,7 @@ def test_clients_that_do_not_read_do_not_delay_others(server: Small) -> None:
         assert lives(server)
 
 
-def test_idle_connections_do_not_hold_up_the_end(served: Served) -> None:
+def test_idle_connections_do_not_delay_the_shutdown(served: Served) -> None:
     with ExitStack() as stack:
         with small(served) as server:
             idle = stack.enter_context(server.connect())
@@ -254,7 +254,7 @@ def test_idle_connections_do_not_hold_up_the_end(served: Served) -> None:
         assert statuses([idle]) == {0}
 
 
-def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
+def test_request_head_may_come_byte_by_byte_and_two_requests_at_once(plain: Small) -> None:
     with plain.connect() as it:
         for byte in HALF_A_HEAD:
             it.sendall(bytes([byte]))
@@ -295,7 +295,7 @@ class TestBodies:
         assert uploads.post(UPLOADS, content=iter([b"y" * MIB])).status_code == 202
         assert self.stored(plain) == before + 1
 
-    def test_chunks_beyond_the_limit_are_refused_everywhere(self, plain: Small) -> None:
+    def test_chunks_beyond_the_limit_are_refused_on_every_route(self, plain: Small) -> None:
         with plain.client() as client:
             told = {"Content-Type": "application/json"}
             body = b'{"files": {"requirements.txt": "flask"}}' + b" " * MIB

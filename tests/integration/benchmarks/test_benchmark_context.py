@@ -66,7 +66,7 @@ def advice(stores: Stores, folder: Path, hardware: str) -> dict[str, Any]:
     return dict(report)
 
 
-def test_results_of_other_systems_are_named_and_change_nothing_else(
+def test_results_of_other_systems_are_mentioned_without_changing_the_advice(
     measured: tuple[Stores, str], tmp_path: Path
 ) -> None:
     stores, hardware = measured
@@ -111,7 +111,7 @@ def test_advice_with_context_is_replayed_and_checked(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_machine_without_a_known_part_has_no_context(stores: Stores) -> None:
+def test_unknown_hardware_has_no_benchmark_context(stores: Stores) -> None:
     with stores.engine.begin() as connection:
         store_foreign(connection, foreign_result())
         assert context_of(connection, ["flask"], None) == []

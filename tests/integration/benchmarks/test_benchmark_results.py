@@ -143,7 +143,7 @@ def test_archives_of_a_source_share_the_limits_of_one(tmp_path: Path, settings: 
     assert (report.files, dict(report.reasons)) == (2, {"archive_bomb": 1})
 
 
-def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
+def test_benchmark_results_are_filtered_by_each_option(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path, FILES)
     ingest(stores.settings, tmp_path)
     (row,) = listed(stores.settings, "--system", "dawnbench", "--metric", "time_to_accuracy")
@@ -154,7 +154,7 @@ def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
     assert len(listed(stores.settings, "--benchmark", "RESNET50")) == 6
 
 
-def test_few_matches_are_listed_in_pages_like_many(
+def test_short_and_long_result_lists_are_paged_alike(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, FILES)
@@ -186,7 +186,7 @@ def test_few_matches_are_listed_in_pages_like_many(
         assert [len(list(foreign_results(connection, it))) for it in chosen] == [8, 1, 2, 0, 0]
 
 
-def test_a_refused_file_is_quarantined_and_holds_up_no_other(
+def test_refused_file_is_quarantined_and_other_files_are_read(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path, {**FILES, "broken.log": "__exp.framework__=1\n"})
@@ -204,7 +204,9 @@ def test_a_path_that_is_not_utf_8_is_stored_with_escapes(stores: Stores, tmp_pat
     assert {row["source"] for row in listed(stores.settings)} == {r"caf\udce9/1"}
 
 
-def test_a_parameter_that_no_store_takes_is_left_out(stores: Stores, tmp_path: Path) -> None:
+def test_number_too_large_for_a_store_is_left_out_of_parameters(
+    stores: Stores, tmp_path: Path
+) -> None:
     summary = sample_text("mlperf-inference/summary")
     summary += f"samples_per_query : {10**20}\nmin_query_count : 7\n"
     write_files(tmp_path, {"a/mlperf_log_summary.txt": summary})
@@ -221,7 +223,9 @@ def test_a_url_is_refused_with_a_remedy(settings: Settings) -> None:
     assert "download it first" in refused.message
 
 
-def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) -> None:
+def test_own_inspections_are_listed_with_results_of_other_systems(
+    stores: Stores, tmp_path: Path
+) -> None:
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
     name = "inspection-matmul-00000001"
@@ -245,7 +249,7 @@ def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) ->
     assert listed(stores.settings, "--benchmark", "pimatmul", "--validity", "failed") == []
 
 
-def test_own_inspections_have_metrics_of_other_systems_where_definitions_agree(
+def test_own_inspections_are_found_by_a_metric_that_other_systems_define_equally(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "others", {"gemm.txt": sample_text("deepbench/plain")})
@@ -300,7 +304,7 @@ def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_pa
         app.extensions[EXTENSION].close()
 
 
-def test_a_lock_and_metadata_identify_a_file_that_names_neither(
+def test_stated_lock_and_metadata_identify_a_file_without_either(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "runs", sample("vllm-bench/without-identity"))
@@ -325,7 +329,7 @@ def test_a_lock_and_metadata_identify_a_file_that_names_neither(
 
 
 @REAL
-def test_real_files_give_the_values_that_were_computed_independently(
+def test_values_of_real_files_equal_independent_computations(
     stores: Stores, tmp_path: Path
 ) -> None:
     # Its large tables have tests of their own.

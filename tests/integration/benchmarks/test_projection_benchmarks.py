@@ -37,7 +37,7 @@ def add(stores: Stores, *results: BenchmarkResult) -> None:
         store_foreign(connection, *results)
 
 
-def test_every_kind_reaches_the_graph_and_can_be_made_again(stores: Stores) -> None:
+def test_every_result_kind_is_projected_and_rebuilt(stores: Stores) -> None:
     store(stores.engine, inspection_rows(20))
     deliver(stores, [release("tensorflow", "1.14.0")])
     hardware = {"accelerator": "NVIDIA Accelerator 1"}
@@ -61,7 +61,7 @@ def test_every_kind_reaches_the_graph_and_can_be_made_again(stores: Stores) -> N
     assert verified(stores).kinds == report.kinds
 
 
-def test_results_replace_what_earlier_readers_made_of_the_same_files(stores: Stores) -> None:
+def test_results_replace_those_of_earlier_readers_of_the_same_files(stores: Stores) -> None:
     """An entry of other files, and one that today's readers made, stay."""
     old = training_entry("a", 30.0, 8, software={"tensorflow": "Model: resnet"})
     other = foreign_result(5.0, source="b")
@@ -79,7 +79,7 @@ def test_results_replace_what_earlier_readers_made_of_the_same_files(stores: Sto
     assert [it.differences for it in verified(stores).kinds if not it.equal] == []
 
 
-def test_what_an_entry_leaves_open_stays_open(stores: Stores) -> None:
+def test_facts_missing_from_an_entry_stay_unset_in_the_graph(stores: Stores) -> None:
     """A shortened or missing version is no version, and CUDA no package."""
     deliver(stores, [release("tensorflow", "1.15.0"), release("cuda", "10.1")])
     add(
@@ -101,7 +101,7 @@ def test_what_an_entry_leaves_open_stays_open(stores: Stores) -> None:
     assert "measured_at" not in properties
 
 
-def test_a_package_that_comes_later_is_linked(stores: Stores) -> None:
+def test_result_is_linked_to_a_package_that_is_recorded_later(stores: Stores) -> None:
     add(stores, foreign_result())
     project(stores)
     assert answer(stores, _SOFTWARE)[1] == ["tensorflow", "1.14.0", None, None]
@@ -110,7 +110,7 @@ def test_a_package_that_comes_later_is_linked(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_hardware_that_comes_later_is_linked(stores: Stores) -> None:
+def test_result_is_linked_to_hardware_that_is_recorded_later(stores: Stores) -> None:
     """Vendor, clock and punctuation do not count; any other difference does."""
     names = ("NVIDIA Accelerator-1", "ACCELERATOR 1", "Accelerator 1 SUPER")
     add(stores, *(foreign_result(source=it, hardware={"accelerator": it}) for it in names))

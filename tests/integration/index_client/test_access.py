@@ -16,7 +16,7 @@ from tests.services.index_client import ask, metadata_of, only_file, page, probl
 
 
 @pytest.mark.parametrize("sign", ["@", "\\u0040"])
-def test_a_page_that_names_users_is_not_kept_and_its_files_can_be_fetched(
+def test_page_whose_urls_have_credentials_is_not_cached_and_its_files_can_be_fetched(
     index: Index, settings: Settings, sign: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -31,7 +31,7 @@ def test_a_page_that_names_users_is_not_kept_and_its_files_can_be_fetched(
     assert not list((settings.home / "cache").rglob("pages/*"))
 
 
-def test_pages_with_tokens_and_metadata_are_kept_for_the_owner_only(
+def test_cached_pages_and_metadata_are_readable_by_their_owner_only(
     index: Index, settings: Settings
 ) -> None:
     secret = "Requires-Dist: seed @ https://me:SECRET@h.example/seed.whl?sig=SECRET\n"
@@ -144,7 +144,7 @@ def test_another_port_of_the_indexs_own_address_is_private(
         assert page(named).files
 
 
-def test_another_name_of_the_indexs_own_address_and_port_is_allowed(
+def test_redirect_to_another_name_of_the_same_address_and_port_is_followed(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")

@@ -20,7 +20,7 @@ from tests.services.waiting import DEADLINE_S
 pytestmark = pytest.mark.faults
 
 
-def test_a_project_that_does_not_exist(index: Index, settings: Settings) -> None:
+def test_missing_project_is_reported_as_not_found(index: Index, settings: Settings) -> None:
     assert problem(settings).code is IndexFault.NOT_FOUND
     assert problem(settings, "../../etc").code is IndexFault.NOT_FOUND
     assert len(index.seen) == 1
@@ -44,7 +44,7 @@ def test_a_project_that_does_not_exist(index: Index, settings: Settings) -> None
         ),
     ],
 )
-def test_an_invalid_page(
+def test_invalid_page_is_refused_without_a_second_request(
     index: Index, settings: Settings, code: IndexFault, body: bytes, kind: str
 ) -> None:
     index.answers["/simple/parrot/"] = status(200, body, Content_Type=kind)
@@ -84,14 +84,18 @@ def test_a_transient_error_is_reported_as_one(
 
 
 @pytest.mark.parametrize("answer", [raw(b""), status(503), status(429)])
-def test_a_transient_fault_is_not_visible(index: Index, settings: Settings, answer: Any) -> None:
+def test_transient_fault_is_retried_until_it_passes(
+    index: Index, settings: Settings, answer: Any
+) -> None:
     index.add_wheel("parrot", "1.0")
     index.answers["/simple/parrot/"] = [answer]
     assert page(settings).files
     assert len(index.seen) == 2
 
 
-def test_a_cache_that_cannot_be_written_costs_no_answer(index: Index, settings: Settings) -> None:
+def test_index_is_read_although_the_cache_cannot_be_written(
+    index: Index, settings: Settings
+) -> None:
     index.add_wheel("parrot", "1.0")
     (settings.home / "cache").touch()
     assert page(settings).files
@@ -152,7 +156,7 @@ def test_retry_after_is_honoured(index: Index, settings: Settings) -> None:
     assert (refused.code, refused.status, refused.retry_after_s) == ("http_status", 429, 3600)
 
 
-def test_a_name_server_that_does_not_answer_holds_up_neither_the_request_nor_the_end(
+def test_silent_name_server_delays_neither_request_nor_shutdown(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, real = threading.Event(), socket.getaddrinfo

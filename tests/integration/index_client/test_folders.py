@@ -33,9 +33,7 @@ def test_a_folder_of_wheels_is_an_index(index: Index, tmp_path: Path) -> None:
     assert index.seen == []
 
 
-def test_a_tree_of_pages_is_an_index_that_does_not_leave_its_place(
-    index: Index, tmp_path: Path
-) -> None:
+def test_folder_of_pages_is_an_index_confined_to_its_root(index: Index, tmp_path: Path) -> None:
     index.add_wheel("parrot", "1.0")
     name, data = next(iter(index.files["parrot"].items()))
     project = tmp_path / "web" / "simple" / "parrot"

@@ -92,7 +92,7 @@ def test_the_helper_parses_large_pages_with_the_same_result(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_that_the_helper_cannot_store_are_parsed_here(
+def test_pages_are_parsed_in_this_process_if_the_helper_cannot_store_them(
     index: Index, settings: Settings, parsed_here: list[str]
 ) -> None:
     text = b"{" + b" " * (1 << 16)
@@ -109,7 +109,7 @@ def test_pages_that_the_helper_cannot_store_are_parsed_here(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_are_read_although_the_other_process_dies(
+def test_pages_are_read_although_the_helper_dies(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     process, store = os.getpid(), IndexClient._store
@@ -140,7 +140,7 @@ def test_pages_are_read_although_no_other_process_can_be_started(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_metadata_is_in_the_cache_a_little_later(index: Index, settings: Settings) -> None:
+def test_metadata_is_cached_in_the_background(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: cheese>=2\n")
 
     async def read(client: IndexClient, _helper: IndexHelper) -> MetadataRead:
@@ -154,7 +154,7 @@ def test_metadata_is_in_the_cache_a_little_later(index: Index, settings: Setting
     assert len(index.seen) == requests
 
 
-def test_with_one_processor_there_is_no_other_process(
+def test_no_helper_is_started_with_one_processor(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0})
@@ -164,7 +164,7 @@ def test_with_one_processor_there_is_no_other_process(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_more_bodies_than_the_connection_holds_never_block() -> None:
+def test_more_bodies_than_the_pipe_to_the_helper_holds_do_not_block() -> None:
     """Answers wait while this process sends, so neither may block the other."""
 
     async def send_many() -> None:

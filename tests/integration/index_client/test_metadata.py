@@ -44,7 +44,7 @@ def test_another_metadata_file_than_promised_is_refused(index: Index, settings: 
     assert refused.value.code is IndexFault.HASH_MISMATCH
 
 
-def test_a_metadata_file_that_does_not_exist_is_read_from_the_wheel(
+def test_metadata_is_read_from_the_wheel_if_its_metadata_file_is_missing(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
@@ -54,7 +54,7 @@ def test_a_metadata_file_that_does_not_exist_is_read_from_the_wheel(
     assert read.source == "wheel-range"
 
 
-def test_only_the_end_of_a_wheel_is_read_and_once(index: Index, settings: Settings) -> None:
+def test_only_the_end_of_a_wheel_is_read_and_then_cached(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n", padding=400_000)
     file = only_file(settings)
 
@@ -84,7 +84,9 @@ def test_the_end_of_a_wheel_names_its_modules(index: Index, settings: Settings) 
     assert metadata_of(settings, only_file(settings)).imports is None
 
 
-def test_metadata_far_from_the_end_is_found_by_its_place(index: Index, settings: Settings) -> None:
+def test_metadata_far_from_the_end_is_read_with_a_second_range(
+    index: Index, settings: Settings
+) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
     name = "parrot-1.0-py3-none-any.whl"
     moved = with_members_behind(index.files["parrot"][name], 3000)
@@ -97,7 +99,7 @@ def test_metadata_far_from_the_end_is_found_by_its_place(index: Index, settings:
     assert metadata_of(settings, without_size).text == read.text
 
 
-def test_a_large_table_of_contents_is_not_read_where_its_end_says_enough(
+def test_end_of_a_large_zip_directory_is_enough_for_metadata(
     index: Index, settings: Settings
 ) -> None:
     packed = io.BytesIO()
@@ -137,7 +139,7 @@ def test_a_large_wheel_of_a_server_without_ranges_is_left_alone(
     assert refused.value.code is IndexFault.NO_RANGE
 
 
-def test_a_server_that_does_not_count_from_the_end_is_asked_for_all(
+def test_whole_wheel_is_read_from_a_server_without_suffix_ranges(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0", padding=100_000)
@@ -176,7 +178,9 @@ def test_a_file_with_another_hash_or_size_is_refused(
         status(206, b"x" * 100, Content_Range="bytes 9-0/100"),
     ],
 )
-def test_a_part_without_its_range_is_refused(index: Index, settings: Settings, answer: Any) -> None:
+def test_partial_response_without_content_range_is_refused(
+    index: Index, settings: Settings, answer: Any
+) -> None:
     index.add_wheel("parrot", "1.0")
     file = only_file(settings)
     index.answers["/files/parrot/parrot-1.0-py3-none-any.whl"] = answer
@@ -187,7 +191,7 @@ def test_a_part_without_its_range_is_refused(index: Index, settings: Settings, a
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("promised", [True, False])
-def test_a_part_other_than_the_requested_end_is_refused(
+def test_partial_response_of_another_range_is_refused(
     index: Index, settings: Settings, first: int, promised: bool
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -200,7 +204,7 @@ def test_a_part_other_than_the_requested_end_is_refused(
     assert refused.value.code is IndexFault.MALFORMED
 
 
-def test_a_server_that_gives_less_than_was_asked_for_is_asked_for_the_rest(
+def test_rest_is_requested_if_a_server_sends_less_than_the_range(
     index: Index, settings: Settings
 ) -> None:
     packed = io.BytesIO()
@@ -242,7 +246,7 @@ def test_a_source_distribution_says_whether_its_requirements_hold(
     assert len(index.seen) == 2
 
 
-def test_a_download_is_checked_and_leaves_nothing_if_it_is_another(
+def test_download_with_another_hash_is_refused_and_removed(
     index: Index, settings: Settings, tmp_path: Path
 ) -> None:
     digest = index.add_wheel("parrot", "1.0")

@@ -14,9 +14,7 @@ from tests.services.index import Index, status
 from tests.services.index_client import ask, page, problem
 
 
-def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
-    index: Index, settings: Settings
-) -> None:
+def test_page_lists_files_by_version_with_every_attribute(index: Index, settings: Settings) -> None:
     digest = index.add_wheel("parrot", "1.0")
     index.add_source("parrot", "1.0")
     facts = {"yanked": "broken", "requires-python": ">=3.8", "upload-time": "2024-02-03T04:05:06Z"}
@@ -31,7 +29,7 @@ def test_a_page_names_files_by_version_with_all_that_is_said_of_them(
     assert file.as_document()["upload_time"] == "2024-02-03T04:05:06.000000Z"
 
 
-def test_a_young_page_needs_no_request_and_an_old_one_is_confirmed(
+def test_fresh_page_needs_no_request_and_old_page_is_revalidated(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -47,9 +45,7 @@ def test_a_young_page_needs_no_request_and_an_old_one_is_confirmed(
     assert first.files == young.files == confirmed.files
 
 
-def test_a_page_of_more_than_the_permitted_age_is_confirmed_by_the_index(
-    index: Index, settings: Settings
-) -> None:
+def test_page_older_than_the_permitted_age_is_revalidated(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
     index.add_wheel("parrot", "1.1")
@@ -61,9 +57,7 @@ def test_a_page_of_more_than_the_permitted_age_is_confirmed_by_the_index(
     assert list(confirmed.releases) == ["1.0", "1.1"]
 
 
-def test_the_cache_outlives_the_client_and_a_new_release_replaces_it(
-    index: Index, settings: Settings
-) -> None:
+def test_cache_outlives_the_client_until_a_release_is_new(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     before = page(settings)
     assert ask(settings, lambda client: client.project("parrot")).from_cache
@@ -74,7 +68,7 @@ def test_the_cache_outlives_the_client_and_a_new_release_replaces_it(
     assert before.digest != after.digest
 
 
-def test_last_modified_also_confirms_a_page(index: Index, settings: Settings) -> None:
+def test_last_modified_revalidates_a_page(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     moment = format_datetime(datetime.now(UTC), usegmt=True)
     kind, body = index.page("parrot")
@@ -85,7 +79,7 @@ def test_last_modified_also_confirms_a_page(index: Index, settings: Settings) ->
     assert index.seen[1][1]["if-modified-since"] == moment
 
 
-def test_a_broken_cache_counts_as_empty(index: Index, settings: Settings) -> None:
+def test_damaged_cache_entry_is_read_again(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
     for path in settings.home.rglob("*.page"):

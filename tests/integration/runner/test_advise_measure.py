@@ -96,7 +96,7 @@ def interrupted(
     return running.returncode, messages, state
 
 
-def test_an_interrupted_measurement_continues_with_what_was_left(
+def test_interrupted_measurement_continues_with_the_remaining_time(
     stores: Stores, index: Index, project: Path
 ) -> None:
     code, messages, state = interrupted(stores, index, project, signal.SIGINT)
@@ -137,7 +137,7 @@ def test_jobs_of_a_killed_measurement_count_in_one_with_another_budget(
     assert "what was measured is in quarantine" in done.stderr
 
 
-def test_a_command_that_fails_on_the_reference_ends_with_its_error_until_that_is_mended(
+def test_benchmark_that_fails_on_the_reference_ends_with_its_error_until_it_is_repaired(
     stores: Stores, index: Index, project: Path
 ) -> None:
     (project / "bench.py").write_text(

@@ -89,7 +89,7 @@ def test_a_slower_release_is_named_and_the_answer_is_kept(
     assert "bench.py changed since an earlier comparison" in changed.stderr
 
 
-def test_equal_locks_with_another_variable_differ_by_the_setting(
+def test_equal_locks_with_different_variables_differ_by_the_setting(
     compare: Any, project: Path
 ) -> None:
     (project / "requirements.txt").write_text("pause==1.0\nhelper==1.0\n")
@@ -101,7 +101,7 @@ def test_equal_locks_with_another_variable_differ_by_the_setting(
     assert document["stacks"][1]["packages"] == {"pause": "1.0", "helper": "1.0"}
 
 
-def test_the_benchmarks_of_the_project_run_without_a_command(compare: Any, project: Path) -> None:
+def test_benchmarks_of_the_project_run_if_no_command_is_given(compare: Any, project: Path) -> None:
     (project / "thoth.toml").write_text('[benchmarks]\npause = "python bench.py"\n')
     refused = compare("pause==1.0", "pause==2.0", command=())
     assert refused.returncode == 2
@@ -143,7 +143,7 @@ def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
     assert second["sentences"][-1] == "Versions and settings are equal: this measures only noise."
 
 
-def test_a_bisect_between_two_releases_finds_the_slow_one_by_the_same_command(
+def test_bisect_finds_the_slow_release_with_the_same_command(
     compare: Any, index: Index, project: Path
 ) -> None:
     (project / "bench.py").write_text(f"open('data').close()\n{BENCH}")
@@ -192,9 +192,7 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
     assert "not with {results} as it is read: No such file" in done.stderr
 
 
-def test_a_program_of_another_python_is_not_mistaken_for_one_of_the_stack(
-    compare: Any, tmp_path: Path
-) -> None:
+def test_program_of_another_python_is_refused(compare: Any, tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text(f"#!{tmp_path}/other/bin/python\n")
     tool.chmod(0o755)
@@ -203,7 +201,7 @@ def test_a_program_of_another_python_is_not_mistaken_for_one_of_the_stack(
     assert f"{tool} belongs to another Python than the stack" in done.stderr
 
 
-def test_what_the_project_needs_for_development_is_part_of_the_stacks(
+def test_development_dependencies_of_the_project_are_part_of_the_stacks(
     compare: Any, project: Path
 ) -> None:
     manifest = (

@@ -121,7 +121,7 @@ def containers(engine: Engine) -> list[str]:
     return [name for name in listed if name.startswith("thoth-")]
 
 
-def test_a_job_runs_in_a_container_as_nobody_without_network_and_privileges(
+def test_container_job_runs_unprivileged_without_network(
     engine: Engine, base: str, tmp_path: Path
 ) -> None:
     script = """
@@ -177,7 +177,7 @@ sys.exit(3)
     assert containers(engine) == []
 
 
-def test_a_job_that_takes_too_much_memory_or_time_ends_and_leaves_no_container(
+def test_container_job_over_its_limits_ends_and_leaves_no_container(
     engine: Engine, base: str, tmp_path: Path
 ) -> None:
     _, greedy = run(base, "held = b'x' * 10**10\n", tmp_path)
@@ -188,9 +188,7 @@ def test_a_job_that_takes_too_much_memory_or_time_ends_and_leaves_no_container(
     assert containers(engine) == []
 
 
-def test_an_image_that_cannot_be_built_says_why_and_keeps_its_log(
-    base: str, tmp_path: Path
-) -> None:
+def test_failed_image_build_reports_its_reason_and_keeps_its_log(base: str, tmp_path: Path) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor + 40}"
     with pytest.raises(BuildFailed) as refused:
         run(base, "pass\n", tmp_path, python={
@@ -201,7 +199,7 @@ def test_an_image_that_cannot_be_built_says_why_and_keeps_its_log(
     assert f"FROM {base}" in refused.value.log
 
 
-def test_without_a_base_no_image_is_built(engine: Engine, tmp_path: Path) -> None:
+def test_container_launcher_without_base_image_refuses(engine: Engine, tmp_path: Path) -> None:
     inspection = inspection_of("python", "pass\n")
     launcher = ContainerLauncher(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
     bare = load_specification({"script": "pass\n"})

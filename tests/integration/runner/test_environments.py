@@ -56,7 +56,9 @@ def refusal(lock: Lock, settings: Settings, python_version: str | None = None) -
     return failed.value
 
 
-def test_what_is_locked_is_installed_and_kept(index: Index, settings: Settings) -> None:
+def test_locked_wheels_are_installed_once_and_the_environment_is_reused(
+    index: Index, settings: Settings
+) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2", "WORD = 'hello'")),))
     lines: list[str] = []
     built = build_environment(lock, settings, on_line=lines.append)
@@ -80,13 +82,13 @@ def test_credentials_of_an_index_are_written_nowhere(index: Index, settings: Set
     assert PASSWORD not in built.log
 
 
-def test_another_file_than_was_locked_is_refused(index: Index, settings: Settings) -> None:
+def test_wheel_with_another_hash_than_locked_is_refused(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.2", "WORD = 'forged'")
     other = f"sha256:{'0' * 64}"
     assert refusal(Lock((package("parrot", "1.2", other),)), settings).reason == "hash-mismatch"
 
 
-def test_no_stranger_runs_while_a_stack_is_installed(
+def test_setup_py_does_not_run_during_installation(
     index: Index, settings: Settings, tmp_path: Path
 ) -> None:
     marker = tmp_path / "ran"
@@ -128,7 +130,7 @@ def test_no_wheel_runs_while_a_stack_is_installed(
     assert marker.exists()
 
 
-def test_what_is_installed_is_compiled_for_its_interpreter(
+def test_installed_modules_are_compiled_for_their_interpreter(
     index: Index, settings: Settings
 ) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
@@ -140,7 +142,7 @@ def test_what_is_installed_is_compiled_for_its_interpreter(
     assert line.endswith(".pyc'")
 
 
-def test_every_index_of_pips_configuration_is_asked_for_what_is_locked(
+def test_all_indexes_of_pip_configuration_are_used_for_locked_releases(
     index: Index, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add_wheel("parrot", "1.1")
@@ -161,9 +163,7 @@ def test_a_release_that_the_index_lacks_is_refused(index: Index, settings: Setti
     assert refusal(Lock((package("nobody", "1.0", served),)), settings).reason == "no-wheel"
 
 
-def test_an_index_that_does_not_answer_is_named_as_the_cause(
-    settings: Settings, index: Index
-) -> None:
+def test_unreachable_index_is_reported_as_the_cause(settings: Settings, index: Index) -> None:
     nowhere = f"own={index.url.replace(str(index.port), '9')}"
     away = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": nowhere})
     lock = Lock((package("parrot", "1.2", f"sha256:{'0' * 64}"),))
@@ -183,7 +183,7 @@ def stall(handler: BaseHTTPRequestHandler) -> None:
     [stall, raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\nPK")],
     ids=["stalled", "broken-off"],
 )
-def test_a_download_that_does_not_end_is_not_the_stacks_fault(
+def test_stalled_download_is_reported_as_a_fault_of_the_index(
     index: Index, settings: Settings, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
@@ -198,7 +198,9 @@ def test_a_download_that_does_not_end_is_not_the_stacks_fault(
     assert build_environment(lock, settings).freeze == ("parrot==1.2",)
 
 
-def test_a_wrong_password_is_an_index_that_refuses(index: Index, settings: Settings) -> None:
+def test_wrong_password_is_reported_as_a_refusal_by_the_index(
+    index: Index, settings: Settings
+) -> None:
     served = index.add_wheel("parrot", "1.2")
     wrong = f"own={index.url.replace(PASSWORD, 'wrong')}"
     refused = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": wrong})
@@ -206,13 +208,13 @@ def test_a_wrong_password_is_an_index_that_refuses(index: Index, settings: Setti
     assert failure.reason == "index-unreachable"
 
 
-def test_a_python_that_is_not_here_is_not_fetched(settings: Settings) -> None:
+def test_missing_python_is_not_downloaded(settings: Settings) -> None:
     failure = refusal(Lock(), settings, "3.99")
     assert failure.reason == "python-not-found"
     assert "3.99" in str(failure)
 
 
-def test_markers_are_asked_of_the_interpreter(index: Index, settings: Settings) -> None:
+def test_markers_are_evaluated_by_the_target_interpreter(index: Index, settings: Settings) -> None:
     wanted = package("parrot", "1.2", index.add_wheel("parrot", "1.2"), marker="os_name == 'posix'")
     other = package("crow", "1.0", f"sha256:{'0' * 64}", marker="os_name == 'nt'")
     built = build_environment(Lock((other, wanted)), settings)
@@ -220,9 +222,7 @@ def test_markers_are_asked_of_the_interpreter(index: Index, settings: Settings) 
     assert "excluded by its marker: crow==1.0" in built.log
 
 
-def test_a_build_that_was_killed_leaves_nothing_in_the_way(
-    index: Index, settings: Settings
-) -> None:
+def test_leftovers_of_a_killed_build_are_removed(index: Index, settings: Settings) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
     built = build_environment(lock, settings)
     left_over = built.path.with_name(f"{built.path.name}.99999.part")
@@ -237,9 +237,7 @@ def test_a_build_that_was_killed_leaves_nothing_in_the_way(
     assert busy.exists()
 
 
-def test_two_processes_that_want_one_environment_build_it_once(
-    index: Index, settings: Settings
-) -> None:
+def test_two_processes_build_a_shared_environment_once(index: Index, settings: Settings) -> None:
     served = index.add_wheel("parrot", "1.2")
     program = (
         "from common.settings import Settings\n"

@@ -141,7 +141,7 @@ def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     return document.get("@results") or [document]
 
 
-def test_each_indicator_is_run() -> None:
+def test_every_indicator_has_a_test_that_runs_it() -> None:
     assert {flags[0] for flags in FLAGS.values()} | LIBRARY_INDICATORS.keys() == set(INDICATORS)
 
 
@@ -281,7 +281,7 @@ def told_by(framework: str, indicator: str, driver: str) -> Any:
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
+def test_all_libraries_compute_the_same_convolution() -> None:
     results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
     assert results["torch"] == results["numpy"]
     assert results["tensorflow"] == results["numpy"]
@@ -289,7 +289,7 @@ def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> None:
+def test_torch_and_tensorflow_compute_the_same_recurrent_states() -> None:
     results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
     flat = {it: _numbers(result) for it, result in results.items()}
     assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)
@@ -297,13 +297,13 @@ def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> No
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_both_libraries_have_networks_of_the_same_size() -> None:
+def test_torch_and_tensorflow_have_networks_of_equal_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
 
 
 @pytest.mark.slow
 @measures("tensorflow")
-def test_compilations_run_in_processes_of_their_own() -> None:
+def test_compilation_is_measured_in_separate_processes() -> None:
     document = measured("compile", "tensorflow", ("--phase", "cold", "--reps", "4"))
     result = document["@result"]
     assert (result["unit"], len(result["repetitions"])) == ("runs/s", 4)
@@ -366,6 +366,6 @@ def test_torch_is_measured_on_the_gpu(name: str) -> None:
 @needs_cuda
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "infer transformer"])
-def test_other_types_are_right_on_the_gpu_too(name: str, dtype: str) -> None:
+def test_other_data_types_give_right_results_on_the_gpu(name: str, dtype: str) -> None:
     document = measured(name, "torch", ("--dtype", dtype), device="cuda")
     assert document["@parameters"]["dtype"] == dtype

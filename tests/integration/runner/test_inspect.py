@@ -214,7 +214,7 @@ def how(mine: dict[str, Any], ending: str, **fields: Any) -> dict[str, Any]:
 
 
 @needs("bwrap")
-def test_own_scripts_run_in_the_sandbox_and_may_fail(
+def test_own_scripts_run_in_the_sandbox_and_their_failures_are_recorded(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
@@ -287,7 +287,7 @@ def test_a_missing_sandbox_is_a_problem_of_the_host(
     assert (status["reason"], status["host_problem"]) == ("cannot-confine", True)
 
 
-def test_all_that_is_wrong_is_reported_before_anything_runs(
+def test_all_errors_of_specifications_are_reported_before_any_job_runs(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.json"
@@ -313,7 +313,7 @@ def test_a_pinned_stack_can_be_measured(at_home: Settings, tmp_path: Path) -> No
     assert report["inspections"][0]["state"] == "measured"
 
 
-def test_what_cannot_be_pinned_is_reported(at_home: Settings) -> None:
+def test_requirements_that_cannot_be_pinned_are_reported(at_home: Settings) -> None:
     done = thoth(at_home, "pi", "pin", "matmul", "numpy @ https://x.example/y", "not a thing")
     assert done.returncode == 2
     assert "not a thing" in done.stderr

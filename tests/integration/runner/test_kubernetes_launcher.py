@@ -166,7 +166,7 @@ def run(launcher: KubernetesLauncher, **fields: Any) -> JobResult:
     return launcher.run(prepared, Job(inspection.inspection_id, 0, "run", 0, 1, False))
 
 
-def test_the_loop_measures_on_kubernetes_if_its_setting_says_so(
+def test_loop_runner_kubernetes_measures_on_kubernetes(
     launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     names = {"THOTH_HOME": str(tmp_path), "LOOP_RUNNER": "kubernetes"}
@@ -177,7 +177,7 @@ def test_the_loop_measures_on_kubernetes_if_its_setting_says_so(
     made.close()
 
 
-def test_a_job_is_made_read_and_removed(api: Api, launcher: KubernetesLauncher) -> None:
+def test_kubernetes_job_is_created_read_and_deleted(api: Api, launcher: KubernetesLauncher) -> None:
     api.terminated = {"exitCode": 3, "reason": "Error", "message": "seen\n", **TIMES}
     api.output = '{"@result": {"rate": 1.0}, "hostname": "forged", "exit_code": 0}\n'
     result = run(launcher).result
@@ -214,7 +214,7 @@ def test_memory_time_and_signals_are_distinguished(api: Api, launcher: Kubernete
     assert (evicted["ended"], evicted["exit_code"]) == ("launch-failed", 127)
 
 
-def test_a_cluster_that_refuses_is_an_error_with_its_words(
+def test_refusal_of_the_cluster_is_reported_with_its_status(
     api: Api, launcher: KubernetesLauncher
 ) -> None:
     api.forbidden = True
@@ -222,7 +222,7 @@ def test_a_cluster_that_refuses_is_an_error_with_its_words(
         run(launcher)
 
 
-def test_without_a_registry_nothing_can_be_pushed() -> None:
+def test_image_push_without_a_valid_registry_fails_with_a_hint() -> None:
     image = BuiltImage("sha256:00", "3.12.1", {})
     for registry in (None, "no registry", "-x"):
         with pytest.raises(BuildFailed) as refused:
@@ -230,7 +230,7 @@ def test_without_a_registry_nothing_can_be_pushed() -> None:
         assert "IMAGE_REGISTRY" in str(refused.value.hint)
 
 
-def test_without_a_configuration_the_error_says_what_to_do(
+def test_missing_kubernetes_configuration_is_reported_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use_configuration(monkeypatch, tmp_path / "none")

@@ -60,14 +60,14 @@ def test_each_operation_of_a_library_is_measured_by_the_script_alone(
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_the_result_of_another_input_is_refused(name: str, library: str) -> None:
+def test_result_of_another_input_fails_the_check(name: str, library: str) -> None:
     for work, other in zip(works_of(name, library, 1), works_of(name, library, 2), strict=True):
         work.check(work.call())
         with pytest.raises(WrongResult):
             work.check(other.call())
 
 
-def test_what_a_release_lacks_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operation_that_a_release_lacks_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
     def lacking(module: Any, seed: int) -> Made:
         return Made(module.no_such_function, lambda _: 0.0, {})
 
@@ -84,11 +84,11 @@ def test_what_a_release_lacks_is_left_out(capsys: pytest.CaptureFixture[str]) ->
         list(library_works({"a": lacking, "b": present}, framework, {**values, "operation": "a"}))
 
 
-def test_a_difference_is_a_wrong_result() -> None:
+def test_different_output_is_a_wrong_result() -> None:
     assert same([1], [1]) == 0
     with pytest.raises(WrongResult):
         same([1], [2])
 
 
-def test_measured_packages_are_those_of_the_indicators() -> None:
+def test_measured_packages_include_every_library_with_an_indicator() -> None:
     assert {library for _, library in CASES} <= MEASURED_PACKAGES

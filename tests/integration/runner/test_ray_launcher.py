@@ -199,7 +199,7 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 
 @needs("bwrap")
-def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
+def test_a_block_runs_on_one_node_without_other_jobs_beside_it(
     launcher: RayLauncher, tmp_path: Path
 ) -> None:
     assert launcher.slots() == 2
@@ -222,7 +222,7 @@ def test_blocks_go_to_nodes_whole_and_nothing_else_runs_beside(
 
 
 @needs("bwrap")
-def test_two_nodes_run_at_a_time_and_one_node_one_job(launcher: RayLauncher) -> None:
+def test_each_node_runs_one_job_at_a_time(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     assert prepared.log.count("Python ") >= 2
     from concurrent.futures import ThreadPoolExecutor
@@ -246,7 +246,7 @@ def test_a_job_sees_neither_rays_nor_the_nodes_variables(launcher: RayLauncher) 
     assert (said["threads"], said["node"], said["secret"]) == (None, None, None)
 
 
-def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build(
+def test_missing_hardware_in_the_cluster_is_a_failed_build(
     launcher: RayLauncher,
 ) -> None:
     asked = specification(run={"requests": {"hardware": {"processor": "no such processor"}}})
@@ -260,7 +260,7 @@ def test_nodes_without_the_hardware_are_not_used_and_none_left_is_a_failed_build
 
 
 @needs("bwrap")
-def test_a_stack_that_cannot_be_built_says_so_with_the_nodes_log(launcher: RayLauncher) -> None:
+def test_failed_build_on_a_node_reports_the_log_of_the_node(launcher: RayLauncher) -> None:
     lock = {"_meta": {}, "default": {
         "no-such-package-of-ours": {"version": "==1.0", "hashes": ["sha256:" + "0" * 64]},
     }}  # fmt: skip
@@ -315,7 +315,7 @@ def test_nodes_of_another_release_get_the_code_that_runs_here(cluster: RayCluste
 
 
 @needs("bwrap")
-def test_a_node_that_goes_away_costs_one_job(cluster: RayCluster) -> None:
+def test_lost_node_costs_one_job(cluster: RayCluster) -> None:
     node = cluster.start("--address", cluster.address)
     try:
         cluster.wait(3)
@@ -342,7 +342,7 @@ def test_a_node_that_goes_away_costs_one_job(cluster: RayCluster) -> None:
         stop(node)
 
 
-def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
+def test_missing_ray_cluster_is_reported_with_the_start_command() -> None:
     with pytest.raises(RayUnavailable) as refused:
         RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{closed_port()}")
     assert "ray start --head" in str(refused.value.hint)

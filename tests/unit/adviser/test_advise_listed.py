@@ -76,7 +76,7 @@ def advised_from(request: StackRequest, pages: Pages) -> Advice:
         return advice
 
 
-def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds() -> None:
+def test_optimum_over_listed_versions_is_proven_with_few_reads() -> None:
     request = request_for("web\ntool\n")
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
@@ -92,7 +92,7 @@ def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds(
     assert scope in certificate_line(report_of(advice))
 
 
-def test_a_walk_through_a_thousand_releases_takes_few_rounds() -> None:
+def test_thousand_releases_are_resolved_in_few_rounds() -> None:
     index: Index = {
         "a": {f"1.{n}": {"requires": ["d<2"]} for n in range(1, 1001)},
         "d": {"1.0": {}, "2.0": {}},
@@ -146,7 +146,7 @@ def test_an_exception_of_the_proof_is_reported() -> None:
     assert "unread_invitations" not in codes(INDEX)
 
 
-def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
+def test_advice_from_its_own_snapshot_is_the_same() -> None:
     request = request_for("web\ntool\n")
     advice = advised_from(request, Pages(snapshot_for(request, INDEX)))
     again = advise(request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
@@ -161,7 +161,7 @@ def test_a_conflict_is_proven_over_all_listed_versions() -> None:
     assert advice.resolution.conflict.minimal
 
 
-def test_without_reading_there_is_no_advice() -> None:
+def test_unread_required_versions_are_an_error() -> None:
     request = request_for("web\ntool\n")
     with pytest.raises(UnreadVersions, match="not read yet: tool, web") as caught:
         advise(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
@@ -178,7 +178,7 @@ def unread(index: Index, names: Collection[str]) -> Snapshot:
     return pages.snapshot()
 
 
-def test_a_snapshot_with_unread_versions_is_the_same_after_its_json() -> None:
+def test_snapshot_with_unread_versions_survives_its_json() -> None:
     moment = "2024-05-06T07:08:09.123456+00:00"
     index: Index = {
         "web": {

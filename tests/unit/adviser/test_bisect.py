@@ -45,7 +45,7 @@ def test_a_step_is_found_and_confirmed_with_few_jobs(share: float) -> None:
     assert sum(it.search_jobs for it in searches) / len(searches) <= THIRD_OF_CLASSIC
 
 
-def test_where_there_is_no_step_the_search_says_so() -> None:
+def test_search_without_a_step_ends_with_that_answer() -> None:
     for seed in SEEDS:
         search = find_step(PlantedMeasurer(step_levels(RELEASES, {}), seed), RELEASES)
         assert search.state is SearchState.NONE
@@ -69,7 +69,7 @@ def test_the_larger_of_two_steps_is_reported() -> None:
         assert search.pair == (39, 40)
 
 
-def test_releases_that_cannot_be_installed_are_skipped_and_reported() -> None:
+def test_uninstallable_releases_are_skipped_and_reported() -> None:
     missing = frozenset({0, 29, 30, 63})
     measurer = PlantedMeasurer(step_levels(RELEASES, {30: 0.1}), 1, missing=missing)
     search = find_step(measurer, RELEASES)
@@ -84,7 +84,7 @@ def test_fewer_than_two_installable_releases_cannot_be_compared() -> None:
         find_step(measurer, 2)
 
 
-def test_a_limit_of_jobs_is_kept_and_the_search_says_so() -> None:
+def test_job_limit_is_kept_and_reported() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     search = find_step(PlantedMeasurer(levels, 1), RELEASES, max_jobs=10)
     assert search.state is SearchState.STOPPED
@@ -92,7 +92,7 @@ def test_a_limit_of_jobs_is_kept_and_the_search_says_so() -> None:
     assert search.jobs <= 10
 
 
-def test_jobs_that_vary_too_much_for_an_answer_end_the_search_early() -> None:
+def test_too_noisy_search_ends_early() -> None:
     search = find_step(PlantedMeasurer(step_levels(4, {}), 1, sd=0.4), 4)
     assert search.state is SearchState.STOPPED
     assert search.stopped.reason is StopReason.NOISE
@@ -117,7 +117,7 @@ class _Unusable:
         ]
 
 
-def test_a_stack_is_skipped_only_if_it_fails_or_the_others_are_stable() -> None:
+def test_stack_is_skipped_only_if_it_fails_or_others_are_stable() -> None:
     planted = PlantedMeasurer(step_levels(4, {2: 0.2}), 1)
     one = find_step(_Unusable(frozenset({3}), False, planted), 4)
     assert (one.unavailable.keys(), one.pair) == ({3}, (1, 2))
@@ -129,7 +129,7 @@ def test_a_stack_is_skipped_only_if_it_fails_or_the_others_are_stable() -> None:
     assert (noisy.unavailable, noisy.state) == ({}, SearchState.STOPPED)
 
 
-def test_the_same_results_lead_to_the_same_measurements() -> None:
+def test_search_is_deterministic_for_equal_results() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     measurers = [PlantedMeasurer(levels, 3) for _ in range(2)]
     for measurer in measurers:
@@ -147,7 +147,7 @@ def test_confirming_jobs_are_fresh_blocks_of_the_pair_only() -> None:
     assert math.isclose(search.comparison.difference_pct, 10, abs_tol=4)
 
 
-def test_heavy_tails_do_not_make_a_step() -> None:
+def test_heavy_tailed_noise_shows_no_step() -> None:
     for seed in SEEDS:
         levels = step_levels(RELEASES, {})
         search = find_step(PlantedMeasurer(levels, seed, noise=heavy_noise), RELEASES)
@@ -180,7 +180,7 @@ def test_a_dip_without_a_measured_release_is_not_visible() -> None:
     assert all(goal.width >= 10 for goal in power.visible())
 
 
-def test_wider_dips_need_less_effect_and_more_jobs_show_smaller_dips() -> None:
+def test_wider_dips_and_more_jobs_lower_the_visible_effect() -> None:
     few = DipPower(_jobs_at([0, 39] * 6 + [10, 20, 30]), range(DIP_RELEASES), 0.05)
     many = DipPower(_jobs_at([0, 39] * 6 + [10, 20, 30] * 4), range(DIP_RELEASES), 0.05)
     assert few.visible_effect(20) < few.visible_effect(10)
@@ -198,7 +198,7 @@ def test_few_jobs_or_releases_show_no_dip(places: list[int]) -> None:
     assert power.noticed() is None
 
 
-def test_a_release_that_cannot_be_measured_does_not_make_a_dip_wider() -> None:
+def test_unmeasurable_release_does_not_widen_a_dip() -> None:
     jobs = _jobs_at([0, 39] * 6 + [10, 20, 30])
     assert math.isinf(DipPower(jobs, range(DIP_RELEASES), 0.05).visible_effect(1))
     assert DipPower(jobs, [0, 10, 20, 30, 39], 0.05).visible_effect(1) < 0.2
@@ -212,7 +212,7 @@ def test_a_stretch_that_differs_is_noticed_with_its_ends() -> None:
     assert DipPower(_jobs_at(places), range(DIP_RELEASES), 0.05).noticed() is None
 
 
-def test_an_answer_never_says_that_it_would_have_seen_a_dip_between_its_jobs() -> None:
+def test_dip_narrower_than_the_spacing_of_jobs_is_not_claimed_visible() -> None:
     levels = step_levels(DIP_RELEASES, dip_steps(6, 4, -0.1))  # jobs run at releases 5 and 10
     search = find_step(PlantedMeasurer(levels, 1), DIP_RELEASES)
     assert search.state is SearchState.NONE
@@ -229,7 +229,7 @@ def _jobs(
     ]
 
 
-def test_neither_blocks_nor_the_step_count_as_noise() -> None:
+def test_noise_excludes_blocks_and_the_step() -> None:
     jobs = _jobs(6, lambda release, block: 3 * block + 0.2 * (release >= 5))
     noise = noise_of(jobs, 5)
     assert noise.freedom == 12 - 6 - 2
@@ -243,7 +243,7 @@ def test_the_variance_of_a_job_is_estimated() -> None:
 
 
 @pytest.mark.parametrize("usable", [0, 1, 2])
-def test_few_jobs_tell_nothing_of_the_noise(usable: int) -> None:
+def test_few_jobs_give_no_noise_estimate(usable: int) -> None:
     jobs = _jobs(1, lambda release, _: 0.0 if release < 9 * usable else math.nan)
     assert noise_of(jobs, 5).freedom == 0
     assert noise_prior(jobs, 5) == NO_PRIOR
@@ -259,7 +259,7 @@ def test_earlier_jobs_add_at_most_some_degrees_of_freedom() -> None:
     assert helped.degrees_of_freedom == pytest.approx(5 + MAX_PRIOR_FREEDOM)
 
 
-def test_a_pair_that_varies_more_than_the_others_keeps_its_own_noise() -> None:
+def test_noisier_pair_keeps_its_own_variance() -> None:
     draw = random.Random(3)
     before = _jobs(30, lambda release, _: draw.gauss(0, 0.01))
     fresh = _jobs(6, lambda release, _: draw.gauss(0, 0.1), (4, 5))
@@ -275,7 +275,7 @@ def anything(_pins: Mapping[str, str]) -> bool:
     return True
 
 
-def test_each_stack_differs_from_the_one_before_in_what_moved() -> None:
+def test_neighbours_in_a_path_differ_only_in_the_moved_packages() -> None:
     path = path_between(OLD_LOCK, NEW_LOCK, anything)
     assert (path[0].pins, path[-1].pins) == (OLD_LOCK, NEW_LOCK)
     for before, after in itertools.pairwise(path):
@@ -284,7 +284,7 @@ def test_each_stack_differs_from_the_one_before_in_what_moved() -> None:
         assert changed == set(after.moved)
 
 
-def test_new_packages_come_first_and_dropped_packages_last() -> None:
+def test_path_adds_packages_first_and_drops_them_last() -> None:
     assert [it.moved for it in path_between(OLD_LOCK, NEW_LOCK, anything)] == [
         (), ("fresh",), ("a",), ("b",), ("gone",),
     ]  # fmt: skip
@@ -299,7 +299,7 @@ def test_packages_that_need_each_other_move_together() -> None:
     assert all(together(it.pins) for it in path)
 
 
-def test_without_a_valid_stack_between_them_all_packages_move_at_once() -> None:
+def test_all_packages_move_at_once_without_a_valid_stack_between() -> None:
     path = path_between(OLD_LOCK, NEW_LOCK, lambda _pins: False)
     assert [it.pins for it in path] == [OLD_LOCK, NEW_LOCK]
 

@@ -74,7 +74,7 @@ def test_pairs_add_up_to_the_claim() -> None:
     assert f"{STEP} ({CONTEXT})." in sentences(told)
 
 
-def test_runs_and_hosts_have_effects_of_their_own() -> None:
+def test_claim_details_show_effects_by_run_and_host() -> None:
     bench = Bench()
     levels = {("h1", RUN_1): 0.20, ("h1", RUN_2): 0.30, ("h2", RUN_1): 0.25}
     for seed, ((host, blocks), level) in enumerate(levels.items()):
@@ -124,7 +124,7 @@ def test_the_same_versions_in_other_stacks_are_contexts() -> None:
     assert "in 2 other contexts" in " ".join(sentences(details))
 
 
-def test_jobs_out_of_turns_are_shown_by_run_and_those_left_out_by_stack() -> None:
+def test_unpaired_jobs_are_shown_by_run_and_excluded_ones_by_stack() -> None:
     bench = Bench()
     here = series(hardware=ELSEWHERE)
     base, other = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==1")
@@ -148,7 +148,7 @@ def test_jobs_out_of_turns_are_shown_by_run_and_those_left_out_by_stack() -> Non
     assert "another hardware class" in " ".join(sentences(details))
 
 
-def test_shares_of_a_family_are_those_of_its_claims() -> None:
+def test_claims_of_a_family_share_its_error_rate() -> None:
     bench = Bench()
     for indicator in ("PiMatmul", "PiConv2D"):
         how = series(indicator)
@@ -163,7 +163,7 @@ def test_shares_of_a_family_are_those_of_its_claims() -> None:
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_what_is_not_known_is_null(host: str) -> None:
+def test_unknown_values_of_a_claim_are_null(host: str) -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), [0.0])
     bench.measure(bench.stack("fast==2", "rest==1"), [0.1], host=host)

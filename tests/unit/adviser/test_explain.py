@@ -74,7 +74,7 @@ FORCED: dict[str, tuple[Advice, Dependency]] = {
 }  # fmt: skip
 
 
-def test_answers_are_those_of_the_golden_file() -> None:
+def test_explanations_equal_the_golden_file() -> None:
     views = {}
     for title, (advice, wanted) in FORCED.items():
         answer = why_not(advice, wanted)
@@ -92,7 +92,7 @@ def test_answers_are_those_of_the_golden_file() -> None:
     compare_views("why", views)
 
 
-def test_a_bound_that_is_only_inferred_gives_way_to_a_requirement() -> None:
+def test_inferred_bound_yields_to_a_requirement() -> None:
     index: Index = {
         "app": {"1.0.2": {"requires": ["lib<2"]}, "1.0.1": {"requires": ["lib>=1"]}},
         "lib": {"2": {}, "1": {}},
@@ -110,7 +110,7 @@ def test_a_loss_that_rounds_to_zero_is_left_out() -> None:
     ]
 
 
-def test_a_measured_step_is_shown_with_what_changed_in_the_wheel() -> None:
+def test_slowdown_is_explained_with_bundled_library_changes() -> None:
     index: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}
     for evidence, context in (
         (measured().evidence(), []),

@@ -67,7 +67,7 @@ def test_row_sets_of_one_partition_share_a_folder_and_keep_their_order(tmp_path:
     assert ds.dataset(tmp_path / "numbers").to_table()["number"].to_pylist() == [0, 1, 0, 1, 0]
 
 
-def test_many_rows_are_divided_into_files_and_are_all_there(
+def test_many_rows_are_divided_into_files_without_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_files, "_CONVERTED_ROWS", 10)
@@ -91,7 +91,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     assert max(held[15:]) <= 2 * max(held[:15])
 
 
-def test_a_table_without_rows_has_a_file_with_its_columns(tmp_path: Path) -> None:
+def test_empty_table_is_a_file_with_its_columns(tmp_path: Path) -> None:
     assert write(tmp_path / "numbers") == 0
     schema = ds.dataset(tmp_path / "numbers").schema
     assert schema.names == list(NAMES)
@@ -100,7 +100,7 @@ def test_a_table_without_rows_has_a_file_with_its_columns(tmp_path: Path) -> Non
     assert schema.field("name").type == pa.dictionary(pa.int32(), pa.string())
 
 
-def test_secrets_in_texts_do_not_leave(tmp_path: Path) -> None:
+def test_secrets_in_exported_texts_are_removed(tmp_path: Path) -> None:
     url = "https://jane:hunter2@index.example/simple?sig=abc"
     token = "thoth_abcdef0123456789abcdef0123456789"
     rows = [(1, url, f"see {token}", [f"a @ {url}"], {"url": url, "note": token})]
@@ -116,7 +116,7 @@ def fill(target: Path, text: str, *, replace: bool = False) -> None:
         (part / "marker").write_text(text)
 
 
-def test_a_new_folder_appears_with_its_content(tmp_path: Path) -> None:
+def test_export_folder_appears_only_when_complete(tmp_path: Path) -> None:
     fill(tmp_path / "a" / "b", "new")
     assert [it.name for it in (tmp_path / "a").iterdir()] == ["b"]
     assert (tmp_path / "a" / "b" / "marker").read_text() == "new"
@@ -148,7 +148,7 @@ def test_other_content_is_never_replaced(tmp_path: Path) -> None:
     assert [it.name for it in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_failure_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
+def test_failed_export_keeps_the_old_folder(tmp_path: Path) -> None:
     fill(tmp_path / "a", "old")
     with pytest.raises(UnicodeEncodeError):
         fill(tmp_path / "a", "half\ud800", replace=True)
@@ -162,7 +162,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         fill(tmp_path / "file" / "a", "new")
 
 
-def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_circular_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(InvalidArgument):

@@ -83,7 +83,7 @@ def tool_levels(**levels: float) -> Evidence:
     return bench.evidence()
 
 
-def test_a_proof_is_checked_by_itself_and_a_smaller_answer_is_found() -> None:
+def test_fix_proof_is_verified_independently_and_a_smaller_answer_detected() -> None:
     result = fixed(known({"web==1": "V-1", "tool==1": "V-2"}))
     proof = proof_document(result)
     assert proof is not None
@@ -176,7 +176,7 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_fixes_are_told_as_in_the_golden_file() -> None:
+def test_fixes_are_worded_as_in_the_golden_file() -> None:
     views = {}
     for title, (snapshot, options) in FIXES.items():
         result = fixed(snapshot, **options)

@@ -170,7 +170,7 @@ def view(upgrade: GuardResult) -> Iterator[str]:
     yield from guard_lines(upgrade, verbose=True)
 
 
-def test_locks_are_compared_as_in_the_golden_file() -> None:
+def test_guard_results_equal_the_golden_file() -> None:
     compare_views("guard", {title: "\n".join(view(it)) for title, it in COMPARED.items()})
 
 
@@ -179,11 +179,11 @@ def test_versions_without_a_candidate_are_named_for_a_search_of_their_vulnerabil
     assert versions_without_candidate(ONE, NINE, snapshot) == [("fast", "9")]
 
 
-def test_what_wheels_bundle_survives_the_json_of_evidence() -> None:
+def test_bundled_libraries_in_evidence_survive_its_json() -> None:
     assert Evidence.from_json(BUNDLING.to_json()) == BUNDLING
 
 
-def test_versions_that_nobody_asked_about_take_no_part() -> None:
+def test_unrelated_versions_do_not_change_the_p_value() -> None:
     bench = Bench()
     draw = np.random.default_rng(5)
     names = [f"1.{n}" for n in range(60)]
@@ -198,7 +198,7 @@ def test_versions_that_nobody_asked_about_take_no_part() -> None:
     assert among_many.p_value == alone.p_value
 
 
-def test_what_was_measured_on_other_hardware_takes_no_part() -> None:
+def test_measurements_on_other_hardware_do_not_change_the_result() -> None:
     draw, here, both = np.random.default_rng(5), Bench(), Bench()
     for version, level in (("1", 0.0), ("2", -0.08)):
         rates = draw.normal(level, 0.03, 10)

@@ -55,7 +55,7 @@ def tool_levels(**levels: float) -> Evidence:
 
 
 @pytest.mark.parametrize("every", [False, True])
-def test_findings_are_grouped_and_say_how_they_are_known(every: bool) -> None:
+def test_findings_are_grouped_and_name_their_source(every: bool) -> None:
     upgrade, _ = compared(known({"web==3": "V-1", "core==1": "V-0"}), tool_levels(v1=0.0, v2=-GAIN))
     groups = {it.group: it for it in findings_of(upgrade, every=every)}
     assert list(groups) == [
@@ -67,7 +67,7 @@ def test_findings_are_grouped_and_say_how_they_are_known(every: bool) -> None:
     assert groups[GuardGroup.UNMEASURED].known_by is None
 
 
-def test_of_many_harmful_packages_few_are_tried_in_time_and_the_rest_are_counted() -> None:
+def test_few_of_many_harmful_packages_are_tried_and_the_rest_counted() -> None:
     names = [f"p{it:03}" for it in range(400)]
     snapshot = snapshot_of({name: {"2": {}, "1": {}} for name in names}, names)
     snapshot = with_vulnerabilities(snapshot, {f"{name}==2": "V-1" for name in names})

@@ -67,7 +67,7 @@ def test_no_stack_of_several_is_harm(kind: RecommendationType) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: RecommendationType) -> None:
+def test_unavoidable_slowdown_does_not_justify_a_vulnerability(kind: RecommendationType) -> None:
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
     lock = {"fast": "1", "web": "1"}
     advice = advised(bench, "fast>=2\nweb\n", lock, {"web==2": "V-1"}, kind)
@@ -76,7 +76,7 @@ def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: Recommend
     assert first.startswith("Every stack without other harm that meets the request is slower: fast")
 
 
-def test_a_vulnerability_that_cannot_be_avoided_is_reported_first() -> None:
+def test_unavoidable_vulnerability_is_reported_first() -> None:
     lock = {"fast": "1", "web": "1"}
     advice = advised(measured(v1=0.0), "fast\nweb>=2\n", lock, {"web==2": "V-1"})
     assert advice.best.versions()["web"] == "2"
@@ -100,14 +100,14 @@ def test_a_vulnerable_lock_is_not_introduced_as_the_best() -> None:
     assert summary_of(accepted) == "Keep your versions: no stack is better."
 
 
-def test_what_the_lock_has_already_is_no_harm() -> None:
+def test_vulnerability_already_in_the_lock_is_no_harm() -> None:
     lock = {"fast": "1", "web": "1"}
     advice = advised(measured(v1=0.0), "fast\nweb\n", lock, {"web==1": "V-1", "web==2": "V-1"})
     assert not advice.premises.harm_accepted
     assert GuardOutcome.HARM not in outcomes(advice)
 
 
-def test_a_search_that_ended_at_its_limit_accepts_no_harm() -> None:
+def test_unfinished_search_accepts_no_harm() -> None:
     lock = {"fast": "1", "web": "1"}
     calls = []
 

@@ -24,7 +24,7 @@ def lacks(
     return {name: indexes for name, indexes in asked.items() if indexes}
 
 
-def test_a_closure_that_is_known_lacks_nothing() -> None:
+def test_known_closure_needs_no_index() -> None:
     assert lacks({"web": {"2.0": {"requires": ["core>=1"]}}, "core": {"1.0": {}}}) == {}
 
 
@@ -35,7 +35,7 @@ def test_missing_packages_are_requested() -> None:
     assert lacks({}, overrides={"web": "==7"}) == {"web": ("pypi",)}
 
 
-def test_what_nobody_read_is_asked_for_unless_its_index_was() -> None:
+def test_unread_package_is_requested_unless_its_index_answered() -> None:
     index: Index = {"web": {"2.0": {"requires": None}, "1.0": {"requires": None}}}
     assert lacks(index) == {"web": ("pypi",)}
     assert lacks(index, answers={("pypi", "web"): KNOWN}) == {}
@@ -51,13 +51,13 @@ def test_a_package_is_asked_for_if_no_read_version_meets_the_request() -> None:
     assert lacks({"web": {"2.0": {"requires_python": ">=3.13"}}}, "web==2.0\n") == {}
 
 
-def test_a_package_that_only_another_index_has_is_lacking() -> None:
+def test_package_known_from_another_index_only_is_requested() -> None:
     index: Index = {"web": {"2.0 other": {}}}
     assert lacks(index) == {"web": ("pypi",)}
     assert lacks(index, indexes=(OTHER,)) == {}
 
 
-def test_an_index_that_comes_first_is_asked_before_a_later_one_is_believed() -> None:
+def test_earlier_index_is_asked_before_a_later_one_counts() -> None:
     index: Index = {"web": {"2.0 other": {}}}
     both = {"indexes": (MAIN, OTHER)}
     assert lacks(index, **both) == {"web": ("pypi",)}

@@ -36,7 +36,7 @@ def generator(index: Index, roots: list[str], options: GenerationOptions) -> Sta
     return StackGenerator(universe, options)
 
 
-def test_the_product_of_tensorflow_and_flask_is_that_of_the_articles() -> None:
+def test_number_of_tensorflow_and_flask_stacks_equals_the_published_one() -> None:
     size = generator(
         FLASK_AND_TENSORFLOW, ["flask", "tensorflow"], GenerationOptions(Strategy.ALL)
     ).size()
@@ -45,7 +45,7 @@ def test_the_product_of_tensorflow_and_flask_is_that_of_the_articles() -> None:
 
 
 @pytest.mark.parametrize("strategy", [it for it in Strategy if it is not Strategy.INFORMATIVE])
-def test_stacks_are_valid_and_different_and_the_same_in_every_run(strategy: Strategy) -> None:
+def test_generated_stacks_are_valid_distinct_and_reproducible(strategy: Strategy) -> None:
     index, roots = synthetic_index(20, 8)
     options = GenerationOptions(strategy, stacks=40, seed=3)
     made = generator(index, roots, options)
@@ -56,7 +56,7 @@ def test_stacks_are_valid_and_different_and_the_same_in_every_run(strategy: Stra
     assert list(generator(index, roots, options).stacks()) == stacks
 
 
-def test_more_stacks_begin_with_the_same_stacks() -> None:
+def test_longer_generation_begins_with_the_same_stacks() -> None:
     index, roots = synthetic_index(20, 8)
     for strategy in Strategy:
         few, many = (
@@ -80,7 +80,7 @@ def test_only_named_packages_vary() -> None:
         assert differing <= set(varied)
 
 
-def test_a_space_beyond_the_limit_is_sampled_by_walks() -> None:
+def test_large_space_is_sampled_by_random_walks() -> None:
     index, roots = synthetic_index(20, 8)
     options = GenerationOptions(Strategy.RANDOM, stacks=20, state_limit=2)
     made = generator(index, roots, options)
@@ -127,7 +127,7 @@ def test_informative_measures_nothing_if_nothing_is_worth_its_time() -> None:
     assert made.sampling == "stopped because nothing else is worth measuring"
 
 
-def test_versions_of_packages_that_cannot_interact_are_covered_each() -> None:
+def test_versions_of_independent_packages_are_covered() -> None:
     index: Index = {
         "app": {"1.0": {"requires": ["left", "right"]}},
         "left": {it: {} for it in ("1.0", "2.0", "3.0")},
@@ -152,7 +152,7 @@ def claims() -> list[Claim]:
     return claims_about(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
 
 
-def test_settled_versions_and_those_that_cannot_win_are_left_out(claims: list[Claim]) -> None:
+def test_settled_and_hopeless_versions_are_not_measured(claims: list[Claim]) -> None:
     (value,) = job_values(claims, [], {}, {})
     assert value.purl == purl("other==4")
     assert 0 < value.chance < 1
@@ -169,7 +169,7 @@ def test_the_value_of_a_job_follows_weight_and_time(claims: list[Claim]) -> None
     assert slow.value == pytest.approx(plain.value / 2)
 
 
-def test_what_nobody_measured_has_the_value_of_the_prior(claims: list[Claim]) -> None:
+def test_unmeasured_version_has_the_value_of_the_prior(claims: list[Claim]) -> None:
     values = job_values(claims, [purl("new==1")], {"new": 1000.0}, {})
     assert [it.purl for it in values] == [purl("new==1"), purl("other==4")]
     assert values[0].stack is None
@@ -183,7 +183,7 @@ def test_jobs_below_the_threshold_are_left_out(claims: list[Claim]) -> None:
     assert job_values(claims, [], {"other": 0.0}, {}) == []
 
 
-def test_the_number_of_jobs_is_the_one_that_settles_most_per_job(claims: list[Claim]) -> None:
+def test_number_of_jobs_maximises_the_chance_per_job(claims: list[Claim]) -> None:
     """A difference that no number of jobs is likely to settle still has a small value."""
     (value,) = job_values(claims, [], {}, {})
     (claim,) = (it for it in claims if it.purl == purl("other==4"))
@@ -192,7 +192,7 @@ def test_the_number_of_jobs_is_the_one_that_settles_most_per_job(claims: list[Cl
     assert job_values([out_of_reach], [], {}, {})[0].value > 0
 
 
-def test_a_wide_interval_asks_for_more_jobs_and_is_worth_less(claims: list[Claim]) -> None:
+def test_wide_interval_needs_more_jobs_and_has_less_value(claims: list[Claim]) -> None:
     (claim,) = (it for it in claims if it.purl == purl("other==4"))
     middle = claim.observed_pct
     narrow, wide = (
@@ -211,7 +211,7 @@ NOTHING = PlantedVersions((0.0,) * 19)
 
 
 @pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), *slow([(0.08, 0.1, 0.12)])])
-def test_informative_settles_all_differences_with_at_most_half_of_the_jobs_of_random(
+def test_informative_strategy_needs_half_the_jobs_of_random(
     gains: tuple[float, ...],
 ) -> None:
     truth = PlantedVersions(gains + (0.0,) * 16)
@@ -223,6 +223,6 @@ def test_informative_settles_all_differences_with_at_most_half_of_the_jobs_of_ra
     assert all(it.stopped and not it.false for it in valued)
 
 
-def test_without_a_difference_nothing_is_claimed_and_the_search_stops() -> None:
+def test_informative_strategy_stops_without_claims_if_nothing_differs() -> None:
     outcomes = searched(NOTHING, 12, 1, informative=True)
     assert all(it.stopped and not it.false for it in outcomes)

@@ -50,7 +50,7 @@ def measured() -> Advice:
 
 
 @pytest.mark.parametrize("kind", [RecommendationType.LATEST, RecommendationType.TESTING])
-def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
+def test_newness_of_requested_packages_outweighs_vulnerabilities_of_others(
     kind: RecommendationType,
 ) -> None:
     advice = harmful(kind)
@@ -62,7 +62,7 @@ def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
 @pytest.mark.parametrize(
     "kind", [RecommendationType.STABLE, RecommendationType.PERFORMANCE, RecommendationType.SECURITY]
 )
-def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationType) -> None:
+def test_optional_package_without_a_clean_version_is_avoided(kind: RecommendationType) -> None:
     advice = harmful(kind)
     assert advice.best.versions() == {"web": "1.9"}
     forced = why_not(advice, Dependency("web", "==2.0"))
@@ -79,7 +79,7 @@ def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationT
 @pytest.mark.parametrize(
     "make", [harmful, lambda kind, **more: advice_for(request_for(kind=kind, **more))]
 )
-def test_what_is_certified_is_what_is_printed_and_what_criteria_add_up_to(
+def test_certified_score_is_the_printed_sum_of_criteria(
     kind: RecommendationType, make: Any
 ) -> None:
     report = report_of(make(kind, count=3))
@@ -108,7 +108,7 @@ def test_no_stack_is_better_level_by_level(advice: Advice) -> None:
     assert tuple(-it for it in costs) == advice.best.levels == advice.resolution.bound
 
 
-def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_nothing() -> None:
+def test_slower_version_shows_its_loss_and_the_fastest_none() -> None:
     advice = measured()
     inner = report_of(advice)["result"]["report"]
     lines = {
@@ -128,7 +128,7 @@ def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_noth
     assert loss == pytest.approx(100 * gain)
 
 
-def test_what_is_yanked_young_or_a_prerelease_counts_though_there_is_nothing_else() -> None:
+def test_penalties_apply_even_without_an_alternative() -> None:
     index: Index = {"core": {"2.0rc1": {"uploaded_at": None}}}
     advice = advice_for(request_for("core\n", RecommendationType.STABLE), index)
     (product,) = report_of(advice)["result"]["report"]["products"]
@@ -140,7 +140,7 @@ def test_what_is_yanked_young_or_a_prerelease_counts_though_there_is_nothing_els
     )
 
 
-def test_a_penalty_above_zero_is_a_bug() -> None:
+def test_positive_penalty_is_refused_as_a_bug() -> None:
     (it,) = snapshot_for(request_for("core<1.1\n"), INDEX).packages["core"][-1:]
     with pytest.raises(ValueError, match="is above zero"):
         list(contributions_of([it], {it.purl: (1,)}, {0}, lambda _: True))

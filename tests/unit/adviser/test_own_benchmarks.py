@@ -56,9 +56,7 @@ def versions(advice: Advice) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("own", "chosen"), [(1.2, "2"), (0.8, "1")])
-def test_an_own_benchmark_overrules_an_indicator_that_settled_the_opposite(
-    own: float, chosen: str
-) -> None:
+def test_own_benchmark_overrules_a_contradicting_indicator(own: float, chosen: str) -> None:
     bench = Bench()
     measured(bench, 1 / own, series("PiMatmul"))
     measured(bench, own, command())
@@ -74,7 +72,7 @@ def test_an_own_benchmark_overrules_an_indicator_that_settled_the_opposite(
     }
 
 
-def test_newest_versions_are_advised_if_only_an_overruled_indicator_is_against_them() -> None:
+def test_newest_version_is_advised_if_only_an_overruled_indicator_disagrees() -> None:
     bench = Bench()
     measured(bench, 0.7, series("PiMatmul"))
     measured(bench, 1.2, command())
@@ -94,7 +92,7 @@ def test_an_indicator_counts_for_the_packages_that_no_own_benchmark_covers() -> 
     assert "PiMatmul is a bundled indicator" in summary_of(advice)
 
 
-def test_a_command_weighs_after_indicators_if_the_project_names_none() -> None:
+def test_unnamed_command_weighs_after_indicators() -> None:
     bench = Bench()
     measured(bench, 1.2, command())
     assert advised(bench, "").assessment.choices["fast"].indicators == ("command",)
@@ -112,7 +110,7 @@ def test_commands_of_other_projects_do_not_count_for_one_that_names_its_own() ->
     assert (advice.assessment.claims, advice.assessment.choices) == ((), {})
 
 
-def test_only_the_files_that_were_measured_last_are_the_benchmark() -> None:
+def test_own_benchmark_counts_only_with_its_latest_files() -> None:
     bench = Bench()
     measured(bench, 0.8, command(files="0" * 64), age=30)
     measured(bench, 1.2, command(files="1" * 64), age=3)

@@ -56,7 +56,7 @@ def test_identical_stacks_are_rarely_called_different() -> None:
     assert claims <= 2
 
 
-def test_a_verdict_stays_and_its_stack_is_measured_no_more() -> None:
+def test_settled_stack_keeps_its_verdict_and_is_not_measured_again() -> None:
     draw = np.random.default_rng(3)
     rates = draw.normal([[0], [0.3], [0.04]], 0.02, (3, LOOK_BLOCKS[0]))
     first = judge_look([observations(rates)], 0, LOOK_BLOCKS[0], 1.0)
@@ -68,7 +68,7 @@ def test_a_verdict_stays_and_its_stack_is_measured_no_more() -> None:
     assert kept["B"] == {it.stack_digest: one for _, it, one in first.comparisons}["B"]
 
 
-def test_nothing_is_claimed_between_two_looks() -> None:
+def test_no_claim_is_made_between_two_planned_looks() -> None:
     rates = np.random.default_rng(4).normal([[0], [0.5]], 0.01, (2, 7))
     look = judge_look([observations(rates)], 1, 7, 2.0)
     ((_, _, comparison),) = look.comparisons
@@ -76,7 +76,7 @@ def test_nothing_is_claimed_between_two_looks() -> None:
     assert look.seconds_missing(comparison) == 2.0
 
 
-def test_benchmarks_of_one_answer_are_one_family() -> None:
+def test_benchmarks_of_one_comparison_are_one_family() -> None:
     rates = np.random.default_rng(5).normal([[0], [0.075]], 0.03, (2, 12))
     alone = judge_look([observations(rates)], 2, 12, 1.0)
     noise = np.random.default_rng(6).normal(0, 0.03, (30, 2, 12))
@@ -135,7 +135,7 @@ def test_a_difference_is_attributed_to_versions_or_to_settings_never_to_both() -
     assert stack("B", OLD).attribution(old) is Attribution.NOTHING
 
 
-def test_labels_name_what_differs() -> None:
+def test_labels_name_what_differs_between_stacks() -> None:
     assert labels_of([stack("A", OLD), stack("B", NEW)]) == ["numpy 1.26.4", "numpy 2.4.6"]
     assert labels_of([stack("A", OLD), stack("B", OLD, N="1")]) == ["lock-A", "lock-B N=1"]
     same = [ComparedStack(it, "uv.lock", OLD, {}) for it in "AB"]

@@ -45,14 +45,14 @@ def test_an_undetermined_effect_has_a_hollow_dot() -> None:
     assert _of(svg, "line", "undetermined") == []
 
 
-def test_differences_up_to_delta_are_a_band_around_zero() -> None:
+def test_margin_is_drawn_as_a_band_around_zero() -> None:
     svg = effects_plot([DrawnEffect("a", 5.0, -5.0, 15.0, "undetermined", 2.0)], "effects")
     (band,), (zero,) = _of(svg, "rect", "band"), _of(svg, "line", "zero")
     middle = float(band.attrib["x"]) + float(band.attrib["width"]) / 2
     assert middle == pytest.approx(float(zero.attrib["x1"]), abs=0.02)
 
 
-def test_text_from_outside_is_escaped() -> None:
+def test_hostile_text_is_escaped_in_plots() -> None:
     hostile = "</text><script>alert(1)</script>"
     svg = effects_plot([DrawnEffect(hostile, 1.0, 0.0, 2.0, "faster")], hostile)
     assert "<script" not in svg
@@ -107,7 +107,7 @@ def test_a_history_leads_from_each_dot_to_its_job() -> None:
     assert "&lt;numpy 2&gt;" in svg
 
 
-def test_a_history_names_a_day_where_it_begins() -> None:
+def test_history_labels_a_day_once() -> None:
     jobs = [DrawnJob(90.0, "/jobs/1", "one")] * 9
     days = ["2026-11-20", "2026-11-20", "2026-11-21"]
     runs = [DrawnRun("numpy", it, jobs, 90.0, None, None) for it in days]

@@ -73,7 +73,7 @@ def test_other_types_only_note_an_archived_project(kind: RecommendationType) -> 
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_a_direct_requirement_is_never_older_because_a_project_is_archived(
+def test_direct_requirement_stays_newest_although_its_project_is_archived(
     kind: RecommendationType,
 ) -> None:
     assert chosen(advice(kind, manifest="middle\n"))["middle"] == "4.0"
@@ -87,7 +87,7 @@ def test_without_archived_projects_snapshots_and_criteria_stay_the_same() -> Non
     assert "status" not in {it.name for it in made.assessment.criteria}
 
 
-def test_a_snapshot_keeps_what_its_indexes_say() -> None:
+def test_snapshot_stores_project_statuses() -> None:
     snapshot, _ = world("app\n", ARCHIVED)
     again = Snapshot.from_json(snapshot.to_json())
     assert again == snapshot

@@ -209,7 +209,7 @@ CASES = {
 }  # fmt: skip
 
 
-def test_issues_are_those_of_the_golden_file() -> None:
+def test_provenance_issues_equal_the_golden_file() -> None:
     views = {}
     for title, found in CASES.items():
         views[title] = "\n".join(
@@ -222,7 +222,7 @@ def test_issues_are_those_of_the_golden_file() -> None:
     assert found_ids == set(IssueId)
 
 
-def test_an_issue_has_a_document_of_its_package() -> None:
+def test_provenance_issue_names_its_package_and_version() -> None:
     (issue,) = issues(locked(OTHER), listing())
     document = issue.document()
     assert (document["package_name"], document["package_version"]) == ("pkg", "==1.0")

@@ -92,7 +92,7 @@ def test_all_comparisons_of_a_report_are_one_family() -> None:
     assert verdicts == ["slower"] * 4
 
 
-def test_batches_along_the_number_of_repetitions_are_judged() -> None:
+def test_repetition_counts_are_judged_over_their_batches() -> None:
     samples = []
     for repetitions, sd in ((10, 0.1), (100, 0.03)):
         for number in range(12):
@@ -120,7 +120,7 @@ def test_texts_and_plots_of_a_report_file_have_no_control_characters() -> None:
     assert "<b>\\" not in content
 
 
-def test_a_job_that_does_not_count_is_shown_with_its_reason() -> None:
+def test_excluded_job_is_shown_with_its_reason() -> None:
     jobs = [_job("sha256:64", _NEW, n, 1e9 * (1 + 0.01 * (-1) ** n)) for n in range(9)]
     jobs.append(_job("sha256:64", _NEW, 9, 5e8, unstable_reason="steal"))
     jobs.append(_job("sha256:64", _NEW, 10, 2e9))
@@ -147,7 +147,7 @@ def test_jobs_without_times_or_repetitions_make_a_report() -> None:
     assert series["order"] is None
 
 
-def test_the_order_of_the_jobs_never_matters() -> None:
+def test_report_does_not_depend_on_the_order_of_jobs() -> None:
     def made(step: int) -> dict[str, object]:
         jobs = [
             _job("sha256:64", stack, n, 1e9 * math.exp(0.01 * math.sin(n)))
@@ -159,7 +159,7 @@ def test_the_order_of_the_jobs_never_matters() -> None:
     assert made(1) == made(-1)
 
 
-def test_nothing_measured_is_an_empty_report() -> None:
+def test_report_without_measurements_is_empty() -> None:
     document = report_document(quality_report([], []))
     assert (document["series"], document["batches"]) == ([], [])
     assert document["family"]["comparisons"] == 0
@@ -215,7 +215,7 @@ def test_variances_that_follow_the_model_are_fitted_exactly() -> None:
     assert report.advice.repetitions == math.ceil(math.sqrt(300 * within / between))
 
 
-def test_without_durations_there_is_no_recommendation() -> None:
+def test_no_repetitions_are_recommended_without_durations() -> None:
     assert batch_report([_batch(10, 5.0), _batch(100, 2.0)], "GFLOPS").advice is None
 
 
@@ -244,7 +244,7 @@ def test_series_that_differ_in_their_repetitions_only_form_a_family() -> None:
     assert repetition_families(others[2:], others) == []
 
 
-def test_the_spread_falls_with_repetitions_until_jobs_alone_differ() -> None:
+def test_spread_falls_with_repetitions_down_to_that_between_jobs() -> None:
     random = np.random.default_rng(3)
     jobs = [
         np.exp(level + random.normal(0, 0.2, 300)).tolist() for level in random.normal(0, 0.02, 100)
@@ -259,12 +259,12 @@ def test_the_spread_falls_with_repetitions_until_jobs_alone_differ() -> None:
     assert sufficient >= 100
 
 
-def test_two_jobs_or_none_have_no_spread() -> None:
+def test_spread_needs_three_jobs() -> None:
     assert spread_by_repetitions([[1.0, 2.0], [2.0, 3.0]]) == []
     assert sufficient_repetitions([]) is None
 
 
-def test_jobs_without_any_variation_need_one_repetition() -> None:
+def test_one_repetition_suffices_without_variation() -> None:
     spreads = spread_by_repetitions([[2.0] * 4] * 5)
     assert {it.sd_pct for it in spreads} == {0.0}
     assert sufficient_repetitions(spreads) == 1
@@ -296,7 +296,7 @@ def test_few_or_equal_jobs_show_no_drift() -> None:
     assert order_report(_jobs([0.1] * 20)) is None
 
 
-def test_a_summary_worked_by_hand() -> None:
+def test_summary_equals_a_manual_computation() -> None:
     summary = summary_of([4.0, 1.0, 3.0, 2.0, 10.0])
     assert (summary.n, summary.median, summary.mean) == (5, 3.0, 4.0)
     assert (summary.lower_quartile, summary.upper_quartile) == (2.0, 4.0)
@@ -322,11 +322,11 @@ def test_the_example_of_the_statistics_gives_four_repetitions() -> None:
     assert advice.jobs == jobs_needed(0.03**2 + 0.01**2 / 4)
 
 
-def test_jobs_that_do_not_differ_need_more_repetitions() -> None:
+def test_identical_jobs_call_for_more_repetitions() -> None:
     assert repetition_advice(0.01**2, 0.0, 60.0, 0.5).repetitions is None
 
 
-def test_planted_variances_are_found() -> None:
+def test_planted_variance_components_are_recovered() -> None:
     random = np.random.default_rng(5)
     jobs = [
         np.exp(level + random.normal(0, 0.02, 40)).tolist() for level in random.normal(0, 0.05, 400)
@@ -338,5 +338,5 @@ def test_planted_variances_are_found() -> None:
 
 
 @pytest.mark.parametrize("jobs", [[], [[1.0, 2.0]], [[1.0], [2.0], [3.0]]])
-def test_too_few_repetitions_have_no_variances(jobs: list[list[float]]) -> None:
+def test_too_few_repetitions_give_no_variance_components(jobs: list[list[float]]) -> None:
     assert variance_components(jobs) is None

@@ -29,7 +29,7 @@ def _night(number: int, rate: float, unstable: str | None = None) -> list[Measur
     ]  # fmt: skip
 
 
-def test_a_step_of_the_machine_is_found_and_earlier_jobs_are_left_out() -> None:
+def test_jobs_before_a_machine_step_are_left_out() -> None:
     nights = [_night(it, 1e9 if it < 6 else 1.1e9) for it in range(12)]
     observations = [it for night in nights for it in night]
     random.Random(1).shuffle(observations)

@@ -43,7 +43,7 @@ def notes(advice: Advice, name: str = "it") -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("manifest", ["it\n", "app\n"])
-def test_newness_decides_where_a_publisher_builds_no_wheel(manifest: str) -> None:
+def test_newest_version_is_built_if_newer_releases_have_no_wheel(manifest: str) -> None:
     index: Index = {
         "app": {"1": {"requires": ["it"], **NEW}},
         "it": {"2": {**SDIST, **NEW}, "1": {**OLD}},
@@ -53,7 +53,7 @@ def test_newness_decides_where_a_publisher_builds_no_wheel(manifest: str) -> Non
     assert versions(f"--only-binary=it\n{manifest}", index)["it"] == "1"
 
 
-def test_of_equally_old_versions_the_one_with_a_wheel_is_chosen() -> None:
+def test_version_with_a_wheel_is_preferred_among_equally_old_ones() -> None:
     """One of two packages must be older, and each would be so by as much."""
     index: Index = {
         "app": {"1": {"requires": ["one", "two"], **NEW}},
@@ -80,7 +80,7 @@ def test_wheels_for_other_environments_count_as_some_years(
     assert versions("it\n", index) == {"it": chosen}
 
 
-def test_a_package_without_any_fitting_wheel_is_its_newest_version() -> None:
+def test_newest_version_is_chosen_if_no_wheel_fits() -> None:
     """As drivers of databases that publish wheels for Windows only."""
     index: Index = {"it": {"3": {**WINDOWS, **NEW}, "2": {**WINDOWS, **OLD}}}
     advice = advice_for(request_for("it\n"), index)
@@ -91,7 +91,7 @@ def test_a_package_without_any_fitting_wheel_is_its_newest_version() -> None:
     assert "because its wheels are for other platforms" in message
 
 
-def test_newness_of_what_is_asked_for_outranks_a_build_of_what_that_requires() -> None:
+def test_newness_of_a_requested_package_outranks_a_build_of_its_dependency() -> None:
     index: Index = {
         "app": {"2": {"requires": ["it>=2"], **NEW}, "1": {"requires": ["it"], **OLD}},
         "it": {"2": {**NEWER, **NEW}, "1": OLD},
@@ -147,7 +147,7 @@ class CountedSearches:
         return in_this_process(universe, budget, count=count)
 
 
-def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> None:
+def test_old_source_distribution_is_used_only_without_another_stack() -> None:
     assert advice_for(request_for("app\nlib\n"), INDEX).best.versions() == {"app": "2", "lib": "2"}
     advice = advice_for(request_for("app\nlib<2\n"), INDEX)
     assert advice.best.versions() == {"app": "2", "lib": "1.1"}
@@ -166,7 +166,7 @@ def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distribution
 
 
 @pytest.mark.parametrize("manifest", ["lib<2\n", "app==2\nlib<2\n", "lib<1\n", "other<2\nlib>2\n"])
-def test_the_snapshot_of_an_advice_gives_the_same_advice_again(manifest: str) -> None:
+def test_advice_from_its_own_snapshot_is_the_same(manifest: str) -> None:
     request = request_for(manifest)
     advice = advice_for(request, INDEX)
     assert advice.snapshot.revision == revision_of(advice.snapshot)
@@ -185,12 +185,12 @@ def test_a_conflict_of_other_packages_is_not_searched_again() -> None:
         assert resolver.count == searches, manifest
 
 
-def test_without_builds_there_is_still_no_stack() -> None:
+def test_infeasible_without_builds_stays_infeasible() -> None:
     advice = advice_for(request_for("lib<2\n", only_wheels=True), INDEX)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
 
 
-def test_only_versions_count_whose_requirements_the_snapshot_lists() -> None:
+def test_old_source_distribution_needs_its_requirements_in_the_snapshot() -> None:
     lists: Index = {
         "lib": {"2": NEW, "1": {**OLD_SDIST, "requires": ["far"]}},
         "far": {"1": NEW},
@@ -206,7 +206,7 @@ def test_only_versions_count_whose_requirements_the_snapshot_lists() -> None:
 EARLIER: dict[str, Any] = {"2": OLD_SDIST, "1": {"uploaded_at": "2013-01-01T00:00:00Z"}}
 
 
-def test_the_rule_is_lifted_only_for_packages_that_no_stack_can_do_without() -> None:
+def test_age_rule_is_lifted_only_for_indispensable_packages() -> None:
     index: Index = {
         "one": {"1": OLD_SDIST},
         "two": {"1": OLD_SDIST},
@@ -225,9 +225,7 @@ def test_the_rule_is_lifted_only_for_packages_that_no_stack_can_do_without() -> 
     assert advise(request, for_all, NOTHING).best.versions() == {"one": "1", "lib": "2"}
 
 
-def test_of_packages_that_can_stand_in_for_each_other_only_one_is_built_although_it_is_old() -> (
-    None
-):
+def test_age_rule_is_lifted_for_one_of_several_alternatives() -> None:
     index: Index = {
         "app": {"1": {"requires": ["one<2", "two"], **NEW}},
         "one": {"2": NEW, "1.1": OLD_SDIST, "1": {"requires": ["two<2"], **NEW}},

@@ -95,7 +95,7 @@ def verdicts(group: StackGroup) -> dict[str, str]:
     return {s.label: str(s.comparison.verdict) for s in group.stacks if s.comparison}
 
 
-def test_the_reference_that_ran_more_often_settles_more() -> None:
+def test_more_frequent_reference_settles_more() -> None:
     """Twenty candidates, one of which is 10 % faster; five jobs of the reference in each turn."""
     fast = f"sha256:{7:064x}"
     found = {"reference": 0, "newest": 0}
@@ -120,7 +120,7 @@ def test_the_reference_that_ran_more_often_settles_more() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["aa01", "sha256:aa01"])
-def test_another_baseline_can_be_asked_for(prefix: str) -> None:
+def test_other_baseline_may_be_requested(prefix: str) -> None:
     elsewhere = jobs(1e9, comparison_key="sha256:ee", indicator="PiConv2D")
     conv, matmul = compare_stacks(jobs(1e9) + jobs(2e9, **OLDER) + elsewhere, prefix)
     assert (matmul.baseline.stack_digest, matmul.baseline_reason) == (OLD, "as requested")
@@ -129,7 +129,7 @@ def test_another_baseline_can_be_asked_for(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(("prefix", "words"), [("ff", "starts with"), ("aa", "more than one")])
-def test_a_baseline_that_is_not_one_stack_is_refused(prefix: str, words: str) -> None:
+def test_ambiguous_baseline_is_refused(prefix: str, words: str) -> None:
     with pytest.raises(UnknownBaseline, match=words):
         compare_stacks(jobs(1e9) + jobs(2e9, **OLDER), prefix)
 
@@ -163,7 +163,7 @@ def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     assert list(group_notes(group)) == []
 
 
-def test_the_order_of_observations_never_matters() -> None:
+def test_comparison_does_not_depend_on_the_order_of_observations() -> None:
     rows = jobs(1e9) + jobs(2e9, **OLDER) + jobs(5e9, stack_digest=None)
     assert compare_stacks(rows[::-1]) == compare_stacks(rows)
 
@@ -175,7 +175,7 @@ def shown(group: StackGroup, width: int = 160, *, verbose: bool = False) -> str:
     return out.getvalue()
 
 
-def test_a_title_has_only_what_tells_groups_apart() -> None:
+def test_group_title_has_only_what_distinguishes_it() -> None:
     groups = compare_stacks(
         jobs(1e9, comparison_key="sha256:d1", parameters={"dtype": "float32", "size": 64})
         + jobs(1e9, comparison_key="sha256:d2", parameters={"dtype": "float32", "size": 128})
@@ -185,7 +185,7 @@ def test_a_title_has_only_what_tells_groups_apart() -> None:
     ]
 
 
-def test_the_document_is_json_and_names_what_is_unknown() -> None:
+def test_comparison_document_is_json_with_null_for_unknown_values() -> None:
     rows = jobs(1e9) + jobs(2e9, 1, **OLDER) + jobs(5e9, stack_digest=None)
     document = stacks_document(compare_stacks(rows), hidden_groups=2)
     json.dumps(document, allow_nan=False)
@@ -249,7 +249,7 @@ KEEPING_UP = [1.05 * rate * (1 + noise) for rate, noise in zip(
     FADING, (0.001, -0.002, 0.0, 0.002, -0.001, 0.0), strict=True)]  # fmt: skip
 
 
-def test_only_rates_in_flops_have_a_rate_in_flops() -> None:
+def test_only_rates_in_flops_are_converted() -> None:
     images = jobs(1234.5, unit=Unit.IMAGES_PER_SECOND, indicator="PiTrain")
     for rows, unit, rate in ((images, "images/s", None), (jobs(1e9), "FLOP/s", 1e9)):
         group = stacks_document(compare_stacks(rows))["groups"][0]
@@ -274,7 +274,7 @@ def run(
     ]  # fmt: skip
 
 
-def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
+def test_margin_from_identical_stacks_equals_that_of_advice() -> None:
     """One stack ran twice in the same turns, 9 % apart."""
     wild = [
         but(row, block=f"aa:{n}")
@@ -296,7 +296,7 @@ def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
     assert stacks_document([group])["groups"][0]["delta_pct"] == 100 * group.delta
 
 
-def test_advice_and_stacks_judge_alike() -> None:
+def test_advice_and_stacks_command_give_the_same_p_value_and_interval() -> None:
     """The same jobs of two stacks, none of them in turns."""
     draw = random.Random(8)
     levels: list[tuple[dict[str, Any], float]] = [({}, 1e9), (OLDER, 1.06e9)]
@@ -325,7 +325,7 @@ def test_advice_and_stacks_judge_alike() -> None:
     assert claim.interval_low_pct == comparison.interval_low_pct
 
 
-def test_two_versions_of_python_never_meet() -> None:
+def test_different_pythons_are_never_compared() -> None:
     groups = compare_stacks(
         jobs(1e9, python_version="3.10") + jobs(2e9, python_version="3.11", **OLDER)
     )
@@ -333,7 +333,7 @@ def test_two_versions_of_python_never_meet() -> None:
     assert not any(verdicts(group) for group in groups)
 
 
-def test_open_comparisons_are_named_where_jobs_tell_most_first() -> None:
+def test_undetermined_comparisons_are_listed_by_chance_per_job() -> None:
     noisy = [observed(f"o{n}", 1.03e9 * (1 + 0.03 * (-1) ** n), **OLDER) for n in range(6)]
     few = jobs(1.02e9, 1, stack_digest=PRE, component_version="2.8.0")
     slow = [observed(f"s{n}", 0.5e9 * (1 + 0.3 * (-1) ** n), stack_digest="sha256:ee" + "0" * 62,
@@ -359,7 +359,7 @@ def in_one_night(stack: int, night: int, level: float) -> list[MeasuredObservati
     return run(night, level, stack_digest=f"sha256:{stack:064x}")
 
 
-def test_stacks_are_checked_against_themselves() -> None:
+def test_self_check_compares_copies_of_a_stack() -> None:
     steady = [row for day in range(12) for row in run(day, 1e9 * (1 + 0.01 * (day % 3)))]
     found = identical_pairs(steady)
     assert (found.comparisons, found.faster, found.slower) == (6, 0, 0)
@@ -368,7 +368,7 @@ def test_stacks_are_checked_against_themselves() -> None:
     assert (few.comparisons, few.settled) == (1, 0), "nothing tells what a run does"
 
 
-def test_stacks_that_lie_about_themselves_in_turns_are_noticed() -> None:
+def test_self_check_reports_copies_that_differ() -> None:
     """Each second copy of a stack is 20 % faster in the very same turns."""
     lying = [
         but(row, block=f"{stack}:{n}")
@@ -389,7 +389,7 @@ def stacked(*rows: MeasuredObservation, **versions: str) -> list[MeasuredObserva
     return [replace(it, packages=packages) for it in rows]
 
 
-def test_all_packages_that_differ_are_named_everywhere() -> None:
+def test_all_differing_packages_are_named_in_every_view() -> None:
     base = stacked(*jobs(1e9, 6), tensorflow="2.10.0", numpy="2.3.5", ctx="1.0", gone="1")
     rows = stacked(
         *jobs(2e9, **OLDER), tensorflow="2.9.3", numpy="2.2.6@builds", ctx="2.0", new="3", same="1"
@@ -417,7 +417,7 @@ def test_all_packages_that_differ_are_named_everywhere() -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
-def test_rates_and_differences_agree(lost: int) -> None:
+def test_ratio_of_shown_rates_equals_the_shown_difference(lost: int) -> None:
     """The first jobs of the older stack are lost, when the machine was fastest."""
     rows = in_turns(FADING * 2) + in_turns(KEEPING_UP * 2, **OLDER)[lost:]
     older, newer = only(compare_stacks(rows, "newest")).stacks
@@ -490,7 +490,7 @@ def disturbed(several: list[MeasuredObservation], stable: str) -> list[MeasuredO
     ]  # fmt: skip
 
 
-def test_groups_are_shown_as_in_their_golden_file() -> None:
+def test_comparison_groups_equal_their_golden_file() -> None:
     views = {}
     for title, rows, baseline in groups_to_show():
         group = only(compare_stacks(rows, baseline))

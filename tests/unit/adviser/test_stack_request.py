@@ -58,7 +58,7 @@ FROM_PIPFILE = ResolverRequest(
 )
 
 
-def test_what_the_recommendation_type_refuses_is_a_rule() -> None:
+def test_vulnerable_versions_become_refusals_of_the_resolver() -> None:
     refused = {Purl("pkg:pypi/core@2.0"): "it is vulnerable"}
     assert request_for("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
 
@@ -70,7 +70,7 @@ def test_direct_requirements_are_in_declared_order() -> None:
     ).direct == ("web", "core")
 
 
-def test_a_group_that_needs_another_python_is_refused_if_it_is_selected() -> None:
+def test_selected_group_that_requires_another_python_is_refused() -> None:
     settings = "[tool.uv.dependency-groups]\ndev = {requires-python = '>=3.99'}\n"
     files = {"pyproject.toml": PYPROJECT + settings}
     assert request_for(files=files, groups=("test",)).requirements
@@ -117,7 +117,7 @@ def roots(*names: str) -> dict[str, Any]:
           "bare": frozenset()}),
     ],
 )  # fmt: skip
-def test_what_the_project_says_is_a_rule_where_it_holds(
+def test_project_settings_become_resolver_rules_where_they_hold(
     name: str, more: str, options: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     text, given, expected = PROJECTS[name]
@@ -161,7 +161,7 @@ def chosen(uv: str, dependencies: str = "'web'") -> dict[str, str]:
         ("exclude-dependencies=['pad']", {"pad": None}),
     ],
 )  # fmt: skip
-def test_overrides_are_those_of_uv(uv: str, different: dict[str, str | None]) -> None:
+def test_overrides_have_the_same_effect_as_in_uv(uv: str, different: dict[str, str | None]) -> None:
     expected = {**NEWEST, **different}
     assert chosen(uv) == {name: version for name, version in expected.items() if version}
 

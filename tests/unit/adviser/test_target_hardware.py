@@ -94,13 +94,13 @@ def test_classes_with_one_label_differ_by_instruction_sets_and_drivers() -> None
 
 
 @pytest.mark.parametrize("prefix", ["ff", ""])
-def test_a_prefix_names_one_class(prefix: str) -> None:
+def test_ambiguous_hardware_prefix_is_refused(prefix: str) -> None:
     known = [recorded(replace(OWN, digest=f"sha256:{n}a")) for n in range(2)]
     with pytest.raises(InvalidArgument, match="hardware classes begin with"):
         requested_hardware(known, prefix)
 
 
-def test_thread_variables_of_this_process_are_part_of_its_class(
+def test_thread_variables_are_part_of_the_hardware_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in THREAD_VARIABLES:

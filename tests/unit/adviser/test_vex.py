@@ -43,7 +43,7 @@ def on(
     return known and known.text(closed=True)
 
 
-def test_statements_count_under_every_alias_for_the_versions_that_they_name() -> None:
+def test_vex_statement_applies_under_every_alias_to_its_versions() -> None:
     theirs = read(OPENVEX, "vendor.json")
     why = "vulnerable_code_not_in_execute_path; only our own templates"
     assert on(theirs, "jinja2==3.1.2") == f"not affected: {why} (vendor.json)"
@@ -69,7 +69,7 @@ def test_an_acceptance_holds_until_the_end_of_its_last_day() -> None:
     assert expired.text(closed=False) == f"was {said}"
 
 
-def test_the_newest_statement_counts_and_an_acceptance_before_all() -> None:
+def test_newest_vex_statement_counts_and_acceptance_wins() -> None:
     def said(status: VexStatus, month: int | None) -> VexStatement:
         made_at = month and datetime(2026, month, 1, tzinfo=UTC)
         return VexStatement(ACCEPTED.names, status, "", "a", made_at=made_at or None)
@@ -133,7 +133,7 @@ def test_an_invalid_document_is_refused_with_its_field(
         read(document)
 
 
-def test_bytes_that_are_no_document_are_refused() -> None:
+def test_binary_data_is_refused_as_a_vex_document() -> None:
     deep = b'{"bomFormat": "CycloneDX", "components": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     hostile = {
         b"": Reason.INVALID_JSON,
@@ -175,7 +175,9 @@ def paths(value: Any, *at: str | int) -> Iterator[tuple[str | int, ...]]:
 
 
 @pytest.mark.parametrize("document", [OPENVEX, CYCLONEDX], ids=["openvex", "cyclonedx"])
-def test_no_wrong_value_anywhere_is_a_crash(document: dict[str, Any]) -> None:
+def test_any_wrong_value_in_a_vex_document_is_refused_without_a_crash(
+    document: dict[str, Any],
+) -> None:
     for path in paths(document):
         for value in WRONG:
             wrong = changed(document, value, *path)

@@ -50,7 +50,7 @@ web = "*"
         ("broken.toml", f"url = https://x:{SECRET}@h.example/ [\n"),
     ],
 )
-def test_no_file_keeps_a_secret(name: str, text: str) -> None:
+def test_stored_project_file_contains_no_secret(name: str, text: str) -> None:
     public = public_file(name, text)
     assert SECRET not in public.replace("\\\n", "")
     assert SECRET[4:] not in public
@@ -71,11 +71,11 @@ def test_no_file_keeps_a_secret(name: str, text: str) -> None:
         ("Pipfile.lock", '{"a":   "b\\n"}'),
     ],
 )
-def test_what_has_no_secret_stays_as_it_is_written(name: str, text: str) -> None:
+def test_file_without_secrets_is_stored_unchanged(name: str, text: str) -> None:
     assert public_file(name, text) == text
 
 
-def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
+def test_lock_still_matches_its_pipfile_after_removal_of_credentials() -> None:
     manifest = tomllib.loads(PIPFILE)
     lock = {
         "_meta": {"hash": {"sha256": pipfile_hash(manifest)}, "sources": manifest["source"]},
@@ -110,7 +110,7 @@ def test_a_lock_still_fits_the_pipfile_it_was_made_of() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["requirements.in", "constraints.txt", "p/other.txt"])
-def test_what_quotes_hide_is_refused(name: str, line: str) -> None:
+def test_credentials_hidden_by_quotes_are_refused(name: str, line: str) -> None:
     text = f"web\n{line.format(SECRET)}\n"
     with pytest.raises(InvalidFile, match="credentials") as refused:
         public_project({name: text})
@@ -178,7 +178,7 @@ CLEANING: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("cleaned", CLEANING.values(), ids=CLEANING)
-def test_time_grows_with_the_length_only(cleaned: Callable[[str], object]) -> None:
+def test_removal_of_credentials_takes_linear_time(cleaned: Callable[[str], object]) -> None:
     """Half a second of CPU is the most that any takes; by the square of the length it is 20.
 
     Short texts come first, so that a failure is not waited for.

@@ -18,7 +18,7 @@ from model.errors import AccessDenied
 from model.redaction import scrubbed
 
 
-def test_a_store_that_refuses_the_service_is_no_error_of_the_client() -> None:
+def test_refusal_by_a_store_is_a_server_error() -> None:
     app = Flask(__name__)
     errors.register(app)
 
@@ -45,20 +45,20 @@ def logged(caplog: pytest.LogCaptureFixture, url: str, status: int = 200) -> str
     return "\n".join(JsonFormatter().format(record) for record in caplog.records)
 
 
-def test_a_line_names_the_query_but_none_of_its_values(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_line_names_query_parameters_without_values(caplog: pytest.LogCaptureFixture) -> None:
     line = logged(caplog, f"/a?token={SECRET}&origin=me@host&dev=1")
     assert json.loads(line)["query"] == ["dev", "origin", "token"]
     assert "me@host" not in line
 
 
-def test_a_token_in_a_path_is_scrubbed(caplog: pytest.LogCaptureFixture) -> None:
+def test_token_in_a_path_is_removed_from_logs(caplog: pytest.LogCaptureFixture) -> None:
     line = logged(caplog, f"/x/{SECRET}", 404)
     assert SECRET not in line
     assert "thoth_abcdef***" in line
 
 
 @pytest.mark.parametrize(("status", "lines"), [(200, 0), (503, 1)])
-def test_a_request_for_health_is_logged_only_if_it_fails(
+def test_health_request_is_logged_only_if_it_fails(
     caplog: pytest.LogCaptureFixture, status: int, lines: int
 ) -> None:
     logged(caplog, "/readyz", status)
@@ -74,12 +74,12 @@ def test_a_request_for_health_is_logged_only_if_it_fails(
         "postgresql://user:hidden-hidden@db.example/thoth",
     ],
 )
-def test_secrets_are_scrubbed_wherever_they_are_quoted(text: str) -> None:
+def test_secrets_are_removed_from_quoted_log_texts(text: str) -> None:
     assert "hidden" not in scrubbed(text)
     assert SECRET not in scrubbed(text)
 
 
-def test_tracebacks_are_scrubbed_and_json_stays_json() -> None:
+def test_secrets_are_removed_from_tracebacks_and_json_stays_valid() -> None:
     try:
         raise ValueError(f'"postgresql://me:hidden@db.example/" and "token": {SECRET}')
     except ValueError as error:
@@ -96,7 +96,7 @@ REQUESTS = "/api/v2/requests/"
 
 
 @pytest.mark.parametrize("anonymous", ["none", "read advise"])
-def test_each_operation_names_the_scope_that_it_enforces(anonymous: str, tmp_path: Path) -> None:
+def test_each_operation_documents_its_enforced_scope(anonymous: str, tmp_path: Path) -> None:
     nowhere = {
         "THOTH_HOME": str(tmp_path),
         "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",

@@ -40,7 +40,7 @@ REQUEST = AdviceRequest(
 )
 
 
-def test_a_worker_gets_what_was_accepted() -> None:
+def test_worker_reads_the_request_that_was_accepted() -> None:
     stored = orjson.dumps(REQUEST.to_document())
     assert AdviceRequest.from_document(orjson.loads(stored)) == REQUEST
     checked = ProvenanceRequest(PROJECT, {"packages": {}}, {"default": {}}, origin="https://h/")
@@ -85,13 +85,13 @@ def test_only_wheels_is_a_field_and_off_by_default(tmp_path: Path) -> None:
     assert options_of(tmp_path, only_wheels=True).only_wheels
 
 
-def test_the_service_builds_nothing_whatever_a_client_asks_for(tmp_path: Path) -> None:
+def test_service_never_builds_even_on_request(tmp_path: Path) -> None:
     assert not options_of(tmp_path).build
     with pytest.raises(ValidationError, match="build"):
         options_of(tmp_path, build=True)
 
 
-def test_a_file_of_another_tool_is_refused_by_the_name_of_the_tool() -> None:
+def test_unsupported_project_file_is_refused_with_its_tool() -> None:
     with pytest.raises(ValidationError, match="conda"):
         ProjectSchema().load({"files": {**FILES, "sub/meta.yaml": "name: a\n"}})
 
@@ -123,14 +123,14 @@ def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
         pass
 
 
-def test_places_are_given_back_after_an_error_and_one_client_always_has_one() -> None:
+def test_slots_are_released_after_an_error_and_one_is_always_free() -> None:
     shares = ClientShares(0)
     for _ in range(2):
         with pytest.raises(ValueError, match="broken"), shares.taken(NEAR):
             raise ValueError("broken")
 
 
-def test_each_client_has_a_few_places_also_with_a_token() -> None:
+def test_client_with_a_token_has_limited_slots_too() -> None:
     shares = ClientShares(4, each=2)
     token, other = (QueueClient(name, anonymous=False) for name in "ab")
     with ExitStack() as running:
@@ -143,7 +143,7 @@ def test_each_client_has_a_few_places_also_with_a_token() -> None:
         pass
 
 
-def test_requests_are_given_up_that_a_store_never_answers() -> None:
+def test_request_to_a_silent_store_is_given_up() -> None:
     """More of them than there are places for."""
     stuck = Event()
     try:
@@ -155,7 +155,7 @@ def test_requests_are_given_up_that_a_store_never_answers() -> None:
     assert answer_within(60, lambda _: 7) == 7
 
 
-def test_an_error_of_a_request_to_a_store_is_raised_as_it_is() -> None:
+def test_error_of_a_store_request_is_raised_unchanged() -> None:
     def broken(_: CheckTime) -> None:
         raise TimeoutError("of its own")
 
@@ -163,7 +163,7 @@ def test_an_error_of_a_request_to_a_store_is_raised_as_it_is() -> None:
         answer_within(60, broken)
 
 
-def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
+def test_abandoned_work_ends_at_its_next_time_check() -> None:
     ended = Event()
 
     def work(check_time: CheckTime) -> None:
@@ -179,7 +179,7 @@ def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
     assert ended.wait(60)
 
 
-def test_schedules_are_those_of_the_settings() -> None:
+def test_schedules_follow_the_settings() -> None:
     settings = Settings.from_env({"CRON_NIGHTLY": "30 3 * * *", "FETCH_MISSING": "0"})
     due = {it.task: it.cron for it in schedules(settings)}
     assert due["cron.nightly"] == "30 3 * * *"

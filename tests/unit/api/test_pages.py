@@ -22,7 +22,7 @@ from tests.services.commands import ROOT
         ("_scheme=other&_external=1", "/stacks/a?_scheme=other&_external=1&after=c+d"),
     ],
 )
-def test_parameters_of_an_address_stay_parameters(query: str, address: str) -> None:
+def test_query_parameters_do_not_become_path_parameters(query: str, address: str) -> None:
     app = Flask(__name__)
     app.add_url_rule("/stacks/<name>", "stack", lambda name: name)
     with app.test_request_context(f"/stacks/a?{query}"):
@@ -69,7 +69,7 @@ def test_every_vendored_file_has_its_digest_and_licence() -> None:
     assert {it.name for it in _VENDOR.iterdir()} == listed
 
 
-def test_no_page_names_another_origin() -> None:
+def test_pages_load_nothing_from_another_origin() -> None:
     for path in _own_files():
         foreign = re.findall(
             r"(?:src|href|action|url\()\W{0,2}(?:https?:)?//[^\s\"']*", path.read_text()
@@ -77,7 +77,7 @@ def test_no_page_names_another_origin() -> None:
         assert foreign == [], path
 
 
-def test_no_page_has_a_script_or_a_style_of_its_own() -> None:
+def test_pages_have_no_inline_script_or_style() -> None:
     for path in (_PAGES / "templates").iterdir():
         text = path.read_text("utf-8")
         inline = re.findall(

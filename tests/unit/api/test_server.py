@@ -63,7 +63,7 @@ def test_a_signal_ends_every_child() -> None:
     assert set(children()) <= before
 
 
-def test_a_child_that_died_is_started_again_and_counted() -> None:
+def test_dead_child_is_restarted_and_counted() -> None:
     restarted: list[str] = []
     thread = signal_when(lambda: len(restarted) == 2)
     children = [ChildProcess("fragile", dies(7)), ChildProcess("steady", SLEEPS)]
@@ -72,7 +72,7 @@ def test_a_child_that_died_is_started_again_and_counted() -> None:
     assert set(restarted) == {"fragile"}
 
 
-def test_a_child_whose_heartbeats_cease_is_replaced(
+def test_child_without_heartbeats_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "SILENT_S", 0.3)
@@ -93,7 +93,7 @@ def test_a_child_whose_heartbeats_cease_is_replaced(
     assert "alive" not in restarted
 
 
-def test_a_child_that_has_not_begun_to_send_heartbeats_is_left_alone(
+def test_child_that_has_not_sent_a_heartbeat_yet_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "SILENT_S", 0.0)
@@ -117,7 +117,7 @@ def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
     assert set(children()) <= before
 
 
-def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
+def test_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     thread = signal_when(ready.exists, signal.SIGINT)
     child = ChildProcess("stubborn", (*STUBBORN, str(ready)))
@@ -143,7 +143,7 @@ def test_a_certificate_is_made_for_this_machine_and_reused(tmp_path: Path) -> No
     assert self_signed(tmp_path / "tls") == first
 
 
-def test_only_its_owner_can_read_the_key_of_a_certificate(tmp_path: Path) -> None:
+def test_certificate_key_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     made = self_signed(tmp_path / "tls")
     made.key_path.chmod(0o644)
     self_signed(tmp_path / "tls")
@@ -151,7 +151,7 @@ def test_only_its_owner_can_read_the_key_of_a_certificate(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
 
 
-def test_a_name_that_a_certificate_lacks_makes_a_new_one(tmp_path: Path) -> None:
+def test_certificate_lacking_a_name_is_replaced(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     second = self_signed(tmp_path / "tls", ["192.0.2.7", "build.example"])
     assert second.fingerprint != first.fingerprint
@@ -199,7 +199,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> Non
     assert certificate_shown_by(context) == ssl.PEM_cert_to_DER_cert(renewed.path.read_text())
 
 
-def test_groups_of_processes_read_each_others_metrics_and_leave_none(tmp_path: Path) -> None:
+def test_process_groups_share_metrics_and_remove_their_own(tmp_path: Path) -> None:
     other = tmp_path / "worker@elsewhere@1"
     other.mkdir()
     (other / "counter_1.db").touch()

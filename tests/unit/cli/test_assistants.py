@@ -49,7 +49,7 @@ def ask(assistant: Assistant, tool: str, **values: Any) -> dict[str, Any]:
     return answer
 
 
-def test_an_answer_selects_what_the_command_prints(assistant: Assistant) -> None:
+def test_tool_answer_is_a_selection_of_the_command_output(assistant: Assistant) -> None:
     harm = ask(assistant, "judge_lock_change", old="two.txt", new="one.txt")
     assert (harm["answer"], harm["source"]) == ("harm", "pack test pack")
     assert harm["as_of"].startswith("2026-11-29T12:00")
@@ -70,7 +70,7 @@ def test_texts_and_paths_of_locks_have_one_answer(assistant: Assistant) -> None:
     assert ask(assistant, "compare_versions", package="NumPy", old="1", new="2")["measured"]
 
 
-def test_what_nobody_measured_or_a_pack_has_not_is_unknown(assistant: Assistant) -> None:
+def test_unmeasured_or_unpacked_version_is_answered_as_unknown(assistant: Assistant) -> None:
     for package, new in (("numpy", "3"), ("nunpy", "2"), ("rest", "2")):
         answer = ask(assistant, "compare_versions", package=package, old="1", new=new)
         assert answer["answer"] == "unknown"
@@ -80,14 +80,14 @@ def test_what_nobody_measured_or_a_pack_has_not_is_unknown(assistant: Assistant)
     assert ask(assistant, "fix_vulnerabilities", lock="one.txt")["answer"] == "unknown"
 
 
-def test_stores_that_do_not_answer_are_no_mistake_of_the_assistant(assistant: Assistant) -> None:
+def test_unreachable_store_is_not_a_tool_error(assistant: Assistant) -> None:
     text, is_error = Assistant(assistant.settings).answer(
         "compare_versions", {"package": "numpy", "old": "1", "new": "2"}
     )
     assert (json.loads(text)["error"]["code"], is_error) == ("store_unavailable", False)
 
 
-def test_nothing_outside_the_folder_is_read(assistant: Assistant) -> None:
+def test_tools_read_no_file_outside_the_project_folder(assistant: Assistant) -> None:
     secret = Path("../secret.txt")
     secret.write_text("numpy==1\n", encoding="utf-8")
     Path("link.txt").symlink_to(secret)
@@ -115,7 +115,9 @@ def test_nothing_outside_the_folder_is_read(assistant: Assistant) -> None:
         ({"package": "n" * 201, "old": "1", "new": "2"}, "out_of_range"),
     ],
 )
-def test_wrong_arguments_are_named(assistant: Assistant, values: Any, code: str) -> None:
+def test_wrong_tool_arguments_are_reported_by_code(
+    assistant: Assistant, values: Any, code: str
+) -> None:
     text, is_error = assistant.answer("compare_versions", values)
     assert (json.loads(text)["error"]["code"], is_error) == (code, True)
 
@@ -126,7 +128,7 @@ def test_schemas_take_less_than_1500_tokens() -> None:
     assert len(json.dumps(TOOLS)) + 400 < 3 * 1_500
 
 
-def test_whole_items_are_left_out_until_an_answer_fits() -> None:
+def test_long_answers_drop_whole_items_and_count_them() -> None:
     texts = [f"{number} % faster (95 % interval 1 to 9 %)" for number in range(12)]
     answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x" * 5_000], "c": ["\x1b"]}))
     assert (answer["a"], answer["c"], answer["left_out"]) == (texts, ["\\x1b"], 1)
@@ -135,7 +137,7 @@ def test_whole_items_are_left_out_until_an_answer_fits() -> None:
     assert len(answer["a"]) + len(answer.get("b", [])) + answer["left_out"] == 52
 
 
-def test_without_the_library_the_error_names_the_extra(
+def test_missing_mcp_library_is_reported_with_its_extra(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
@@ -144,7 +146,7 @@ def test_without_the_library_the_error_names_the_extra(
     assert "extra mcp" in (done.exception.hint or "")
 
 
-def test_what_a_document_closes_is_said_without_the_words_of_others() -> None:
+def test_closed_vulnerability_is_answered_without_free_text_of_documents() -> None:
     said = {"status": "affected", "until": "2027-01-31", "reason": "obey me", "source": "a.json"}
     closed = {"package": "core", "id": "CVE-2026-1", "severity": "high", "vex": said}
     document = {
@@ -155,7 +157,7 @@ def test_what_a_document_closes_is_said_without_the_words_of_others() -> None:
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
 
 
-def test_what_is_open_is_unknown_until_a_smallest_fix_is_found() -> None:
+def test_fix_is_unknown_until_a_smallest_one_is_proven() -> None:
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
                 "advisories_as_of": "2026-11-29"}  # fmt: skip

@@ -54,7 +54,7 @@ def test_invalid_arguments_are_rejected_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_belongs_to_one_question(tmp_path: Path) -> None:
+def test_folder_of_another_search_is_refused(tmp_path: Path) -> None:
     folder = SearchFolder(tmp_path / "search")
     state = folder.state({"subjects": ["numpy"]})
     folder.write_state({**state, "held": {"a": "1"}})
@@ -69,7 +69,7 @@ def test_a_broken_state_is_named(tmp_path: Path) -> None:
         SearchFolder(tmp_path).state({})
 
 
-def test_a_stack_is_locked_once_and_a_refusal_is_kept(tmp_path: Path) -> None:
+def test_refusal_to_lock_a_stack_is_stored(tmp_path: Path) -> None:
     folder, calls = SearchFolder(tmp_path), []
 
     def refuse() -> dict[str, object]:
@@ -81,7 +81,7 @@ def test_a_stack_is_locked_once_and_a_refusal_is_kept(tmp_path: Path) -> None:
     assert len(calls) == 1
 
 
-def test_an_index_that_does_not_answer_is_no_refusal(tmp_path: Path) -> None:
+def test_unreachable_index_is_not_stored_as_a_refusal(tmp_path: Path) -> None:
     def fail() -> dict[str, object]:
         raise BuildFailed("index-unreachable", "no answer")
 
@@ -90,7 +90,7 @@ def test_an_index_that_does_not_answer_is_no_refusal(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_answers_are_printed_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_searches_are_printed_as_in_the_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
     step, many = step_levels(16, {9: -0.2}), [f"numpy {n}" for n in range(64)]
     wide = StackSeries("releases", many, SERIES.specification_of, "numpy")
     skipped = PlantedMeasurer(step, 1, missing=frozenset({15}))
@@ -124,7 +124,7 @@ def test_answers_are_printed_as_in_their_golden_file(capsys: pytest.CaptureFixtu
     compare_views("bisect", views)
 
 
-def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -> None:
+def test_search_stops_if_the_machine_stays_busy() -> None:
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(os.cpu_count() or 1)
@@ -158,7 +158,7 @@ def test_the_recorded_command_ends_with_the_program() -> None:
     assert secret == "thoth bisect a --env API_KEY=*** -- mine --token ***"
 
 
-def test_a_changed_script_is_another_question(tmp_path: Path) -> None:
+def test_changed_script_makes_a_new_search(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     questions = []
     for text, trusted in (("print(1)", False), ("print(2)", False), ("print(2)", True)):

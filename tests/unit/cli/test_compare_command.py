@@ -83,14 +83,14 @@ class Releases:
             wanted += self.needs.get(f"{name}=={chosen[name]}", [])
 
 
-def test_what_two_requirements_leave_open_is_held_equal() -> None:
+def test_packages_left_open_by_two_requirements_are_held_equal() -> None:
     needs = {"a==1": ["b<2", "c"], "a==2": ["b", "c"]}
     releases = Releases({"a": ["1", "2"], "b": ["1", "2"], "c": ["1"]}, needs)
     stacks = held_equal(releases.best, [["a==2"], ["a==1"]], {"a"})
     assert stacks == [{"a": "2", "b": "1", "c": "1"}, {"a": "1", "b": "1", "c": "1"}]
 
 
-def test_only_what_must_differ_differs() -> None:
+def test_only_packages_that_must_differ_differ() -> None:
     needs = {"a==1": ["b<2", "c"], "a==2": ["b>=2", "c"]}
     releases = Releases({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}, needs)
     stacks = held_equal(releases.best, [["a==1", "c<2"], ["a==2"]], {"a"})
@@ -115,7 +115,7 @@ def test_a_stack_that_settled_early_does_not_lengthen_a_block() -> None:
     assert blocks_so_far(measured, {"A", "B"}) == (99, 2)
 
 
-def test_locks_without_packages_are_a_stack_each() -> None:
+def test_empty_locks_are_one_stack_each() -> None:
     python = {"requirements_locked": {"default": {}}}
 
     class Pinner:

@@ -75,7 +75,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_bill_has_what_the_lock_says_without_secrets() -> None:
+def test_sbom_has_the_content_of_the_lock_without_secrets() -> None:
     lock = Path("Pipfile.lock")
     lock.write_text(json.dumps(PIPFILE_LOCK), encoding="utf-8")
     bom = bill(str(lock))
@@ -91,7 +91,7 @@ def test_a_bill_has_what_the_lock_says_without_secrets() -> None:
     assert not [it for it in ("secret", "token", "USER", "PASSWORD") if it in text]
 
 
-def test_equal_locks_give_equal_bills_and_the_time_changes_nothing_else() -> None:
+def test_sboms_of_equal_locks_differ_only_in_their_time() -> None:
     lock = Path("requirements.txt")
     lock.write_text("a==1.0 --hash=sha256:" + DIGESTS[0] + "\nb==2\n", encoding="utf-8")
     epoch = run("requirements.txt", SOURCE_DATE_EPOCH="1767312000").stdout
@@ -110,7 +110,7 @@ def test_equal_locks_give_equal_bills_and_the_time_changes_nothing_else() -> Non
 @pytest.mark.parametrize(
     "project", ["uv-flask", "poetry-poetry-21", "pdm-unearth-45", "pylock-h11"]
 )
-def test_a_bill_of_a_real_lock_reads_back_as_the_same_stack(project: str) -> None:
+def test_sbom_of_a_real_lock_describes_the_same_stack(project: str) -> None:
     (lock,) = (it for it in (REAL / project).iterdir() if "lock" in it.name)
     markers = environment(WHERE[1], WHERE[3]).markers
     content = read_lock_file(lock, markers=markers)
@@ -126,7 +126,7 @@ def test_a_bill_of_a_real_lock_reads_back_as_the_same_stack(project: str) -> Non
         assert needs[str(listed[name].bom_ref)] == wanted - {str(listed[name].bom_ref)}
 
 
-def test_a_pack_adds_what_was_measured_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_sbom_names_the_pack_with_its_measurements(tmp_path: Path) -> None:
     hardware = own_hardware().digest
     bench = Bench()
     for version, gain in (("1", 0.0), ("2", GAIN), ("3", 0.0)):

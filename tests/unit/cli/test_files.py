@@ -64,11 +64,11 @@ def test_no_lock_is_written_over_the_requirements_that_were_read(tmp_path: Path)
         ("pylock.dev.toml", "pylock"),
     ],
 )
-def test_the_name_of_a_file_says_its_format(name: str, form: str) -> None:
+def test_file_name_determines_the_lock_format(name: str, form: str) -> None:
     assert format_of(Path(name), Project()) == form
 
 
-def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_key_in_a_json_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text('{"a": {"version": "9.9.9", "version": "3.1.4"}}', encoding="utf-8")
     for read in (read_report, unrepeated):
@@ -80,7 +80,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     assert unrepeated(path) == path.read_bytes()
 
 
-def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
+def test_unwritable_file_is_named_as_given() -> None:
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
     assert caught.value.filename == "/proc/lock.txt"
@@ -143,7 +143,7 @@ _UNNEEDED = [
 
 
 @pytest.mark.parametrize(("name", "text"), _UNNEEDED)
-def test_a_local_path_that_is_not_needed_here_may_be_missing(
+def test_local_path_excluded_by_its_marker_may_be_missing(
     tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
@@ -181,7 +181,7 @@ def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None
     assert [it.field for it in project.warnings] == ["requirements.txt:2"]
 
 
-def test_a_folder_with_a_recipe_of_conda_only_says_so(tmp_path: Path) -> None:
+def test_folder_with_a_conda_recipe_only_is_refused_with_its_tool(tmp_path: Path) -> None:
     (tmp_path / "meta.yaml").write_text("name: a\n", encoding="utf-8")
     with raised(InvalidFile, reason=Reason.UNKNOWN_SCHEMA):
         read_project(tmp_path)
@@ -191,7 +191,7 @@ def test_a_folder_with_a_recipe_of_conda_only_says_so(tmp_path: Path) -> None:
     assert (warning.code, warning.field) == ("file_ignored", "uv.toml:$")
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_file_is_written_atomically(tmp_path: Path) -> None:
     path, folder = tmp_path / "lock.txt", tmp_path / "folder"
     write_file(path, b"one")
     write_file(path, b"two")
@@ -264,7 +264,7 @@ def test_included_files_come_from_the_same_revision(repository: Path) -> None:
     assert [it.version for it in read_lock_file(Path("HEAD:./all.txt")).entries] == ["1"]
 
 
-def test_a_file_on_disk_comes_before_a_revision(repository: Path) -> None:
+def test_file_on_disk_is_preferred_to_a_revision(repository: Path) -> None:
     (repository / "main:app").mkdir()
     (repository / "main:app" / "uv.lock").write_text(LOCK.format(version="9.0"), encoding="utf-8")
     versions = {it.version for it in read_lock_file(Path("main:app/uv.lock")).entries}
@@ -281,9 +281,7 @@ def test_a_file_on_disk_comes_before_a_revision(repository: Path) -> None:
         ("-x:app/uv.lock", "does not begin with a dash"),
     ],
 )
-def test_what_a_repository_does_not_have_is_named(
-    repository: Path, named: str, message: str
-) -> None:
+def test_missing_revision_or_file_is_named(repository: Path, named: str, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         read_lock_file(Path(named))
     assert message in str(caught.value)
@@ -343,7 +341,7 @@ def _selections() -> list[Any]:
 
 @pytest.mark.skipif(not LOCKS, reason="the locks of real projects are not on this machine")
 @pytest.mark.parametrize(("path", "case"), _selections())
-def test_locks_of_real_projects_install_what_their_tool_installs(
+def test_locks_of_real_projects_give_what_their_tool_installs(
     path: Path, case: dict[str, Any]
 ) -> None:
     where = environment(

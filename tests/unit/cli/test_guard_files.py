@@ -100,7 +100,7 @@ def test_each_comparison_of_the_document_has_its_circumstances() -> None:
         assert (claim["python_version"], claim["same_python"]) == ("3.11", True)
 
 
-def test_text_of_documents_stays_in_code_and_the_comment_fits() -> None:
+def test_hostile_text_stays_in_code_and_the_comment_has_a_size_limit() -> None:
     yanked = tuple(YankedVersion("fast", "1", HOSTILE * 5) for _ in range(1000))
     text = comment_text(replace(slower(), yanked=yanked), "app`@team`.txt")
     assert len(text) < 65_536
@@ -120,14 +120,14 @@ def test_text_of_documents_stays_in_code_and_the_comment_fits() -> None:
     assert "````text" in text
 
 
-def test_harm_is_found_at_the_line_of_its_package(lock: Path) -> None:
+def test_sarif_result_points_at_the_line_of_its_package(lock: Path) -> None:
     (result,) = results(slower(), lock)
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "a%20b/app.txt"}, "region": {"startLine": 3}}
     assert (result["ruleId"], result["level"]) == ("slower", "error")
 
 
-def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Path) -> None:
+def test_sarif_fingerprint_ignores_place_and_amount(lock: Path) -> None:
     upgrade = replace(
         slower(),
         introduced=(
@@ -147,7 +147,7 @@ def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Pat
     assert [it["locations"] for it in second] != [it["locations"] for it in first]
 
 
-def test_what_a_document_closes_is_shown_and_suppressed(lock: Path) -> None:
+def test_vulnerability_closed_by_vex_is_shown_and_suppressed(lock: Path) -> None:
     why = VexStatement(frozenset(), VexStatus.FIXED, "backported", "vendor.json")
     closed = VersionVulnerability("fast", "1", "CVE-1", "high", why)
     upgrade = replace(slower(), closed=(closed,))

@@ -52,7 +52,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_anything_runs(
 
 
 @pytest.mark.parametrize("out", [[], ["--out", "out"]])
-def test_a_home_that_cannot_be_used_is_refused_as_a_setting(
+def test_unusable_home_is_reported_as_a_setting(
     refused: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +69,9 @@ def test_scripts_are_trusted_on_this_machine_only(refused: Said, launcher: str) 
 
 
 @pytest.mark.parametrize("field", ["trust_script", "trusted_script", "trusted", "confined"])
-def test_no_document_trusts_its_own_script(refused: Said, tmp_path: Path, field: str) -> None:
+def test_specification_cannot_trust_its_own_script(
+    refused: Said, tmp_path: Path, field: str
+) -> None:
     (tmp_path / "spec.json").write_text(json.dumps({**specification(), field: True}))
     assert f"spec.json: {field}" in refused()
 
@@ -89,7 +91,7 @@ def test_a_launcher_of_images_needs_the_base(refused: Said, launcher: str) -> No
         "pull access denied for y, repository does not exist",
     ],
 )
-def test_an_image_that_cannot_be_had_is_no_stack_that_does_not_build(said: str) -> None:
+def test_unavailable_image_is_not_a_failed_build_of_the_stack(said: str) -> None:
     assert _not_built(said, BuildLog(), 125).reason == "image-unavailable"
 
 
@@ -102,7 +104,7 @@ def test_an_image_that_cannot_be_had_is_no_stack_that_does_not_build(said: str) 
         " ignored.",
     ],
 )
-def test_an_index_that_pip_does_not_reach_is_not_the_stacks_fault(said: str) -> None:
+def test_index_unreachable_for_pip_is_not_a_fault_of_the_stack(said: str) -> None:
     verdict = "ERROR: No matching distribution found for parrot==1.0"
     failure = _not_built(f"{said}\n{verdict}\n", BuildLog(), 1)
     assert (failure.reason, failure.host_problem) == ("index-unreachable", True)
@@ -141,11 +143,11 @@ def test_a_build_log_never_has_a_password() -> None:
         ("something else", "build-failed"),
     ],
 )
-def test_the_installers_words_tell_the_reason(said: str, reason: str) -> None:
+def test_installer_messages_determine_the_reason(said: str, reason: str) -> None:
     assert reason_of(said) == reason
 
 
-def test_a_failed_build_survives_the_way_between_processes() -> None:
+def test_failed_build_can_be_pickled() -> None:
     import pickle
 
     error = BuildFailed("no-wheel", "there is none", log="all\n", exit_code=2, hint="another")

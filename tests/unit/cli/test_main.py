@@ -100,7 +100,7 @@ def test_the_help_names_each_command_once_and_six_commands_first() -> None:
     assert all(re.search(rf"\b{re.escape(it)}\b", shown) for it in tail)
 
 
-def test_help_explains_all_commands_and_each_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_all_and_help_of_each_command_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(thoth, ["help", "all"]) == 0
     explained = " ".join(capsys.readouterr().out.split())
     assert all(f" {name} {summary}" in explained for name, (_, summary) in COMMANDS.items())
@@ -113,7 +113,7 @@ def test_help_explains_all_commands_and_each_of_them(capsys: pytest.CaptureFixtu
     assert "thoth loop has no command 'walk'" in capsys.readouterr().err
 
 
-def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+def test_invalid_setting_is_named_without_its_value(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "mysql://user:hidden@host/db")
@@ -123,7 +123,7 @@ def test_a_setting_that_cannot_be_used_is_named_without_its_value(
     assert "hidden" not in captured.err
 
 
-def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> None:
+def test_closed_output_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     program = (
         "import click, sys; from cli.main import run\n"
         "@click.command()\n"
@@ -150,7 +150,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
     [(">/dev/full", "No space left on device"), (">&-", "standard output is closed")],
 )
 @pytest.mark.parametrize("arguments", ["pi list", "pi list --json", "--help", "--version"])
-def test_an_output_that_cannot_be_written_is_reported_in_a_line(
+def test_unwritable_output_is_reported_in_one_line(
     arguments: str, redirection: str, words: str
 ) -> None:
     program = f"{sys.executable} -c 'from cli.main import main; main()' {arguments}"

@@ -89,7 +89,7 @@ def test_a_project_is_an_argument_or_an_option() -> None:
     assert seen == [None, Path("one"), Path("two")]
 
 
-def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
+def test_options_are_translated_into_the_request(settings: Settings, tmp_path: Path) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
     given = GIVEN | {
         "kind": "stable", "constraints": ("NumPy<2",), "exclusions": ("click",),
@@ -110,7 +110,9 @@ def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
     assert found.roots == (Dependency("flask"),)
 
 
-def test_a_project_says_its_python_and_an_option_wins(settings: Settings, tmp_path: Path) -> None:
+def test_python_of_the_project_is_used_unless_an_option_is_given(
+    settings: Settings, tmp_path: Path
+) -> None:
     pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
     project = read_project(folder(tmp_path, Pipfile=pipfile))
     assert requested_environment(project, GIVEN | {"python": None}).python_version == "3.12"
@@ -136,15 +138,13 @@ def test_days_count_from_now() -> None:
 
 
 @pytest.mark.parametrize("option", ["constraints", "exclusions", "overrides"])
-def test_what_bounds_a_package_has_no_extras(
-    settings: Settings, tmp_path: Path, option: str
-) -> None:
+def test_constraint_with_extras_is_refused(settings: Settings, tmp_path: Path, option: str) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
     with pytest.raises(InvalidArgument, match="has extras"):
         advice_request_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
 
 
-def test_a_request_knows_the_files_of_its_benchmarks_as_they_are_now(
+def test_request_has_the_current_digests_of_its_benchmark_files(
     settings: Settings, tmp_path: Path
 ) -> None:
     table = '[benchmarks]\nserve = "python bench.py"\n'
@@ -162,7 +162,9 @@ def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) ->
     assert found.options.overrides == {"numpy": "<2.2,>=2"}
 
 
-def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
+def test_exclude_newer_of_the_project_is_used_unless_an_option_is_given(
+    settings: Settings, tmp_path: Path
+) -> None:
     text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
     path = folder(tmp_path, pyproject__toml=text)
     found = advice_request_of(settings, path, GIVEN).options.published_before
@@ -182,7 +184,7 @@ def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_p
     assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
 
 
-def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings: Settings) -> None:
+def test_project_index_is_matched_by_url_not_by_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "https://mirror.example/simple/", default=True),
@@ -223,7 +225,7 @@ def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("names", [(), ("pypi",)])
-def test_a_package_of_an_index_that_is_not_configured_comes_from_no_other(
+def test_package_with_an_unconfigured_index_is_taken_from_no_other(
     settings: Settings, file: str, text: str, names: tuple[str, ...]
 ) -> None:
     project = parse_project({file: text.format(MOVED).encode()})
@@ -267,7 +269,7 @@ POETRY = "[[tool.poetry.source]]\nname='own'\nurl='https://moved.example/simple'
          "marker='os_name != \"nt\"'}\n", ["'tool.uv.sources.lib (git)'"]),
     ],
 )  # fmt: skip
-def test_a_package_comes_from_the_indexes_of_its_tool(
+def test_packages_come_from_the_indexes_of_their_tool(
     settings: Settings, file: str, text: str, expected: list[str]
 ) -> None:
     project = parse_project({file: text.encode()})
@@ -276,7 +278,7 @@ def test_a_package_comes_from_the_indexes_of_its_tool(
     assert list(request.resolver_request({}).indexes_of("lib")) == expected
 
 
-def test_two_entries_of_one_index_limit_only_packages_that_name_them(settings: Settings) -> None:
+def test_index_listed_twice_limits_only_packages_that_name_it(settings: Settings) -> None:
     project = Project(
         indexes=(ProjectIndex("again", "HTTPS://Mirror.example:443/simple/", explicit=True),)
     )
@@ -286,7 +288,7 @@ def test_two_entries_of_one_index_limit_only_packages_that_name_them(settings: S
     ]  # fmt: skip
 
 
-def test_the_former_address_of_the_public_index_is_the_public_index() -> None:
+def test_former_pypi_url_means_the_public_index() -> None:
     host = public_index_url().split("/")[2]
     name, _, domain = host.rpartition(".")
     old = public_index_url().replace(host, f"{name}.python.{domain}")
@@ -294,7 +296,7 @@ def test_the_former_address_of_the_public_index_is_the_public_index() -> None:
     assert index_identity(old.replace(domain, f"{domain}.example")) != index_identity(old)
 
 
-def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings) -> None:
+def test_index_is_identified_by_its_url_whatever_its_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "HTTP://Mirror.example/simple/"),
@@ -311,7 +313,7 @@ def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings)
     }  # fmt: skip
 
 
-def test_the_owner_of_a_name_is_an_index_of_every_request(settings: Settings) -> None:
+def test_index_that_owns_names_is_part_of_every_request(settings: Settings) -> None:
     owners = replace(settings, index_namespaces=(("acme-*", "ours"), ("lib", "gone")))
     assert indexes_to_search(owners, Project(), ["pypi"])[1:] == (
         RequestIndex(
@@ -344,7 +346,7 @@ def test_a_missing_project_and_a_folder_as_lock_are_named(tmp_path: Path) -> Non
         read_lock_file(tmp_path)
 
 
-def test_a_file_that_pins_not_everything_is_no_lock_of_its_own(tmp_path: Path) -> None:
+def test_partly_pinned_file_is_refused_as_a_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
     with raised(InvalidFile, reason=Reason.INVALID_REQUIREMENT, field="2"):
@@ -378,7 +380,7 @@ def test_a_wrong_option_is_refused_without_a_store(
         ("# none\n", "the project has no requirements on Python 3.11", "check the file"),
     ],
 )
-def test_a_project_without_requirements_names_what_was_left_out(
+def test_project_without_requirements_names_what_was_left_out(
     settings: Settings, tmp_path: Path, lines: str, message: str, hint: str
 ) -> None:
     path = folder(tmp_path, requirements__in=lines)
@@ -400,9 +402,7 @@ def test_a_project_without_requirements_names_what_was_left_out(
         (labels, "team"),
     ],
 )  # fmt: skip
-def test_a_value_of_an_option_that_cannot_be_read_is_refused(
-    read: Callable[[str], object], text: str
-) -> None:
+def test_unreadable_option_value_is_refused(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(InvalidArgument):
         read(text)
 
@@ -424,7 +424,7 @@ UV_INDEXES = "".join(
         ("pyproject.toml", f"{LIB}{UV_INDEXES}", ["pypi", "ours"]),
     ],
 )
-def test_the_public_index_is_the_last_unless_uv_orders_otherwise(
+def test_public_index_comes_last_unless_uv_orders_otherwise(
     settings: Settings, file: str, text: str, names: list[str]
 ) -> None:
     project = parse_project({file: text.encode()})

@@ -38,7 +38,7 @@ def test_every_value_has_a_form_in_json(value: Any, expected: Any) -> None:
     json.dumps(plain(value), allow_nan=False)
 
 
-def test_a_table_obeys_no_control_characters() -> None:
+def test_control_characters_do_not_reach_a_table() -> None:
     assert short("a\x1b[31mred\n") == "a\\x1b[31mred\\n"
     shown = _rendered(QueryResult(("a\x1b",), (("[bold]x\x07",),)), "table")
     assert "\x1b" not in shown
@@ -46,12 +46,12 @@ def test_a_table_obeys_no_control_characters() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_no_rows_are_shown_as_such(form: str) -> None:
+def test_empty_table_says_so(form: str) -> None:
     shown = _rendered(QueryResult(("name",), ()), form)
     assert "name" in shown
 
 
-def test_a_long_value_is_never_cut_in_a_pipe() -> None:
+def test_long_values_are_not_cut_in_a_pipe() -> None:
     text = "x" * 5000
     assert text in _rendered(QueryResult(("name",), ((text,),)), "table")
 
@@ -65,7 +65,7 @@ def _rendered(result: QueryResult, form: str) -> str:
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_events_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_beyond_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     events = tuple(RecordedEvent(n, "added", "pypi", "flask", f"1.{n}", {}, DAY) for n in range(23))
     print_package(PackageView("flask", (), {}, (), events), details=True)
     *shown, last = capsys.readouterr().out.splitlines()
@@ -75,7 +75,7 @@ def test_events_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str
     assert "earlier" not in capsys.readouterr().out
 
 
-def test_alarms_are_counted_also_where_few_or_none_are_listed(
+def test_alarms_beyond_the_limit_are_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     alarms = [{"name": f"n{n}", "version": "1", "kind": "changed_hash"} for n in range(50)]
@@ -87,7 +87,7 @@ def test_alarms_are_counted_also_where_few_or_none_are_listed(
     assert lines[1].split() == ["alarms", "1:", "1", "more"]
 
 
-def test_without_a_terminal_progress_is_a_line_now_and_then(
+def test_progress_without_a_terminal_is_an_occasional_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]

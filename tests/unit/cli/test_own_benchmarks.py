@@ -44,7 +44,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: text)
 
 
-def test_a_command_is_shown_until_it_is_confirmed(
+def test_benchmark_command_is_shown_until_it_is_confirmed(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -73,7 +73,7 @@ def test_without_a_terminal_a_command_needs_yes(
 
 
 @pytest.mark.parametrize("change", ["command", "folder"])
-def test_a_changed_command_and_another_folder_are_confirmed_again(
+def test_changed_command_or_folder_needs_a_new_confirmation(
     change: str, settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, None)
@@ -86,7 +86,7 @@ def test_a_changed_command_and_another_folder_are_confirmed_again(
         chosen_benchmarks(settings, folder, ["train"], confirmed=False)
 
 
-def test_a_benchmark_that_is_not_there_is_named_with_those_that_are(
+def test_unknown_benchmark_is_reported_with_the_known_ones(
     settings: Settings, folder: Path
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -109,7 +109,7 @@ def test_one_search_is_for_one_benchmark(settings: Settings, folder: Path) -> No
     assert program() == ()
 
 
-def test_a_watch_without_a_terminal_says_what_will_not_run(
+def test_watch_without_a_terminal_names_unconfirmed_benchmarks(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

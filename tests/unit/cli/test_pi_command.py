@@ -80,7 +80,7 @@ def test_several_results_are_rows() -> None:
     assert "\n3  5  7          tn" in ran.stdout
 
 
-def test_operations_with_sizes_of_their_own_share_a_table() -> None:
+def test_operations_with_different_sizes_share_a_table() -> None:
     ran = pi("run", "arrays", "--reps=2", "--mini-batch=1", "--threads=1")
     assert ran.returncode == 0, ran.stderr
     title = next(it for it in ran.stdout.splitlines() if it.startswith("operation "))
@@ -88,7 +88,7 @@ def test_operations_with_sizes_of_their_own_share_a_table() -> None:
     assert "small" in ran.stdout
 
 
-def test_a_run_gives_one_document() -> None:
+def test_run_with_json_prints_one_document() -> None:
     ran = pi("run", "matmul", "--json", *QUICK, MATMUL_DTYPE="float64")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["@parameters"]["dtype"] == "float64"
@@ -156,7 +156,7 @@ def started_by(pid: int) -> psutil.Process:
     return wait_until(script, "the script runs")
 
 
-def test_lines_come_while_the_script_runs() -> None:
+def test_script_output_is_shown_while_it_runs() -> None:
     lines: list[str] = []
     finished = run_script("matmul", sys.executable, QUICK, lines.append)
     assert finished.exit_code == 0
@@ -170,7 +170,7 @@ def test_a_script_that_cannot_be_started_is_an_error_with_a_remedy() -> None:
     assert refused.value.hint is not None
 
 
-def test_a_measurement_is_printed_as_perfzero_does(tmp_path: Path) -> None:
+def test_measurement_may_be_printed_in_the_format_of_perfzero(tmp_path: Path) -> None:
     done = pi("run", "matmul", *QUICK, "--perfzero")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
@@ -205,9 +205,7 @@ def test_a_measurement_is_printed_as_perfzero_does(tmp_path: Path) -> None:
         ("pin matmul six==1.17.0 --python abc", "error: --python: 'abc' is no version"),
     ],
 )
-def test_a_command_that_cannot_run_ends_with_code_2_and_the_reason(
-    arguments: str, error: str
-) -> None:
+def test_invalid_pi_command_exits_with_2_and_the_reason(arguments: str, error: str) -> None:
     command, *rest = arguments.split()
     refused = pi(command, *rest)
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -51,19 +51,19 @@ def test_the_command_of_a_lock_is_repeated_for_the_lock_itself(
     assert command_text(tool, PINS) == asked
 
 
-def test_an_option_that_may_do_anything_is_not_repeated(tmp_path: Path) -> None:
+def test_unsafe_option_in_a_recorded_command_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         tool_of(lock_made_by(tmp_path, "pip-compile --pip-args='--target /' requirements.in"))
     assert "--upgrade-package" in (caught.value.hint or "")
 
 
-def test_a_lock_that_no_tool_names_has_none(tmp_path: Path) -> None:
+def test_lock_without_a_known_tool_comment_has_no_tool(tmp_path: Path) -> None:
     for comment in ("made by hand", "pip-compiles requirements", "pip-compile doesn't know it"):
         assert tool_of(lock_made_by(tmp_path, comment)) is None
     assert tool_of(tmp_path / "pylock.toml") is None
 
 
-def test_what_a_failing_tool_has_written_is_undone(
+def test_changes_by_a_failing_tool_are_reverted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "bin" / "pip-compile"

@@ -119,7 +119,7 @@ def test_reports_are_shown_as_in_their_golden_file() -> None:
     compare_views("reports", {key: DIGEST.sub("DIGEST", it) for key, it in views.items()})
 
 
-def test_what_a_document_says_cannot_steer_the_terminal() -> None:
+def test_control_characters_of_a_document_do_not_reach_the_terminal() -> None:
     report = report_of(advice_for())
     product = report["result"]["report"]["products"][0]
     product["packages"][0]["why"]["message"] = "red\x1b[31m [bold]"

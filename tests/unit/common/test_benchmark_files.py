@@ -56,7 +56,7 @@ def test_combinations_of_parameters_of_asv_are_series() -> None:
     assert series["b.peakmem_plain"].excluded is None
 
 
-def test_names_of_asv_have_the_units_that_asv_gives_them() -> None:
+def test_asv_units_follow_the_benchmark_name() -> None:
     units = {
         "time_a": "s", "timeraw_a": "s", "TimeSort": "s", "Timeraw_a": "s", "mem_a": "bytes",
         "PeakMemAll": "bytes", "timer_x": "", "timeit": "", "memory": "", "Timeline": "",
@@ -72,20 +72,20 @@ def test_repetitions_of_google_benchmark_are_one_series_and_a_failure_has_its_re
     assert broken.excluded == "the benchmark failed: no device"
 
 
-def test_lines_of_llama_bench_give_what_its_list_gives() -> None:
+def test_llama_bench_lines_and_list_give_the_same_results() -> None:
     lines = of_sample("llama-bench/lines")
     assert lines == of_sample("llama-bench/list")
     assert [(it.name, len(it.samples)) for it in lines.values()] == [("pp512", 2), ("tg128", 2)]
 
 
-def test_one_test_of_two_builds_is_no_series() -> None:
+def test_llama_bench_results_of_two_builds_are_refused() -> None:
     content = sample_text("llama-bench/two-builds").encode()
     with raised(InvalidDocument, reason=Reason.CONFLICTING_FIELDS, field="$[1]"):
         read_benchmark_file(content)
 
 
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"results": [it]}])
-def test_our_own_results_name_unit_and_direction(wrap: Any) -> None:
+def test_own_results_state_unit_and_direction(wrap: Any) -> None:
     (series,) = read(wrap({
         "benchmark": "serve", "parameters": {"users": 8, "tags": []}, "unit": "requests/s",
         "direction": "higher", "samples": [90, 110.5], "first": 60,

@@ -35,9 +35,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, it) for name, values in REFUSED.items() for it in values]
 )
-def test_a_value_that_cannot_be_used_is_refused_by_name_without_its_secret(
-    name: str, value: str
-) -> None:
+def test_invalid_setting_is_refused_with_its_name_without_its_secret(name: str, value: str) -> None:
     with pytest.raises(InvalidSettings, match=name) as refused:
         Settings.from_env({name: value})
     assert "hidden" not in str(refused.value)
@@ -63,5 +61,5 @@ def test_a_value_that_cannot_be_used_is_refused_by_name_without_its_secret(
          (("a", "https://me:word@a.example/simple?x=1"), ("b", "https://b.example/simple"))),
     ],
 )  # fmt: skip
-def test_a_value_is_read_as_what_it_means(name: str, value: str, expected: object) -> None:
+def test_setting_is_converted_to_its_type(name: str, value: str, expected: object) -> None:
     assert getattr(Settings.from_env({name: value}), name.lower()) == expected

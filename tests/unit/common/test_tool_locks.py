@@ -44,7 +44,7 @@ def poetry(version: str) -> str:
 MANIFEST = (DATA / "locks/poetry.toml").read_text("utf-8")
 
 
-def test_an_earlier_poetry_lock_is_followed_from_its_manifest() -> None:
+def test_old_poetry_lock_is_selected_through_its_manifest() -> None:
     lock = read("poetry.lock", poetry("2.0"), MANIFEST)
     assert versions(lock) == {"web": "2.0", "forked": "1.0", "crypto": "1.5"}
     (web,) = [it for it in lock.entries if it.name == "web"]
@@ -56,13 +56,13 @@ def test_an_earlier_poetry_lock_is_followed_from_its_manifest() -> None:
     assert versions(lock).keys() == {"web", "forked", "crypto", "tester", "shown"}
 
 
-def test_without_its_manifest_a_poetry_lock_says_what_is_unknown() -> None:
+def test_poetry_lock_without_its_manifest_says_what_is_unknown() -> None:
     lock = read("poetry.lock", poetry("2.0"))
     assert versions(lock)["web"] == "2.0"
     assert any("no pyproject.toml beside it" in it.message for it in lock.warnings)
 
 
-def test_groups_and_markers_of_a_poetry_lock_count() -> None:
+def test_groups_and_markers_of_a_poetry_lock_select_packages() -> None:
     text = poetry("2.1").replace(
         'python-versions = ">=3.8"\n', 'python-versions = ">=3.8"\ngroups = ["main", "test"]\n'
         "[package.markers]\nmain = \"extra == 'show' or os_name == 'nt'\"\n"
@@ -105,7 +105,7 @@ def test_a_pdm_lock_is_read_with_and_without_metadata(strategy: str) -> None:
 PIXI = (DATA / "locks/pixi.lock").read_text("utf-8")
 
 
-def test_of_a_pixi_lock_counts_what_pip_installs() -> None:
+def test_only_pip_packages_of_a_pixi_lock_count() -> None:
     lock = read("pixi.lock", PIXI)
     assert versions(lock) == {"idna": "3.7"}
     assert lock.entries[0].hashes == ("sha256:abab",)
@@ -157,7 +157,7 @@ def test_members_of_a_workspace_are_selected_as_in_uv(
         ("uv.lock", UV.replace(">=3.10", ">=3.12"), selected(), "out_of_range", "requires-python"),
     ],
 )  # fmt: skip
-def test_what_a_lock_does_not_support_is_refused_with_its_field(
+def test_unsupported_lock_content_is_refused_with_its_field(
     name: str, text: str, selection: LockSelection, reason: str, field: str
 ) -> None:
     with pytest.raises(InvalidFile) as caught:

@@ -49,7 +49,7 @@ def read(text: str = LOCK) -> ProjectLock:
     return read_lock("uv.lock", {"uv.lock": text.encode()})
 
 
-def test_packages_are_installed_that_the_project_needs_in_an_environment() -> None:
+def test_uv_lock_gives_the_packages_needed_in_an_environment() -> None:
     lock = read()
     versions = {name: it.version for name, it in lock.packages(LINUX).items()}
     assert versions == {
@@ -62,7 +62,7 @@ def test_packages_are_installed_that_the_project_needs_in_an_environment() -> No
     assert lock.requires_python == ">=3.11"
 
 
-def test_packages_that_need_each_other_in_too_many_ways_are_refused() -> None:
+def test_exponential_package_conditions_are_refused() -> None:
     edges = ", ".join(
         f"{{ name = 'p{other}', marker = \"os_name == '{other}'\" }}" for other in range(40)
     )

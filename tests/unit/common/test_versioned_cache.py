@@ -15,7 +15,7 @@ def test_a_value_is_computed_once_for_each_version() -> None:
     assert (cache.last("a"), cache.kept("a", 2), cache.last("b")) == (3, None, None)
 
 
-def test_values_beyond_the_limit_are_forgotten_the_least_recently_used_first() -> None:
+def test_least_recently_used_values_are_evicted_first() -> None:
     cache = VersionedCache[str, str](6, len)
     assert not cache.put("a", None, "xxx")
     assert not cache.put("b", None, "xxx")
@@ -27,7 +27,7 @@ def test_values_beyond_the_limit_are_forgotten_the_least_recently_used_first() -
     assert cache.keys() == ["c", "d"]
 
 
-def test_the_last_value_is_kept_however_large_it_is() -> None:
+def test_last_value_is_kept_however_large_it_is() -> None:
     cache = VersionedCache[str, str](1, len)
     cache.put("a", None, "x")
     assert cache.put("b", None, "xxx")

@@ -11,7 +11,7 @@ from tests.factories.errors import raised
 DEEP = "a: " + "[" * 200_000
 
 
-def test_scalars_are_texts_and_null_is_none() -> None:
+def test_yaml_scalars_are_read_as_text_and_null_as_none() -> None:
     assert yaml_value('a: [1.0, yes, null, "null", ~]\nb: .inf') == {
         "a": ["1.0", "yes", None, "null", None], "b": ".inf",
     }  # fmt: skip
@@ -29,12 +29,12 @@ def test_scalars_are_texts_and_null_is_none() -> None:
         ("\ud800", Reason.INVALID_YAML),
     ],
 )
-def test_what_programs_do_not_write_is_refused(text: str, reason: Reason) -> None:
+def test_yaml_features_that_tools_do_not_write_are_refused(text: str, reason: Reason) -> None:
     with raised(InvalidDocument, reason=reason, field="$"):
         yaml_value(text)
 
 
-def test_deep_files_of_projects_are_refused() -> None:
+def test_deeply_nested_yaml_is_refused() -> None:
     with pytest.raises(InvalidDocument):
         yaml_of("pixi.lock", DEEP.encode())
     with pytest.raises(InvalidDocument):

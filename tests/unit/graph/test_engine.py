@@ -23,7 +23,7 @@ def external(**environ: str) -> Settings:
     return Settings.from_env({"THOTH_HOME": "/nonexistent", **environ})
 
 
-def test_an_embedded_store_that_never_ran_says_how_to_start_it(tmp_path: Path) -> None:
+def test_embedded_store_never_started_says_how_to_start_it(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     for ask in (relational_url, graph_url, graph_driver):
         with pytest.raises(StoreUnavailable) as caught:
@@ -53,7 +53,7 @@ def test_an_operational_error_names_store_and_remedy() -> None:
     assert "DATABASE_URL" in (caught.value.hint or "")
 
 
-def test_the_embedded_remedy_is_to_start_it(tmp_path: Path) -> None:
+def test_remedy_for_an_embedded_store_is_thoth_up(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
         raise neo4j.exceptions.ServiceUnavailable("refused")
@@ -89,14 +89,14 @@ def test_an_embedded_store_on_a_full_disk_names_the_disk(tmp_path: Path) -> None
     assert caught.value.hint == remedy
 
 
-def test_a_table_that_cannot_grow_names_the_disk() -> None:
+def test_table_that_cannot_grow_is_reported_as_a_full_disk() -> None:
     cause = 'could not extend file "base/1": wrote only 4096 of 8192 bytes at block 0'
     with pytest.raises(StoreUnavailable) as caught, relational_errors():
         raise psycopg2.errors.DiskFull(cause)
     assert caught.value.hint == "free space on the disk, then run the command again"
 
 
-def test_a_bug_in_a_query_surfaces() -> None:
+def test_query_bug_is_not_hidden() -> None:
     bug = sqlalchemy.exc.ProgrammingError("SELEC", {}, psycopg2.ProgrammingError("syntax"))
     with pytest.raises(sqlalchemy.exc.ProgrammingError), relational_errors():
         raise bug

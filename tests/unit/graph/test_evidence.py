@@ -32,13 +32,13 @@ def full() -> Evidence:
     return bench.evidence(vulnerabilities=harms(CVE_1=("CVE-1",)), sources={"x": None, "y": NOW})
 
 
-def test_what_was_written_is_read_again() -> None:
+def test_evidence_survives_its_json() -> None:
     evidence = full()
     assert Evidence.from_json(evidence.to_json()) == evidence
     assert Evidence.from_json(evidence.to_json()).to_json() == evidence.to_json()
 
 
-def test_an_unknown_tick_is_left_out_so_that_old_evidence_keeps_its_digest() -> None:
+def test_unknown_clock_tick_is_omitted_so_that_old_digests_hold() -> None:
     evidence = full()
     names = [it.name for it in fields(Reading)]
     rows = json.loads(evidence.to_json())["readings"]
@@ -50,7 +50,7 @@ def test_an_unknown_tick_is_left_out_so_that_old_evidence_keeps_its_digest() -> 
     assert Evidence.from_json(ticking.to_json()) == ticking
 
 
-def test_packs_stay_apart_from_what_is_our_own() -> None:
+def test_pack_series_are_separate_from_own_series() -> None:
     own, bench = full(), Bench()
     assert not {b"origin", b"packs"} & set(own.to_json().split(b'"'))
     theirs = [series(origin=DIGEST), series("other", origin=DIGEST)]
@@ -107,7 +107,7 @@ def test_the_json_of_evidence_is_written_once() -> None:
         (b'{"schema_version": "evidence-1"}', Reason.MISSING_FIELD),
     ],
 )
-def test_what_is_not_evidence_is_refused(data: bytes, reason: Reason) -> None:
+def test_invalid_evidence_document_is_refused(data: bytes, reason: Reason) -> None:
     with raised(InvalidDocument, reason=reason):
         Evidence.from_json(data)
 
@@ -123,7 +123,7 @@ def test_evidence_with_any_wrong_field_is_read_or_refused(name: str, value: obje
         assert Evidence.from_json(data).to_json()
 
 
-def test_the_reference_names_every_field() -> None:
+def test_reference_page_lists_every_evidence_field() -> None:
     page = PAGE.read_text(encoding="utf-8")
     told = set(re.findall(r"(?m)^- `(\w+)`", page))
     assert told == {"schema_version", *(it.name for it in fields(Evidence))}

@@ -25,13 +25,13 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_new_home_is_closed_to_others(tmp_path: Path) -> None:
+def test_new_home_is_private(tmp_path: Path) -> None:
     home = Home(tmp_path / "new" / "home")
     home.prepare()
     assert {mode_of(p) for p in (home.root, home.graph, home.logs, home.run)} == {0o700}
 
 
-def test_a_folder_in_use_keeps_its_mode(tmp_path: Path) -> None:
+def test_existing_home_folder_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     tmp_path.chmod(0o755)
     Home(tmp_path).prepare()
@@ -47,7 +47,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "THOTH_HOME" in (caught.value.hint or "")
 
 
-def test_passwords_are_made_once_and_hidden(tmp_path: Path) -> None:
+def test_passwords_are_created_once_and_private(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert Passwords.load(home) is None
     passwords = Passwords.load_or_create(home)
@@ -67,7 +67,7 @@ def test_a_private_file_is_replaced_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"port": 1, "x": 2}'])
-def test_a_damaged_record_counts_as_none(tmp_path: Path, content: str) -> None:
+def test_damaged_run_record_counts_as_missing(tmp_path: Path, content: str) -> None:
     home = Home(tmp_path)
     home.prepare()
     (home.run / "graph.json").write_text(content)
@@ -112,7 +112,7 @@ def test_waiting_ends_at_the_limit() -> None:
     assert not processes.wait_for(lambda: False, 0.1)
 
 
-def test_an_analyst_reads_within_limits_and_nothing_else() -> None:
+def test_analyst_group_can_only_read_within_limits() -> None:
     groups = groups_of(timeout_s=2.5)["databases"]["*"]["groups"]
     assert groups["readonly"] == {
         "resultSetLimit": -1,
@@ -123,14 +123,14 @@ def test_an_analyst_reads_within_limits_and_nothing_else() -> None:
     assert groups["*"]["types"]["*"]["access"] == []
 
 
-def test_a_file_that_is_no_object_reads_as_none(tmp_path: Path) -> None:
+def test_json_file_without_an_object_reads_as_missing(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text(json.dumps([1]))
     assert read_json(file) is None
     assert read_json(tmp_path / "missing") is None
 
 
-def test_folders_and_documents_are_private_whatever_the_umask(tmp_path: Path) -> None:
+def test_folders_and_documents_are_private_with_any_umask(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir(mode=0o755)
     mask = os.umask(0)

@@ -14,7 +14,7 @@ from graph.projection.kinds import EdgeKind, NodeKind
 from graph.projection.registry import EDGES, NODES, PROJECTED
 
 
-def test_the_files_names_tell_the_revisions_that_alembic_finds() -> None:
+def test_migration_file_names_equal_alembic_revisions() -> None:
     config = Config()
     config.set_main_option("script_location", str(migrate.MIGRATIONS))
     config.set_main_option("path_separator", "os")
@@ -27,7 +27,7 @@ def test_the_graphs_steps_are_numbered_without_a_gap() -> None:
     assert versions == list(range(1, len(versions) + 1))
 
 
-def test_every_statement_can_be_repeated() -> None:
+def test_every_graph_statement_is_idempotent() -> None:
     statements = [statement for file in cypher_files() for statement in file.statements]
     repeatable = ("IF NOT EXISTS", "node.unit IS NULL\nSET node.unit =")
     assert all(any(how in statement for how in repeatable) for statement in statements)
@@ -73,12 +73,12 @@ def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.type)
-def test_each_edge_is_drawn(edge: EdgeKind) -> None:
+def test_each_edge_type_is_in_the_documented_diagram(edge: EdgeKind) -> None:
     assert f"{edge.start.label} -->|{edge.type}| {edge.end.label}\n" in DOCS
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
-def test_each_key_is_unique_by_a_constraint(node: NodeKind) -> None:
+def test_each_node_key_has_a_uniqueness_constraint(node: NodeKind) -> None:
     assert f"FOR (node:{node.label}) REQUIRE node.{node.key} IS UNIQUE;" in CONSTRAINTS
 
 
@@ -89,7 +89,7 @@ _OF_FILES = {
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
-def test_each_node_names_a_document_unless_it_comes_from_a_file(node: NodeKind) -> None:
+def test_each_node_names_its_document_unless_read_from_a_file(node: NodeKind) -> None:
     assert ("document_id" in node.properties) == (node.label not in _OF_FILES)
 
 
@@ -98,7 +98,7 @@ def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
     assert [kind for kind, it in PROJECTED.items() if it.key is None] == ["corrected_inspection"]
 
 
-def test_values_begin_where_they_are_reported_and_make_times() -> None:
+def test_node_values_follow_the_column_order_and_convert_times() -> None:
     kind = next(node for node in NODES if node.label == "Inspection")
     values = kind.values("row", 4)
     assert values.startswith("{document_id: row[4], name: row[5]")

@@ -54,7 +54,7 @@ def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
         "RETURN 1.5 AS number",
     ],
 )
-def test_names_that_may_be_right_have_no_warning(query: str) -> None:
+def test_plausible_names_have_no_warning(query: str) -> None:
     assert name_warnings(query) == ()
 
 
@@ -71,12 +71,12 @@ def test_a_query_has_at_most_ten_warnings() -> None:
         "RETURN " + "1 + " * 5_000 + "1",
     ],
 )
-def test_text_that_would_keep_a_store_busy_is_refused(query: str) -> None:
+def test_expensive_query_text_is_refused(query: str) -> None:
     with pytest.raises(QueryRefused):
         refuse_hostile_text(query)
 
 
-def test_brackets_beside_each_other_and_in_strings_are_not_nested() -> None:
+def test_adjacent_or_quoted_brackets_do_not_count_as_nested() -> None:
     refuse_hostile_text("RETURN " + "[" * 50 + "]" * 50 + " + [1]" * 100)
     refuse_hostile_text("RETURN '" + "(" * 100 + "' AS `" + "{" * 100 + "`")
 
@@ -124,7 +124,7 @@ def summary(operator: str, details: dict[str, str], *children: Any) -> Any:
     return SimpleNamespace(plan=plan)
 
 
-def test_a_tree_gives_its_operators_and_procedures() -> None:
+def test_neo4j_plan_gives_operators_and_procedures() -> None:
     call = summary("ProcedureCall@neo4j", {"Details": "db.labels() :: (label :: STRING)"}).plan
     explained = summary("ProduceResults@neo4j", {"Details": "label"}, call)
     assert steps_of(explained, "") == [
@@ -134,7 +134,7 @@ def test_a_tree_gives_its_operators_and_procedures() -> None:
     assert tells_kind(explained)
 
 
-def test_a_text_gives_its_lines_and_what_subqueries_call() -> None:
+def test_arcadedb_plan_text_gives_steps_and_subquery_calls() -> None:
     explained = summary("ArcadeDB.OpenCypher.Plan", {"string-representation": ARCADEDB})
     steps = steps_of(explained, "CALL () { CALL algo.wcc() YIELD node RETURN node } RETURN node")
     assert PlanStep("ProcedureCall", "dbms.components") in steps

@@ -139,7 +139,7 @@ def test_snapshots_are_those_of_the_golden_file() -> None:
     compare_views("snapshots", {title: "\n".join(lines_of(it)) for title, it in SNAPSHOTS.items()})
 
 
-def test_a_package_is_asked_for_once_however_many_require_it() -> None:
+def test_package_is_read_once_however_many_require_it() -> None:
     world = world_of({"a": {"1": ["c"]}, "b": {"1": ["c", "a"]}, "c": {"1": ["a"]}})
     questions: list[list[str]] = []
 
@@ -154,7 +154,7 @@ def test_a_package_is_asked_for_once_however_many_require_it() -> None:
     assert questions == [["b"], ["a", "c"]]
 
 
-def test_extras_that_require_each_other_end_the_walk() -> None:
+def test_circular_extras_end_the_walk() -> None:
     world = world_of(
         {
             "a": {"1": ["a[two]; extra == 'one'", "a[one]; extra == 'two'", "b; extra == 'two'"]},
@@ -168,12 +168,12 @@ def test_extras_that_require_each_other_end_the_walk() -> None:
     assert candidate.requirements() == ()
 
 
-def test_every_reason_of_wheels_is_one_of_versions() -> None:
+def test_every_wheel_misfit_is_an_exclusion_reason() -> None:
     told = {it.value for it in ExclusionReason}
     assert {it.value for it in Fit} - told == {"compatible", "artifacts_unknown"}
 
 
-def test_roots_are_normalised_and_those_that_do_not_hold_left_out() -> None:
+def test_roots_are_normalised_and_inapplicable_ones_dropped() -> None:
     roots = roots_of(
         ["B_b [Two,one] >=1", "b-b[one,two]>=1", "b.b<9,>=1", "c; sys_platform == 'win32'"], LINUX
     )
@@ -184,12 +184,12 @@ def test_roots_are_normalised_and_those_that_do_not_hold_left_out() -> None:
 
 
 @pytest.mark.parametrize("text", ["not a requirement", "a @ file:///b", "a; os_name ~= 'x'"])
-def test_what_cannot_be_asked_for_is_refused(text: str) -> None:
+def test_invalid_root_requirement_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument):
         roots_of([text], LINUX)
 
 
-def test_the_same_request_in_another_order_is_the_same_snapshot() -> None:
+def test_snapshot_does_not_depend_on_the_order_of_the_request() -> None:
     world = world_of({"a": {"1": []}, "b": {"1": ["a"]}})
     assert snapshot(world, "a", "b", "a") == snapshot(world, "b", "a")
 

@@ -15,7 +15,7 @@ from model.errors import StoreUnavailable
 from tests.services.waiting import DEADLINE_S, wait_until
 
 
-def test_waiting_ends_in_a_typed_error() -> None:
+def test_blocked_call_ends_in_a_typed_error() -> None:
     with pytest.raises(StoreUnavailable, match="no answer"), watchdog("the graph", 0.1):
         threading.Event().wait(DEADLINE_S)
 
@@ -50,7 +50,7 @@ def test_a_watchdog_in_a_thread_sets_no_alarm() -> None:
     assert remaining[0] <= before
 
 
-def test_a_probe_that_breaks_leaves_no_server_marked_as_hanging(
+def test_failing_probe_marks_no_server_as_hanging(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hung_stores, "PROBE_S", 0.01)

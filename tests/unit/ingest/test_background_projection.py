@@ -17,7 +17,7 @@ def test_a_projector_runs_once_more_at_its_end() -> None:
     assert runs
 
 
-def test_a_graph_that_is_away_is_remembered_and_not_raised() -> None:
+def test_unreachable_graph_is_recorded_and_not_raised() -> None:
     def project(_: Callable[[], None]) -> None:
         raise StoreUnavailable("the graph", "refused", "start it")
 
@@ -26,7 +26,7 @@ def test_a_graph_that_is_away_is_remembered_and_not_raised() -> None:
     assert isinstance(projector.error, StoreUnavailable)
 
 
-def test_rows_that_the_graph_refuses_do_not_stop_the_next_ones() -> None:
+def test_rows_refused_by_the_graph_do_not_stop_later_ones() -> None:
     runs: list[int] = []
     first = threading.Event()
 
@@ -59,7 +59,7 @@ def test_a_graph_that_never_answers_is_given_up() -> None:
     assert isinstance(projector.error, StoreUnavailable)
 
 
-def test_in_turn_each_entry_is_projected_before_the_next_is_written() -> None:
+def test_synchronous_projector_projects_each_entry_before_the_next() -> None:
     written: list[int] = []
     projected: list[int] = []
     with BackgroundProjector(lambda _: projected.extend(written), in_turn=True) as projector:
@@ -69,7 +69,7 @@ def test_in_turn_each_entry_is_projected_before_the_next_is_written() -> None:
             assert number in projected
 
 
-def test_in_turn_a_graph_that_is_away_or_never_answers_lets_the_writer_go_on() -> None:
+def test_synchronous_projector_continues_without_the_graph() -> None:
     def away(_: Callable[[], None]) -> None:
         raise StoreUnavailable("the graph", "refused", "start it")
 

@@ -12,7 +12,7 @@ def scrubbed(value: Any) -> Any:
     return scrub(value, canonical_json(value))
 
 
-def test_a_document_without_persons_comes_back_as_the_same_object() -> None:
+def test_document_without_persons_is_returned_unchanged() -> None:
     document = {
         "@parameters": {"a@b": 1},
         "script": "git@host.example:org/repo",
@@ -21,12 +21,12 @@ def test_a_document_without_persons_comes_back_as_the_same_object() -> None:
     assert scrubbed(document) is document
 
 
-def test_addresses_are_removed_wherever_they_stand() -> None:
+def test_mail_addresses_are_removed_from_texts_and_keys() -> None:
     document = {"log": ["by Jo <jo.doe+x@mail.example>", {"legit@host.example": 1}], "rate": 1.5}
     assert scrubbed(document) == {"log": [f"by Jo <{REMOVED}>", {REMOVED: 1}], "rate": 1.5}
 
 
-def test_keys_that_become_the_same_are_numbered_so_that_no_value_is_lost() -> None:
+def test_keys_that_become_equal_are_numbered() -> None:
     keys = {"b@mail.example": 2, "a@mail.example": 1, REMOVED: 3, "c": 4}
     expected = {f"{REMOVED} 2": 1, f"{REMOVED} 3": 2, REMOVED: 3, "c": 4}
     assert scrubbed(keys) == expected
@@ -46,7 +46,7 @@ def test_fields_that_name_a_person_are_dropped(key: str) -> None:
     assert scrubbed({"a": {key: "Jo Doe", "kept": 1}}) == {"a": {"kept": 1}}
 
 
-def test_packages_may_be_called_what_they_like() -> None:
+def test_packages_named_like_personal_fields_are_kept() -> None:
     lock = {"default": {"contact": {"version": "==1.0"}, "author-email": {"version": "==2"}}}
     assert scrubbed(lock) is lock
 
@@ -61,7 +61,7 @@ def test_packages_may_be_called_what_they_like() -> None:
         "@x",
     ],
 )
-def test_what_only_looks_like_an_address_stays(text: str) -> None:
+def test_text_that_only_resembles_an_address_is_unchanged(text: str) -> None:
     assert scrub_text(text) == text
 
 

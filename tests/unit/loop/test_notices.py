@@ -68,7 +68,7 @@ CASES: list[tuple[EventKind, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_notices_are_as_in_their_golden_file_and_meet_the_schema() -> None:
+def test_notices_equal_the_golden_file_and_match_the_schema() -> None:
     assert {kind for kind, *_ in CASES} == set(EventKind)
     assert set(SCHEMA["properties"]["type"]["enum"]) == set(EventKind)
     views = {}
@@ -129,7 +129,7 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
         ("https://build.example/", "/nowhere/secret", "cannot be read"),
     ],
 )
-def test_a_webhook_that_cannot_be_used_is_refused_without_its_secrets(
+def test_invalid_webhook_is_refused_without_showing_its_secrets(
     url: str, secret: str, reason: str
 ) -> None:
     variables = {"WEBHOOKS": f"build={url}", "WEBHOOK_SECRETS": f"build={secret}"}
@@ -143,7 +143,7 @@ def test_a_webhook_that_cannot_be_used_is_refused_without_its_secrets(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_this_machine_may_receive_over_http(host: str) -> None:
+def test_webhook_on_this_machine_may_use_http(host: str) -> None:
     variables = {"WEBHOOKS": f"build=http://{host}:8000/", "WEBHOOK_SECRETS": f"build={SECRET}"}
     assert SECRET not in repr(load_target(Settings.from_env(variables), "build"))
 
@@ -154,7 +154,7 @@ def test_a_webhook_needs_a_secret() -> None:
         load_target(settings, "build")
 
 
-def test_a_name_belongs_to_one_target_and_people_get_settled_events_only() -> None:
+def test_target_name_is_unique_and_chat_targets_get_settled_events_only() -> None:
     variables = {"WEBHOOKS": "build=https://build.example/", "NOTICE_TARGETS": "team=json://host"}
     settings = Settings.from_env(variables)
     assert planned_targets(settings) == {"build": False, "team": False}

@@ -73,7 +73,7 @@ def test_versions_that_cannot_win_get_no_jobs(known: WatchKnowledge) -> None:
     }
 
 
-def test_a_version_that_nobody_measured_gets_jobs_by_weight_and_time(known: WatchKnowledge) -> None:
+def test_unmeasured_version_gets_jobs_by_weight_and_time(known: WatchKnowledge) -> None:
     (plain_one,) = priorities(known, release("1.6")).ranked
     assert (plain_one.compared, plain_one.blocks) == ("1.6", 12)
     (slow,) = priorities(known, release("1.6"), minutes=4.0).ranked
@@ -122,7 +122,7 @@ def test_a_release_in_the_reference_is_compared_with_the_version_of_most_jobs(
     }
 
 
-def test_a_batch_goes_on_while_postgresql_does_not_answer(
+def test_batch_continues_while_postgresql_is_down(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})

@@ -34,14 +34,14 @@ def candidates(there: Environment, *made: Made) -> list[str]:
     [("3.14.0rc1", ">=3.14", True), ("3.14.0rc1", "<3.14", False), ("3.13.0+", ">=3.13", True),
      ("3.13.0+", ">=3.13.1", False), ("3.15.0a2+", ">=3.15", True), ("3.11.7", ">3.11.6", True)],
 )  # fmt: skip
-def test_an_interpreter_between_releases_counts_as_the_release(
+def test_development_build_of_python_counts_as_its_release(
     full: str, asked: str, admitted: bool
 ) -> None:
     there = replace(LINUX, python_full_version=full)
     assert candidates(there, Made("a", "1", requires_python=asked)) == ["1"] * admitted
 
 
-def test_markers_can_be_evaluated_for_an_interpreter_between_releases() -> None:
+def test_markers_are_evaluated_for_development_builds_of_python() -> None:
     builder = CandidateBuilder(replace(LINUX, python_full_version="3.13.0+"))
     assert builder.holds("python_full_version >= '3.13'")
 
@@ -49,7 +49,7 @@ def test_markers_can_be_evaluated_for_an_interpreter_between_releases() -> None:
 CUDA = environment("3.11", "manylinux_2_28_x86_64", cuda="12.4")
 
 
-def test_what_needs_a_newer_cuda_than_the_environment_states_is_no_candidate() -> None:
+def test_release_for_a_newer_cuda_than_stated_is_excluded() -> None:
     world = [Made("a", it) for it in ("2+cu130", "2+cu128", "2+cu118", "2+cpu", "2")]
     found, (excluded,) = compiled(CUDA, *world)
     assert {it.version for it in found} == {"2+cu128", "2+cu118", "2+cpu", "2"}
@@ -59,13 +59,13 @@ def test_what_needs_a_newer_cuda_than_the_environment_states_is_no_candidate() -
     assert candidates(CUDA, Made("nvidia-cublas-cu12", "12.8")) == ["12.8"]
 
 
-def test_where_no_cuda_is_stated_none_excludes_anything() -> None:
+def test_unstated_cuda_excludes_nothing() -> None:
     assert LINUX.cuda is None
     assert candidates(LINUX, Made("a", "2+cu130")) == ["2+cu130"]
     assert candidates(LINUX, Made("nvidia-cublas-cu13", "13.1")) == ["13.1"]
 
 
-def test_of_several_reasons_the_same_is_reported_in_whatever_order_they_come() -> None:
+def test_reported_reason_does_not_depend_on_the_order_of_requirements() -> None:
     asked = ("z @ file:///z", "b; python_version > 'x' and platform_system ~= 'y'", "c @ file:///c")
     told = {
         excluded[0].message

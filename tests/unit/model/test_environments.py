@@ -18,12 +18,12 @@ def test_this_hosts_markers_are_those_of_its_interpreter() -> None:
     assert dict(host_environment().markers) == dict(default_environment())
 
 
-def test_naming_this_platform_gives_this_hosts_tags() -> None:
+def test_environment_named_like_the_host_has_its_tags() -> None:
     host = host_environment()
     assert environment(host.python_version, host.platform).tags == host.tags
 
 
-def test_what_is_left_out_is_this_hosts() -> None:
+def test_unnamed_parts_of_an_environment_are_those_of_the_host() -> None:
     host = host_environment()
     other = environment("3.12")
     assert (other.python_version, other.libc, other.os_name) == ("3.12", host.libc, host.os_name)
@@ -52,7 +52,7 @@ def test_what_is_left_out_is_this_hosts() -> None:
         ("3.11", "linux_x86_64", "py2.py3-none-any", "py2-none-any"),
     ],
 )  # fmt: skip
-def test_a_named_environment_takes_what_runs_there_and_nothing_else(
+def test_named_environment_accepts_exactly_the_wheels_that_run_there(
     python: str, platform: str, fits: str, refused: str
 ) -> None:
     tags = set(environment(python, platform).tags)
@@ -60,7 +60,7 @@ def test_a_named_environment_takes_what_runs_there_and_nothing_else(
     assert not tags & parse_tag(refused)
 
 
-def test_what_is_for_any_pypy_is_named_by_its_major_version() -> None:
+def test_generic_pypy_tags_name_the_major_version_only() -> None:
     tags = {str(tag) for tag in environment("pypy3.10", "linux_x86_64").tags}
     assert "pp3-none-any" in tags  # as packaging's own sys_tags have it
     assert "pp310-none-any" not in tags
@@ -75,7 +75,7 @@ def test_what_is_for_any_pypy_is_named_by_its_major_version() -> None:
         ("linux_aarch64", "platform_machine == 'aarch64' and python_full_version == '3.11.7'"),
     ],
 )
-def test_markers_hold_where_they_should(platform: str, marker: str) -> None:
+def test_markers_hold_in_their_environment(platform: str, marker: str) -> None:
     markers = dict(environment("3.11.7", platform).markers)
     assert Marker(marker).evaluate(markers)
     assert not Marker("python_version >= '3.12'").evaluate(markers)
@@ -85,12 +85,12 @@ def test_markers_hold_where_they_should(platform: str, marker: str) -> None:
     "python",
     ["", "3", "2.7", "4.0", "3.11.7.1", "311", "3.12t", "pypy3.13t", "3.11; x", "jython3.11"],
 )
-def test_a_python_that_is_not_understood_is_refused_by_name(python: str) -> None:
+def test_invalid_python_is_refused_with_its_text(python: str) -> None:
     with pytest.raises(InvalidArgument, match="Python"):
         environment(python, "linux_x86_64")
 
 
-def test_a_python_that_nobody_has_yet_is_refused_with_its_year() -> None:
+def test_python_not_released_yet_is_refused_with_its_year() -> None:
     with pytest.raises(InvalidArgument, match=r"3\.99 is released in 2110"):
         environment("3.99", "linux_x86_64")
     in_development = datetime.now(UTC).year - 2010
@@ -104,7 +104,7 @@ def test_a_python_that_nobody_has_yet_is_refused_with_its_year() -> None:
     ["", "linux", "linux_vax", "manylinux_2_x86_64", "manylinux2015_x86_64", "win_arm",
      "macosx_14_arm64", "any", "linux_x86_64\n"],
 )  # fmt: skip
-def test_a_platform_that_is_not_understood_is_refused_by_name(platform: str) -> None:
+def test_unknown_platform_is_refused_with_its_text(platform: str) -> None:
     with pytest.raises(InvalidArgument, match="platform"):
         environment("3.11", platform)
 

@@ -69,7 +69,7 @@ def test_each_fault_has_its_own_reason(data: bytes, reason: Reason, field: str) 
         "[" * 250 + "]" * 250,
     ],
 )
-def test_valid_json_that_looks_wrong_is_accepted(text: str) -> None:
+def test_unusual_but_valid_json_is_accepted(text: str) -> None:
     assert load_json(text.encode())[0] == json.loads(text)
 
 
@@ -104,7 +104,7 @@ def test_storable_values_are_kept_and_have_a_digest() -> None:
     assert digest(value)
 
 
-def test_depth_has_a_bound_and_its_place_is_short() -> None:
+def test_nesting_is_limited_and_its_path_shortened() -> None:
     found = out_of_bounds(nested(MAX_DEPTH + 1))
     assert "nested" in found[1]
     assert len(found[0]) <= 81

@@ -15,13 +15,13 @@ from model.measurements.job_stability import (
 from model.measurements.units import DISPLAY_UNITS, MAX_RATES, UNITS, Unit
 
 
-def test_every_unit_is_said_in_one_way_and_has_a_bound() -> None:
+def test_every_unit_has_a_display_unit_and_a_maximum_rate() -> None:
     assert DISPLAY_UNITS.keys() == MAX_RATES.keys() == set(Unit)
     assert {UNITS[multiple.name] for multiple in DISPLAY_UNITS.values()} == set(Unit)
     assert all(unit.value.endswith("/s") for unit in Unit)
 
 
-def test_multiples_are_those_that_their_names_say() -> None:
+def test_display_units_have_the_factor_of_their_prefix() -> None:
     said = {unit: (multiple.name, multiple.factor) for unit, multiple in DISPLAY_UNITS.items()}
     assert said[Unit.FLOP_PER_SECOND] == ("GFLOPS", 1e9)
     assert said[Unit.OP_PER_SECOND] == ("GOPS", 1e9)
@@ -44,7 +44,7 @@ def test_the_machine_can_make_a_job_unstable(conditions: JobConditions, reason: 
     assert instability([1.0, 1.0], conditions) == reason
 
 
-def test_spread_within_a_job_makes_it_unstable_above_a_tenth() -> None:
+def test_spread_above_ten_per_cent_makes_a_job_unstable() -> None:
     assert instability([90.0, 100.0, 110.0]) is None  # MAD 10, median 100
     assert instability([89.0, 100.0, 111.0]) == "spread"
 
@@ -62,7 +62,7 @@ def test_a_single_repetition_has_no_spread() -> None:
     ("left_out", "variation", "count"),
     [({}, None, 0), ({}, 0.25, 0), ({"spread": 5}, 0.1, 0), ({"spread": 6}, 0.26, 2)],
 )
-def test_much_noise_is_a_warning(
+def test_large_spread_between_jobs_is_a_warning(
     left_out: dict[str, int], variation: float | None, count: int
 ) -> None:
     assert len(list(noise_warnings("numpy", 10, left_out, variation))) == count
@@ -79,9 +79,9 @@ def test_much_noise_is_a_warning(
         (ValueError("wrong"), None),
     ],
 )
-def test_the_kind_of_an_error_decides_whose_it_is(error: Exception, reason: str | None) -> None:
+def test_crash_reason_follows_the_exception_type(error: Exception, reason: str | None) -> None:
     assert reason_of(error) == reason
 
 
-def test_a_build_that_timed_out_says_nothing_of_the_stack() -> None:
+def test_build_timeout_is_a_problem_of_the_host() -> None:
     assert is_host_build("timed-out", "uv did not finish within 3600 s")

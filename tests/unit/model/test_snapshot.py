@@ -34,14 +34,14 @@ def snapshot(world: World = WORLD, *roots: str, there: Environment = LINUX) -> S
     return freeze(walk(reader_of(world), wanted, there), AFFECTED, wanted, there)
 
 
-def test_the_canonical_form_gives_the_same_snapshot_again() -> None:
+def test_snapshot_read_from_its_json_is_equal() -> None:
     there = snapshot()
     again = Snapshot.from_json(there.to_json())
     assert again == there
     assert again.to_json() == there.to_json()
 
 
-def test_rows_that_snapshots_share_are_written_alike() -> None:
+def test_rows_shared_by_snapshots_are_written_identically() -> None:
     there = snapshot()
     packages = {
         name: tuple(replace(it, requires=(), read=it.version != "1") for it in candidates)
@@ -56,17 +56,17 @@ def test_rows_that_snapshots_share_are_written_alike() -> None:
 
 
 @pytest.mark.parametrize("platform", ["macosx_14_0_arm64", "win_amd64", "musllinux_1_2_aarch64"])
-def test_environments_of_every_kind_survive_the_canonical_form(platform: str) -> None:
+def test_every_kind_of_environment_survives_the_json_of_a_snapshot(platform: str) -> None:
     there = snapshot(there=environment("3.12", platform, cuda="12.4"))
     assert Snapshot.from_json(there.to_json()).environment == there.environment
 
 
-def test_a_snapshot_travels_to_another_process() -> None:
+def test_snapshot_can_be_pickled() -> None:
     there = snapshot()
     assert pickle.loads(pickle.dumps(there)) == there  # noqa: S301 - made here
 
 
-def test_the_form_says_what_the_reference_says() -> None:
+def test_snapshot_json_has_the_documented_form() -> None:
     form = json.loads(snapshot().to_json())
     assert form["requirements"] == [
         {"name": "b", "specifier": ">=1", "extras": ["x"]},
@@ -97,7 +97,7 @@ def test_vulnerabilities_and_times_are_on_the_candidates() -> None:
     assert there.packages["c"][0].uploaded_at == datetime(2024, 5, 1, 8, tzinfo=UTC)
 
 
-def test_nothing_in_a_snapshot_can_be_changed() -> None:
+def test_snapshot_is_immutable() -> None:
     there = snapshot()
     with pytest.raises(dataclasses.FrozenInstanceError):
         there.revision = "other"  # type: ignore[misc]
@@ -107,7 +107,7 @@ def test_nothing_in_a_snapshot_can_be_changed() -> None:
         there.packages["a"][0].yanked = False  # type: ignore[misc]
 
 
-def test_a_form_whose_content_was_changed_is_refused() -> None:
+def test_changed_snapshot_json_is_refused() -> None:
     form = json.loads(snapshot().to_json())
     form["packages"]["a"][0]["yanked"] = False
     with raised(InvalidDocument, reason=Reason.CONFLICTING_FIELDS, field="revision"):
@@ -118,7 +118,7 @@ def test_a_form_whose_content_was_changed_is_refused() -> None:
     "data",
     [b"", b"[]", b"{}", b'{"schema_version": "snapshot-0"}', b'{"schema_version": "snapshot-1"}'],
 )
-def test_what_is_not_a_snapshot_is_refused(data: bytes) -> None:
+def test_invalid_snapshot_json_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidDocument):
         Snapshot.from_json(data)
 
@@ -138,7 +138,7 @@ def test_what_is_not_a_snapshot_is_refused(data: bytes) -> None:
         (3, {"index": "builds"}),
     ],
 )
-def test_another_content_is_another_revision(place: int, change: dict[str, object]) -> None:
+def test_changed_content_changes_the_revision(place: int, change: dict[str, object]) -> None:
     world = list(WORLD)
     world[place] = dataclasses.replace(world[place], **change)  # type: ignore[arg-type]
     assert snapshot(world).revision != snapshot().revision
@@ -155,7 +155,7 @@ def test_another_request_or_environment_is_another_revision() -> None:
     assert len({there.revision, *(other.revision for other in others)}) == 5
 
 
-def test_what_is_not_in_the_closure_changes_no_revision() -> None:
+def test_releases_outside_the_closure_do_not_change_the_revision() -> None:
     beside = [*WORLD, Made("d", "1", ("a",)), Made("b", "0.9", ("d",), state="unsolvable")]
     assert snapshot(beside[:-1]).revision == snapshot().revision
     assert snapshot(beside).revision != snapshot().revision, "an excluded version is told"
@@ -164,7 +164,7 @@ def test_what_is_not_in_the_closure_changes_no_revision() -> None:
     assert snapshot(more_extras).revision == snapshot().revision, "nobody asks for that extra"
 
 
-def test_candidates_give_requirements_by_extra() -> None:
+def test_requirements_of_a_candidate_are_selected_by_extra() -> None:
     (candidate,) = snapshot().packages["b"]
     assert isinstance(candidate, Candidate)
     assert candidate.requirements() == ()

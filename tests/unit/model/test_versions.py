@@ -26,7 +26,7 @@ def found(
     [("1.0.0", "1.0"), ("1", "1.0"), ("1.0.0-beta1", "1.0b1"), ("2.0.0+cu118", "2.0"),
      ("2.0+a.1", "2.0.0+a-1"), ("v1.0", "1"), ("final-2004", "final-2004")],
 )  # fmt: skip
-def test_a_listed_version_means_all_that_are_equal_to_it(version: str, listed: str) -> None:
+def test_listed_affected_version_matches_equal_versions(version: str, listed: str) -> None:
     assert found(versions=(version, "3.0"), listed=(listed,)) == [version]
     assert found(versions=("2.0",), listed=("2.0.0+cu118", "final")) == []
 
@@ -142,12 +142,12 @@ versions = st.builds(
 
 
 @given(versions, versions)
-def test_two_keys_compare_as_their_versions_do(one: str, other: str) -> None:
+def test_version_keys_compare_like_versions(one: str, other: str) -> None:
     ours, theirs = version_key(one), version_key(other)
     assert (ours < theirs) == (Version(one) < Version(other))
     assert (ours == theirs) == (Version(one) == Version(other))
 
 
 @given(versions)
-def test_what_is_no_version_comes_first(version: str) -> None:
+def test_invalid_version_sorts_first(version: str) -> None:
     assert version_key("not a version") < version_key(version)

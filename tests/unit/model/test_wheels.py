@@ -33,7 +33,7 @@ def test_a_release_of_unknown_files_may_be_installable() -> None:
     assert known.reason is Fit.COMPATIBLE
 
 
-def test_a_wheel_for_just_this_interpreter_comes_before_a_general_one() -> None:
+def test_interpreter_specific_wheel_ranks_before_a_general_one() -> None:
     exact = compatibility(["cp311-cp311-manylinux_2_17_x86_64"], False, True, LINUX).rank
     stable = compatibility(["cp38-abi3-manylinux_2_17_x86_64"], False, True, LINUX).rank
     pure = compatibility(["py3-none-any"], False, True, LINUX).rank
@@ -44,9 +44,7 @@ def test_a_wheel_for_just_this_interpreter_comes_before_a_general_one() -> None:
 
 
 @given(st.lists(st.sampled_from(TAG_SETS), max_size=6), st.sampled_from([LINUX, MUSL, MAC]))
-def test_installable_is_exactly_having_a_tag_of_the_environment(
-    wheels: list[str], env: object
-) -> None:
+def test_release_is_installable_exactly_if_a_wheel_tag_fits(wheels: list[str], env: object) -> None:
     tags = list(env.tags)  # type: ignore[attr-defined]
     places = [tags.index(tag) for text in wheels for tag in parse_tag(text) if tag in tags]
     found = compatibility(wheels, False, True, env)  # type: ignore[arg-type]
@@ -54,7 +52,7 @@ def test_installable_is_exactly_having_a_tag_of_the_environment(
 
 
 @given(st.lists(st.sampled_from(TAG_SETS), max_size=6), st.randoms())
-def test_the_order_of_wheels_never_matters(wheels: list[str], random: object) -> None:
+def test_wheel_order_does_not_change_compatibility(wheels: list[str], random: object) -> None:
     shuffled = list(wheels)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert compatibility(wheels, True, True, LINUX) == compatibility(shuffled, True, True, LINUX)
@@ -102,7 +100,7 @@ def test_the_cuda_of_a_release_is_in_its_local_version_or_its_name(
     assert cuda_of(name, version) == cuda
 
 
-def test_a_driver_runs_what_is_not_newer_than_its_major_version() -> None:
+def test_driver_runs_cuda_of_its_major_version_or_older() -> None:
     driver = environment("3.11", "linux_x86_64", cuda="12.2")
     assert cuda_runs("12.8", driver)
     assert cuda_runs("11", driver)
@@ -110,7 +108,7 @@ def test_a_driver_runs_what_is_not_newer_than_its_major_version() -> None:
     assert not cuda_runs("12", LINUX)
 
 
-def test_the_name_of_a_wheel_is_read() -> None:
+def test_wheel_file_name_is_parsed() -> None:
     found = parse_wheel("Foo_Bar-1!2.0.0+cu12-3x-cp311-cp311-win_amd64.whl")
     assert (found.name, found.version, found.build, found.tags) == (
         "foo-bar", "1!2.0.0+cu12", (3, "x"), "cp311-cp311-win_amd64",
@@ -121,7 +119,7 @@ def test_the_name_of_a_wheel_is_read() -> None:
     "name", ["", "a.whl", "a-1.tar.gz", "a-x-py3-none-any.whl", "a-1-py3-none.whl",
              "../a-1-py3-none-any.whl", "a" * 300 + "-1-py3-none-any.whl"]
 )  # fmt: skip
-def test_what_is_not_the_name_of_a_wheel_is_refused(name: str) -> None:
+def test_invalid_wheel_file_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument):
         parse_wheel(name)
 
@@ -158,7 +156,7 @@ UNFIT: dict[str, tuple[list[str], Environment]] = {
 }  # fmt: skip
 
 
-def test_why_a_release_cannot_be_installed_is_as_in_the_golden_file() -> None:
+def test_reasons_against_installation_equal_the_golden_file() -> None:
     views = {}
     for title, (wheels, there) in UNFIT.items():
         found, beside = (compatibility(wheels, sdist, True, there) for sdist in (False, True))

@@ -37,7 +37,7 @@ def test_a_script_defines_each_name_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_reads_as_python_3_8(name: str) -> None:
+def test_bundled_script_is_valid_python_3_8(name: str) -> None:
     ast.parse(script_of(name), feature_version=(3, 8))
 
 
@@ -51,7 +51,7 @@ def test_a_script_imports_the_standard_library_only(name: str) -> None:
             assert module.partition(".")[0] in sys.stdlib_module_names, module
 
 
-def test_scripts_are_the_same_in_every_process() -> None:
+def test_bundled_scripts_are_reproducible() -> None:
     program = (
         "import json; from pis.bundle import script_sha256; from pis.catalogue import INDICATORS;"
         " print(json.dumps({it: script_sha256(it) for it in INDICATORS}))"
@@ -72,7 +72,7 @@ def test_a_bundled_script_has_no_comments_and_docstrings() -> None:
     assert "#: " not in text
 
 
-def test_a_script_runs_alone(tmp_path: Path) -> None:
+def test_bundled_script_runs_without_thoth(tmp_path: Path) -> None:
     script = tmp_path / "anything.py"
     script.write_text(script_of("matmul"), encoding="utf-8")
     # The folder of NumPy and nothing of this product: neither its path nor its other libraries.

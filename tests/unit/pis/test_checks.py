@@ -28,7 +28,7 @@ def operands(dtype: str, *shape: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
 @pytest.mark.parametrize("transposes", ["nn", "nt", "tn", "tt"])
-def test_numpys_products_are_right(dtype: str, transposes: str) -> None:
+def test_numpy_products_pass_the_check(dtype: str, transposes: str) -> None:
     left = (5, 7) if transposes[0] == "n" else (7, 5)
     right = (7, 3) if transposes[1] == "n" else (3, 7)
     product = product_of(NUMPY, left, right, dtype, 0, transposes)
@@ -50,7 +50,7 @@ def test_one_wrong_product_of_a_batch_is_found() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_wrong_products_are_found(dtype: str) -> None:
+def test_wrong_products_are_detected(dtype: str) -> None:
     a, b = operands(dtype, 64, 64)
     right = a @ b
     wrong = {
@@ -75,21 +75,21 @@ def test_an_integer_product_is_exact_or_wrong() -> None:
         check_gemm(NUMPY, product.left, product.right, output, "int8")
 
 
-def test_the_same_seed_gives_the_same_inputs() -> None:
+def test_inputs_are_reproducible_from_the_seed() -> None:
     one, same, other = (NUMPY.normal((4, 4), "float32", seed) for seed in (3, 3, 4))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
     assert np.array_equal(NUMPY.integers((9,), -3, 3, 5), NUMPY.integers((9,), -3, 3, 5))
 
 
-def test_numpy_says_what_it_cannot_do() -> None:
+def test_unsupported_types_and_devices_of_numpy_are_named() -> None:
     with pytest.raises(Unsupported, match="bfloat16"):
         product_of(NUMPY, (2, 2), (2, 2), "bfloat16", 0)
     with pytest.raises(Unsupported, match="CPU"):
         load_framework("numpy", "cuda", 1, "function")
 
 
-def test_numpys_build_tells_no_paths_of_the_machine_that_built_it() -> None:
+def test_numpy_build_information_has_no_paths_of_the_build_machine() -> None:
     build = NUMPY.build()
     assert build["blas"]["name"]
     assert "/opt/" not in str(build)
@@ -111,7 +111,7 @@ def counted(m: int, n: int, k: int) -> int:
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (2, 3, 4), (4, 1, 7), (5, 5, 5)])
-def test_a_product_takes_what_its_definition_does(m: int, n: int, k: int) -> None:
+def test_operations_of_a_product_follow_its_definition(m: int, n: int, k: int) -> None:
     assert gemm_operations(m, n, k) == counted(m, n, k)
     assert gemm_operations(m, n, k, batch=3) == 3 * counted(m, n, k)
 
@@ -161,14 +161,14 @@ def test_a_block_of_the_transformer_has_as_many_weights_as_are_read() -> None:
     assert sum(int(np.prod(shape)) for shape in shapes) == 12 * 16**2 + 13 * 16
 
 
-def test_a_training_whose_loss_falls_passes_and_names_its_first_loss() -> None:
+def test_falling_loss_passes_the_check_and_the_first_loss_is_returned() -> None:
     step = Descent(0.1)
     check = TrainingCheck(NUMPY, step)
     assert check(step()) == 1.0
     assert check(step()) == 1.0
 
 
-def test_the_first_check_trains_for_some_steps_before_it_judges() -> None:
+def test_first_training_check_follows_several_steps() -> None:
     step = Descent(0.1)
     TrainingCheck(NUMPY, step)(step())
     assert step.place == pytest.approx(0.8 ** (STEPS + 1), rel=1e-4)
@@ -176,7 +176,7 @@ def test_the_first_check_trains_for_some_steps_before_it_judges() -> None:
 
 @pytest.mark.parametrize(("rate", "message"), [(0.0, "the loss was 1"), (1e30, "the loss is")])
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_a_training_that_stands_still_or_explodes_is_refused(rate: float, message: str) -> None:
+def test_constant_or_exploding_loss_is_refused(rate: float, message: str) -> None:
     step = Descent(rate)
     with pytest.raises(WrongResult, match=message):
         TrainingCheck(NUMPY, step)(step())

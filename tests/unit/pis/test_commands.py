@@ -24,7 +24,7 @@ from tests.factories.specifications import pipfile_lock
 PYTHON = {"requirements_locked": pipfile_lock({})}
 
 
-def test_a_command_is_identified_by_the_files_that_it_names(tmp_path: Path) -> None:
+def test_command_identity_includes_its_named_files(tmp_path: Path) -> None:
     (tmp_path / "suite" / "__pycache__").mkdir(parents=True)
     for name in ("bench.py", "suite/test_a.py", "suite/__pycache__/x.pyc", "data.csv", "other.py"):
         (tmp_path / name).write_text(name)
@@ -38,7 +38,7 @@ def test_a_command_is_identified_by_the_files_that_it_names(tmp_path: Path) -> N
     assert str(command_of(["python bench.py | cat"], tmp_path)) == "python bench.py | cat"
 
 
-def test_programs_as_text_and_paths_through_links_are_words_of_a_command(tmp_path: Path) -> None:
+def test_inline_programs_are_no_files_and_links_are_resolved(tmp_path: Path) -> None:
     folder, link = tmp_path / "real", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)
@@ -48,7 +48,7 @@ def test_programs_as_text_and_paths_through_links_are_words_of_a_command(tmp_pat
     assert list(command_of(["python", str(link / "bench.py")], folder).files) == ["bench.py"]
 
 
-def test_what_is_no_command_is_rejected(tmp_path: Path) -> None:
+def test_empty_or_unparsable_command_is_refused(tmp_path: Path) -> None:
     for words in ([""], ["python 'bench"], []):
         with pytest.raises(InvalidArgument):
             command_of(words, tmp_path)
@@ -119,7 +119,7 @@ def ran(
     return dict(run_here(prepared, job, "local", commands, concealed or {}).result)
 
 
-def test_documents_have_no_secrets_and_the_command_gets_them(tmp_path: Path) -> None:
+def test_secret_variables_reach_the_command_but_no_document(tmp_path: Path) -> None:
     shown, concealed = shown_variables({"API_KEY": "1234", "OMP_NUM_THREADS": "2"})
     seen = tmp_path / "seen"
     script = f"import os, sys; open({str(seen)!r}, 'w').write(os.environ['API_KEY'] + sys.argv[2])"
@@ -140,7 +140,7 @@ def test_documents_have_no_secrets_and_the_command_gets_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_a_job_during_which_the_command_changed_does_not_count(when: str, tmp_path: Path) -> None:
+def test_job_is_discarded_if_its_command_changed_meanwhile(when: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
     change = "echo new > data" if when == "during" else "true"
     command = command_of([f"{change}; cat data"], tmp_path)
@@ -174,7 +174,7 @@ def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction(
     assert (refused.value.reason, refused.value.field) == (Reason.MISSING_FIELD, "$")
 
 
-def test_a_huge_result_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_huge_result_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     command = command_of(["truncate", "--size=1T", "{results}"], tmp_path)
     result = ran([command], command.specification(PYTHON, {}, 60))
     assert "[file_too_large]" in str(result)

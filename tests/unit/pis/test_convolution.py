@@ -75,7 +75,7 @@ def work_of(name: str, *flags: str, **variables: str) -> Work:
 
 
 @given(convolutions())
-def test_numpy_gives_what_scipy_gives(convolution: Convolution) -> None:
+def test_numpy_convolution_equals_that_of_scipy(convolution: Convolution) -> None:
     images, kernels = operands(convolution)
     found = convolution_call(NUMPY, convolution, images, kernels)()
     assert found.shape == convolution.output_shape
@@ -83,7 +83,7 @@ def test_numpy_gives_what_scipy_gives(convolution: Convolution) -> None:
 
 
 @given(convolutions())
-def test_a_right_result_passes_the_check_and_a_shifted_one_does_not(
+def test_shifted_convolution_fails_the_check(
     convolution: Convolution,
 ) -> None:
     images, kernels = operands(convolution)
@@ -97,7 +97,9 @@ def test_a_right_result_passes_the_check_and_a_shifted_one_does_not(
 
 
 @given(st.integers(1, 40), small, small, st.integers(1, 3))
-def test_as_many_outputs_as_windows_fit(size: int, window: int, stride: int, dilation: int) -> None:
+def test_number_of_outputs_is_the_number_of_windows(
+    size: int, window: int, stride: int, dilation: int
+) -> None:
     def fits(start: int, length: int) -> bool:
         return start + (window - 1) * dilation < length
 
@@ -119,7 +121,9 @@ def test_as_many_outputs_as_windows_fit(size: int, window: int, stride: int, dil
         ("conv2d", 4 * 350 * 81 * 32 * (2 * 100 - 1)),
     ],
 )
-def test_the_historic_defaults_have_these_operations(name: str, operations: int) -> None:
+def test_historic_default_convolutions_have_known_operation_counts(
+    name: str, operations: int
+) -> None:
     assert work_of(name).per_call == operations
 
 
@@ -160,6 +164,6 @@ def test_a_filter_larger_than_the_input_is_refused_without_padding() -> None:
         work_of("conv1d", "--padding", "VALID", "--filter-width", "200")
 
 
-def test_numpy_says_that_it_multiplies_short_floats_on_one_thread() -> None:
+def test_numpy_convolution_of_short_floats_reports_one_thread() -> None:
     assert work_of("conv1d", "--dtype", "float16").parameters["threads"] == 1
     assert "threads" not in work_of("conv1d").parameters

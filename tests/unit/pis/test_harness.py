@@ -43,7 +43,7 @@ def test_the_published_schema_of_results_is_a_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_a_product_of_matrices_has_the_rate_of_its_operations(
+def test_matmul_rate_is_its_operations_per_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=32", "--batch=2", "--seed=5")
@@ -57,12 +57,16 @@ def test_a_product_of_matrices_has_the_rate_of_its_operations(
     assert result["rate"] == pytest.approx(rate)
 
 
-def test_integers_are_counted_as_operations(capsys: pytest.CaptureFixture[str]) -> None:
+def test_integer_products_are_reported_in_operations_per_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=16", "--dtype=int8")
     assert document["@result"]["unit"] == "GOPS"
 
 
-def test_what_numpy_does_on_one_thread_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numpy_product_of_short_floats_reports_one_thread(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     flags = ["--matrix-size=16", "--dtype=float16", "--threads=2"]
     document = document_of(capsys, matmul.INDICATOR, *flags)
     assert document["@parameters"]["threads"] == 1
@@ -77,7 +81,7 @@ def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str])
     assert [second["@parameters"][name] for name in "mnk"] == [3, 5, 7]
 
 
-def test_the_triad_has_the_rate_of_the_bytes_that_it_moves(
+def test_triad_rate_is_its_bytes_per_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, memory.INDICATOR, "--array-mib=1", "--dtype=float32")
@@ -167,7 +171,7 @@ def test_an_unexpected_error_is_not_hidden() -> None:
         main(indicator(lambda: 1 // 0, lambda output: 0.0), [*QUICK, "--quiet"])
 
 
-def test_output_of_a_library_does_not_mix_with_the_document(
+def test_library_output_stays_out_of_the_document(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def talk() -> None:
@@ -221,7 +225,7 @@ raise SystemExit(main(noisy, ["--min-time", "0.001", "--quiet"]))
 """
 
 
-def test_what_a_library_prints_by_c_goes_to_standard_error() -> None:
+def test_native_output_of_a_library_goes_to_standard_error() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", NOISY],

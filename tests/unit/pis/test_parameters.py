@@ -21,7 +21,7 @@ def values(name: str, *argv: str, **environ: str) -> dict[str, Any]:
     return values_of(indicator_of(name).all_parameters(), argv, environ, "")
 
 
-def test_flags_win_over_the_environment_and_that_over_defaults() -> None:
+def test_flags_override_variables_which_override_defaults() -> None:
     assert values("matmul")["matrix_size"] == 512
     assert values("matmul", MATMUL_MATRIX_SIZE="64")["matrix_size"] == 64
     assert values("matmul", "--matrix-size=32", MATMUL_MATRIX_SIZE="64")["matrix_size"] == 32
@@ -54,9 +54,7 @@ def test_a_historic_variable_sets_its_own_indicator_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["--matrix-size=0", "--matrix-size=1e3", "--dtype=float8"])
-def test_a_flag_that_cannot_be_used_is_a_usage_error(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_flag_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with raised(SystemExit, code=2):
         values("matmul", name)
     error = capsys.readouterr().err
@@ -65,7 +63,7 @@ def test_a_flag_that_cannot_be_used_is_a_usage_error(
     assert name.partition("=")[0] in error
 
 
-def test_a_variable_that_cannot_be_used_is_named() -> None:
+def test_invalid_variable_is_named() -> None:
     with pytest.raises(Unsupported, match="MATMUL_REPS"):
         values("matmul", MATMUL_REPS="many")
 
@@ -91,7 +89,7 @@ def test_values_of_the_wrong_type_or_out_of_bounds_are_refused(
         parameter.checked(value)
 
 
-def test_values_come_in_the_parameters_type() -> None:
+def test_parameter_values_are_converted_to_their_type() -> None:
     assert SIZE.checked("64") == 64
     assert SIZE.checked(64.0) == 64
     assert Parameter("min_time", 1.0, "").checked(2) == 2.0
@@ -99,7 +97,7 @@ def test_values_come_in_the_parameters_type() -> None:
     assert Parameter("padding", "SAME", "", ("SAME", "VALID")).checked("valid") == "VALID"
 
 
-def test_a_switch_may_stand_alone() -> None:
+def test_switch_may_have_no_value() -> None:
     switch = Parameter("both_ways", False, "")
     assert values_of([switch], ["--both-ways"], {}, "")["both_ways"] is True
     assert values_of([switch], ["--both-ways=no"], {}, "")["both_ways"] is False
@@ -115,18 +113,18 @@ def test_each_indicator_goes_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_each_default_is_a_value_that_may_be_given(name: str) -> None:
+def test_each_default_is_a_valid_value(name: str) -> None:
     for parameter in indicator_of(name).all_parameters():
         assert parameter.checked(parameter.default) == parameter.default, parameter.name
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_each_parameter_of_an_indicator_has_a_name_of_its_own(name: str) -> None:
+def test_parameter_names_of_an_indicator_are_unique(name: str) -> None:
     names = [parameter.name for parameter in indicator_of(name).all_parameters()]
     assert len(names) == len(set(names))
 
 
-def test_all_that_is_wrong_with_parameters_is_reported_at_once() -> None:
+def test_all_invalid_parameters_are_reported_together() -> None:
     with pytest.raises(InvalidParameters) as refused:
         arguments_of("matmul", {"matrix_size": "large", "colour": "red", "device": "tpu"})
     assert refused.value.problems.keys() == {"matrix_size", "colour", "device"}
@@ -151,7 +149,7 @@ def test_the_presets_are_deepbenchs_lists() -> None:
     assert (1760, 7133, 1760, "nt") in PRESETS["deepbench-training"]
 
 
-def test_shapes_may_be_written_out() -> None:
+def test_shapes_may_be_given_explicitly() -> None:
     parameter = next(it for it in indicator_of("gemm").parameters if it.name == "shapes")
     text = parameter.checked("1024,128,1024,n,t; 35,8457,2560,tn;")
     assert shapes_of(text) == [(1024, 128, 1024, "nt"), (35, 8457, 2560, "tn")]
@@ -161,12 +159,12 @@ def test_shapes_may_be_written_out() -> None:
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_the_reference_names_each_indicator(name: str) -> None:
+def test_reference_page_lists_each_indicator(name: str) -> None:
     text = (Path(__file__).parents[3] / "docs/reference/indicators.md").read_text("utf-8")
     assert re.search(rf"(?m)^- (`[\w-]+`, )*`{name}`", text)
 
 
-def test_whatever_defines_a_measurement_is_a_property_of_its_own_in_the_graph() -> None:
+def test_every_measurement_parameter_is_a_graph_property() -> None:
     """All observations have a device; the other exceptions are not part of a measurement."""
     elsewhere = {"device", "framework", "min_time", "shapes"}
     names = {it.name for name in INDICATORS for it in indicator_of(name).all_parameters()}

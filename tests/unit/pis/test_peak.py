@@ -29,7 +29,9 @@ ZEN5 = {"sse2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni"}
         ({"asimd", "asimdhp"}, "float16", 128),
     ],
 )
-def test_a_cpu_does_so_much_a_cycle(flags: set[str], dtype: str, per_cycle: int) -> None:
+def test_cpu_peak_is_operations_per_cycle_times_clock(
+    flags: set[str], dtype: str, per_cycle: int
+) -> None:
     peak = cpu_peak(flags, dtype, 3, 2e9)
     assert peak.rate == 3 * per_cycle * 2e9
 
@@ -50,12 +52,12 @@ def test_an_unknown_cpu_has_no_peak() -> None:
         (A100, "int8", 624e12),
     ],
 )
-def test_a_gpu_does_what_its_data_sheet_says(gpu: Gpu, dtype: str, published: float) -> None:
+def test_gpu_peak_equals_its_data_sheet(gpu: Gpu, dtype: str, published: float) -> None:
     peak = gpu_peak("compute", gpu, dtype)
     assert peak.rate == pytest.approx(published, rel=0.01)
 
 
-def test_a_gpus_memory_does_what_its_data_sheet_says() -> None:
+def test_gpu_memory_peak_equals_its_data_sheet() -> None:
     peak = gpu_peak("memory", A100, "float32")
     assert peak.rate == pytest.approx(1555e9, rel=0.01)
 
@@ -65,18 +67,18 @@ def test_a_gpu_of_an_unknown_kind_has_no_peak() -> None:
     assert gpu_peak("memory", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
 
 
-def test_many_cores_are_bounded_by_their_sockets() -> None:
+def test_multi_core_peak_is_bounded_by_sockets() -> None:
     assert memory_peak(256, 5e9, 2).rate == 4e12
     assert memory_peak(1, 5e9, 2).rate == 128 * 5e9
 
 
-def test_what_was_asked_for_wins_and_every_library_is_reported() -> None:
+def test_thread_flag_overrides_the_environment_for_every_library() -> None:
     environ = {"OMP_NUM_THREADS": "7"}
     assert set_threads(3, environ) == 3
     assert environ == dict.fromkeys(THREAD_VARIABLES, "3")
 
 
-def test_without_a_flag_the_environment_decides_about_threads() -> None:
+def test_environment_sets_the_threads_without_a_flag() -> None:
     assert set_threads(0, {"OMP_NUM_THREADS": "7"}) == 7
 
 

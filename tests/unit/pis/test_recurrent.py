@@ -50,7 +50,7 @@ def outputs_of(cell: str, inputs: Any, weights: Any) -> Any:
 
 @settings(max_examples=examples(40))
 @given(recurrences)
-def test_the_check_takes_the_equations_and_refuses_anything_else(recurrence: Recurrence) -> None:
+def test_recurrent_check_accepts_only_the_defined_equations(recurrence: Recurrence) -> None:
     inputs = NUMPY.normal((recurrence.steps, recurrence.batch, recurrence.input_size), "float64", 1)
     weights = recurrent_weights(NUMPY, recurrence, "float64", 2)
     check = RecurrentCheck(NUMPY, recurrence, "float64", inputs, weights)
@@ -62,7 +62,7 @@ def test_the_check_takes_the_equations_and_refuses_anything_else(recurrence: Rec
 
 
 @given(recurrences)
-def test_operations_are_those_of_the_gates_products(recurrence: Recurrence) -> None:
+def test_recurrent_operations_equal_those_of_the_gate_products(recurrence: Recurrence) -> None:
     counted = 0
     for layer in range(recurrence.layers):
         entering = recurrence.hidden_size if layer else recurrence.input_size
@@ -72,7 +72,7 @@ def test_operations_are_those_of_the_gates_products(recurrence: Recurrence) -> N
     assert recurrence.operations == counted * recurrence.steps * recurrence.batch
 
 
-def test_layers_above_the_first_take_hidden_states() -> None:
+def test_upper_recurrent_layers_take_hidden_states() -> None:
     assert Recurrence("gru", 3, 7, 5, 1, 1).input_sizes == [7, 5, 5]
 
 
@@ -81,7 +81,7 @@ def test_the_reference_looks_at_all_steps_of_a_small_network_and_at_two_of_a_lar
     assert Recurrence("lstm", 1, 4096, 4096, 30, 8).reference_steps == 2
 
 
-def test_an_open_forget_gate_keeps_the_memory_and_a_shut_one_drops_it() -> None:
+def test_open_forget_gate_keeps_the_memory_and_a_closed_one_drops_it() -> None:
     for bias, wanted in ((1e3, 0.75), (-1e3, 0.0)):
         layer = LayerWeights([[0.0]] * 4, [[0.0]] * 4, [-1e3, bias, 0.0, 0.0])
         assert cell_step("lstm", layer, [1.0], [0.0], [0.75])[1] == [wanted]

@@ -106,7 +106,7 @@ def test_operations_of_convolutions_are_those_of_the_reader(preset: str) -> None
         assert shape.operations == convolution_operations(dict(zip(SIZES, sizes, strict=True)))
 
 
-def test_the_product_of_matrices_shares_only_its_time_with_deepbench() -> None:
+def test_gemm_shares_only_its_time_metric_with_deepbench() -> None:
     definitions = {it.metric.name: it.metric.definition for it in metrics_of("gemm")}
     assert definitions == {"rate": "thoth-gemm-1", "time": "deepbench-1"}
 
@@ -148,7 +148,7 @@ def test_a_batch_has_the_mean_time_and_the_mean_rate_of_pytorch_benchmark() -> N
     assert values == {"seconds_per_batch": 2.5, "images_per_second": 5.0}
 
 
-def test_frames_have_the_percentiles_of_the_reader() -> None:
+def test_frame_metrics_have_the_percentiles_of_the_reader() -> None:
     seconds = tuple(float(number) for number in range(1, 101))
     values = values_by_name("PiFrameLatency", seconds, form="frame")
     for suffix, per_cent in (("p50", 50), ("p90", 90), ("p99", 99)):
@@ -157,7 +157,7 @@ def test_frames_have_the_percentiles_of_the_reader() -> None:
     assert values_by_name("PiFrameLatency", (2.0,), form="tail") == {"frame_latency_p99": 2.0}
 
 
-def test_a_batch_size_has_the_latency_and_throughput_of_aiia() -> None:
+def test_batch_sizes_have_the_latency_and_throughput_metrics_of_aiia() -> None:
     values = values_by_name("PiBatchSweep", (1.0, 3.0))
     assert values == {"latency": 2000.0, "throughput": 4.0}
 

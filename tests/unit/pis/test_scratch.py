@@ -36,7 +36,7 @@ def abandoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_names_its_owner_and_is_gone_after(tmp_path: Path) -> None:
+def test_scratch_folder_names_its_owner_and_is_removed(tmp_path: Path) -> None:
     with scratch_folder("job") as folder:
         assert folder.name.startswith(f"thoth-job-{os.getpid()}-")
         (folder / "file").write_text("words")
@@ -44,7 +44,7 @@ def test_a_folder_names_its_owner_and_is_gone_after(tmp_path: Path) -> None:
     assert not swept_by_another(tmp_path).exists()
 
 
-def test_what_a_killed_owner_left_is_removed(tmp_path: Path, abandoned: Path) -> None:
+def test_scratch_folder_of_a_killed_owner_is_removed(tmp_path: Path, abandoned: Path) -> None:
     swept_by_another(tmp_path)
     assert not abandoned.exists()
 
@@ -61,7 +61,7 @@ def test_processes_that_use_an_abandoned_folder_are_ended(tmp_path: Path, abando
         other.kill()
 
 
-def test_what_a_living_owner_needs_stays(tmp_path: Path, abandoned: Path) -> None:
+def test_scratch_folder_of_a_living_owner_is_kept(tmp_path: Path, abandoned: Path) -> None:
     mine = tmp_path / f"thoth-job-{os.getpid()}-abcdefgh"
     mine.mkdir()
     link = tmp_path / f"{abandoned.name}x"

@@ -33,7 +33,7 @@ def plan(min_time_s: float = 0.0, repetitions: int = 0, calls: int = 0) -> Plan:
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 3e-8, 2e-6, 1e-3])
-def test_a_repetition_lasts_twenty_ticks_and_a_thousand_readings(seconds: float) -> None:
+def test_repetition_is_long_enough_for_the_clock(seconds: float) -> None:
     timing = time_work(Device(always(seconds)), plan())
     lasts_s = timing.calls * seconds
     assert lasts_s >= TICKS * CLOCK.tick_ns * 1e-9
@@ -42,7 +42,7 @@ def test_a_repetition_lasts_twenty_ticks_and_a_thousand_readings(seconds: float)
     assert timing.repetitions_s == pytest.approx([seconds] * len(timing.repetitions_s))
 
 
-def test_there_are_nine_repetitions_and_the_minimal_time_at_least() -> None:
+def test_at_least_nine_repetitions_and_the_minimal_time_are_measured() -> None:
     assert len(time_work(Device(always(1.0)), plan(min_time_s=1.0)).repetitions_s) == 9
     timing = time_work(Device(always(1e-6)), plan(min_time_s=1.0))
     assert sum(timing.repetitions_s) * timing.calls >= 1.0
@@ -59,7 +59,7 @@ def test_the_requested_number_of_calls_is_timed() -> None:
     assert set(device.asked) == {7}
 
 
-def test_calls_that_the_clock_cannot_see_are_refused() -> None:
+def test_calls_too_short_for_the_clock_are_refused() -> None:
     with pytest.raises(Unsupported, match="--mini-batch"):
         time_work(Device(always(1e-7)), plan(calls=499))  # 1000 readings are 50 µs
     assert time_work(Device(always(1e-7)), plan(calls=501)).calls == 501
@@ -70,7 +70,7 @@ def test_the_number_of_repetitions_is_bounded() -> None:
     assert len(timing.repetitions_s) == MOST_REPETITIONS
 
 
-def test_slow_first_calls_do_not_decide() -> None:
+def test_slow_first_calls_do_not_change_the_result() -> None:
     def slow_at_first() -> Iterator[float]:
         yield from (1.0, 0.5, 0.1, 0.05)
         yield from always(1e-6)
@@ -80,7 +80,7 @@ def test_slow_first_calls_do_not_decide() -> None:
     assert timing.repetitions_s == pytest.approx([1e-6] * len(timing.repetitions_s))
 
 
-def test_the_warm_up_lasts_until_the_time_settles() -> None:
+def test_warm_up_lasts_until_times_are_stable() -> None:
     falling = [1e-3 * 0.8**step for step in range(30)]
 
     def settling() -> Iterator[float]:
@@ -93,7 +93,7 @@ def test_the_warm_up_lasts_until_the_time_settles() -> None:
     assert max(timing.repetitions_s) == pytest.approx(falling[-1])
 
 
-def test_the_warm_up_ends_on_a_machine_that_never_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_ends_although_times_never_become_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pis.indicators.timing._WARM_UP_S", 0.01)
 
     def restless() -> Iterator[float]:
@@ -107,7 +107,7 @@ def test_the_warm_up_ends_on_a_machine_that_never_settles(monkeypatch: pytest.Mo
     assert len(timing.repetitions_s) == 9
 
 
-def test_the_last_output_is_kept() -> None:
+def test_output_of_the_last_call_is_returned() -> None:
     device = Device(always(1e-3))
     assert time_work(device, plan()).output == len(device.asked)
 
@@ -119,7 +119,7 @@ def test_the_tick_of_the_clock_is_measured() -> None:
     assert clock_of("cuda_event").tick_ns >= 500
 
 
-def test_collection_goes_on_after_the_measurement() -> None:
+def test_garbage_collection_is_paused_during_the_measurement_only() -> None:
     import gc
 
     seen = []

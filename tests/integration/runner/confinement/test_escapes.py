@@ -17,7 +17,7 @@ from tests.services.waiting import wait_until
 pytestmark = needs("bwrap")
 
 
-def test_memory_that_no_process_maps_is_refused(tmp_path: Path) -> None:
+def test_unmapped_memory_is_refused(tmp_path: Path) -> None:
     answers = refusals(
         run(
             """
@@ -128,7 +128,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
     assert listener.reached == 6
 
 
-def test_nothing_outside_can_be_written(tmp_path: Path) -> None:
+def test_script_cannot_write_outside_the_sandbox(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched", encoding="utf-8")
     inside = Path("/tmp") / f"only-inside-{uuid.uuid4()}"

@@ -17,7 +17,7 @@ from tests.services.confined import LIMITS, refusals, run
 pytestmark = [needs("bwrap"), pytest.mark.faults]
 
 
-def test_a_fork_bomb_ends_and_the_limit_is_named(tmp_path: Path, marker: str) -> None:
+def test_fork_bomb_is_ended_with_the_process_limit_as_reason(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
 while True:
@@ -33,19 +33,19 @@ while True:
     subprocess.run(["true"], check=True)  # noqa: S607
 
 
-def test_ten_gigabytes_at_once_are_refused(tmp_path: Path) -> None:
+def test_allocation_of_ten_gigabytes_at_once_fails(tmp_path: Path) -> None:
     finished = run("bytearray(10 * 10**9)", tmp_path)
     assert finished.ended is JobEnd.MEMORY_LIMIT or b"MemoryError" in finished.stderr
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
-def test_ten_gigabytes_bit_by_bit_end_the_job(tmp_path: Path, marker: str) -> None:
+def test_slow_growth_to_ten_gigabytes_ends_the_job(tmp_path: Path, marker: str) -> None:
     finished = run("held = [bytearray(2**22) for _ in range(2500)]", tmp_path, marker)
     assert finished.ended is JobEnd.MEMORY_LIMIT
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
-def test_memory_split_over_children_counts_together(tmp_path: Path, marker: str) -> None:
+def test_memory_of_all_children_counts_towards_the_limit(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
 for _ in range(5):
@@ -60,7 +60,7 @@ import time; time.sleep(60)
     assert finished.ended is JobEnd.MEMORY_LIMIT
 
 
-def test_memory_that_children_share_counts_once(tmp_path: Path) -> None:
+def test_shared_memory_counts_once_towards_the_limit(tmp_path: Path) -> None:
     finished = run(
         """
 held = b"x" * (100 * 2**20)
@@ -74,7 +74,7 @@ import time; time.sleep(1)
     assert (finished.ended, finished.exit_code) == (JobEnd.EXITED, 0)
 
 
-def test_a_file_has_a_largest_size_and_all_files_together_too(tmp_path: Path) -> None:
+def test_file_size_and_total_disk_use_are_limited(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path).f_bavail
     answers = refusals(
         run(
@@ -134,7 +134,7 @@ print("parent ends")
     assert (finished.ended, finished.stdout) == (JobEnd.EXITED, b"parent ends\n")
 
 
-def test_folders_without_end_are_ended_before_the_kernel_has_no_memory(tmp_path: Path) -> None:
+def test_many_folders_end_the_job_before_they_exhaust_kernel_memory(tmp_path: Path) -> None:
     finished = run(
         """
 os.chdir("/tmp")
@@ -146,7 +146,7 @@ for number in range(3_000_000):
     assert finished.ended is JobEnd.FILE_LIMIT
 
 
-def test_usage_is_that_of_the_job(tmp_path: Path) -> None:
+def test_reported_usage_is_that_of_the_job_alone(tmp_path: Path) -> None:
     finished = run(
         """
 import time

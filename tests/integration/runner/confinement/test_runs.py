@@ -51,7 +51,7 @@ print(os.listdir("."), os.cpu_count() > 0)
 
 
 @needs("bwrap")
-def test_a_signal_is_reported_as_one_and_a_large_exit_code_is_taken_for_one(tmp_path: Path) -> None:
+def test_signal_and_large_exit_code_are_distinguished(tmp_path: Path) -> None:
     crashed = end_of_job(run("os.kill(os.getpid(), 11)", tmp_path))
     assert (crashed.ended, crashed.exit_code) == (JobEnd.SIGNALLED, -11)
     ended = end_of_job(run("sys.exit(100)", tmp_path))
@@ -59,7 +59,7 @@ def test_a_signal_is_reported_as_one_and_a_large_exit_code_is_taken_for_one(tmp_
 
 
 @needs("bwrap")
-def test_a_forged_result_is_recorded_as_output_and_nothing_else(tmp_path: Path) -> None:
+def test_forged_result_is_recorded_as_plain_output(tmp_path: Path) -> None:
     forged = """
 import json, os, sys
 result = {
@@ -111,7 +111,7 @@ def test_a_jobs_variables_do_not_reach_programs_outside(tmp_path: Path) -> None:
     assert list(tmp_path.glob("loader*")) == []
 
 
-def test_a_missing_program_of_the_sandbox_is_named_with_what_to_install(
+def test_missing_bubblewrap_is_named_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -121,7 +121,7 @@ def test_a_missing_program_of_the_sandbox_is_named_with_what_to_install(
     assert "bubblewrap" in refused.value.hint
 
 
-def test_without_namespaces_the_sandbox_is_refused_with_a_hint(
+def test_missing_user_namespaces_are_reported_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "bwrap"

@@ -21,7 +21,7 @@ def first(bench: Bench) -> ChangeUpdate:
     return new_entries(bench.evidence(), [], {})
 
 
-def test_each_release_is_compared_with_the_one_before_it_only() -> None:
+def test_each_release_is_compared_only_with_the_one_before() -> None:
     update = first(releases([0.0, GAIN, GAIN, 0.0]))
     assert [(it.from_version, it.to_version, it.verdict) for it in update.entries] == [
         ("1", "2", "faster"), ("3", "4", "slower"),
@@ -31,7 +31,7 @@ def test_each_release_is_compared_with_the_one_before_it_only() -> None:
     assert update.entries[0].interval_high_pct < 40
 
 
-def test_a_release_is_also_compared_with_the_stack_that_it_was_measured_beside() -> None:
+def test_release_is_also_compared_with_the_reference_beside_it() -> None:
     """Neither step is large enough to be settled; their sum is."""
     bench = releases([0.0, 0.018, 0.036])
     assert first(bench).entries == ()
@@ -56,7 +56,7 @@ def test_stacks_that_differ_in_two_packages_are_not_compared() -> None:
     assert first(bench) == ChangeUpdate((), {})
 
 
-def test_series_of_other_hardware_are_changes_of_their_own() -> None:
+def test_changes_on_other_hardware_are_separate_entries() -> None:
     bench = releases([0.0, GAIN])
     for number, gain in enumerate([0.0, GAIN], 1):
         elsewhere = series(hardware="sha256:" + "b" * 64)
@@ -65,7 +65,7 @@ def test_series_of_other_hardware_are_changes_of_their_own() -> None:
     assert len({it.change_id for it in entries}) == len(entries) == 2
 
 
-def test_equal_evidence_adds_nothing_the_second_time() -> None:
+def test_equal_evidence_adds_no_second_entry() -> None:
     evidence = releases([0.0, GAIN]).evidence()
     update = new_entries(evidence, [], {})
     assert update.entries
@@ -102,14 +102,14 @@ def test_later_evidence_makes_a_new_entry_that_refers_to_the_first(
     assert entry.look == 2
 
 
-def test_a_few_more_jobs_are_no_new_look() -> None:
+def test_few_more_jobs_are_not_judged_again() -> None:
     update = first(releases([0.0, 0.0]))
     assert update.entries == ()
     assert after(update, releases([0.0, GAIN], 15)) == []
     assert [it.event for it in after(update, releases([0.0, GAIN], 16))] == [ChangeEvent.ANNOUNCED]
 
 
-def test_after_the_last_look_nothing_is_announced() -> None:
+def test_no_change_is_announced_after_the_last_planned_look() -> None:
     bench = releases([0.0, GAIN], 16)
     (identifier,) = first(bench).looks
     for looks, announced in ((MAX_LOOKS - 1, 1), (MAX_LOOKS, 0)):
@@ -126,7 +126,7 @@ def test_a_withdrawn_change_stays_withdrawn() -> None:
     assert new_entries(releases([0.0, GAIN], 40).evidence(), known, looks).entries == ()
 
 
-def test_identical_releases_are_seldom_announced_although_they_are_judged_five_times() -> None:
+def test_identical_releases_are_rarely_announced_over_five_looks() -> None:
     draw, histories, false = np.random.default_rng(11), 150, 0
     for _ in range(histories):
         rates = draw.normal(0, 0.03, (4, 160))

@@ -68,7 +68,7 @@ def test_the_same_stack_gives_the_same_bytes(format: LockFormat) -> None:
         assert render_lock(format, mixed, EMPTY, OPTIONS) == first
 
 
-def test_requirements_name_every_file_by_its_hash() -> None:
+def test_requirements_lock_lists_every_file_hash() -> None:
     one = chosen(
         "a-b", "1.0", ANY, "cp311-cp311-win_amd64", extras=("x", "w"), marker="os_name == 'posix'"
     )
@@ -96,7 +96,7 @@ def test_constraints_have_neither_hashes_nor_extras() -> None:
         (("pypi", "wheels"), ["--find-links file:///wheels"]),
     ],
 )
-def test_requirements_name_the_indexes_that_are_not_the_machines_own(
+def test_requirements_lock_names_indexes_other_than_the_default(
     used: tuple[str, ...], lines: list[str]
 ) -> None:
     options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
@@ -111,7 +111,7 @@ def test_an_index_without_an_address_is_reported(format: LockFormat) -> None:
         text(format, chosen("a", index="none"))
 
 
-def test_a_pipfile_lock_knows_its_pipfile_and_names_its_sources() -> None:
+def test_pipfile_lock_has_the_hash_and_sources_of_its_pipfile() -> None:
     project = parse_project({"Pipfile": WHOLE.encode()})
     made = pipfile_lock(project, chosen("flask"), chosen("torch", index="gpu"))
     assert made["_meta"] == {
@@ -127,7 +127,7 @@ def test_a_pipfile_lock_knows_its_pipfile_and_names_its_sources() -> None:
     assert made["default"]["torch"]["index"] == "gpu"
 
 
-def test_a_pipfile_lock_is_written_as_pipenv_writes_it() -> None:
+def test_pipfile_lock_is_formatted_as_pipenv_does() -> None:
     made = text(LockFormat.PIPFILE_LOCK, chosen("a", extras=("y", "x"), marker="os_name == 'nt'"))
     entry = json.loads(made)["default"]["a"]
     assert entry == {
@@ -138,7 +138,7 @@ def test_a_pipfile_lock_is_written_as_pipenv_writes_it() -> None:
     assert made.endswith('    "develop": {}\n}\n')
 
 
-def test_development_has_what_nothing_else_needs() -> None:
+def test_develop_section_has_packages_that_only_development_needs() -> None:
     project = parse_project(
         {"Pipfile": b"[packages]\na='*'\n[dev-packages]\nt='*'\n[docs]\ns='*'\nt='*'\n"}
     )
@@ -157,7 +157,7 @@ def test_development_has_what_nothing_else_needs() -> None:
     }  # fmt: skip
 
 
-def test_variables_of_a_source_stay_and_passwords_go() -> None:
+def test_source_urls_keep_variables_and_lose_passwords() -> None:
     for url, kept in (
         ("https://${U}:${P}@h.example/s", "https://${U}:${P}@h.example/s"),
         ("https://me:hidden@h.example/$x", "https://h.example/$x"),
@@ -189,7 +189,7 @@ def test_a_pylock_is_one_by_the_standard() -> None:
     assert [it.name for it in lock.packages] == ["a", "b"]
 
 
-def test_a_pylock_says_which_environment_it_is_for() -> None:
+def test_pylock_names_its_environment() -> None:
     marker = environment_marker(LINUX)
     assert marker.evaluate(dict(LINUX.markers))
     for python, platform in (
@@ -200,7 +200,7 @@ def test_a_pylock_says_which_environment_it_is_for() -> None:
         assert not marker.evaluate(dict(environment(python, platform).markers))
 
 
-def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
+def test_pylock_needs_urls_of_fitting_files() -> None:
     with pytest.raises(UnwritableLock, match=r"a 1\.0: the URLs of its files") as caught:
         text(LockFormat.PYLOCK, chosen("a", urls={}))
     assert "requirements" in (caught.value.hint or "")
@@ -215,7 +215,7 @@ def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
 
 
 @pytest.mark.parametrize("format", [it for it in LockFormat if it is not LockFormat.CONSTRAINTS])
-def test_only_what_an_installer_takes_is_locked(format: LockFormat) -> None:
+def test_only_installable_files_are_locked(format: LockFormat) -> None:
     wheel, yanked, egg = f"a-1.0-{ANY}.whl", "a-1.0-cp311-cp311-any.whl", "a-1.0-py3.11.egg"
     files = (
         file_named(wheel),
@@ -237,7 +237,7 @@ def test_a_yanked_release_is_locked_with_its_files() -> None:
     assert digest_of(wheel) in made
 
 
-def test_only_wheels_that_fit_if_that_is_wanted() -> None:
+def test_only_fitting_wheels_are_locked_on_request() -> None:
     one = chosen("a", "1.0", "cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-win_amd64")
     made = text(LockFormat.REQUIREMENTS, one, options=replace(OPTIONS, all_files=False))
     assert made.count("--hash") == 1
@@ -258,7 +258,7 @@ def test_a_package_without_hashes_is_reported_with_the_remedy(
 
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.CONSTRAINTS])
-def test_a_lock_names_the_requirements_that_it_does_not_contain(format: LockFormat) -> None:
+def test_lock_lists_requirements_that_it_cannot_contain(format: LockFormat) -> None:
     content = b"a\n./localpkg\n-e ./other\nhttps://files.example/b-1.0-py3-none-any.whl\n"
     project = parse_project({"requirements.in": content})
     made = render_lock(format, [chosen("a")], project, OPTIONS).data.decode()
@@ -281,7 +281,7 @@ VERSION = LINUX.python_version
         ([f"<{VERSION}.9", ">=3.8"], f">={VERSION},<{VERSION}.9"),
     ],
 )
-def test_a_pylock_requires_the_python_that_its_packages_require_within_its_series(
+def test_pylock_requires_python_of_its_packages_within_its_minor_version(
     required: list[str | None], expected: str
 ) -> None:
     stack = [chosen(f"p{n}", requires_python=it) for n, it in enumerate(required)]

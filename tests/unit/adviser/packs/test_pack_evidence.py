@@ -57,7 +57,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_what_a_pack_has_of_a_package_is_what_was_measured(bench: Bench, tmp_path: Path) -> None:
+def test_packed_evidence_equals_the_measurements(bench: Bench, tmp_path: Path) -> None:
     pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
     about = EvidencePack(pack.digest, "test pack")
     every = packed_evidence(pack, about, [purl("fast==1"), purl("fast==2")], NOW)
@@ -74,7 +74,7 @@ def test_what_a_pack_has_of_a_package_is_what_was_measured(bench: Bench, tmp_pat
     assert [*here.stacks.values()] == [tuple(sorted(map(purl, ("fast==2", "rest==1"))))]
 
 
-def test_jobs_that_go_on_after_midnight_are_of_one_session(tmp_path: Path) -> None:
+def test_session_continues_after_midnight(tmp_path: Path) -> None:
     late = NOW.replace(hour=21)
     for begin, sessions in ((late, 1), (late + timedelta(days=2), 2)):
         bench = Bench()
@@ -128,7 +128,7 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
     assert "<td><strong>+30.0 (" in pack_report_file(report)
 
 
-def test_differences_that_turn_on_other_hardware_are_named(tmp_path: Path) -> None:
+def test_report_names_differences_that_reverse_on_other_hardware(tmp_path: Path) -> None:
     bench = Bench()
     for hardware, gain, sessions in ((HERE, GAIN, 3), (ELSEWHERE, -GAIN, 1)):
         for version, level in (("1", 0.0), ("2", gain)):
@@ -143,7 +143,7 @@ def test_differences_that_turn_on_other_hardware_are_named(tmp_path: Path) -> No
     assert "1 clearly went the other way there: fast 1 → 2 sort (+" in report.summary[-1]
 
 
-def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_path: Path) -> None:
+def test_long_and_hostile_texts_are_escaped_in_a_report(bench: Bench, tmp_path: Path) -> None:
     lone = replace(bench.evidence(), readings=bench.evidence().readings[7:9])
     hostile = json.dumps({"operation": "<b>a|b</b>\n# c"})
     report = pack_report(opened(pack_of(lone, tmp_path / "pack", parameters=hostile)))
@@ -152,7 +152,7 @@ def test_unbounded_and_hostile_texts_do_no_harm_to_a_report(bench: Bench, tmp_pa
     assert r"|\<b\>a\|b\</b\> \# c|" in page
 
 
-def test_the_page_about_releases_is_the_report_of_the_pack_that_ships() -> None:
+def test_page_of_release_comparisons_is_generated_from_the_bundled_pack() -> None:
     if not any(SHIPPED_PACK.glob("*.tar")):
         pytest.skip("no pack ships with this version")
     page = (SHIPPED_PACK.parent / "docs" / "evidence.md").read_text(encoding="utf-8")
@@ -182,7 +182,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory):
         ('classes = ["sha256:cccccccc"]', KEY, TODAY, "other hardware classes"),
     ],
 )
-def test_a_pack_decides_what_the_rule_of_its_key_allows(
+def test_pack_decides_as_the_rule_for_its_key_allows(
     manifest, rule: str, key: str | None, today: date, reason: str | None
 ) -> None:
     policy = parse_policy((POLICY + rule).encode(), "packs.toml")
@@ -217,7 +217,7 @@ def test_errors_of_a_policy_name_the_field(text: str, field: str) -> None:
     assert (refused.value.place, refused.value.field) == ("packs.toml", field)
 
 
-def test_the_bundled_policy_can_be_read_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
+def test_bundled_policy_is_valid_and_a_missing_file_is_an_error(tmp_path: Path) -> None:
     settings = Settings.from_env({})
     assert read_policy(settings).source == "the bundled packs.toml"
     with pytest.raises(InvalidSettings):
@@ -251,7 +251,7 @@ def test_cells_are_of_this_class_and_of_many_indicators(groups: list[StackGroup]
     assert chosen_cells(groups, "sha256:0", 5, "seed") == []
 
 
-def test_cells_between_two_versions_are_compared_with_each_other(
+def test_report_cells_may_compare_two_chosen_versions(
     observed: list[MeasuredObservation],
 ) -> None:
     old, new = {"numpy": "2.2.0", "other": "1"}, {"numpy": "2.1", "new": "2"}
@@ -262,7 +262,9 @@ def test_cells_between_two_versions_are_compared_with_each_other(
         assert cell.comparison.d < 0
 
 
-def test_effects_agree_within_both_intervals(groups: list[StackGroup]) -> None:
+def test_effects_agree_if_each_lies_within_the_interval_of_the_other(
+    groups: list[StackGroup],
+) -> None:
     comparison = replace(
         chosen_cells(groups, HERE, 1, "seed")[0].comparison,
         d=0.0, interval_low_pct=-1.0, interval_high_pct=1.0,

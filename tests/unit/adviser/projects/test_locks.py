@@ -11,7 +11,7 @@ def read(data: bytes | str, name: str = "Pipfile.lock") -> ProjectLock:
     return read_lock(name, {name: data if isinstance(data, bytes) else data.encode()})
 
 
-def test_locks_are_read_as_their_case_says() -> None:
+def test_locks_are_parsed_as_in_their_case_file() -> None:
     check_cases("locks.txt", lambda files: read_lock(next(iter(files)), files))
 
 
@@ -71,7 +71,7 @@ def test_markers_of_a_pylock_hold_with_its_default_groups_and_no_extra() -> None
     assert all(parse_requirement(it.text).name for it in project.requirements)
 
 
-def test_a_requirements_file_that_pins_two_versions_says_which_counts() -> None:
+def test_package_pinned_twice_is_reported_with_the_pin_that_counts() -> None:
     lines = b"flask==3.0\nflask==3.1\nnumpy==1.0\nnumpy==1\nsix==1; python_version < '3'\nsix==2\n"
     lock = read_lock("lock.txt", {"lock.txt": lines})
     assert [it.text for it in lock.warnings] == [

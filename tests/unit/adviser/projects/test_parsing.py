@@ -56,13 +56,13 @@ def test_a_named_file_is_the_manifest() -> None:
 
 
 @pytest.mark.parametrize("files", [{}, {"tox.ini": b""}, {"a.txt": b"", "b.txt": b""}])
-def test_without_a_manifest_it_is_told_what_there_should_be(files: dict[str, bytes]) -> None:
+def test_missing_manifest_is_reported_with_the_supported_files(files: dict[str, bytes]) -> None:
     with pytest.raises(InvalidFile) as caught:
         parse_project(files)
     assert "requirements.txt" in (caught.value.hint or "")
 
 
-def test_each_manifest_takes_its_own_tools_lock_first() -> None:
+def test_each_manifest_prefers_the_lock_of_its_tool() -> None:
     locks = {
         "Pipfile.lock": pipfile_lock(default={"x": {"version": "==1"}}),
         "pylock.toml": PYLOCK.replace("me:hidden@", "").encode(),
@@ -79,7 +79,7 @@ def test_each_manifest_takes_its_own_tools_lock_first() -> None:
         assert codes(project).count(WarningCode.FILE_IGNORED) == 2
 
 
-def test_what_a_lock_installs_depends_on_the_environment() -> None:
+def test_locked_packages_depend_on_the_environment() -> None:
     project = parse_project({"pyproject.toml": PYPROJECT, "pylock.toml": PYLOCK.encode()})
     assert project.locked["numpy"].version == "2.2.6"
     here, there = project.locked_in(LINUX), project.locked_in(WINDOWS)
@@ -126,7 +126,7 @@ def test_too_many_requirements_are_refused() -> None:
         "a" * 4_000_000,
     ],
 )
-def test_deep_documents_are_refused_in_time(text: str) -> None:
+def test_deeply_nested_documents_are_refused_quickly(text: str) -> None:
     began = time.process_time()
     with pytest.raises(InvalidFile):
         parse_project({"Pipfile": text.encode()})
@@ -161,7 +161,7 @@ LISTED = b"python=3.9.7=h12debd9_1\n"
         ("setup.py", b"from setuptools import setup\n", "setuptools"),
     ],
 )
-def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
+def test_unsupported_project_file_is_refused_with_its_tool_and_a_remedy(
     name: str, content: bytes, tool: str
 ) -> None:
     for read in (parse_project, lambda files, path: read_lock(path, files)):
@@ -170,13 +170,13 @@ def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
         assert caught.value.hint
 
 
-def test_no_requirements_file_is_taken_for_one_of_conda() -> None:
+def test_requirements_file_is_never_mistaken_for_a_conda_file() -> None:
     text = "a==1 --hash=sha256:12\n--index-url=https://h.example/?a=b=c\n# dependencies:\nb\n"
     text += "dependencies" + "\n" * 100_000
     assert names(parse_project({"requirements.txt": text.encode()})) == ["a", "b", "dependencies"]
 
 
-def test_a_folder_with_files_of_other_tools_only_says_which() -> None:
+def test_folder_with_unsupported_project_files_only_is_refused_with_their_tools() -> None:
     with raised(InvalidFile, reason=Reason.UNKNOWN_SCHEMA):
         parse_project({"pyproject.toml": b"[tool.black]\n", "meta.yaml": b"package: a"})
 
@@ -188,5 +188,5 @@ def project_of(files: Mapping[str, bytes]) -> Project:
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("projects/*.txt")), ids=lambda it: it.stem)
-def test_files_of_a_project_mean_what_their_case_says(path: Path) -> None:
+def test_projects_are_parsed_as_in_their_case_file(path: Path) -> None:
     check_cases(str(path.relative_to(DATA)), project_of)

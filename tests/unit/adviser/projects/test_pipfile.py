@@ -19,7 +19,7 @@ def read(text: str) -> Project:
     return parse_project({"Pipfile": text.encode()})
 
 
-def test_the_hash_is_that_of_pipenv() -> None:
+def test_pipfile_hash_equals_that_of_pipenv() -> None:
     manifest = tomllib.loads(WHOLE)
     assert pipfile_hash(manifest) == BY_PIPENV
     assert pipfile_hash(manifest, as_written=True) == BY_OLDER
@@ -29,7 +29,7 @@ def test_the_hash_is_that_of_pipenv() -> None:
 WITHOUT_SOURCE = "f226f2c246fa4694a5658fd6793e384e9b5ea4b2502a4da2f7d0a795e3efb63f"
 
 
-def test_without_a_source_the_hash_is_of_the_pipfile_alone() -> None:
+def test_pipfile_hash_without_sources_ignores_the_configured_index() -> None:
     project = read('[packages]\nflask = "*"\n')
     assert project.manifest_hashes[0] == WITHOUT_SOURCE
     options = LockOptions(ENVIRONMENT, {"pypi": "https://mirror.example/simple"})
@@ -37,7 +37,7 @@ def test_without_a_source_the_hash_is_of_the_pipfile_alone() -> None:
     assert document["_meta"]["hash"] == {"sha256": WITHOUT_SOURCE}
 
 
-def test_secrets_are_kept_nowhere_and_count_for_the_hash() -> None:
+def test_secrets_of_a_pipfile_are_not_kept_but_change_its_hash() -> None:
     text = (
         "[[source]]\nname='a'\nurl='https://me:@@h.example/simple?token=@@'\nverify_ssl=true\n"
         "[packages]\nb={git='https://me:@@h.example/b.git'}\nc='*'\n"
@@ -53,14 +53,14 @@ def test_secrets_are_kept_nowhere_and_count_for_the_hash() -> None:
     assert other.manifest == project.manifest
 
 
-def test_what_installs_nothing_does_not_change_the_hash() -> None:
+def test_scripts_and_settings_do_not_change_the_pipfile_hash() -> None:
     manifest = tomllib.loads(WHOLE)
     del manifest["scripts"], manifest["pipenv"]
     assert pipfile_hash(manifest) == BY_PIPENV
     assert pipfile_hash({**manifest, "packages": {}}) != BY_PIPENV
 
 
-def test_an_editable_repository_is_not_beside_the_project() -> None:
+def test_editable_repository_is_not_a_local_path() -> None:
     context = ParseContext()
     text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
     read_pipfile(table_of("Pipfile", text.encode()), "Pipfile", context)
@@ -68,7 +68,7 @@ def test_an_editable_repository_is_not_beside_the_project() -> None:
     assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
 
 
-def test_a_pipfile_can_be_named_whatever_its_file_name() -> None:
+def test_pipfile_is_derived_from_any_manifest() -> None:
     project = parse_project(
         {"requirements.in": b"flask[async]>=3\nflask<4\npad; os_name == 'nt'\nplain\n"}
     )

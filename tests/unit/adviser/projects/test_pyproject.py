@@ -30,7 +30,7 @@ def chain(length: int) -> str:
     return f"{head}{lines}e{length}=['pad']\n"
 
 
-def test_conditions_of_extras_are_bounded() -> None:
+def test_number_of_extra_conditions_is_limited() -> None:
     assert len(read(chain(4)).extras["e0"]) == 16
     with raised(InvalidFile, reason=Reason.OUT_OF_RANGE, field="project.optional-dependencies"):
         read(chain(8))
@@ -46,7 +46,7 @@ def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
         read(groups(2_000))
 
 
-def test_groups_that_double_each_other_do_not_fill_the_memory() -> None:
+def test_exponentially_nested_groups_do_not_exhaust_memory() -> None:
     lines = [
         f"g{n} = [{{include-group='g{n + 1}'}}, {{include-group='g{n + 1}'}}]" for n in range(90)
     ]
@@ -150,7 +150,7 @@ def test_a_constraint_has_the_bounds_that_poetry_documents(constraint: str, spec
         ("<=2.0 || ^2.0.5 || 7", "1 2 2.0.5 2.9 7", "2.0.1 3 6.9 7.1"),
     ],
 )
-def test_alternatives_admit_what_one_of_them_admits(
+def test_alternative_constraint_admits_versions_of_either(
     constraint: str, admitted: str, others: str
 ) -> None:
     (requirement,) = read(f"[tool.poetry.dependencies]\na = {constraint!r}\n").requirements

@@ -38,19 +38,19 @@ def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\xff", b"# coding: rot13\na", b"# coding: hm\na", b"a\0b"])
-def test_what_is_not_text_is_refused(data: bytes) -> None:
+def test_binary_file_is_refused_as_a_requirements_file(data: bytes) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(data)
     assert caught.value.hint == "save it as UTF-8"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_a_mark_is_called_by_its_name(encoding: str) -> None:
+def test_utf_16_without_byte_order_mark_is_refused_for_its_nul_characters(encoding: str) -> None:
     with raised(InvalidFile, reason=Reason.NUL_CHARACTER):
         read("numpy==2.3.5".encode(encoding))
 
 
-def test_included_files_that_are_not_read_yet_are_reported() -> None:
+def test_unread_included_files_are_reported() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
     assert missing_includes(files) == {"c.txt", "a/d.txt"}
     assert missing_includes(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
@@ -72,7 +72,7 @@ def test_included_files_that_are_not_read_yet_are_reported() -> None:
         ("--only-binary :all:\n--no-binary :all:", "a-a b c"),
     ],
 )
-def test_packages_that_may_be_built_are_those_of_pip(lines: str, may_build: str) -> None:
+def test_only_binary_and_no_binary_mean_what_pip_says(lines: str, may_build: str) -> None:
     project = read(f"c>1\n{lines}\n")
     request = StackRequest(project, ENVIRONMENT, RecommendationType.LATEST, RequestOptions())
     rules = request.resolver_request({})
@@ -82,7 +82,7 @@ def test_packages_that_may_be_built_are_those_of_pip(lines: str, may_build: str)
 
 
 @pytest.mark.parametrize("address", ["https://me:a b@h.example/s", 'https://me:a"b@h.example/s'])
-def test_an_address_with_what_none_has_is_refused(address: str) -> None:
+def test_malformed_index_url_is_refused_without_its_password(address: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         parse_project({"Pipfile": f"[[source]]\nname='a'\nurl='{address}'\n".encode()})
     assert "b@h" not in str(caught.value)
@@ -100,7 +100,7 @@ def test_a_line_of_thousands_of_characters_is_refused() -> None:
         read("a==" + "1" * 3_000)
 
 
-def test_a_marker_about_extras_holds_for_none() -> None:
+def test_requirement_for_an_extra_does_not_hold_without_it() -> None:
     (asked_for,) = read("a; extra == 'x'\n").requirements
     assert not asked_for.holds({"os_name": "posix"})
 
@@ -108,12 +108,12 @@ def test_a_marker_about_extras_holds_for_none() -> None:
 @pytest.mark.parametrize(
     "line", ["-i https://me:hidden@h 'x", "a https://me:hidden@h/x y", "-x https://me:hidden@h"]
 )
-def test_no_error_tells_a_password(line: str) -> None:
+def test_no_error_contains_a_password(line: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(line)
     assert "hidden" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_an_extra_that_a_project_does_not_have_is_reported_by_its_field() -> None:
+def test_unknown_extra_is_reported_with_its_field() -> None:
     with raised(InvalidFile, field="extras"):
         selected_requirements(read("a\n"), extras=["nope"])

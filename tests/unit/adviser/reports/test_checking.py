@@ -101,7 +101,7 @@ REBUILT = [
 
 
 @pytest.mark.parametrize("case", REBUILT, ids=lambda it: it[0])
-def test_what_needs_no_search_is_detected_without_the_recorded_report(
+def test_edit_is_detected_without_the_recorded_report_unless_a_search_is_needed(
     case: tuple[str, list[Place]],
 ) -> None:
     from model.errors import InvalidDocument
@@ -123,7 +123,7 @@ def test_untouched_reports_are_verified() -> None:
         assert problems(report, advice) == []
 
 
-def test_what_is_added_or_gone_is_detected() -> None:
+def test_added_or_removed_fields_are_detected() -> None:
     more = copy.deepcopy(REPORT)
     more["metadata"]["signed_by"] = "somebody"
     less = copy.deepcopy(REPORT)
@@ -135,7 +135,7 @@ def test_what_is_added_or_gone_is_detected() -> None:
     assert any("stack_info has" in it for it in check_stored(record, less).problems)
 
 
-def test_the_second_best_is_not_sold_as_the_best() -> None:
+def test_second_best_stack_presented_as_best_is_detected() -> None:
     forged = copy.deepcopy(REPORT)
     inner = forged["result"]["report"]
     inner["products"].pop(0)
@@ -161,7 +161,7 @@ def test_a_forged_baseline_is_detected() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, [], "x"])
-def test_what_is_not_a_report_at_all_is_a_problem_and_no_crash(value: Any) -> None:
+def test_any_wrong_type_in_a_report_is_a_problem_without_a_crash(value: Any) -> None:
     for key in REPORT["result"]["report"]:
         broken = copy.deepcopy(REPORT)
         broken["result"]["report"][key] = value
@@ -172,7 +172,7 @@ def _of(key: str) -> Any:
     return REPORT["result"]["report"][key]
 
 
-def test_without_the_record_is_said_what_could_be_verified_and_what_not() -> None:
+def test_offline_check_lists_what_it_verified_and_what_not() -> None:
     alone = check_offline(REPORT)
     assert alone.problems == ()
     assert len(alone.unverified) == 3
@@ -186,7 +186,7 @@ def test_without_the_record_is_said_what_could_be_verified_and_what_not() -> Non
     assert [len(both.verified), len(both.unverified)] == [3, 1]
 
 
-def test_the_snapshot_alone_tells_what_may_not_be_chosen() -> None:
+def test_snapshot_alone_reveals_a_forbidden_version() -> None:
     forged = copy.deepcopy(REPORT)
     product = forged["result"]["report"]["products"][0]
     web = next(it for it in product["packages"] if it["name"] == "web")
@@ -200,7 +200,7 @@ def test_the_snapshot_alone_tells_what_may_not_be_chosen() -> None:
     assert any("is not within >=2" in it for it in found)
 
 
-def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
+def test_snapshot_and_evidence_reveal_a_wrong_score() -> None:
     forged = copy.deepcopy(REPORT)
     product = forged["result"]["report"]["products"][0]
     product["packages"][0]["contributions"][0] += 10_000
@@ -220,7 +220,7 @@ def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
         assert any("the contributions are" in it for it in found) is known
 
 
-def test_a_report_that_contradicts_itself_is_detected_alone() -> None:
+def test_report_that_contradicts_itself_is_detected_without_the_record() -> None:
     forged = copy.deepcopy(REPORT)
     forged["result"]["report"]["products"][0]["score"] += 1
     forged["metadata"]["result_digest"] = digest(forged["result"])
@@ -250,14 +250,14 @@ def test_the_report_of_another_version_is_only_compared_with_the_record() -> Non
     assert (offline.problems, len(offline.verified), len(offline.unverified)) == ((), 2, 2)
 
 
-def test_a_report_can_be_read_back_as_it_was_written() -> None:
+def test_report_bytes_are_read_back_equal() -> None:
     assert orjson.loads(report_bytes(REPORT)) == REPORT
 
 
 SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
 
 
-def test_a_settled_answer_has_to_be_the_same_again() -> None:
+def test_replay_of_a_settled_answer_must_be_equal() -> None:
     assert why_it_may_differ(stored_report(ADVICE, REPORT), ADVICE) is None
     assert why_it_may_differ(stored_report(CONFLICT, FAILURE), CONFLICT) is None
 

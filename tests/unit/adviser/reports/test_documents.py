@@ -56,7 +56,7 @@ from tests.factories.requests import (
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n", "nowhere\n"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_every_report_is_of_the_published_shape(manifest: str, count: int) -> None:
+def test_every_report_matches_the_published_schema(manifest: str, count: int) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     report = report_of(advice_for(request_for(manifest, count=count)))
@@ -93,7 +93,7 @@ def stays(lock: str, **options: Any) -> list[list[str]]:
     ]
 
 
-def test_only_the_best_stack_is_one_to_stay_with() -> None:
+def test_only_a_lock_equal_to_the_best_stack_is_advised_to_stay() -> None:
     best, second = "core==1.1\ntool==1.0\nweb==2.0\n", "core==1.0\ntool==1.0\nweb==2.0\n"
     (first,), *others = stays(best, count=3)
     assert "no stack that meets the request is better" in first
@@ -105,7 +105,7 @@ def test_a_lock_with_a_package_too_many_is_not_the_advised_stack() -> None:
     assert stays("core==1.1\ntool==1.0\nweb==2.0\nold==1.0\n") == [[]]
 
 
-def test_without_a_proof_nothing_better_is_not_claimed() -> None:
+def test_optimality_is_not_claimed_without_a_proof() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
     advice = advice_for(
         request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
@@ -117,7 +117,7 @@ def test_without_a_proof_nothing_better_is_not_claimed() -> None:
     assert "found no better one" in product["justification"][0]["message"]
 
 
-def test_a_second_stack_without_its_lock_fails_nothing() -> None:
+def test_second_stack_without_a_lock_is_still_reported() -> None:
     advice = advice_for(request_for(count=2))
     best = {it.purl for it in advice.best.choices}
     known = ReleaseKnowledge(
@@ -135,7 +135,7 @@ def test_a_second_stack_without_its_lock_fails_nothing() -> None:
     assert "pipfile-lock" not in second
 
 
-def test_a_search_for_the_baseline_that_ended_at_its_limit_is_reported() -> None:
+def test_unsettled_search_for_the_baseline_is_reported() -> None:
     advice = advice_for()
     assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
     unsettled = report_of(replace(advice, premises=replace(advice.premises, settled=False)))
@@ -154,7 +154,7 @@ def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
         assert advice.premises.settled is settled
 
 
-def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_threads() -> None:
+def test_stored_request_gives_the_same_report_with_any_number_of_threads() -> None:
     request = request_for(
         "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
     )
@@ -181,12 +181,12 @@ def test_stored_forms_are_the_canonical_json_of_the_plain_values() -> None:
         assert dataclass_to_json(value) == canonical_json(plain(value))
 
 
-def test_a_request_of_another_shape_is_refused() -> None:
+def test_request_with_an_unknown_field_is_refused() -> None:
     with raised(InvalidDocument, reason=Reason.UNREADABLE):
         dataclass_from_json(b'{"project": {}, "more": 1}', StackRequest)
 
 
-def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> None:
+def test_changed_result_does_not_match_the_digest_in_its_metadata() -> None:
     advice = advice_for()
     report = report_of(advice)
     report["result"]["error_msg"] = "all is well"
@@ -204,7 +204,7 @@ def test_a_document_that_is_no_report_is_refused() -> None:
         problems({"schema_version": "report-2", "result": {}}, advice)
 
 
-def test_a_named_baseline_is_the_lock_of_the_project() -> None:
+def test_reason_of_a_baseline_names_the_lock_file() -> None:
     lock = "core==1.0\ntool==1.0\nweb==1.0\n"
     request = request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
     advice = advise(request, snapshot_for(request, INDEX), NOTHING)
@@ -225,7 +225,7 @@ def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:
     return bench.evidence()
 
 
-def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured_next() -> None:
+def test_undetermined_comparison_is_suggested_as_the_next_measurement() -> None:
     advice = advice_for(evidence=measured(6))
     report = report_of(advice)
     jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
@@ -239,7 +239,7 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
     assert problems(report, advice) == []
 
 
-def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:
+def test_requirement_that_does_not_apply_is_an_isolated_node_of_the_graph() -> None:
     report = report_of(advice_for(request_for("web\nwinonly; sys_platform == 'win32'\n")))
     (product,) = report["result"]["report"]["products"]
     assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
@@ -247,7 +247,7 @@ def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> No
     assert check_offline(report).problems == ()
 
 
-def test_a_loss_that_decides_has_its_measurements() -> None:
+def test_avoided_slowdown_is_justified_with_its_measurements() -> None:
     report = report_of(kept())
     jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
     (product,) = report["result"]["report"]["products"]
@@ -270,7 +270,7 @@ def one_job_each(host: str = "h1") -> Claim:
     return claim
 
 
-def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_reported() -> None:
+def test_claim_with_unknown_error_has_neither_interval_nor_effect() -> None:
     found = claim_document(one_job_each())
     unknown = ("interval_low_pct", "interval_high_pct", "effect_pct")
     assert [found[it] for it in unknown] == [None, None, None]
@@ -278,7 +278,7 @@ def test_where_the_error_is_unknown_neither_end_nor_what_would_last_is_reported(
     _is_of_the_schema(found)
 
 
-def test_jobs_on_different_hosts_show_nothing_at_all() -> None:
+def test_claim_from_different_hosts_has_no_numbers() -> None:
     found = claim_document(one_job_each("h2"))
     assert [value for key, value in found.items() if key.endswith("_pct")].count(None) == 4
     _is_of_the_schema(found)
@@ -304,7 +304,7 @@ def _is_of_the_schema(found: dict[str, object]) -> None:
 KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
 
 
-def test_a_report_has_all_parts_and_names_the_criteria() -> None:
+def test_debug_report_lists_all_pipeline_units_and_criteria() -> None:
     advice = advice_for(request_for(debug=True))
     found = pipeline_of(advice)
     assert found.keys() == KINDS
@@ -316,7 +316,7 @@ def test_a_report_has_all_parts_and_names_the_criteria() -> None:
     assert sum(it["configuration"]["versions"] for it in found["sieves"]) == refused
 
 
-def test_only_a_debugged_request_is_reported() -> None:
+def test_pipeline_is_reported_only_for_debug_requests() -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     for debug in (False, True):
         advice = advice_for(request_for(debug=debug))

@@ -227,7 +227,7 @@ def notes_about(advice: Advice, code: str, name: str = "core") -> list[dict[str,
         ("core>1.1\n", {"exclusions": (dependency("core==1.1"),)}),
     ],
 )
-def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
+def test_requested_or_only_prerelease_causes_no_note(
     manifest: str, options: dict[str, Any]
 ) -> None:
     assert (
@@ -258,7 +258,7 @@ def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
     assert all(str(wheel.sha256) in text for wheel, _ in files.values())
 
 
-def test_without_a_file_of_that_age_there_is_no_lock() -> None:
+def test_release_without_a_file_of_the_required_age_is_not_locked() -> None:
     advice = advice_for(request_for("app\n", published_before=DAY), PRERELEASES)
     report = report_of(advice, known_for(advice))["result"]
     assert report["error"] is True
@@ -321,7 +321,7 @@ def test_the_nearest_python_for_which_most_packages_have_wheels_is_named(
         assert f": add `--python {message.split()[-1]}` (" in found[0]
 
 
-def test_the_size_of_what_a_build_for_cpus_does_not_need_is_that_of_its_files() -> None:
+def test_note_on_cpu_builds_names_the_size_of_unneeded_gpu_packages() -> None:
     linux = ["cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_aarch64"]
     index: Index = {
         "torch": {"1": {"requires": ["nvidia-blas", "triton", "numpy"], "wheels": linux}},
@@ -357,24 +357,24 @@ def anchors(page: str) -> list[str]:
     return re.findall(r'<a id="([^"]+)"></a>', (ROOT / page).read_text(encoding="utf-8"))
 
 
-def test_no_two_codes_are_the_same() -> None:
+def test_all_note_codes_are_distinct() -> None:
     codes = [*NoteCode, *RationaleCode, *JustificationCode, *map(project_code, WarningCode)]
     assert len(codes) == len(set(codes)) == len(PAGES)
 
 
 @pytest.mark.parametrize("code", sorted(PAGES))
-def test_the_link_of_a_code_leads_to_its_anchor(code: str) -> None:
+def test_each_code_links_to_an_existing_anchor(code: str) -> None:
     page, _, anchor = link_of(code).partition("#")
     assert anchors(page).count(anchor) == 1
 
 
 @pytest.mark.parametrize("issue", IssueId)
-def test_the_link_of_an_issue_leads_to_its_anchor(issue: IssueId) -> None:
+def test_each_provenance_issue_links_to_an_existing_anchor(issue: IssueId) -> None:
     link = str(ProvenanceIssue(issue, NoteLevel.ERROR, "", "").document()["link"])
     page, _, anchor = link.partition("#")
     assert anchors(page).count(anchor) == 1
 
 
-def test_no_anchor_is_of_a_code_that_there_is_not() -> None:
+def test_every_documented_code_exists() -> None:
     known = {*PAGES, *(it.value.lower() for it in IssueId)}
     assert {it for page in set(PAGES.values()) for it in anchors(page)} <= known

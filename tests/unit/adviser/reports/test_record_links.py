@@ -28,7 +28,7 @@ def measured(jobs: int = 20) -> Bench:
     return bench
 
 
-def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over() -> None:
+def test_recorded_advice_links_all_its_claims() -> None:
     request = request_for(files=FILES, kind=RecommendationType.PERFORMANCE)
     advice = advise(request, snapshot_for(request, INDEX), measured().evidence())
     links = links_of(advice, result_document(advice, ReleaseKnowledge()))
@@ -40,7 +40,7 @@ def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over()
     assert (links.request.hardware_digest, links.request.stack_count) == (HERE, 1)
 
 
-def test_claims_are_comparisons_with_the_baseline_and_settled_ones_of_other_versions() -> None:
+def test_claims_compare_with_the_baseline_and_between_other_versions_if_settled() -> None:
     request = request_for(files=FILES)
     claims = advise(request, snapshot_for(request, INDEX), measured().evidence()).assessment.claims
     version = {stack(it): it for it in VERSIONS}
@@ -54,7 +54,7 @@ def test_claims_are_comparisons_with_the_baseline_and_settled_ones_of_other_vers
     ]  # fmt: skip
 
 
-def test_a_claim_is_named_by_its_content() -> None:
+def test_claim_identifier_follows_from_its_content() -> None:
     request = request_for(files=FILES)
     snapshot = snapshot_for(request, INDEX)
     once, again, more = (
@@ -66,7 +66,7 @@ def test_a_claim_is_named_by_its_content() -> None:
     assert len({it.claim_id for it in once}) == len(once) > 0
 
 
-def test_what_the_data_do_not_bound_is_not_recorded_as_a_number() -> None:
+def test_unbounded_numbers_of_a_claim_are_recorded_as_null() -> None:
     request = request_for(files=FILES)
     advice = advise(request, snapshot_for(request, INDEX), measured(1).evidence())
     (claim, *_) = map(recorded_claim, advice.assessment.claims)

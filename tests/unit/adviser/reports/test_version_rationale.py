@@ -46,7 +46,7 @@ UNBUILT: Index = {"core": {"1.1rc1": {}, "1.1": {"wheels": [], "sdist": True}, "
 PINNED: Index = {"app": {"1.0": {"requires": ["core==0.1b1"]}}, "core": {"0.1b2": {}, "0.1b1": {}}}
 
 
-def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
+def test_second_stack_is_explained_by_its_difference_from_the_first() -> None:
     advice = advice_for(request_for("core\n", count=2))
     second = advice.resolution.stacks[1]
     reason = rationales_of(advice, second).rationale(second.choices[0])
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Index, str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_what_keeps_a_package_from_a_newer_version_is_as_in_the_golden_file() -> None:
+def test_obstacles_to_newer_versions_equal_the_golden_file() -> None:
     views = {}
     for title, (index, manifest, options, name) in CASES.items():
         reason = rationale(advice_for(request_for(manifest, **options), index), name)

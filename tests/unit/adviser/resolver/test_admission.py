@@ -52,7 +52,7 @@ SPECIFIERS = (
 @pytest.mark.parametrize(
     "specifier", [*SPECIFIERS, *map(",".join, combinations(SPECIFIERS[1:], 2))]
 )
-def test_a_requirement_has_the_versions_that_it_admits(specifier: str) -> None:
+def test_members_of_a_specifier_are_the_versions_that_it_admits(specifier: str) -> None:
     admitted = [place for place, it in enumerate(VERSIONS) if admits(specifier, it)]
     assert places(members(specifier, VERSIONS)) == admitted
 
@@ -80,7 +80,7 @@ def universe(
     return universe_of(snapshot, ResolverRequest(), scores, newness={0})
 
 
-def test_a_near_package_outweighs_all_packages_that_it_pins() -> None:
+def test_newness_of_a_near_package_outweighs_all_its_pins() -> None:
     known = universe("whisper")
     resolution = resolve(known)
     assert check_resolution(known, resolution) == []
@@ -88,7 +88,7 @@ def test_a_near_package_outweighs_all_packages_that_it_pins() -> None:
     assert resolution.objective == (0, 0, 0, -9000 * len(PINNED), 0)
 
 
-def test_distances_follow_newest_versions() -> None:
+def test_distance_from_the_request_follows_newest_versions_only() -> None:
     """``deep`` is required by old versions only, so nothing says that it is near."""
     known = universe("whisper")
     assert known.nearness.packages == ({"torch"}, set(PINNED))

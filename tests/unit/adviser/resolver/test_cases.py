@@ -39,12 +39,12 @@ def universe_of_case(case: dict[str, Any]) -> Universe:
     return universe_of(snapshot, request, scores, asked.get("penalties", ()))
 
 
-def test_the_folder_of_cases_is_not_empty() -> None:
+def test_resolver_cases_exist() -> None:
     assert len(CASES) > 30
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_resolver_answers_a_case_as_it_expects(path: Path) -> None:
+def test_resolver_solves_each_case_as_expected(path: Path) -> None:
     case = json.loads(path.read_text())
     universe, expected = universe_of_case(case), case["expect"]
     resolution = resolve(universe, count=case["request"].get("count", 1))

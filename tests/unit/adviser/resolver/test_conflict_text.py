@@ -33,7 +33,7 @@ def inferred_conflict() -> Conflict:
     return resolve(universe_of(snapshot_of(INFERRED, roots), rules, {})).conflict
 
 
-def test_conflicts_are_told_as_in_their_golden_file() -> None:
+def test_conflicts_are_explained_as_in_the_golden_file() -> None:
     before = {"published_before": datetime(2024, 5, 1, tzinfo=UTC)}
     after = {"published_after": datetime(2025, 8, 15, tzinfo=UTC)}
     conflicts = {

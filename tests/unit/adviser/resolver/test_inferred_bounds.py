@@ -52,11 +52,11 @@ def report_problems(advice: Advice) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("manifest", ["flask<2\njinja2\nmarkupsafe\n", "flask<2\n"])
-def test_an_old_flask_gets_the_jinja_that_works_with_it(manifest: str) -> None:
+def test_old_flask_gets_a_compatible_jinja2(manifest: str) -> None:
     assert versions(manifest, FLASK) == {"flask": "1.1.4", "jinja2": "2.11.3", "markupsafe": "3.0"}
 
 
-def test_a_bound_that_a_later_release_of_the_series_declares_counts_for_earlier_ones() -> None:
+def test_upper_bound_of_a_later_release_applies_to_earlier_ones_of_its_series() -> None:
     advice = advice_for(request_for("jinja2\nflask==1.1.2\n"), FLASK)
     assert advice.best.versions()["jinja2"] == "2.11.3"
     text = "flask 1.1.4 restricts jinja2 to <3.0; 1.1.2 declared no bound"
@@ -74,7 +74,7 @@ def test_a_wheel_of_numpy_1_is_never_beside_numpy_2() -> None:
     assert versions("numpy\npandas\n", PANDAS) == {"pandas": "3.1.1", "numpy": "2.4.6"}
 
 
-def test_an_old_version_without_an_extra_is_chosen_only_if_no_other_can_be() -> None:
+def test_old_version_lacking_a_requested_extra_is_a_last_resort() -> None:
     """The extra needs a package that must be built."""
     newest = {"pandas": "3.1.1", "numpy": "2.4.6", "odfpy": "1.4.1"}
     assert versions("pandas[excel]\n", PANDAS) == newest
@@ -84,14 +84,14 @@ def test_an_old_version_without_an_extra_is_chosen_only_if_no_other_can_be() -> 
     assert "pandas 1.5.3 does not have the extra 'excel'" in note
 
 
-def test_bounds_that_no_stack_meets_do_not_count_and_the_report_says_so() -> None:
+def test_unsatisfiable_inferred_bounds_are_dropped_with_a_note() -> None:
     advice = advice_for(request_for("pandas<2\nnumpy>=2\n"), PANDAS)
     assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "2.4.6"}
     assert advice.unbounded == {"pandas"}
     assert len(notes(advice, "bounds_dropped")) == 1
 
 
-def test_the_bounds_of_other_packages_still_count() -> None:
+def test_dropping_inferred_bounds_of_one_package_keeps_those_of_others() -> None:
     index: Index = {**PANDAS, **FLASK}
     manifest = "pandas<2\nnumpy>=2\nflask==1.1.2\n"
     advice = advice_for(request_for(manifest), index)
@@ -119,7 +119,7 @@ def test_the_bounds_of_other_packages_still_count() -> None:
         ("lib<3; extra == 'x'", "lib", None),
     ],
 )
-def test_only_upper_bounds_where_there_is_none_are_taken_over(
+def test_only_missing_upper_bounds_are_inferred(
     later: str, earlier: str, bound: str | None
 ) -> None:
     index: Index = {

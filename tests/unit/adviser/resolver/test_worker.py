@@ -57,7 +57,7 @@ def impossible() -> Universe:
     return universe_of(snapshot_of(index, ["app"]), ResolverRequest(), {})
 
 
-def test_the_worker_answers_like_this_process(worker: ResolverWorker) -> None:
+def test_worker_process_gives_the_same_answer_as_this_process(worker: ResolverWorker) -> None:
     for universe in (small(), impossible()):
         for budget in (Budget(), IN_THE_CHILD):
             here = resolve(universe, budget, count=2)
@@ -65,7 +65,7 @@ def test_the_worker_answers_like_this_process(worker: ResolverWorker) -> None:
             assert replace(here, wall_s=0) == replace(there, wall_s=0)
 
 
-def test_a_time_limit_ends_in_a_valid_answer(worker: ResolverWorker, large: Universe) -> None:
+def test_time_limit_still_gives_a_valid_stack(worker: ResolverWorker, large: Universe) -> None:
     resolution = worker.resolve(large, Budget(time_s=0.3))
     assert not resolution.settled
     assert resolution.limit is SearchLimit.TIME
@@ -73,7 +73,7 @@ def test_a_time_limit_ends_in_a_valid_answer(worker: ResolverWorker, large: Univ
     assert check_resolution(large, resolution) == []
 
 
-def test_a_memory_limit_ends_in_a_valid_answer(large: Universe) -> None:
+def test_memory_limit_still_gives_a_valid_stack(large: Universe) -> None:
     with ResolverWorker() as fresh:
         resolution = fresh.resolve(large, Budget(DEADLINE_S, memory_bytes=64 << 20))
         assert resolution.limit is SearchLimit.MEMORY
@@ -112,7 +112,7 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(
+def test_error_in_the_child_is_raised_with_its_traceback_and_the_child_lives_on(
     worker: ResolverWorker,
 ) -> None:
     assert worker.resolve(small(), IN_THE_CHILD).settled
@@ -123,7 +123,9 @@ def test_a_bug_in_the_child_is_raised_with_its_traceback_and_ends_nothing(
     assert worker._child is child
 
 
-def test_a_child_that_cannot_start_is_no_matter_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_of_the_child_is_not_reported_as_a_memory_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with ResolverWorker() as broken, pytest.raises(SearchFailed, match="ended with status 1"):
         broken.resolve(small(), replace(IN_THE_CHILD, memory_bytes=1 << 30))
@@ -141,7 +143,7 @@ def test_a_child_that_starts_slowly_is_waited_for(
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_a_child_that_is_told_to_end_is_no_matter_of_memory() -> None:
+def test_terminated_child_is_not_reported_as_a_memory_limit() -> None:
     with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
         os.kill(fresh._child.pid, signal.SIGTERM)
@@ -189,14 +191,14 @@ def test_waiting_for_another_search_does_not_count_as_search_time(
     assert passed_s
 
 
-def test_time_that_compression_takes_counts(worker: ResolverWorker, large: Universe) -> None:
+def test_compression_counts_towards_the_time_limit(worker: ResolverWorker, large: Universe) -> None:
     for resolution in (worker.resolve(large, Budget(1e-9)), resolve(large, Budget(1e-9))):
         assert resolution.status is ResolutionStatus.UNKNOWN
         assert (resolution.limit, resolution.stacks) == (SearchLimit.TIME, ())
         assert check_resolution(large, resolution) == []
 
 
-def test_what_is_near_the_request_is_contradicted_without_all_the_rest(
+def test_conflict_near_the_request_is_found_without_the_whole_closure(
     worker: ResolverWorker,
 ) -> None:
     index, roots = synthetic_index(300, 40)
@@ -208,7 +210,7 @@ def test_what_is_near_the_request_is_contradicted_without_all_the_rest(
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
 
 
-def test_a_pin_contradicts_a_requirement_without_the_requirements_of_the_rest(
+def test_conflict_of_a_pin_is_found_without_other_requirements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Only the pinned package counts: neither the other root nor the other versions are looked at.
@@ -239,7 +241,9 @@ def test_a_pin_contradicts_a_requirement_without_the_requirements_of_the_rest(
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: ResolverWorker) -> None:
+def test_conflict_cut_short_does_not_claim_to_be_minimal(
+    elsewhere: bool, worker: ResolverWorker
+) -> None:
     universe, none = impossible(), Budget(time_s=0)
     conflict = worker._conflict(universe, none) if elsewhere else conflict_of(universe, none)
     assert not conflict.minimal
@@ -260,7 +264,7 @@ def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Resolve
         (2.0, 1 << 30, SearchLimit.TIME),
     ],
 )
-def test_what_ended_the_solver_is_reported_by_the_time_it_took(
+def test_limit_that_ended_the_solver_is_told_by_its_duration(
     wall_s: float, memory_bytes: int | None, limit: SearchLimit
 ) -> None:
     class Stopped(SearchClock):
@@ -275,7 +279,7 @@ def test_what_ended_the_solver_is_reported_by_the_time_it_took(
     assert found.limit is limit
 
 
-def test_packages_of_the_current_folder_are_not_taken_for_ours(
+def test_modules_in_the_current_folder_do_not_replace_those_of_thoth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("adviser", "common", "model"):

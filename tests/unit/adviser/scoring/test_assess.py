@@ -97,11 +97,13 @@ def advised(kind: RecommendationType, snap: Snapshot | None = None, **more: Any)
     [(LATEST, "2.1"), (STABLE, "2.0.1"), (TESTING, "3.0rc1"), (PERFORMANCE, "2.1"),
      (SECURITY, "2.0.1")],
 )  # fmt: skip
-def test_each_type_chooses_as_it_says(kind: RecommendationType, version: str) -> None:
+def test_each_recommendation_type_chooses_its_version(
+    kind: RecommendationType, version: str
+) -> None:
     assert advised(kind) == version
 
 
-def test_security_refuses_what_others_weigh() -> None:
+def test_security_type_excludes_vulnerable_versions_that_others_rank_lower() -> None:
     snap = snapshot(v2_1="CVE-1 medium")
     assert advised(SECURITY, snap) == "2.0.1"
     assert advised(LATEST, snap) == "2.0.1"
@@ -113,7 +115,7 @@ def test_security_refuses_what_others_weigh() -> None:
     assert [it.reason for it in universe.refused["web"]] == [RequestRule.POLICY]
 
 
-def test_security_goes_back_no_further_than_it_must() -> None:
+def test_security_type_chooses_the_newest_version_without_vulnerabilities() -> None:
     releases = {"3.1.5": 10, "3.1.4": 100, "3.0.6": 150, "3.0.5": 200}
     snap = snapshot_of({"web": {it: released(days) for it, days in releases.items()}}, ["web"])
     harm = KnownVulnerability("CVE-1", "medium")
@@ -125,7 +127,7 @@ def test_security_goes_back_no_further_than_it_must() -> None:
     assert assessed(SECURITY, snap, allowed=["CVE-1"]).scores == assessed(SECURITY, clean).scores
 
 
-def test_a_vulnerability_that_is_allowed_neither_refuses_nor_weighs() -> None:
+def test_allowed_vulnerability_neither_excludes_nor_penalises() -> None:
     snap, known = snapshot(v2_1="GHSA-1 critical"), harms(GHSA_1=("CVE-1", "GHSA-1"))
     evidence = replace(NOTHING, vulnerabilities=known)
     for kind in (LATEST, SECURITY):
@@ -149,7 +151,7 @@ def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
     return bench.evidence()
 
 
-def test_performance_follows_what_is_settled_and_others_do_not() -> None:
+def test_performance_type_follows_settled_gains_and_others_do_not() -> None:
     assert advised(PERFORMANCE, evidence=measured()) == "2.0"
     assert advised(LATEST, evidence=measured()) == "2.1"
     assert advised(PERFORMANCE, evidence=measured(0.01)) == "2.1"
@@ -184,7 +186,7 @@ def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
     assert "core==9" in lost.message
 
 
-def test_what_is_missing_and_what_cannot_be_solved_is_reported_by_name() -> None:
+def test_missing_and_unsolvable_packages_are_reported_by_name() -> None:
     index = {
         **INDEX,
         "core": {"1.1": {"requires": ["gone", "old"]}},
@@ -209,7 +211,7 @@ def test_a_package_with_a_newer_release_for_another_python_is_maintained() -> No
         assert (JustificationCode.UNMAINTAINED in coded(found, "core==1.0")) is is_noted
 
 
-def test_a_stack_is_justified_by_what_is_in_it() -> None:
+def test_justifications_cover_only_packages_in_the_stack() -> None:
     snap = snapshot(v2_1="GHSA-1 high", v1_0="GHSA-2 low")
     evidence = replace(measured(), vulnerabilities=harms(GHSA_1=("GHSA-1",)))
     found = assessed(PERFORMANCE, snap, evidence)
@@ -247,7 +249,7 @@ def test_confounded_gains_are_reported_once_for_the_request() -> None:
     assert {row[0] for row in found.scores.values()} == {0}
 
 
-def test_of_many_confounded_stacks_five_are_reported_and_the_rest_is_counted() -> None:
+def test_five_confounded_stacks_are_listed_and_the_rest_counted() -> None:
     bench, others = Bench(), [f"p{n}" for n in range(12)]
     bench.measure(bench.stack("web==2.1", *(f"{it}==1" for it in others)), jobs(0.0, 20))
     index: Any = {"web": {"2.1": released(5), "1": released(9)}}
@@ -273,7 +275,7 @@ def test_unstable_jobs_are_no_coverage() -> None:
     assert assessed(LATEST, evidence=bench.evidence()).coverage.measured == 0
 
 
-def test_coverage_says_how_much_was_measured_and_what_separates_the_nearest() -> None:
+def test_coverage_counts_measured_packages_and_names_the_nearest_stack() -> None:
     found = assessed(LATEST, evidence=measured())
     assert (found.coverage.packages, found.coverage.measured, found.coverage.share) == (2, 2, 1.0)
     other = found.coverage_of({purl("web==2.0.1"), purl("core==1.1"), purl("more==1")})
@@ -285,14 +287,14 @@ def test_coverage_says_how_much_was_measured_and_what_separates_the_nearest() ->
     assert (source.name, source.as_of) == ("pypi", NOW)
 
 
-def test_coverage_elsewhere_is_not_coverage_here() -> None:
+def test_measurements_on_other_hardware_are_counted_separately() -> None:
     found = assessed(LATEST, evidence=measured(hardware=ELSEWHERE)).coverage
     assert (found.measured, found.measured_elsewhere, found.share) == (0, 2, 0.0)
     assert found.nearest.differences == ()
     assert (found.nearest.hardware_label, found.nearest.same_hardware) == ("another class", False)
 
 
-def test_nothing_measured_and_nothing_asked_is_no_coverage() -> None:
+def test_coverage_without_measurements_is_zero() -> None:
     found = assessed(LATEST).coverage
     assert (found.nearest, found.share) == (None, 0.0)
     empty = assessed(LATEST, snapshot_of({}, ["web"]))

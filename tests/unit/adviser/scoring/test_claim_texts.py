@@ -84,7 +84,7 @@ def from_elsewhere(gains: Mapping[int, float]) -> list[Claim]:
     return claims_about(bench, ["fast==1"], ["fast==2"], Target(HERE, "3.12"))
 
 
-def test_claims_are_told_as_in_the_golden_file() -> None:
+def test_claims_are_worded_as_in_the_golden_file() -> None:
     one_of_ten = measured(dict.fromkeys(SIZES, -0.05) | {8192: -0.3})
     (claim,) = measured({64: 0.3})
     claims = {

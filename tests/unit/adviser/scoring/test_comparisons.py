@@ -47,7 +47,7 @@ def test_five_jobs_settle_a_difference_of_ten_per_cent_and_not_of_three(
     assert compared(sample(centre))[0].verdict is verdict
 
 
-def test_a_comparison_by_hand() -> None:
+def test_comparison_equals_a_manual_computation() -> None:
     # SE = √(2 · 2.5e-4 / 5) = 0.01, df = 8; H0: |d| ≤ ln 1.02, so t = (0.05 ∓ 0.0198)/0.01.
     found = compared(sample(0.05))[0]
     assert found.standard_error == pytest.approx(0.01)
@@ -63,7 +63,7 @@ def test_a_comparison_by_hand() -> None:
     assert (found.candidate, found.baseline) == ("+0.05", "+0.00")
 
 
-def test_a_claim_must_survive_that_others_were_looked_at() -> None:
+def test_claim_is_adjusted_for_the_number_of_comparisons() -> None:
     # p = 0.0083 alone passes; as the smallest of ten it is 0.083.
     assert compared(sample(0.05))[0].verdict is Verdict.FASTER
     among_ten = compared(sample(0.05), *[sample(0.0)] * 9)[0]
@@ -76,7 +76,7 @@ def test_candidates_that_are_not_tested_do_not_count_for_holm() -> None:
     assert compared(sample(0.05), *[few] * 9)[0].verdict is Verdict.FASTER
 
 
-def test_a_difference_has_to_pass_the_test_for_any_difference_too() -> None:
+def test_claim_must_also_pass_the_test_for_any_difference() -> None:
     # Where the error dwarfs δ, that |d| is beyond δ is hardly more than that d is not zero.
     noise = tuple(20 * x for x in NOISE)  # SE = 0.2, df = 8
     (comparison,) = compare_candidates(sample(0.0, noise), [sample(0.5, noise)])
@@ -88,7 +88,7 @@ def test_a_difference_has_to_pass_the_test_for_any_difference_too() -> None:
     assert comparison.verdict is Verdict.UNDETERMINED
 
 
-def test_fourteen_jobs_an_arm_have_all_of_two_per_cent_for_any_difference() -> None:
+def test_p_value_of_fourteen_jobs_is_that_of_the_test_for_any_difference() -> None:
     noise = (tuple(20 * x for x in NOISE) * 3)[:14]
     error = math.sqrt(2 * np.var(noise, ddof=1) / 14)
     (comparison,) = compare_candidates(sample(0.0, noise), [sample(0.5, noise)])
@@ -97,7 +97,7 @@ def test_fourteen_jobs_an_arm_have_all_of_two_per_cent_for_any_difference() -> N
     assert comparison.verdict is Verdict.FASTER
 
 
-def test_equivalence_must_survive_that_others_were_looked_at_as_well() -> None:
+def test_equivalence_is_adjusted_for_the_number_of_comparisons() -> None:
     # t = 0.0198/0.01 with 8 degrees of freedom: p = 0.042 alone, 0.083 of two.
     alone, two = compared(sample(0.0)), compared(sample(0.0), sample(0.0))
     raw = stats.t.sf(math.log(1.02) / 0.01, 8)
@@ -146,7 +146,7 @@ def test_an_undetermined_comparison_says_how_many_jobs_are_missing() -> None:
     assert more.jobs_missing > found.jobs_missing
 
 
-def test_an_undetermined_comparison_always_says_what_it_lacks() -> None:
+def test_undetermined_comparison_always_says_what_it_needs() -> None:
     draw = np.random.default_rng(1)
     needs = set()
     for count in (30, 200):
@@ -168,7 +168,7 @@ def test_an_undetermined_comparison_always_says_what_it_lacks() -> None:
         (1e-4, ["equivalent", "faster", "slower", "undetermined"]),
     ],
 )
-def test_readings_without_any_spread_are_as_certain_as_their_clock(
+def test_error_of_constant_readings_is_that_of_their_clock(
     tick: float, expected: list[str]
 ) -> None:
     same = (0.0,) * 5
@@ -188,7 +188,7 @@ def test_samples_with_different_keys_are_refused() -> None:
         compare_candidates(sample(0.0), [sample(0.0), sample(0.1, key="gpu-b")])
 
 
-def test_what_identical_stacks_show_is_not_a_difference() -> None:
+def test_margin_covers_differences_between_identical_stacks() -> None:
     history = [0.001 * i for i in range(101)]  # 95th percentile 0.095
     assert smallest_difference(history) == pytest.approx(math.expm1(0.095))
     assert smallest_difference([0.001, -0.002]) == 0.02
@@ -197,13 +197,13 @@ def test_what_identical_stacks_show_is_not_a_difference() -> None:
     assert with_history[0].verdict is Verdict.UNDETERMINED
 
 
-def test_holm_by_hand() -> None:
+def test_holm_adjustment_equals_a_manual_computation() -> None:
     # Sorted 0.01·4, 0.02·3, 0.03·2, 0.4·1, then never falling.
     adjusted = holm_adjusted(np.array([0.4, 0.01, 0.03, 0.02]))
     assert adjusted.tolist() == pytest.approx([0.4, 0.04, 0.06, 0.06])
 
 
-def test_weighted_holm_by_hand() -> None:
+def test_weighted_holm_adjustment_equals_a_manual_computation() -> None:
     # 0.02/3 comes first: all of 5 parts are left, so 0.02/3 · 5; then 0.01/1 · 2; then 0.04/1.
     adjusted = holm_adjusted(np.array([0.01, 0.02, 0.04]), np.array([1.0, 3.0, 1.0]))
     assert adjusted.tolist() == pytest.approx([0.1 / 3, 0.1 / 3, 0.04])
@@ -211,7 +211,7 @@ def test_weighted_holm_by_hand() -> None:
     assert equal.tolist() == pytest.approx([0.4, 0.04, 0.06, 0.06])
 
 
-def test_holm_agrees_with_stepping_down() -> None:
+def test_holm_adjustment_equals_the_step_down_procedure() -> None:
     p = np.random.default_rng(3).uniform(0, 0.1, 25)
     rejected, threshold = set(), 0.05
     for rank, i in enumerate(np.argsort(p)):
@@ -227,7 +227,7 @@ def identical(count: int, noise: float = 0.03) -> list[Comparison]:
     return [compare_candidates(a, [b])[0] for a, b in arms]
 
 
-def test_the_rules_keep_their_promises() -> None:
+def test_self_check_of_identical_stacks_finds_no_problem() -> None:
     found = self_check(identical(1000))
     assert found.problems == ()
     assert found.faster + found.slower <= 0.05 * found.comparisons
@@ -235,14 +235,14 @@ def test_the_rules_keep_their_promises() -> None:
     assert 0.93 <= found.coverage <= 0.97
 
 
-def test_false_claims_are_noticed() -> None:
+def test_self_check_reports_false_claims() -> None:
     claimed = [replace(it, verdict=Verdict.FASTER) for it in identical(100)[:20]]
     many, lopsided = self_check([*claimed, *identical(80)]).problems
     assert many == "20 false claims in 100 comparisons of identical stacks"
     assert lopsided == "identical stacks were called faster 20 times and slower 0 times"
 
 
-def test_intervals_that_lie_are_noticed_on_both_sides() -> None:
+def test_self_check_reports_intervals_that_are_too_narrow_or_too_wide() -> None:
     known = identical(400)
     narrow = [replace(it, interval_low_pct=it.d, interval_high_pct=it.d + 1e-9) for it in known]
     wide = [replace(it, interval_low_pct=-100, interval_high_pct=100) for it in known]
@@ -251,7 +251,7 @@ def test_intervals_that_lie_are_noticed_on_both_sides() -> None:
         assert problem == f'{held} of 400 95 % intervals contain "no difference"'
 
 
-def test_nothing_compared_is_nothing_wrong() -> None:
+def test_self_check_of_nothing_finds_no_problem() -> None:
     found = self_check([])
     assert (found.problems, found.comparisons, found.coverage) == ((), 0, None)
     one = compare_candidates(Sample("a", (1.0,), "k"), [Sample("b", (1.0,), "k")])

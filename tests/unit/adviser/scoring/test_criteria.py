@@ -29,7 +29,7 @@ def shown() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) -> None:
+def test_documented_weights_equal_those_in_the_code(kind: RecommendationType) -> None:
     head, _, *rows = shown()[: 2 + 11]
     column = head.index(f"`{kind}`")
     weights = {row[0].split("`")[1]: row[column] for row in rows}
@@ -54,18 +54,18 @@ def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) ->
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_every_type_is_explained(kind: RecommendationType) -> None:
+def test_every_recommendation_type_is_documented(kind: RecommendationType) -> None:
     assert f"**`{kind}`** " in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_a_value_comes_back_out_of_its_contribution(kind: RecommendationType) -> None:
+def test_criterion_value_is_recovered_from_its_contribution(kind: RecommendationType) -> None:
     for it in criteria_of(kind):
         assert it.value(it.contribution(-0.25)) == pytest.approx(-0.25, rel=0.02)
         assert it.contribution(0.0) == 0
 
 
-def test_only_performance_counts_measurements_and_only_testing_wants_prereleases() -> None:
+def test_only_some_types_weigh_measurements_or_admit_prereleases() -> None:
     counted = {kind for kind in RecommendationType
                if "performance" in {it.name for it in criteria_of(kind)}}  # fmt: skip
     assert counted == {RecommendationType.BEST, RecommendationType.PERFORMANCE}
@@ -134,14 +134,14 @@ SERIES = [candidate(it) for it in ("2.0.0", "1.4.2", "1.4.1", "1.4", "1.3.9", "1
         ("maintenance", SERIES, {it.version: -(it.version in ("1.4.1", "1.4")) for it in SERIES}),
     ],
 )  # fmt: skip
-def test_metadata_gives_each_version_its_value(
+def test_release_metadata_determines_each_criterion_value(
     criterion: str, candidates: list[Candidate], expected: dict[str, float]
 ) -> None:
     found = {version: it[criterion] for version, it in values(*candidates).items()}
     assert found == pytest.approx(found | expected)
 
 
-def test_prereleases_are_versions_like_others_where_they_are_welcome() -> None:
+def test_prereleases_count_as_versions_for_the_testing_type() -> None:
     found = values(*MIXED, prereleases=True)
     assert (found["1.0"]["freshness"], found["3.0rc1"]["freshness"]) == (-0.5, 0)
 
@@ -171,24 +171,24 @@ def test_a_vulnerability_with_only_a_score_weighs_as_its_rating() -> None:
     assert points(KnownVulnerability("V", None, 9.1)) == 10
 
 
-def test_all_vulnerabilities_of_a_version_weigh() -> None:
+def test_weights_of_vulnerabilities_add_up() -> None:
     assert security_value((BAD, MILD, UNRATED)) == -17.5
     assert security_value(()) == 0
 
 
 @pytest.mark.parametrize("name", ["GHSA-1", "ghsa-1 ", "CVE-2024-1", "cve-2024-1"])
-def test_what_is_allowed_under_any_name_is_not_held_against_a_version(name: str) -> None:
+def test_allowed_vulnerability_is_ignored_under_any_alias(name: str) -> None:
     allowed = AllowList([name], harms(GHSA_1=("GHSA-1", "CVE-2024-1")))
     assert allowed.accepts(BAD)
     assert allowed.held_against(vulnerable(BAD, MILD)) == (MILD,)
 
 
-def test_what_is_not_on_the_list_is_not_accepted() -> None:
+def test_vulnerability_missing_from_the_allow_list_is_not_accepted() -> None:
     allowed = AllowList(["CVE-2024-2", ""], harms(GHSA_1=("GHSA-1", "CVE-2024-1")))
     assert not allowed.accepts(BAD)
 
 
-def test_only_harm_refuses_and_the_worst_is_named_first() -> None:
+def test_only_harmful_vulnerabilities_exclude_and_the_worst_is_named_first() -> None:
     assert refusal_reason((HARMLESS,)) is None
     assert refusal_reason(()) is None
     assert refusal_reason((MILD, HARMLESS, UNRATED, BAD)) == (

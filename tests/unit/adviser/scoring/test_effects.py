@@ -31,7 +31,7 @@ FAST = [1.0, 3.0, 5.0, 7.0]  # mean 4, variance 20/3
 SLOW = [0.0, 1.0, 2.0]  # mean 1, variance 1
 
 
-def test_welch_by_hand() -> None:
+def test_welch_effect_equals_a_manual_computation() -> None:
     effect = welch_effect(FAST, SLOW)
     # SE² = 20/12 + 1/3 = 2; df = 2² / ((5/3)²/3 + (1/3)²/2) = 4 / (25/27 + 1/18) = 216/53
     assert effect.d == pytest.approx(3.0)
@@ -51,7 +51,7 @@ def test_welch_agrees_with_scipy() -> None:
     assert interval_per_cent(effect) == pytest.approx(expected)
 
 
-def test_many_arms_give_what_each_gives_alone() -> None:
+def test_vectorised_welch_effects_equal_single_ones() -> None:
     arms = [FAST, SLOW, [], [2.0]]
     together = welch_effects(moments(arms), moments([SLOW]))
     for i, arm in enumerate(arms):
@@ -62,7 +62,7 @@ def test_many_arms_give_what_each_gives_alone() -> None:
         )
 
 
-def test_paired_jobs_by_hand() -> None:
+def test_paired_effect_equals_a_manual_computation() -> None:
     # Differences 1, 2, 3: mean 2, standard deviation 1, SE 1/√3.
     effect = paired_effect([11.0, 22.0, 33.0], [10.0, 20.0, 30.0])
     assert effect.d == 2.0
@@ -70,7 +70,7 @@ def test_paired_jobs_by_hand() -> None:
     assert effect.degrees_of_freedom == 2.0
 
 
-def test_pairing_removes_what_both_arms_share() -> None:
+def test_pairing_removes_drift_common_to_both_arms() -> None:
     drift = [0.0, 1.0, 2.0, 3.0]
     ours = [0.1 + x for x in drift]
     assert paired_effect(ours, drift).standard_error < 1e-9
@@ -92,14 +92,14 @@ def test_equal_values_have_no_error(ours: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([1.0], SLOW), (FAST, [1.0]), ([1.0], [1.0])])
-def test_one_job_says_nothing_about_its_error(ours: list[float], theirs: list[float]) -> None:
+def test_error_of_a_single_job_is_infinite(ours: list[float], theirs: list[float]) -> None:
     effect = welch_effect(ours, theirs)
     assert math.isfinite(effect.d)
     assert effect.standard_error == math.inf
     assert interval_per_cent(effect) == (-100.0, math.inf)
 
 
-def test_an_empty_arm_has_no_difference() -> None:
+def test_effect_of_an_empty_arm_is_undefined() -> None:
     for effect in (welch_effect([], SLOW), welch_effect([], [])):
         assert math.isnan(effect.d)
         assert effect.standard_error == math.inf
@@ -111,7 +111,7 @@ def test_tiny_and_huge_spreads_do_not_underflow_or_warn() -> None:
     assert interval_per_cent(Effect(0.0, 1e6, 1.0)) == (-100.0, math.inf)
 
 
-def test_per_cent_is_of_the_baseline() -> None:
+def test_percentages_are_relative_to_the_baseline() -> None:
     assert per_cent(np.log([2.0, 0.5])).tolist() == pytest.approx([100.0, -50.0])
 
 
@@ -129,7 +129,7 @@ def test_the_factor_fits_normal_noise() -> None:
     assert pytest.approx(1 / NormalDist().inv_cdf(0.75), rel=1e-4) == MAD_TO_SD
 
 
-def test_robust_variation_by_hand() -> None:
+def test_robust_variation_equals_a_manual_computation() -> None:
     # Median 100, deviations 2, 1, 0, 1, 900: MAD 1.
     assert robust_variation([98, 99, 100, 101, 1000]) == pytest.approx(0.014826)
     assert robust_variation([5.0]) == 0.0
@@ -146,7 +146,7 @@ def ratio_of(ours: list[float], theirs: list[float]) -> SpreadRatio:
 
 
 @pytest.mark.parametrize(("jobs", "factor"), [(5, 3.1), (20, 1.6)])
-def test_how_little_is_known_about_a_ratio(jobs: int, factor: float) -> None:
+def test_ratio_of_spreads_has_a_wide_interval(jobs: int, factor: float) -> None:
     values = [float(i) for i in range(jobs)]
     found = ratio_of(values, values)
     assert found.ratio == 1.0
@@ -161,7 +161,7 @@ def test_a_ratio_without_spread_is_unknown(ours: list[float]) -> None:
         assert (found.low, found.high) == (0.0, math.inf)
 
 
-def test_readings_that_coincide_tell_the_tick() -> None:
+def test_clock_tick_is_estimated_from_equal_readings() -> None:
     assert clock_tick([0.1, 0.3, 0.1, 0.7]) == pytest.approx(0.2)
     assert clock_tick([0.1, 0.3, 0.7]) == 0.0
 
@@ -173,7 +173,7 @@ def test_the_error_of_a_constant_reading_is_that_of_rounding() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.5, 1.0])
-def test_the_error_covers_what_rounding_does_to_the_mean(share: float) -> None:
+def test_clock_error_covers_the_rounding_of_a_mean(share: float) -> None:
     """Means of many rounded values, whose noise is this share of a tick."""
     draw = np.random.default_rng(7)
     errors, expected = [], []
@@ -184,7 +184,7 @@ def test_the_error_covers_what_rounding_does_to_the_mean(share: float) -> None:
     assert np.mean(np.square(errors)) <= 1.1 * np.mean(expected)
 
 
-def test_a_fine_clock_changes_nothing() -> None:
+def test_fine_clock_does_not_change_the_error() -> None:
     effect = Effect(0.1, 0.02, 9.0)
     assert with_clock(effect, 0.0, 4.0) == (effect, 4.0)
 
@@ -198,7 +198,7 @@ def test_an_error_of_the_clock_has_few_degrees_of_freedom() -> None:
 
 
 @pytest.mark.parametrize("variance", [0.0, math.inf])
-def test_no_error_at_all_is_an_unknown_error(variance: float) -> None:
+def test_zero_error_becomes_an_infinite_error(variance: float) -> None:
     unknown, own = with_clock(Effect(0.1, 0.0, 9.0), variance, 4.0)
     assert (unknown.standard_error, unknown.degrees_of_freedom, own) == (math.inf, 0.0, 0.0)
 
@@ -220,7 +220,7 @@ def test_effects_without_error_are_not_shrunk() -> None:
     assert shrinkage_factors(np.zeros(1), 0.0).tolist() == [1]
 
 
-def test_unknown_errors_do_not_change_shrinkage() -> None:
+def test_effects_with_infinite_error_do_not_change_shrinkage() -> None:
     some = effects([0.1, math.nan, 0.3], [0.01, math.inf, math.inf])
     assert true_variance(some) == pytest.approx(0.01 - 0.0001)
     assert true_variance(effects([math.nan], math.inf)) == 0
@@ -228,7 +228,7 @@ def test_unknown_errors_do_not_change_shrinkage() -> None:
     assert lower_bounds(some, some.d)[1:].tolist() == [-math.inf, -math.inf]
 
 
-def test_shrinking_undoes_the_winners_curse() -> None:
+def test_shrinkage_removes_the_winners_curse() -> None:
     """The best of 20, whose true gains vary by 5 % and are seen with an error of 5 %."""
     draw = np.random.default_rng(6)
     told, shrunk = [], []
@@ -243,7 +243,7 @@ def test_shrinking_undoes_the_winners_curse() -> None:
     assert abs(np.mean(shrunk)) < 0.01
 
 
-def test_of_equal_promises_the_better_known_ranks_higher() -> None:
+def test_more_precise_of_two_equal_effects_ranks_higher() -> None:
     some = effects([0.1, 0.1], [0.01, 0.02])
     bounds = lower_bounds(some, some.d)
     assert 0.1 > bounds[0] > bounds[1]
@@ -251,7 +251,7 @@ def test_of_equal_promises_the_better_known_ranks_higher() -> None:
     assert bounds[0] == pytest.approx(0.1 - 1.7341 * 0.01, abs=1e-6)
 
 
-def test_a_clear_gain_among_noisy_neighbours_is_reported_nearly_as_it_is() -> None:
+def test_precise_gain_among_noisy_effects_is_hardly_shrunk() -> None:
     """5 % with an error of 0.3 % beside twenty that are noise with an error of 4 %."""
     draw = np.random.default_rng(7)
     for _ in range(100):
@@ -259,7 +259,7 @@ def test_a_clear_gain_among_noisy_neighbours_is_reported_nearly_as_it_is() -> No
         assert shrunk_effects(some, true_variance(some))[0] > 0.04
 
 
-def test_one_far_out_hardly_changes_what_is_reported_of_the_others() -> None:
+def test_outlier_hardly_changes_the_shrinkage_of_other_effects() -> None:
     draw = np.random.default_rng(8)
     for _ in range(50):
         noise = list(draw.normal(0, 0.03, 30))
@@ -269,7 +269,7 @@ def test_one_far_out_hardly_changes_what_is_reported_of_the_others() -> None:
         assert beside[0] < -0.94, "and it is itself told as what it is"
 
 
-def test_what_is_settled_is_never_reported_as_nothing() -> None:
+def test_settled_gain_is_reported_above_the_margin() -> None:
     """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
     some = effects([0.02 + 1.7 * 0.05], 0.05)
     assert shrunk_effects(some, 0.0)[0] > 0.02
@@ -299,7 +299,7 @@ def test_the_true_variance_solves_its_equation() -> None:
     assert np.sum(some.d**2 / (tau_squared + some.standard_error**2)) == pytest.approx(4)
 
 
-def test_the_order_of_effects_does_not_change_the_last_bit_of_the_variance() -> None:
+def test_true_variance_is_bitwise_independent_of_the_order() -> None:
     draw = np.random.default_rng(3)
     many = Effects(draw.normal(0, 0.1, 23), draw.uniform(0.01, 0.05, 23), np.full(23, 8.0))
     orders = [draw.permutation(23) for _ in range(50)]

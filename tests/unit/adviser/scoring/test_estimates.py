@@ -55,7 +55,7 @@ def test_jobs_without_a_partner_are_left_out_of_pairs() -> None:
     assert found.effect == paired_effect(drifting(0.05), list(DRIFT))
 
 
-def test_four_pairs_are_not_enough_and_all_jobs_are_two_arms() -> None:
+def test_four_pairs_are_compared_as_two_samples() -> None:
     candidate, baseline = turns(drifting(0.05)), turns(drifting(), first=2)
     found = estimate(candidate, baseline)
     assert (found.method, found.pairs, found.jobs, found.baseline_jobs) == (Method.WELCH, 0, 6, 6)
@@ -63,7 +63,7 @@ def test_four_pairs_are_not_enough_and_all_jobs_are_two_arms() -> None:
 
 
 @pytest.mark.parametrize("places", [False, True])
-def test_jobs_of_no_block_are_two_arms(places: bool) -> None:
+def test_jobs_without_a_block_are_compared_as_two_samples(places: bool) -> None:
     known = (JobPlace("h1"),) * 6 if places else ()
     candidate = Sample("c", tuple(drifting(0.05)), "key", known)
     baseline = Sample("b", DRIFT, "key", known)
@@ -93,7 +93,7 @@ def test_jobs_on_a_host_that_only_one_saw_are_left_out() -> None:
         assert found.hosts == 1
 
 
-def test_stacks_without_a_common_host_are_distinguished_by_nothing() -> None:
+def test_stacks_without_a_common_host_have_no_verdict() -> None:
     here, there = turns([0.0] * 9), turns([1.0] * 9, host="h2")
     (found,) = compare_candidates(here, [there])
     assert (found.verdict, found.hosts) == (Verdict.UNDETERMINED, 0)
@@ -101,7 +101,7 @@ def test_stacks_without_a_common_host_are_distinguished_by_nothing() -> None:
     assert (found.jobs_missing, found.baseline_jobs_missing) == (5, 5)
 
 
-def test_several_hosts_are_pooled_each_in_its_own_way() -> None:
+def test_hosts_with_pairs_and_with_two_samples_are_pooled() -> None:
     paired, two_arms = turns(drifting(0.05)), Sample(
         "c", tuple(1 + x for x in NOISE), "key", (JobPlace("h2"),) * 6
     )  # fmt: skip
@@ -133,7 +133,7 @@ def test_hosts_with_few_pairs_each_have_enough_together() -> None:
     assert found.effect.d == pytest.approx(0.05 + sum(NOISE[:3]) / 3)
 
 
-def test_readings_without_any_spread_are_not_pooled() -> None:
+def test_constant_readings_are_not_pooled_by_host() -> None:
     ours = arms(turns([1.0] * 5), turns([1.0] * 5, host="h2"))
     theirs = arms(turns([0.0] * 5), turns([0.0] * 5, host="h2"))
     found = estimate(ours, theirs)
@@ -155,7 +155,7 @@ def test_the_missing_pairs_are_planned_from_the_spread_of_differences() -> None:
     assert len(missing) == 1, "what the jobs of a turn share takes no part in it"
 
 
-def test_candidates_in_pairs_and_in_arms_are_judged_together() -> None:
+def test_paired_and_unpaired_candidates_are_one_family() -> None:
     baseline = turns(list(DRIFT), label="b")
     in_turns, apart = turns(drifting(0.05)), Sample("d", DRIFT, "key", (JobPlace("h1"),) * 6)
     first, second = compare_candidates(baseline, [in_turns, apart])
@@ -165,12 +165,12 @@ def test_candidates_in_pairs_and_in_arms_are_judged_together() -> None:
     assert first.p_value == pytest.approx(2 * alone.p_value)
 
 
-def test_a_place_for_each_job_or_for_none() -> None:
+def test_sample_needs_a_place_for_each_job_or_none() -> None:
     with pytest.raises(ValueError, match="one place"):
         Sample("c", (1.0, 2.0), "key", (JobPlace("h1"),))
 
 
-def test_hosts_that_agree_by_hand() -> None:
+def test_pooled_effect_of_agreeing_hosts_equals_a_manual_computation() -> None:
     # Weights 10,000 and 2,500, shares 0.8 and 0.2, Q = 0.04 + 0.16 = 0.2. Meier's factor is
     # 1 + 4 (0.16 + 0.16) / 8 = 1.16; the hosts add 0.8 and 0.2 of the variance.
     pooled = pooled_effect([Effect(0.10, 0.01, 8.0), Effect(0.11, 0.02, 8.0)])
@@ -180,7 +180,7 @@ def test_hosts_that_agree_by_hand() -> None:
     assert (pooled.tau, pooled.hosts, pooled.agree) == (0.0, 2, True)
 
 
-def test_hosts_that_disagree_by_hand() -> None:
+def test_pooled_effect_of_disagreeing_hosts_equals_a_manual_computation() -> None:
     # Weights 100 each, mean 0.2: Q = 100 (0.04 + 0 + 0.04) = 8, of which chance alone shows as
     # much in e⁻⁴ = 1.8 % of all cases. C = 300 − 30000/300 = 200, τ² = (8 − 2) / 200 = 0.03; the
     # moderated Birge ratio is (2 + 8) / (2 + 2) = 2.5.
@@ -191,7 +191,7 @@ def test_hosts_that_disagree_by_hand() -> None:
     assert (pooled.effect.degrees_of_freedom, pooled.hosts, pooled.agree) == (4.0, 3, False)
 
 
-def test_hosts_disagree_where_chance_shows_as_much_in_less_than_one_case_in_twenty() -> None:
+def test_hosts_disagree_at_the_five_per_cent_level() -> None:
     # With two hosts of error 0.1 Q is 50 times the squared difference; χ² with one degree of
     # freedom exceeds 3.8415 in 5 % of all cases.
     limit = math.sqrt(3.8415 / 50)
@@ -200,7 +200,7 @@ def test_hosts_disagree_where_chance_shows_as_much_in_less_than_one_case_in_twen
         assert pooled.agree is agree
 
 
-def test_a_spread_that_all_stacks_show_is_no_disagreement_of_one() -> None:
+def test_spread_between_hosts_common_to_all_stacks_is_no_disagreement() -> None:
     effects = [Effect(0.10, 0.01, 8.0), Effect(0.14, 0.01, 8.0)]
     assert not pooled_effect(effects).agree  # Q = 8 with one degree of freedom
     # Weights 1 / (0.0001 + 0.0004) = 2,000, Q = 1.6. Meier's factor is 1.25, so that SE² is
@@ -213,7 +213,7 @@ def test_a_spread_that_all_stacks_show_is_no_disagreement_of_one() -> None:
     assert pooled.effect.degrees_of_freedom == pytest.approx(3.125e-4**2 / parts)
 
 
-def test_the_spread_between_hosts_by_hand() -> None:
+def test_spread_between_hosts_equals_a_manual_computation() -> None:
     # Q = 0.04² / (2 (0.0001 + τ²)) is 0.4549, the median of χ² with one degree of freedom.
     stack = [Effect(0.10, 0.01, 8.0), Effect(0.14, 0.01, 8.0)]
     spread = host_spread([stack] * 5)
@@ -229,19 +229,19 @@ def test_the_spread_between_hosts_by_hand() -> None:
     assert host_spread([*[stack] * 4, silent]) == UNKNOWN_HOST_SPREAD
 
 
-def test_one_stack_that_differs_from_host_to_host_says_nothing_of_the_others() -> None:
+def test_one_outlying_stack_does_not_change_the_spread_between_hosts() -> None:
     calm = [[Effect(0.1, 0.01, 8.0), Effect(0.1 + 0.001 * n, 0.01, 8.0)] for n in range(10)]
     wild = [Effect(0.1, 0.01, 8.0), Effect(0.5, 0.01, 8.0)]
     assert host_spread([*calm, wild]).variance == host_spread(calm).variance == 0.0
 
 
-def test_one_host_keeps_its_own_effect() -> None:
+def test_effect_of_one_usable_host_is_unchanged() -> None:
     alone = Effect(0.1, 0.01, 8.0)
     pooled = pooled_effect([alone, Effect(0.3, math.inf, 0.0)])
     assert (pooled.effect, pooled.tau, pooled.hosts) == (alone, 0.0, 1)
 
 
-def test_hosts_that_cannot_be_weighed_are_refused() -> None:
+def test_hosts_without_a_usable_error_are_refused() -> None:
     with pytest.raises(ValueError, match="no host"):
         pooled_effect([Effect(0.3, math.inf, 0.0)])
     with pytest.raises(ValueError, match="outweigh"):

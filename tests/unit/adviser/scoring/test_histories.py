@@ -25,7 +25,7 @@ def only(evidence: Evidence) -> History:
     return history
 
 
-def test_a_job_that_measured_twice_counts_once() -> None:
+def test_job_with_two_readings_counts_once() -> None:
     bench = Bench()
     stack = bench.stack("a==1")
     bench.measure(stack, [0.0, 0.1, 0.2], run="1")
@@ -50,14 +50,14 @@ def test_a_job_is_unstable_if_any_of_its_readings_is() -> None:
     assert len(only(bench.evidence()).jobs[stack]) == 1
 
 
-def test_only_wanted_series_are_read() -> None:
+def test_only_requested_series_are_read() -> None:
     bench = Bench()
     for indicator in ("One", "Two"):
         bench.measure(bench.stack("a==1"), [0.0], series(indicator))
     assert list(histories_of(bench.evidence(), [1])) == [1]
 
 
-def test_what_identical_stacks_show_in_turns_sets_the_margin() -> None:
+def test_differences_between_identical_stacks_in_turns_set_the_margin() -> None:
     bench = Bench()
     stack, blocks = bench.stack("a==1"), [f"r:{n}" for n in range(6)]
     steady = np.zeros(6)
@@ -71,7 +71,7 @@ def test_what_identical_stacks_show_in_turns_sets_the_margin() -> None:
     assert history.log_margin == pytest.approx(math.log(1.05))
 
 
-def test_how_runs_differ_is_in_the_error_and_not_in_the_margin() -> None:
+def test_differences_between_runs_widen_the_error_not_the_margin() -> None:
     bench = Bench()
     for night, level in enumerate((0.0, 0.1, -0.1)):
         bench.measure(bench.stack("a==1"), [level - 0.01, level + 0.01], run=str(night))
@@ -87,7 +87,7 @@ def test_how_runs_differ_is_in_the_error_and_not_in_the_margin() -> None:
     assert not history.spread.runs.known
 
 
-def test_one_run_of_a_stack_says_nothing_of_identical_ones() -> None:
+def test_single_run_of_a_stack_gives_no_identical_pair() -> None:
     bench = Bench()
     bench.measure(bench.stack("a==1"), np.zeros(20))
     assert only(bench.evidence()).identical == ()
@@ -105,7 +105,7 @@ def drifting(*, reference: float, other: float = 0.0) -> tuple[Evidence, str, st
     return bench.evidence(), steady, late
 
 
-def test_what_was_measured_before_the_machine_changed_is_left_out_for_every_stack() -> None:
+def test_measurements_from_before_a_machine_change_are_left_out_for_all_stacks() -> None:
     evidence, steady, other = drifting(reference=-0.2)
     history = only(evidence)
     assert history.drifted == {"h1": NOW + timedelta(days=6)}
@@ -128,7 +128,7 @@ def nightly(draw: np.random.Generator, nights: int) -> tuple[Evidence, str, str]
     return bench.evidence(), steady, late
 
 
-def test_runs_that_simply_differ_are_neither_a_step_nor_a_reason_to_claim() -> None:
+def test_random_differences_between_runs_are_neither_a_step_nor_a_claim() -> None:
     draw, claims, cut = np.random.default_rng(21), 0, 0
     for _ in range(100):
         evidence, steady, late = nightly(draw, 12)
@@ -141,7 +141,7 @@ def test_runs_that_simply_differ_are_neither_a_step_nor_a_reason_to_claim() -> N
     assert claims <= 10, "5 % each of faster and slower"
 
 
-def test_a_step_between_two_nights_is_none_as_nights_may_differ_so() -> None:
+def test_difference_between_two_nights_is_not_a_machine_change() -> None:
     bench = Bench()
     for night, level in enumerate((0.0, -0.3)):
         begin = NOW + timedelta(days=night)
@@ -149,13 +149,13 @@ def test_a_step_between_two_nights_is_none_as_nights_may_differ_so() -> None:
     assert only(bench.evidence()).drifted == {}
 
 
-def test_a_change_of_another_stack_leaves_nothing_out() -> None:
+def test_change_of_one_stack_leaves_no_measurement_out() -> None:
     history = only(drifting(reference=0.0, other=0.3)[0])
     assert history.drifted == {}
     assert {len(them) for them in history.jobs.values()} == {36, 24}
 
 
-def test_a_step_on_one_host_changes_nothing_on_another() -> None:
+def test_machine_change_on_one_host_keeps_the_measurements_of_others() -> None:
     bench, draw = Bench(), np.random.default_rng(12)
     stack = bench.stack("a==1")
     for host, change in (("h1", 0.2), ("h2", 0.0)):
@@ -186,7 +186,7 @@ def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-5, 5).map(float), min_size=4, max_size=11), st.floats(0.1, 20))
-def test_of_all_segmentations_the_cheapest_is_found(values: list[float], penalty: float) -> None:
+def test_cheapest_segmentation_is_found(values: list[float], penalty: float) -> None:
     shortest = 2
     every = [
         cuts
@@ -200,7 +200,7 @@ def test_of_all_segmentations_the_cheapest_is_found(values: list[float], penalty
     assert cost(values, found, penalty) == pytest.approx(least)
 
 
-def test_several_steps_are_found_where_they_are() -> None:
+def test_several_steps_are_found_at_their_places() -> None:
     noise = np.random.default_rng(3).normal(0, 0.01, 60)
     levels = np.repeat([0.0, 0.1, 0.05], 20)
     assert steps(list(noise + levels)) == [20, 40]
@@ -212,7 +212,7 @@ def test_noise_alone_hardly_ever_steps() -> None:
     assert stepped <= 0.05 * 300, PENALTY
 
 
-def test_a_step_of_five_noises_is_found_in_nearly_every_case() -> None:
+def test_step_of_five_standard_deviations_is_nearly_always_found() -> None:
     draw = np.random.default_rng(5)
     found = [steps(list(draw.normal(0, 0.02, 40) + np.repeat([0, 0.1], 20))) for _ in range(100)]
     assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 90
@@ -226,9 +226,7 @@ def test_a_coarse_clock_makes_no_steps(quantum: float) -> None:
 
 
 @pytest.mark.parametrize(("likeness", "at_most"), [(0.3, 0.08), (0.6, 0.25)])
-def test_runs_that_are_like_the_one_before_seldom_look_like_a_step(
-    likeness: float, at_most: float
-) -> None:
+def test_autocorrelated_runs_seldom_show_a_step(likeness: float, at_most: float) -> None:
     draw, stepped = np.random.default_rng(7), 0
     for _ in range(200):
         noise = draw.normal(0, 0.01, 110)
@@ -238,7 +236,7 @@ def test_runs_that_are_like_the_one_before_seldom_look_like_a_step(
     assert stepped <= at_most * 200
 
 
-def test_the_spread_of_values_is_that_of_their_noise_whatever_steps_there_are() -> None:
+def test_estimated_noise_is_independent_of_steps() -> None:
     noise = np.random.default_rng(8).normal(0, 0.02, 400)
     stepped = noise + np.repeat([0.0, 0.5, -0.3, 0.1], 100)
     assert long_run_sd(list(noise)) == pytest.approx(0.02, rel=0.3)
@@ -246,7 +244,7 @@ def test_the_spread_of_values_is_that_of_their_noise_whatever_steps_there_are() 
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 9, [0.1 + 0.2] * 40, [math.log(3e9)] * 30])
-def test_what_never_changes_has_no_step(values: list[float]) -> None:
+def test_constant_series_has_no_step(values: list[float]) -> None:
     assert steps(values) == []
 
 
@@ -277,7 +275,7 @@ def test_few_series_of_60_steady_runs_show_a_step(likeness: float) -> None:
 
 
 @pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
-def test_a_step_of_a_tenth_is_found_within_five_runs(likeness: float) -> None:
+def test_step_of_ten_per_cent_is_found_within_five_runs(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(13), 200, likeness)[:, :55]
     series[:, 50:] += math.log(0.9)
     assert sum(bool(steps(list(it))) for it in series) >= 0.8 * 200

@@ -102,7 +102,9 @@ def test_a_pack_of_a_trusted_key_decides_where_own_jobs_do_not() -> None:
         (site(LAB, 0.3, hardware=ELSEWHERE), "other hardware"),
     ],
 )
-def test_what_may_not_decide_is_shown_with_the_reason(pack: Evidence, problem: str) -> None:
+def test_untrusted_pack_is_shown_with_the_reason_and_decides_nothing(
+    pack: Evidence, problem: str
+) -> None:
     found = judged(NOTHING, pack)
     assert not found.claims
     assert found.comparisons == 0
@@ -115,7 +117,7 @@ def test_what_may_not_decide_is_shown_with_the_reason(pack: Evidence, problem: s
     )
 
 
-def test_another_class_is_shown_with_a_wider_interval() -> None:
+def test_pack_on_another_hardware_class_has_a_wider_interval() -> None:
     (here,), (there,) = (
         [it for it in (*found.claims, *found.shown) if it.purl == LAST and it.beside_baseline]
         for found in (judged(NOTHING, site(LAB, 0.3, hardware=it)) for it in (HERE, ELSEWHERE))
@@ -146,7 +148,7 @@ def test_two_documents_of_a_session_are_one_session() -> None:
     assert judged(NOTHING, replace(twice, readings=same)).comparisons == 0
 
 
-def test_own_jobs_decide_and_say_whether_they_confirm_the_pack() -> None:
+def test_own_jobs_decide_and_confirm_or_overrule_the_pack() -> None:
     pack = site(LAB, 0.3)
     for gain, names in ((0.3, ("confirms", "overrules")), (-0.3, ("overrules", "confirms"))):
         found = judged(site(gain=gain, seed=2), pack)
@@ -175,7 +177,7 @@ DISHONEST = {
 
 @pytest.mark.parametrize("kind", DISHONEST)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_dishonest_site_moves_no_verdict_of_own_jobs(kind: str, seed: int) -> None:
+def test_forged_pack_changes_no_verdict_of_own_jobs(kind: str, seed: int) -> None:
     own = site(gain=math.log(1.1), sd=0.03, seed=seed)
     alone = judged(own)
     shown = judged(own, site(UNKNOWN, **DISHONEST[kind]))
@@ -213,7 +215,7 @@ def chosen(*evidence: Evidence) -> str | None:
     return choice and choice.preferred
 
 
-def test_a_choice_follows_a_pack_only_where_it_may_decide() -> None:
+def test_choice_follows_only_a_pack_that_may_decide() -> None:
     slow = math.log(0.7)
     assert chosen(NOTHING, site(LAB, slow)) == purl("fast==4")
     assert chosen(NOTHING, site(UNKNOWN, slow)) is None
@@ -230,7 +232,7 @@ def test_claims_of_packs_are_only_in_the_report() -> None:
     assert links_in(result, judged(site(gain=0.3), site(LAB, 0.3)).claims).claims
 
 
-def test_guard_calls_harm_what_a_trusted_pack_has_settled_and_shows_the_rest() -> None:
+def test_guard_calls_harm_only_what_a_trusted_pack_settles() -> None:
     index: Index = {"fast": {str(n): {} for n in range(1, 6)}, "rest": {"1": {}}}
     snapshot = snapshot_of(index, ["fast", "rest"])
 
@@ -261,7 +263,7 @@ def test_guard_calls_harm_what_a_trusted_pack_has_settled_and_shows_the_rest() -
     assert (few.outcome, few.missing) == (GuardOutcome.NO_HARM, ())
 
 
-def test_a_choice_that_a_pack_makes_says_so() -> None:
+def test_choice_made_by_a_pack_names_it() -> None:
     index = {"fast": {it: {"requires": ["rest"]} for it in "15"}, "rest": {"1": {}}}
     evidence = NOTHING.with_packs([site(LAB, math.log(0.7))])
     assessment = assess(

@@ -31,7 +31,7 @@ from tests.factories.evidence import (
 ERROR = 0.01 * math.sqrt(24 / 49 * 2 / 8)
 
 
-def test_a_settled_gain_of_one_package_counts_by_its_pessimistic_bound() -> None:
+def test_settled_gain_counts_by_its_lower_bound() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     assert (claim.package, claim.purl) == ("fast", purl("fast==2"))
     assert claim.baseline_purl == purl("fast==1")
@@ -71,7 +71,7 @@ def test_a_settled_difference_counts_as_the_margin_at_least() -> None:
     ("rates", "verdict"),
     [(jobs(0.001, 40), Verdict.EQUIVALENT), (jobs(GAIN, 4), Verdict.UNDETERMINED)],
 )
-def test_no_difference_and_too_few_jobs_count_for_nothing(
+def test_equivalence_and_undetermined_comparisons_count_as_zero(
     rates: list[float], verdict: Verdict
 ) -> None:
     changed = {"fast==1 rest==1": jobs(0.0, 40), "fast==2 rest==1": rates}
@@ -93,7 +93,7 @@ def test_stacks_that_differ_in_two_packages_are_reported_and_not_scored() -> Non
     assert choice_about(measured(changed=changed), ["fast==1", "fast==2"]) is None
 
 
-def test_a_package_that_came_along_confounds_as_well() -> None:
+def test_added_package_confounds_a_comparison() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1 more==1": jobs(GAIN)}
     (claim,) = claims_about(
         measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"]
@@ -102,19 +102,19 @@ def test_a_package_that_came_along_confounds_as_well() -> None:
     assert not claim.scored
 
 
-def test_stacks_that_nobody_can_choose_are_not_reported() -> None:
+def test_comparisons_of_unavailable_stacks_are_not_reported() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==2": jobs(GAIN)}
     assert claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
-def test_versions_are_compared_with_each_other_though_the_baseline_was_not_measured() -> None:
+def test_versions_are_compared_although_the_baseline_was_not_measured() -> None:
     (claim,) = claims_about(measured(), ["fast==3", "rest==1"], ["fast==1", "fast==2"])
     assert (claim.purl, claim.baseline_purl) == (purl("fast==2"), purl("fast==1"))
     assert (claim.verdict, claim.beside_baseline) == (Verdict.FASTER, False)
     assert claims_about(measured(), ["fast==3", "rest==1"], ["fast==2"]) == []
 
 
-def test_the_pair_whose_others_are_most_like_the_baseline_is_taken() -> None:
+def test_pair_most_similar_to_the_baseline_is_used() -> None:
     bench = Bench()
     for rest, gain in (("1", GAIN), ("2", -GAIN), ("3", -GAIN)):
         bench.measure(bench.stack("fast==1", f"rest=={rest}"), jobs())
@@ -125,7 +125,7 @@ def test_the_pair_whose_others_are_most_like_the_baseline_is_taken() -> None:
     ]
 
 
-def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
+def test_other_hardware_class_is_named_has_wider_intervals_and_is_not_pooled() -> None:
     (here,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     (there,) = claims_about(
         measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"]
@@ -145,7 +145,7 @@ def test_another_hardware_class_is_named_and_wider_and_never_pooled() -> None:
     assert claims_about(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
 
 
-def test_measurements_from_here_silence_those_from_elsewhere() -> None:
+def test_measurements_on_this_hardware_replace_those_on_other() -> None:
     bench = measured()
     for releases, level in (("fast==1", 0.0), ("fast==2", -2.0)):
         bench.measure(bench.stack(releases, "rest==1"), jobs(level), series(hardware=ELSEWHERE))
@@ -154,19 +154,19 @@ def test_measurements_from_here_silence_those_from_elsewhere() -> None:
     assert claim.verdict is Verdict.FASTER
 
 
-def test_without_known_hardware_everything_is_from_elsewhere() -> None:
+def test_unknown_hardware_makes_all_measurements_foreign() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(None, "3.11"))
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10
 
 
 @pytest.mark.parametrize("prefix", [HERE, HERE[:12], "aaaa"])
-def test_hardware_may_be_named_by_the_beginning_of_its_digest(prefix: str) -> None:
+def test_hardware_is_selected_by_a_digest_prefix(prefix: str) -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(prefix, "3.11"))
     assert claim.same_hardware
 
 
-def test_another_python_is_named_and_wider() -> None:
+def test_other_python_is_named_and_has_wider_intervals() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(HERE, "3.12"))
     assert (claim.same_python, claim.python_version) == (False, "3.11")
     assert claim.interval_high_pct - claim.interval_low_pct > 30
@@ -179,7 +179,7 @@ def test_two_pythons_are_never_compared_with_each_other() -> None:
     assert claims_about(bench, ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
-def test_indicators_weigh_alike_however_many_sizes_each_has() -> None:
+def test_indicators_have_equal_weight_for_any_number_of_sizes() -> None:
     bench = Bench()
     for size in (256, 512, 1024):
         how = series("PiMatmul", parameters={"size": size})
@@ -231,7 +231,7 @@ def test_disturbed_jobs_of_turns_ask_for_more_jobs_not_for_turns() -> None:
     assert "in turns" not in message
 
 
-def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
+def test_evidence_lists_the_jobs_that_counted_and_the_rest_is_counted() -> None:
     bench = Bench()
     for version, level in (("1", 0.0), ("2", 0.1)):
         bench.measure(bench.stack(f"fast=={version}"), jobs(level))
@@ -250,7 +250,9 @@ def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
 
 
 @pytest.mark.parametrize(("level", "parts"), [(0.0, 10), (0.2, 9)])
-def test_what_is_only_told_has_a_fixed_share_of_the_error_rate(level: float, parts: int) -> None:
+def test_claims_beside_the_baseline_have_a_fixed_share_of_the_error_rate(
+    level: float, parts: int
+) -> None:
     alone, crowded = Bench(), Bench()
     for bench in (alone, crowded):
         for version, gain in (("1", 0.0), ("2", 0.05)):
@@ -274,7 +276,7 @@ def _raw_p_value(d: float, freedom: float) -> float:
     return float(max(beyond, 2 * stats.t.sf(d / ERROR, freedom) * 0.05 / 0.02))
 
 
-def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
+def test_ratio_of_spreads_is_reported_from_twenty_jobs_on() -> None:
     for count in (19, 20):
         bench = Bench()
         bench.measure(bench.stack("fast==1"), jobs(count=count))
@@ -287,7 +289,7 @@ def test_how_much_more_one_varies_is_told_from_twenty_jobs_on() -> None:
         assert claim.spread_ratio.low == pytest.approx(3 / 1.59, rel=0.01)
 
 
-def test_no_number_of_jobs_is_named_where_jobs_alone_do_not_settle() -> None:
+def test_no_number_of_jobs_is_named_if_jobs_cannot_settle() -> None:
     away = measured(series(hardware=ELSEWHERE))
     (claim,) = claims_about(away, ["fast==1", "rest==1"], ["fast==2"])
     if claim.verdict is Verdict.UNDETERMINED:

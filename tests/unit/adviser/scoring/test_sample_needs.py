@@ -92,7 +92,7 @@ def test_the_predicted_chances_are_those_that_come_true(d: float, error: float, 
     st.floats(1.0, 100.0),
     st.integers(1, 1000),
 )
-def test_chances_of_a_difference_and_of_equivalence_add_up_to_at_most_one(
+def test_chances_of_difference_and_equivalence_sum_to_at_most_one(
     d: float, error: float, so_far: int, freedom: float, more: int
 ) -> None:
     comparison = alone(d, error, so_far, freedom)
@@ -121,7 +121,7 @@ def test_more_jobs_make_a_claim_likelier_where_differences_are_large(sign: int) 
     assert different[0][-1] == pytest.approx(true.sf(beyond) + true.cdf(-beyond), abs=0.01)
 
 
-def test_the_fewest_jobs_that_make_a_verdict_likely_are_planned() -> None:
+def test_smallest_promising_number_of_jobs_is_planned() -> None:
     comparison = alone(0.1, 0.03, alpha=0.0025)
     seen = outlook(comparison, LARGE)
     more = int(seen.more[0])
@@ -132,12 +132,12 @@ def test_the_fewest_jobs_that_make_a_verdict_likely_are_planned() -> None:
     assert seen.chance[0] == different[1]
 
 
-def test_where_no_number_of_jobs_makes_a_verdict_likely_none_is_named() -> None:
+def test_no_jobs_are_planned_if_a_verdict_stays_unlikely() -> None:
     seen = outlook(alone(0.3, 0.5), PRIOR)
     assert (seen.more[0], seen.chance[0]) == (0, 0)
 
 
-def test_of_identical_stacks_further_jobs_are_not_promised_to_show_a_difference() -> None:
+def test_further_jobs_of_identical_stacks_promise_no_difference() -> None:
     draw = np.random.default_rng(62)
     promised = []
     for _ in range(40):
@@ -149,7 +149,7 @@ def test_of_identical_stacks_further_jobs_are_not_promised_to_show_a_difference(
     assert float(np.mean(promised)) < 0.05
 
 
-def test_many_comparisons_tell_how_many_differ_and_one_alone_does_not_decide() -> None:
+def test_prior_learns_from_many_comparisons_but_not_from_one() -> None:
     errors = np.full(40, 0.01)
     freedom = np.full(40, 30.0)
     draw = np.random.default_rng(63)
@@ -165,7 +165,7 @@ def test_many_comparisons_tell_how_many_differ_and_one_alone_does_not_decide() -
         assert prior.none + sum(prior.sizes) == pytest.approx(1)
 
 
-def test_the_order_of_comparisons_does_not_matter_to_the_last_bit() -> None:
+def test_prior_is_bitwise_independent_of_the_order() -> None:
     draw = random.Random(64)
     effects = [Effect(draw.gauss(0, 0.05), draw.uniform(0.005, 0.05), 8.0) for _ in range(15)]
     prior = effect_prior(effects_of(effects))
@@ -173,7 +173,7 @@ def test_the_order_of_comparisons_does_not_matter_to_the_last_bit() -> None:
         assert effect_prior(effects_of(draw.sample(effects, 15))) == prior
 
 
-def test_what_is_not_known_at_all_tells_nothing() -> None:
+def test_effect_with_infinite_error_does_not_change_the_prior() -> None:
     unknown = Effect(math.nan, math.inf, 0.0)
     seen = Effect(0.1, 0.02, 8.0)
     assert effect_prior(effects_of([seen, unknown])) == effect_prior(effects_of([seen]))
@@ -206,14 +206,14 @@ def still_open(needs: Need, jobs: int, job_s: float | None, bound: float) -> Sim
         ),
     ],
 )
-def test_what_a_night_does_not_settle_is_no_open_question(
+def test_comparison_that_takes_too_long_is_worded_as_unsettled(
     comparison: SimpleNamespace, text: str
 ) -> None:
     assert settling_text(comparison, command=None) == text
     assert settling_text(comparison).startswith(text)
 
 
-def test_a_job_lasts_as_long_as_the_median_of_the_earlier_ones_without_pauses() -> None:
+def test_job_duration_is_the_median_of_earlier_intervals_without_pauses() -> None:
     ends = [0, 40, 82, 121, 90_000, 90_041]
     places = [JobPlace("h1", seen_at=datetime.fromtimestamp(it, UTC)) for it in ends]
     assert job_seconds(reversed(places)) == pytest.approx(40.5)
@@ -228,14 +228,14 @@ def comparison_of(gain: float, jobs: int = 5, noise: float = 0.03) -> Comparison
     return found
 
 
-def test_the_chance_is_the_same_on_either_side() -> None:
+def test_chance_of_a_verdict_is_symmetric_in_the_effect() -> None:
     up, down = comparison_of(0.05, noise=0.06), comparison_of(-0.05, noise=0.06)
     assert up.verdict is Verdict.UNDETERMINED
     assert up.chance == pytest.approx(down.chance)
     assert (up.jobs_missing, up.needs) == (down.jobs_missing, down.needs)
 
 
-def test_what_is_settled_or_unknown_has_no_chance_and_is_not_measured_next() -> None:
+def test_settled_and_unmeasured_comparisons_have_no_chance() -> None:
     (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (), "k")])
     settled = comparison_of(0.5)
     assert (settled.verdict, settled.chance, settled.jobs_missing) == (Verdict.FASTER, 0, 0)
@@ -243,7 +243,7 @@ def test_what_is_settled_or_unknown_has_no_chance_and_is_not_measured_next() -> 
     assert [it.jobs for it in further_jobs([settled, unknown])] == [5]
 
 
-def test_of_two_with_equal_chances_and_jobs_the_larger_difference_comes_first() -> None:
+def test_larger_difference_is_measured_first_at_equal_chances_and_jobs() -> None:
     small = replace(comparison_of(0.04, noise=0.06), candidate="small")
     large = replace(small, candidate="large", d=2 * small.d)
     cheap = replace(small, candidate="cheap", jobs_missing=1, baseline_jobs_missing=1)
@@ -252,7 +252,7 @@ def test_of_two_with_equal_chances_and_jobs_the_larger_difference_comes_first() 
     assert ordered == ["cheap", "large", "small"]
 
 
-def test_a_candidate_that_cannot_win_any_more_is_left_out() -> None:
+def test_candidate_that_can_no_longer_win_is_left_out() -> None:
     assert may_be_best([comparison_of(0.3), comparison_of(0.0), comparison_of(0.29)]) == [
         True,
         False,
@@ -263,7 +263,7 @@ def test_a_candidate_that_cannot_win_any_more_is_left_out() -> None:
     assert may_be_best([]) == []
 
 
-def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
+def test_comparison_with_the_highest_chance_per_job_comes_first() -> None:
     near, far, settled, lost = (
         replace(comparison_of(gain, noise=noise), candidate=name)
         for name, gain, noise in (
@@ -280,7 +280,7 @@ def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
     assert further_jobs([]) == ()
 
 
-def test_of_claims_those_count_that_were_measured_here_and_may_still_be_the_best() -> None:
+def test_next_jobs_are_for_local_claims_that_may_still_win() -> None:
     bench = Bench()
     for version, gain, noise in (("1", 0, 4), ("2", 0.03, 4), ("3", 0.5, 0.1), ("4", 0.035, 4)):
         package = "fast" if version != "4" else "other"

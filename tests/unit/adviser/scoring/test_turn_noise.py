@@ -80,7 +80,7 @@ def test_one_batch_is_judged_by_its_pairs_alone() -> None:
     assert (found.effect.degrees_of_freedom, found.own_freedom) == (4.0, 4.0)
 
 
-def test_batches_that_agree_are_as_good_as_one() -> None:
+def test_agreeing_batches_are_as_precise_as_one() -> None:
     found = in_turns([NIGHT, NIGHT, NIGHT])
     assert (found.batches, found.pairs) == (3, 15)
     assert found.effect.standard_error == pytest.approx(math.sqrt(0.001 * 3 / 12 / 15))
@@ -103,7 +103,7 @@ def test_a_single_batch_has_the_variance_between_batches_of_its_series() -> None
     assert found.batches_differ
 
 
-def test_where_batches_differ_further_runs_are_missing() -> None:
+def test_disagreeing_batches_need_further_runs() -> None:
     levels = [0.2, 0.32, 0.44, 0.26]
     night = [(f"a{n}", 5) for n in range(4)], [(f"b{n}", 5) for n in range(4)]
     noise = [it for level in levels for it in (level + x for x in NIGHT)]
@@ -114,7 +114,7 @@ def test_where_batches_differ_further_runs_are_missing() -> None:
     assert 0 < found.jobs_missing < 20
 
 
-def test_the_error_of_pairs_that_follow_each_other() -> None:
+def test_error_of_autocorrelated_pairs_is_wider() -> None:
     noise = TurnNoise(correlation=0.5)
     batches = Batches.of([[it for n in range(4) for it in NIGHT]], [[20]])
     plain, alike = (turn_effects(batches, [NO_PRIOR], [it]) for it in (TurnNoise(), noise))
@@ -126,13 +126,13 @@ def test_the_error_of_pairs_that_follow_each_other() -> None:
     assert alike.effects.degrees_of_freedom[0] == pytest.approx(19 * 0.75 / 1.25)
 
 
-def test_the_mean_of_correlated_values_varies_as_their_covariances_add_up() -> None:
+def test_variance_of_a_correlated_mean_sums_covariances() -> None:
     for n in (1, 2, 7):
         covariances = 0.6 ** np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
         assert mean_variance(0.6, np.array([float(n)]))[0] == pytest.approx(covariances.mean())
 
 
-def test_a_trend_within_a_batch_is_seen_by_the_comparison_itself() -> None:
+def test_trend_within_a_batch_widens_the_error() -> None:
     trend = [0.01 * n for n in range(20)]
     assert in_turns([trend]).effect.standard_error > 3 * np.std(trend, ddof=1) / math.sqrt(20)
 

@@ -30,20 +30,20 @@ from tests.factories.effects import paired_effect, welch_effect
 from tests.factories.evidence import Bench
 
 
-def test_up_to_five_stacks_share_nothing() -> None:
+def test_variances_of_up_to_five_stacks_are_not_shared() -> None:
     assert variance_prior([Variance(1e-4, 9)] * 5) == NO_PRIOR
     assert variance_prior([*[Variance(1e-4, 9)] * 5, Variance(math.nan, 0)]) == NO_PRIOR
     assert variance_prior([Variance(1e-4, 9)] * 6).freedom > 0
 
 
-def test_equal_variances_are_shared_as_far_as_the_cap_allows() -> None:
+def test_equal_variances_are_shared_up_to_the_cap() -> None:
     # Of eight stacks three count, with 30 % of their four degrees of freedom each.
     prior = variance_prior([Variance(2e-4, 4)] * 8)
     assert prior.variance == pytest.approx(2e-4)
     assert prior.freedom == pytest.approx(0.3 * 3 * 4)
 
 
-def test_variances_that_differ_are_shared_by_as_much_as_they_agree() -> None:
+def test_differing_variances_are_shared_less() -> None:
     values = [1e-4 * 3.0**n for n in range(-6, 7)]
     prior = variance_prior([Variance(it, 20) for it in values])
     # Moments of the logs, less what twenty degrees of freedom make them differ by themselves.
@@ -56,7 +56,7 @@ def test_variances_that_differ_are_shared_by_as_much_as_they_agree() -> None:
     assert prior.variance == pytest.approx(middle)
 
 
-def test_a_variance_is_pulled_by_the_degrees_of_freedom_of_both() -> None:
+def test_moderated_variance_is_weighted_by_degrees_of_freedom() -> None:
     variance, freedom = moderate_variances(
         np.array([1.0, 3.0]), np.array([4.0, 9.0]), [VariancePrior(2.0, 6.0), NO_PRIOR]
     )
@@ -64,7 +64,7 @@ def test_a_variance_is_pulled_by_the_degrees_of_freedom_of_both() -> None:
     assert freedom.tolist() == [10.0, 9.0]
 
 
-def test_a_variance_far_above_what_is_shared_stays_as_it_is() -> None:
+def test_variance_far_above_the_prior_is_unchanged() -> None:
     limit = float(stats.f.ppf(0.95, 4, 6))
     own = np.array([2.0 * limit - 0.01, 2.0 * limit + 0.01])
     variance, freedom = moderate_variances(own, np.array([4.0, 4.0]), [VariancePrior(2.0, 6.0)] * 2)
@@ -73,7 +73,7 @@ def test_a_variance_far_above_what_is_shared_stays_as_it_is() -> None:
     assert freedom.tolist() == [10.0, 4.0]
 
 
-def test_the_prior_of_a_pair_by_hand() -> None:
+def test_prior_of_a_pair_equals_a_manual_computation() -> None:
     prior = VariancePrior(2.0, 6.0)
     # Both arms share: variances 2 and 2/2; Satterthwaite 1 / ((2/3)²/6 + (1/3)²/6) = 54/5.
     both = pair_prior(prior, (Variance(2.1, 9), None), (1.0, 0.5))
@@ -86,7 +86,7 @@ def test_the_prior_of_a_pair_by_hand() -> None:
     assert pair_prior(NO_PRIOR, (Variance(40.0, 9), None), (1.0, 1.0)) == NO_PRIOR
 
 
-def test_variances_within_turns_by_hand() -> None:
+def test_variances_within_turns_equal_a_manual_computation() -> None:
     # Two stacks in turns: each has half the variance of their differences.
     differences = [0.05, 0.01, 0.03, 0.02, 0.04, 0.0]
     turns = [JobPlace("h1", f"run:{n}") for n in range(6)]
@@ -158,7 +158,7 @@ def test_one_stack_three_times_as_noisy_keeps_its_own_variance() -> None:
     assert min(quiet) > 0.6
 
 
-def test_the_errors_of_alike_stacks_differ_less_than_each_by_itself() -> None:
+def test_sharing_variances_makes_errors_more_even() -> None:
     moderate, plain = [], []
     for seed in range(40):
         history = in_turns(12, blocks=5, seed=seed)
@@ -171,7 +171,7 @@ def test_the_errors_of_alike_stacks_differ_less_than_each_by_itself() -> None:
     assert np.mean(np.square(moderate)) == pytest.approx(2 * 0.01**2 / 5, rel=0.2)
 
 
-def test_five_stacks_in_turns_are_judged_by_what_they_show_themselves() -> None:
+def test_five_stacks_in_turns_keep_their_own_variances() -> None:
     history = in_turns(5)
     assert estimate(history, 3).effect.standard_error == pytest.approx(own_error(history, 3))
 
@@ -190,7 +190,7 @@ def test_swapping_the_arms_flips_the_sign_and_nothing_else(wild: float) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_the_order_of_stacks_does_not_matter_to_the_last_bit(order: int) -> None:
+def test_estimates_are_bitwise_independent_of_the_order_of_stacks(order: int) -> None:
     plain, shuffled = in_turns(12, wild=3.0), in_turns(12, wild=3.0, order=order)
     assert shuffled.spread.turns == plain.spread.turns
     assert shuffled.spread.runs == plain.spread.runs
@@ -241,7 +241,7 @@ def spread_of(arms: list[list[list[float]]]) -> RunSpread:
     return run_spread(rates, number, [n for n, runs in enumerate(arms) for _ in runs])
 
 
-def test_the_variance_between_runs_by_hand() -> None:
+def test_variance_between_runs_equals_a_manual_computation() -> None:
     # Means 1 and 3 of the one, 0 of the other twice: squares 2 and 0, freedom 1 and 1.
     found = spread_of([[[0.0, 2.0], [3.0]], [[0.0], [0.0]], [[7.0, 9.0]]])
     assert found.variance == pytest.approx(1.0)
@@ -251,12 +251,12 @@ def test_the_variance_between_runs_by_hand() -> None:
 
 
 @pytest.mark.parametrize("arms", [[], [[[1.0, 2.0]]], [[[1.0]], [[2.0]]]])
-def test_what_ran_once_says_nothing_of_runs(arms: list[list[list[float]]]) -> None:
+def test_single_runs_give_no_variance_between_runs(arms: list[list[list[float]]]) -> None:
     assert spread_of(arms).freedom == 0
     assert not spread_of(arms).known
 
 
-def test_a_run_counts_once_however_many_jobs_it_has() -> None:
+def test_run_counts_once_for_any_number_of_jobs() -> None:
     levels, noise = [0.0, 0.1, -0.1, 0.05, -0.05], [-0.01, 0.01] * 4
     ours = sample(*[[0.2 + level + it for it in noise] for level in levels])
     theirs = sample(*[[level + it for it in noise[:2]] for level in levels])
@@ -269,14 +269,14 @@ def test_a_run_counts_once_however_many_jobs_it_has() -> None:
     assert found.tested
 
 
-def test_of_one_run_each_nothing_is_known_but_the_difference() -> None:
+def test_one_run_each_gives_a_difference_with_infinite_error() -> None:
     found = run_estimate(sample(steady(0.3, 20)), sample(steady(0.0, 20)))
     assert found.effect.d == pytest.approx(0.3)
     assert (found.effect.standard_error, found.effect.degrees_of_freedom) == (math.inf, 0)
     assert not found.tested
 
 
-def test_one_run_each_by_what_other_runs_show() -> None:
+def test_one_run_each_takes_the_variance_of_other_runs() -> None:
     found = run_estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), KNOWN)
     assert found.effect.standard_error == pytest.approx(math.sqrt(2 * 0.0009))
     assert found.effect.degrees_of_freedom == MIN_FREEDOM
@@ -287,12 +287,12 @@ def test_one_run_each_by_what_other_runs_show() -> None:
     assert verdict.verdict is Verdict.FASTER
 
 
-def test_too_few_other_runs_show_nothing() -> None:
+def test_too_few_other_runs_give_no_variance() -> None:
     few = RunSpread(variance=0.0009, freedom=MIN_FREEDOM - 1, within=0.0, per_run=0.1)
     assert not run_estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), few).tested
 
 
-def test_a_stack_that_varies_more_within_its_run_than_runs_do_has_its_own_error() -> None:
+def test_stack_noisier_within_its_run_has_its_own_error() -> None:
     wild = [(-1) ** n * 1.0 for n in range(10)]
     found = run_estimate(sample(wild), sample(steady(0.0, 10)), KNOWN)
     own = np.var(wild, ddof=1) / 10
@@ -300,7 +300,7 @@ def test_a_stack_that_varies_more_within_its_run_than_runs_do_has_its_own_error(
     assert found.effect.degrees_of_freedom == 9
 
 
-def test_a_run_of_fewer_jobs_than_those_of_the_past_is_noisier() -> None:
+def test_run_with_fewer_jobs_than_usual_has_a_larger_error() -> None:
     spread = RunSpread(variance=0.0009, freedom=20, within=0.0016, per_run=0.1)
     found = run_estimate(sample(steady(0.3, 5)), sample(steady(0.0, 10)), spread)
     assert found.effect.standard_error == pytest.approx(

@@ -52,7 +52,7 @@ def explained_by(before: Sequence[str], after: Sequence[str], *roots: str) -> se
         (["a==1", "side==1"], ["a==1", "side==2", "new==1"], set()),
     ],
 )
-def test_a_change_forces_what_its_requirements_add_drop_or_move(
+def test_forced_changes_are_those_that_requirements_imply(
     before: Sequence[str], after: Sequence[str], expected: set[str]
 ) -> None:
     assert explained_by(before, after) == expected
@@ -62,7 +62,7 @@ def test_a_change_forces_what_its_requirements_add_drop_or_move(
     ("roots", "expected"),
     [(["twin"], {"twin"}), (["pair"], {"pair"}), (["twin", "pair"], {"pair"})],
 )
-def test_of_packages_that_force_each_other_the_requested_one_counts(
+def test_requested_package_counts_if_packages_force_each_other(
     roots: Sequence[str], expected: set[str]
 ) -> None:
     assert explained_by(["twin==1", "pair==1"], ["twin==2", "pair==2"], *roots) == expected
@@ -80,7 +80,7 @@ def choices(bench: Bench, **contexts: Sequence[str]) -> Mapping[str, str]:
     return preferred
 
 
-def test_indicators_of_the_users_own_weigh_before_bundled_ones() -> None:
+def test_own_indicators_are_weighed_before_bundled_ones() -> None:
     bench = Bench()
     for version, gain in (("1", 0.3), ("2", 0.0)):
         bench.measure(bench.stack(f"free=={version}"), jobs(gain), series("PiMatmul"))
@@ -90,7 +90,7 @@ def test_indicators_of_the_users_own_weigh_before_bundled_ones() -> None:
     assert choices(bench, any=[]) == {"any": "2"}
 
 
-def test_measurements_from_here_decide_before_those_from_elsewhere() -> None:
+def test_measurements_on_this_hardware_decide_first() -> None:
     bench = Bench()
     for hardware, sign in ((ELSEWHERE, 1), (None, -1)):
         where = series(hardware=hardware) if hardware else series()
@@ -99,7 +99,7 @@ def test_measurements_from_here_decide_before_those_from_elsewhere() -> None:
     assert choices(bench, any=[]) == {"any": "2"}
 
 
-def test_the_nearest_context_counts_where_contexts_agree_within_their_errors() -> None:
+def test_nearest_context_counts_if_contexts_agree() -> None:
     """Both contexts are noisy, so that their disagreement is within chance."""
     bench = Bench()
     for side, gain in (("1", 0.1), ("2", 0.03)):

@@ -56,7 +56,7 @@ def of_sdist(data: bytes, name: str = "parrot-1.0.tar.gz") -> bytes | None:
     return metadata.text.encode() if metadata else None
 
 
-def test_the_wheels_own_metadata_is_read_and_not_a_bundled_ones() -> None:
+def test_own_metadata_of_a_wheel_is_preferred_to_bundled_ones() -> None:
     data = wheel(
         ("vendored-1.dist-info/METADATA", b"no"),
         ("parrot/x.dist-info/METADATA", b"no"),
@@ -66,7 +66,7 @@ def test_the_wheels_own_metadata_is_read_and_not_a_bundled_ones() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_source_distributions_are_read_however_they_are_packed(
+def test_source_distributions_are_read_in_every_archive_format(
     pack: Callable[[bytes], bytes],
 ) -> None:
     data = tar(("parrot-1.0/deep/PKG-INFO", b"no"), ("parrot-1.0/PKG-INFO", b"yes"))
@@ -82,7 +82,7 @@ def test_a_bomb_is_too_large() -> None:
     assert of_a_wheel.value.code == of_a_source.value.code == IndexFault.TOO_LARGE
 
 
-def test_a_header_that_is_longer_than_any_is_not_read() -> None:
+def test_oversized_archive_header_is_refused() -> None:
     member = tarfile.TarInfo("x")
     member.type, member.size = tarfile.GNUTYPE_LONGNAME, 17 << 20
     data = gzip.compress(member.tobuf() + bytes(17 << 20), 1)
@@ -124,7 +124,7 @@ REQUIRES = b"seed>=1\n\n[fly:os_name == 'nt']\nwing\n\n[:python_version < '3']\n
         (["parrot/setup.py", "pyproject.toml"], "likely"),
     ],
 )
-def test_no_listed_requirement_is_not_none_where_setup_py_decides(
+def test_missing_requirements_are_uncertain_if_setup_py_decides(
     others: list[str], certainty: str
 ) -> None:
     files = [("parrot-1.0/PKG-INFO", OLD), *((f"parrot-1.0/{it}", b"") for it in others)]
@@ -165,7 +165,7 @@ def test_requirements_that_setuptools_left_are_likely() -> None:
         (OLD.replace(b"2.1", b"2.2") + b"Dynamic: Requires-Dist\nRequires-Dist: a\n", "likely"),
     ],
 )
-def test_requirements_are_as_certain_as_the_metadata_says(
+def test_certainty_of_requirements_follows_the_metadata_version(
     information: bytes, certainty: str
 ) -> None:
     read = read_sdist(
@@ -197,7 +197,7 @@ def test_any_parts_of_an_archive_give_the_same_metadata() -> None:
     assert read.text.encode() == OLD
 
 
-def test_an_archive_that_ends_early_is_broken() -> None:
+def test_truncated_archive_is_broken() -> None:
     data = gzip.compress(tar(("parrot-1.0/PKG-INFO", OLD), ("parrot-1.0/z", bytes(9_999))), 0)
     for size in (20, 600, 2_000, len(data) // 2):
         with raised(IndexProblem, code=IndexFault.MALFORMED):
@@ -218,7 +218,7 @@ def test_links_long_paths_and_other_sizes_are_refused() -> None:
             of_sdist(gzip.compress(packed.getvalue()))
 
 
-def test_only_the_parts_that_are_needed_are_asked_for() -> None:
+def test_only_needed_parts_of_a_wheel_are_requested() -> None:
     data = wheel(
         ("big.so", bytes(100_000)),
         ("parrot-1.0.dist-info/METADATA", b"Name: parrot"),
@@ -271,7 +271,7 @@ def test_metadata_is_read_from_the_end_of_a_wheel_alone() -> None:
     assert entry.end - entry.start < 2_000
 
 
-def test_a_doubtful_end_of_a_wheel_gives_no_entry() -> None:
+def test_ambiguous_end_of_a_wheel_gives_no_metadata() -> None:
     assert read_tail(long_wheel("crow-1.0.dist-info/METADATA")) is None
     assert read_tail(long_wheel("deep/parrot-1.0.dist-info/METADATA")) is None
     assert read_tail(long_wheel(behind=200)) is None
@@ -282,7 +282,7 @@ def test_a_doubtful_end_of_a_wheel_gives_no_entry() -> None:
     assert read_tail(b"before the beginning" + long_wheel()) is None
 
 
-def test_a_header_that_is_longer_than_was_thought_is_seen() -> None:
+def test_header_longer_than_expected_is_detected() -> None:
     extra = b"\xff\xff" + (2_000).to_bytes(2, "little") + bytes(2_000)
     with raised(IndexProblem, code=IndexFault.MALFORMED):
         read_tail(long_wheel(extra=extra))
@@ -350,7 +350,7 @@ def test_names_are_the_shallowest_packages_and_modules(paths: list[str], names: 
     assert read == ImportNames(tuple(names), ImportSource.DIRECTORY)
 
 
-def test_a_declared_namespace_is_no_package() -> None:
+def test_declared_namespace_is_not_an_import_name() -> None:
     members = {
         "zope/__init__.py": "",
         "zope/interface/__init__.py": "",
@@ -360,7 +360,7 @@ def test_a_declared_namespace_is_no_package() -> None:
     assert read.names == ("zope", "zope.interface")
 
 
-def test_of_a_large_directory_the_end_gives_top_level_names() -> None:
+def test_end_of_a_large_zip_directory_gives_top_level_names() -> None:
     read = import_names_in(end_of(large()))
     assert read == ImportNames(("parrot",), ImportSource.DIRECTORY_END)
     data = large(
@@ -379,11 +379,11 @@ def test_a_whole_directory_gives_all_names() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + bytes(18) + b"x", wheel_of({})[:-1]])
-def test_a_broken_end_gives_nothing(data: bytes) -> None:
+def test_broken_zip_directory_gives_no_import_names(data: bytes) -> None:
     assert import_names_in(io.BytesIO(data)) is None
 
 
-def test_a_damaged_directory_gives_names_or_nothing() -> None:
+def test_damaged_zip_directory_gives_import_names_or_none() -> None:
     drawn, whole = random.Random(0), large(top_level="parrot")
     for _ in range(300):
         data = bytearray(whole)
@@ -393,7 +393,7 @@ def test_a_damaged_directory_gives_names_or_nothing() -> None:
         assert read is None or all(it.isidentifier() for it in read.names)
 
 
-def test_the_number_of_names_is_bounded() -> None:
+def test_number_of_import_names_is_limited() -> None:
     deep = names_in_wheel(f"share/a{it % 3}/b{it}.py" for it in range(10_000))
     assert deep.names == ("share", "share.a0", "share.a1", "share.a2")
     wide = names_in_wheel(f"module_{it:05}.py" for it in range(10_000))

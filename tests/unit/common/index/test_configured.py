@@ -16,12 +16,12 @@ def indexes(home: Path, said: str = "", **environ: str) -> dict[str, Index]:
     return configured_indexes(settings, {"HOME": str(home)} | environ)
 
 
-def test_the_public_index_is_the_last_resort(tmp_path: Path) -> None:
+def test_public_index_is_the_default(tmp_path: Path) -> None:
     assert indexes(tmp_path)["pypi"].url == PYPI_SIMPLE_ENDPOINT.rstrip("/")
     assert indexes(tmp_path, UV_NO_INDEX="1") == {}
 
 
-def test_uv_goes_before_pip_and_a_setting_before_both(tmp_path: Path) -> None:
+def test_uv_overrides_pip_and_the_setting_overrides_both(tmp_path: Path) -> None:
     pip = {"PIP_INDEX_URL": "https://pip.example/simple/"}
     uv = {"UV_DEFAULT_INDEX": "main=https://uv.example/simple/"}
     assert indexes(tmp_path, **pip)["pypi"].url == "https://pip.example/simple"
@@ -30,7 +30,7 @@ def test_uv_goes_before_pip_and_a_setting_before_both(tmp_path: Path) -> None:
     assert said["pypi"].url == "https://said.example"
 
 
-def test_indexes_come_from_files_of_uv_and_pip(tmp_path: Path) -> None:
+def test_indexes_are_read_from_configuration_files_of_uv_and_pip(tmp_path: Path) -> None:
     uv = tmp_path / ".config" / "uv" / "uv.toml"
     uv.parent.mkdir(parents=True)
     (tmp_path / ".pip").mkdir()
@@ -54,7 +54,7 @@ def test_folders_of_wheels_are_indexes(tmp_path: Path) -> None:
     assert list(found) == ["pypi", "find-links", "tree"]
 
 
-def test_credentials_are_taken_from_where_uv_and_pip_take_them(tmp_path: Path) -> None:
+def test_credentials_are_found_where_uv_and_pip_find_them(tmp_path: Path) -> None:
     said = "a=https://me:p%40ss@a.example/s b-b=https://b.example c=https://c.example:8443/s"
     (tmp_path / ".netrc").write_text("machine c.example login you password secret\n")
     found = indexes(tmp_path, said, UV_INDEX_B_B_USERNAME="u", UV_INDEX_B_B_PASSWORD="w")
@@ -65,7 +65,7 @@ def test_credentials_are_taken_from_where_uv_and_pip_take_them(tmp_path: Path) -
     assert "p@ss" not in repr(found)
 
 
-def test_an_index_is_named_and_never_added(tmp_path: Path) -> None:
+def test_only_configured_indexes_can_be_named(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": "a=https://x"})
     assert index_of(settings, "pypi-org", {}).name == index_of(settings, None, {}).name == "pypi"
     for name in ("b", "https://other.example/simple"):
@@ -73,7 +73,7 @@ def test_an_index_is_named_and_never_added(tmp_path: Path) -> None:
             index_of(settings, name, {})
 
 
-def test_an_invalid_address_is_refused_without_its_value(tmp_path: Path) -> None:
+def test_invalid_index_url_is_refused_without_its_value(tmp_path: Path) -> None:
     for address in ("https://me:hidden@host:port/s", "ftp://hidden.example"):
         with pytest.raises(InvalidSettings) as refused:
             indexes(tmp_path, PIP_INDEX_URL=address)
@@ -87,7 +87,7 @@ def test_an_invalid_address_is_refused_without_its_value(tmp_path: Path) -> None
      "64:ff9b:1::a00:1", "64:ff9b:1::9.9.9.9", "fec0::1", "::127.0.0.1", "::9.9.9.9",
      "::ffff:0:7f00:1", "5f00::1", "100::1", "4000::1", "2001:db8::1", "2002:a00:1::"],
 )  # fmt: skip
-def test_private_addresses_are_private_however_they_are_written(address: str) -> None:
+def test_private_addresses_are_recognised_in_every_notation(address: str) -> None:
     assert not is_public(address)
 
 
@@ -104,7 +104,7 @@ def test_public_addresses_are_public() -> None:
     ["10.0.0.1", "127.1", "0x7f000001", "localhost", "a.localhost", "localhost.", "A.LocalHost.",
      "10.0.0.1.", "fec0::1"],
 )  # fmt: skip
-def test_a_proxy_is_not_asked_for_what_is_written_as_private(host: str) -> None:
+def test_literal_private_address_is_refused_before_a_proxy(host: str) -> None:
     guard = AddressGuard("https://index.example/simple", ())
     with pytest.raises(IndexProblem):
         guard.check_literal(host, 443)
@@ -114,7 +114,7 @@ def test_a_proxy_is_not_asked_for_what_is_written_as_private(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "127.1", "localhost", "localhost."])
-def test_a_proxy_is_asked_for_the_indexs_own_host(host: str) -> None:
+def test_proxy_may_reach_the_host_of_the_index(host: str) -> None:
     AddressGuard(f"https://{host}:444/simple", ()).check_literal(host, 444)
 
 

@@ -10,7 +10,7 @@ from common.formats.core_metadata import parse_core_metadata
 HEAD = "Metadata-Version: 2.4\nName: Parrot\nVersion: 1.0\n"
 
 
-def test_the_body_is_not_taken_for_fields() -> None:
+def test_body_of_metadata_is_not_read_as_fields() -> None:
     read = parse_core_metadata(
         f"{HEAD}Requires-Dist: seed>=1\nProvides-Extra: x\n\nRequires-Dist: b"
     )
@@ -47,14 +47,14 @@ def test_the_first_of_two_equal_fields_counts() -> None:
     ("version", "dynamic", "static"),
     [("1.2", "", False), ("2.2", "", True), ("2.10", "", True), ("2.3", "requires-DIST", False)],
 )
-def test_only_new_metadata_promises_its_requirements(
+def test_only_metadata_2_2_declares_its_requirements_static(
     version: str, dynamic: str, static: bool
 ) -> None:
     line = f"Dynamic: {dynamic}\n" if dynamic else ""
     assert parse_core_metadata(f"Metadata-Version: {version}\n{line}").is_static is static
 
 
-def test_names_that_nobody_reads_take_no_longer_than_others() -> None:
+def test_unknown_field_names_take_linear_time() -> None:
     names = (f"X-{number}" for number in range(60_000))
     cases = (
         "".join(it) for it in product(*zip("supported-platfo", "SUPPORTED-PLATFO", strict=True))

@@ -112,7 +112,7 @@ PAGES = {
 }  # fmt: skip
 
 
-def test_pages_are_read_as_in_their_golden_file() -> None:
+def test_pages_are_parsed_as_in_the_golden_file() -> None:
     views = {}
     for title, page in PAGES.items():
         lines = [f"{version}: {len(files)} files" for version, files in page.releases.items()]
@@ -124,14 +124,14 @@ def test_pages_are_read_as_in_their_golden_file() -> None:
     compare_views("index_pages", views)
 
 
-def test_the_digest_is_of_what_is_said_and_not_of_how() -> None:
+def test_page_digest_depends_on_content_not_on_order_or_urls() -> None:
     one, two = file("parrot-1.tar.gz"), file("parrot-2.tar.gz")
     page = json_page(one, two)
     assert page.digest == json_page(two, one | {"url": "https://other.example/t?token=1"}).digest
     assert page.digest != json_page(one, two | {"yanked": True}).digest
 
 
-def test_a_page_without_files_has_to_say_that_it_is_an_indexs() -> None:
+def test_page_without_files_must_identify_itself_as_an_index() -> None:
     assert html_page(EMPTY).files == ()
     assert html_page('<a href="parrot-1.0.tar.gz#sha256=">parrot-1.0.tar.gz</a>').files
     assert html_page('<a href="crow-1.0.tar.gz?token=1">crow</a>').skipped
@@ -156,14 +156,14 @@ UNENDING = [
 
 
 @pytest.mark.parametrize("piece", UNENDING)
-def test_unclosed_tags_take_no_longer_than_others(piece: str) -> None:
+def test_unclosed_tags_are_parsed_in_linear_time(piece: str) -> None:
     started = time.process_time()
     html_page(EMPTY + piece * (300_000 // len(piece)))
     # A parser that looks for each end anew takes from 10 s to minutes.
     assert time.process_time() - started < 3
 
 
-def test_numbers_of_equal_hashes_take_no_longer_than_others() -> None:
+def test_numbers_with_colliding_hashes_are_parsed_in_linear_time() -> None:
     modulus = 2**61 - 1  # of Python's hashes of numbers
     versions = [f"1.{number * modulus}" for number in range(15_000)]
     started = time.process_time()
@@ -181,7 +181,7 @@ def test_numbers_of_equal_hashes_take_no_longer_than_others() -> None:
     ],
     ids=["number", "long", "nul", "deep"],
 )
-def test_what_an_index_says_is_cut_before_it_is_reported(declared: bytes) -> None:
+def test_index_text_is_shortened_in_error_messages(declared: bytes) -> None:
     body = b'{"meta": {"api-version": ' + declared + b'}, "files": []}'
     with pytest.raises(IndexProblem) as refused:
         parse_page("parrot", PageText(body, "application/json", URL), NOW)
@@ -190,7 +190,7 @@ def test_what_an_index_says_is_cut_before_it_is_reported(declared: bytes) -> Non
 
 
 @pytest.mark.parametrize("kind", ["application/" + "x" * 100_000, "text/\0html"])
-def test_a_long_content_type_is_cut_before_it_is_reported(kind: str) -> None:
+def test_long_content_type_is_shortened_in_error_messages(kind: str) -> None:
     with pytest.raises(IndexProblem) as refused:
         parse_page("parrot", PageText(b"", kind, URL), NOW)
     assert len(str(refused.value)) < 400
@@ -262,7 +262,7 @@ def test_urls_of_files_are_relative_to_the_page(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://files.example/{}", "/files/{}", "../../files/{}"])
-def test_pages_of_mirrors_are_read_fast(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_of_mirrors_take_the_fast_parser(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_entries, "_package", None)
     entry = file("parrot-1.0.zip", url=url.format("parrot-1.0.zip"), upload_time=None)
     assert json_page(entry).files[0].url.startswith("https://")

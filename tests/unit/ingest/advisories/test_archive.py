@@ -8,7 +8,7 @@ from ingest.advisories.osv import AdvisoryArchive
 from tests.factories.advisories import affected, osv
 
 
-def test_what_cannot_be_read_is_named_and_all_else_counts(tmp_path: Path) -> None:
+def test_unreadable_advisories_in_an_archive_are_named_and_others_read(tmp_path: Path) -> None:
     commits = {"ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}]}
     documents = {
         "good.json": json.dumps(osv("X-1", commits, affected(versions=["1.0"]))),

@@ -62,7 +62,7 @@ ADVISORIES = {
 }
 
 
-def test_advisories_are_read_as_in_their_golden_file() -> None:
+def test_advisories_are_parsed_as_in_the_golden_file() -> None:
     views = {}
     for title, document in ADVISORIES.items():
         facts = described(advisory(document))
@@ -89,7 +89,7 @@ def test_advisories_are_read_as_in_their_golden_file() -> None:
          "$.affected[0].ranges[0].events"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_by_name(
+def test_invalid_advisory_is_refused_with_reason_and_field(
     change: dict[str, Any], reason: str, field: str
 ) -> None:
     with raised(InvalidDocument, reason=reason, field=field):

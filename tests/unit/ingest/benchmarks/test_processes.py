@@ -62,7 +62,7 @@ def values_of(results: Sequence[BenchmarkResult]) -> list[tuple[str, str, float 
 )  # fmt: skip
 @pytest.mark.parametrize("system", LOGS)
 @pytest.mark.parametrize("chatter", ["", "pulling the image\n" * 200])
-def test_lines_of_processes_in_turns_are_read_by_process(
+def test_interleaved_process_lines_are_read_by_process(
     system: str, marks: Sequence[str], chatter: str, tmp_path: Path
 ) -> None:
     first = LOGS[system]
@@ -80,7 +80,7 @@ def test_lines_of_processes_in_turns_are_read_by_process(
     assert values_of(together) == values_of([*alone[0], *alone[1]])
 
 
-def test_a_last_line_that_was_cut_off_is_left_out_whichever_process_wrote_it(
+def test_truncated_last_line_of_any_process_is_dropped(
     tmp_path: Path,
 ) -> None:
     console = sample_text("deepbench/plain").replace("          0\n", "          4567\n")
@@ -92,7 +92,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_whichever_process_wrote_it(
         assert times == [0.038, 0.038, 4.567]
 
 
-def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
+def test_log_lines_repeated_by_processes_are_one_run(tmp_path: Path) -> None:
     """Two runs in a log, each of two processes, whose lines say the same."""
     lines = training_log(1e9, 1e9 + 600) + training_log(1e9 + 1000, 1e9 + 2200)
     log = interleaved(lines, lines, ("0: ", "1: "))
@@ -110,7 +110,7 @@ def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
         "model | rate\n--- | ---:\nresnet | 5\nvgg | 6\nresnet | 7\nvgg | 8\nresnet | 9\n",
     ],
 )
-def test_lines_stay_in_order_without_several_processes(lines: str) -> None:
+def test_lines_without_process_prefixes_keep_their_order(lines: str) -> None:
     assert without_captures(lines).replace("0: ", "") == lines.replace("0: ", "")
 
 
@@ -126,7 +126,7 @@ def test_lines_stay_in_order_without_several_processes(lines: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["tf_cnn_benchmarks/plain", "deepbench/plain", "aiot-bench/plain"])
-def test_what_launchers_and_terminals_add_to_lines_changes_no_result(
+def test_prefixes_of_launchers_and_terminals_do_not_change_results(
     name: str, line: str, tmp_path: Path
 ) -> None:
     system, plain = name.partition("/")[0], sample_text(name)

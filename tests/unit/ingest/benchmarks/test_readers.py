@@ -48,7 +48,7 @@ def values(results: list[BenchmarkResult]) -> list[tuple[str, str, float | None]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> None:
+def test_each_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> None:
     system, files = name.partition("/")[0], sample(name)
     results, refusals = read_files(tmp_path, system, files)
     lines = described(system, files, results, refusals)
@@ -65,7 +65,7 @@ def test_every_system_has_a_sample_with_a_value() -> None:
 
 
 @pytest.mark.parametrize("system", READABLE)
-def test_without_a_file_no_system_gives_a_result(system: str, tmp_path: Path) -> None:
+def test_empty_folder_gives_no_result_for_any_system(system: str, tmp_path: Path) -> None:
     assert read_files(tmp_path, system, {}) == ([], [])
 
 
@@ -130,7 +130,7 @@ def test_columns_may_have_another_order(system: str, table: str, tmp_path: Path)
     ],
     ids=["cell", "nesting"],
 )
-def test_a_text_without_end_is_refused(
+def test_endless_text_is_refused(
     name: str, old: str, new: str, reason: Reason, tmp_path: Path
 ) -> None:
     files = {"log": sample_text(name).replace(old, new, 1)}
@@ -163,14 +163,14 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
 _TABLE, _BLOCK = sample_text("aiia-dnn/plain"), sample_text("aiia-dnn/block")
 
 
-def test_results_that_follow_each_other_are_one_entry() -> None:
+def test_adjacent_results_of_a_source_are_one_entry() -> None:
     results = [foreign_result(1.0, source="a"), foreign_result(2.0, source="a"),
                foreign_result(3.0, source="b")]  # fmt: skip
     values = [[it.value for it in group] for _, group in results_by_entry(results)]
     assert values == [[1.0, 2.0], [3.0]]
 
 
-def test_a_copy_of_the_files_is_an_entry_of_its_own() -> None:
+def test_copy_of_the_files_is_a_separate_entry_with_the_same_identifier() -> None:
     """Its identifier is the same, so that it is stored once."""
     original = foreign_result(1.0, source="a")
     copy = foreign_result(1.0, source="b", files=original.files)
@@ -201,7 +201,7 @@ def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
         ),
     ],
 )
-def test_a_table_may_return_to_a_machine(
+def test_interleaved_machines_in_a_table_are_separate_entries(
     system: str, name: str, content: str, tmp_path: Path
 ) -> None:
     results, refusals = read_files(tmp_path, system, {name: content})
@@ -239,7 +239,7 @@ def test_packed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
-def test_a_system_is_recognised_whatever_ends_its_lines(end: str) -> None:
+def test_system_is_recognised_with_any_line_ends(end: str) -> None:
     for text, key in (
         (f"BLEU: 23.8{end}", "mlperf-inference"),
         (f"epoch\thours\ttop1Accuracy{end}1\t0.5\t29.54{end}", "dawnbench"),
@@ -261,7 +261,7 @@ def test_an_unknown_empty_or_contradicting_fact_is_refused(pair: tuple[str, str]
         stated_facts([pair], [("vllm", "0.11.2")])
 
 
-def test_a_file_that_contradicts_what_is_stated_is_refused(
+def test_file_that_contradicts_stated_facts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(files.STATED, "vllm-bench", {"vllm": "0.12.0"})

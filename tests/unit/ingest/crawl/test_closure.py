@@ -36,7 +36,7 @@ def test_layers_go_from_the_roots_outwards_and_end() -> None:
     assert closure.next_layer() == []
 
 
-def test_what_holds_nowhere_and_what_has_an_address_is_not_followed() -> None:
+def test_inapplicable_and_url_requirements_are_not_followed() -> None:
     closure = begun(WantedPackage("a"))
     closure.learn(
         "a", "1",
@@ -46,7 +46,7 @@ def test_what_holds_nowhere_and_what_has_an_address_is_not_followed() -> None:
     assert names(closure.next_layer()) == ["e"]
 
 
-def test_a_package_comes_again_for_a_specifier_that_it_did_not_meet_before() -> None:
+def test_package_is_read_again_for_an_unmet_specifier() -> None:
     closure = begun(WantedPackage("a"), WantedPackage("b"))
     closure.learn("a", "1", lines("b<2"))
     (again,) = closure.next_layer()
@@ -56,20 +56,20 @@ def test_a_package_comes_again_for_a_specifier_that_it_did_not_meet_before() -> 
     assert closure.next_layer() == []
 
 
-def test_an_extra_that_is_asked_for_late_is_followed_in_what_was_read_before() -> None:
+def test_extra_requested_late_is_followed_in_releases_read_before() -> None:
     closure = begun(WantedPackage("a"), WantedPackage("b"))
     closure.learn("b", "1", lines("c ; extra == 'net'"))
     closure.learn("a", "1", lines("b[net]"))
     assert names(closure.next_layer()) == ["c"]
 
 
-def test_an_extra_that_is_asked_for_first_is_followed_in_what_is_read_later() -> None:
+def test_extra_requested_first_is_followed_in_releases_read_later() -> None:
     closure = begun(WantedPackage("b", extras=frozenset({"net"})))
     closure.learn("b", "1", lines("c ; extra == 'net'", "d ; extra == 'other'"))
     assert names(closure.next_layer()) == ["c"]
 
 
-def test_extras_that_require_each_other_end_the_walk() -> None:
+def test_circular_extras_end_the_walk() -> None:
     closure = begun(WantedPackage("a", extras=frozenset({"all"})))
     closure.learn(
         "a", "1",
@@ -113,7 +113,7 @@ def marker(text: str) -> str | None:
         "extra != 'net'",
     ],
 )
-def test_what_holds_somewhere_is_followed(text: str) -> None:
+def test_marker_that_holds_in_some_environment_is_followed(text: str) -> None:
     assert could_hold(marker(text))
 
 
@@ -130,18 +130,18 @@ def test_what_holds_somewhere_is_followed(text: str) -> None:
         "python_version < '3.6' and python_version >= '3.9'",
     ],
 )
-def test_what_holds_nowhere_without_extras_is_not(text: str) -> None:
+def test_marker_that_holds_in_no_environment_is_not_followed(text: str) -> None:
     assert not could_hold(marker(text))
 
 
-def test_an_extra_that_is_asked_for_is_followed_whatever_its_spelling() -> None:
+def test_requested_extra_is_followed_in_any_spelling() -> None:
     text = marker("extra == 'Net_Work' and python_version >= '3.8'")
     assert could_hold(text, "net-work")
     assert not could_hold(text, "other")
     assert not could_hold(marker("extra == 'net' and python_version < '3'"), "net")
 
 
-def test_what_is_not_a_marker_is_followed() -> None:
+def test_invalid_marker_is_followed() -> None:
     assert could_hold("((((")
     assert could_hold("(" * 500 + "os_name == 'nt'" + ")" * 500)
 
@@ -163,7 +163,9 @@ _MARKERS = st.recursive(
 
 
 @given(_MARKERS, st.sampled_from(["", "a", "b"]), st.sampled_from(["3.7", "3.9", "3.11", "3.13"]))
-def test_whatever_holds_in_one_environment_is_followed(text: str, extra: str, python: str) -> None:
+def test_requirement_that_holds_in_one_environment_is_followed(
+    text: str, extra: str, python: str
+) -> None:
     environment = {**default_environment(), "python_version": python, "extra": extra}
     environment |= {"python_full_version": f"{python}.2", "sys_platform": "win32"}
     if Marker(text).evaluate(environment):

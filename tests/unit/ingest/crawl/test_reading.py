@@ -52,7 +52,7 @@ def read(answers: dict[str, MetadataRead | IndexProblem], *files: IndexFile) -> 
     return finished(read_release(metadata, "demo", "1.0", files))
 
 
-def test_the_wheel_of_the_usual_machine_comes_first() -> None:
+def test_wheel_for_common_machines_is_read_first() -> None:
     names = [
         "demo-1.0-cp311-cp311-win_amd64.whl",
         "demo-1.0-cp311-cp311-macosx_11_0_arm64.whl",
@@ -66,7 +66,7 @@ def test_the_wheel_of_the_usual_machine_comes_first() -> None:
     assert metadata_files([file(names[3]), WHEEL])[0] == WHEEL
 
 
-def test_a_metadata_file_and_little_to_read_are_preferred_and_yanked_files_are_not() -> None:
+def test_metadata_files_and_small_files_are_preferred_and_yanked_ones_last() -> None:
     cp311, cp312 = "demo-1.0-cp311-cp311-linux_x86_64.whl", "demo-1.0-cp312-cp312-linux_x86_64.whl"
     small, offered = file(cp311, size_bytes=1), file(cp312, size_bytes=9, metadata_sha256="")
     assert metadata_files([small, offered])[0] == offered
@@ -74,13 +74,13 @@ def test_a_metadata_file_and_little_to_read_are_preferred_and_yanked_files_are_n
     assert metadata_files([file(cp311, yanked=True), file(cp312)])[0].filename == cp312
 
 
-def test_what_a_wheel_says_is_reported() -> None:
+def test_metadata_of_a_wheel_are_read() -> None:
     said = text(more="Requires-Dist: a<2\nRequires-Python: >=3.8\nProvides-Extra: x")
     told = read({WHEEL.filename: MetadataRead(said, "wheel-range")}, SDIST, WHEEL)
     assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
 
 
-def test_a_source_distribution_whose_build_decides_its_requirements_is_unsolvable() -> None:
+def test_source_distribution_with_dynamic_requirements_is_unsolvable() -> None:
     told = read({SDIST.filename: MetadataRead(text(), "sdist-unknown")}, SDIST)
     assert (told.problem, told.requires_dist) == (ReleaseProblem.DYNAMIC_METADATA, None)
     release = checked_release(release_draft("local", "demo", "1.0", (SDIST,), told))
@@ -93,12 +93,12 @@ def test_the_metadata_of_another_release_is_not_taken(name: str, version: str) -
     assert told.problem is ReleaseProblem.OTHER_METADATA
 
 
-def test_another_spelling_of_name_and_version_is_the_same_release() -> None:
+def test_name_and_version_in_another_spelling_are_accepted() -> None:
     told = read({WHEEL.filename: MetadataRead(text("DEMO", "1"), "wheel")}, WHEEL)
     assert told.problem is None
 
 
-def test_a_broken_wheel_makes_way_for_another_file() -> None:
+def test_broken_wheel_is_replaced_by_another_file() -> None:
     problem = IndexProblem(IndexFault.MALFORMED, "no archive")
     said = {WHEEL.filename: problem, SDIST.filename: MetadataRead(text(), "sdist")}
     assert read(said, WHEEL, SDIST).metadata_file == SDIST.filename
@@ -123,7 +123,7 @@ def test_an_index_that_does_not_answer_says_nothing_about_the_release(fault: Ind
         read(said, WHEEL, SDIST)
 
 
-def test_a_file_that_does_not_exist_or_has_another_hash_is_tried_again_later() -> None:
+def test_missing_or_changed_file_is_retried_later() -> None:
     with raised(IndexProblem, code=IndexFault.HASH_MISMATCH):
         read({WHEEL.filename: IndexProblem(IndexFault.HASH_MISMATCH, "another hash")}, WHEEL)
 
@@ -136,12 +136,12 @@ def test_a_refused_document_leaves_the_release_on_record() -> None:
     )  # fmt: skip
 
 
-def test_pauses_between_attempts_grow_and_end() -> None:
+def test_retry_pauses_grow_and_end() -> None:
     pauses = [pause_after(attempts) for attempts in range(1, ATTEMPTS + 1)]
     assert pauses == [*(timedelta(minutes=it) for it in (1, 5, 25, 125)), None]
 
 
-def test_an_index_is_lost_when_it_answers_nothing_for_long() -> None:
+def test_index_is_given_up_after_repeated_timeouts() -> None:
     patience = CircuitBreaker(limit=3)
 
     async def ask(fault: IndexFault | None) -> None:

@@ -137,7 +137,7 @@ def test_a_wrong_field_of_a_specification_is_named(
     assert refusal.error.field == "build/specification:$" + field
 
 
-def test_wrong_fields_of_single_files_have_their_path_from_the_top() -> None:
+def test_invalid_field_in_a_single_file_is_named_from_its_top() -> None:
     wrong_2019 = document_2019(stdout={"256": {"rate": 0}})
     requested = document_2019()
     requested["specification"]["run"]["requests"]["hardware"]["cpu_family"] = "six"
@@ -159,7 +159,7 @@ def test_the_zero_time_of_go_is_no_time() -> None:
     assert (seen.started_at, seen.ended_at) == (None, None)
 
 
-def test_the_name_of_an_inspection_fits_an_index() -> None:
+def test_too_long_inspection_name_is_refused() -> None:
     bad = result_document(hostname=None, hwinfo=None)
     raw = RawDocument("a.zip", "deep/" + "i" * 501, files=directory_files(bad))
     (refusal,) = parse_inspections(raw)
@@ -170,7 +170,7 @@ def test_the_name_of_an_inspection_fits_an_index() -> None:
     assert (refusal.error.reason, refusal.error.field) == (Reason.OUT_OF_RANGE, "$." + "i" * 501)
 
 
-def test_no_name_is_a_key_too_long_for_an_index() -> None:
+def test_keys_made_of_long_names_fit_the_stores() -> None:
     """PostgreSQL holds keys of 2704 bytes, Neo4j of about 8 kB."""
     wide = "\U0001f40d"
     default = {"a" * 200: {"version": "==1", "index": wide * 128}}
@@ -198,13 +198,13 @@ def test_exit_code_0_without_a_measurement_is_no_result() -> None:
         assert seen.rate is None
 
 
-def test_what_a_crashed_job_printed_is_no_measurement() -> None:
+def test_output_of_a_crashed_job_is_not_a_measurement() -> None:
     seen = observed(exit_code=1)
     assert seen.outcome is Outcome.CRASHED
     assert (seen.rate, seen.elapsed_s, seen.parameters) == (None, None, {})
 
 
-def test_raw_repetitions_are_kept_in_seconds() -> None:
+def test_repetitions_are_stored_in_seconds() -> None:
     seen = observed(stdout=stdout(repetitions=[1.0, 1.25, 1.5]))
     assert seen.repetitions_s == (0.001, 0.00125, 0.0015)
     assert seen.elapsed_s == 0.00125
@@ -216,7 +216,7 @@ def _mini_batch(operations: float, elapsed_ms: float = 50.0, **changes: Any) -> 
     return observed(stdout={**printed, **changes})
 
 
-def test_the_wrong_rate_of_2019_is_repaired_by_name() -> None:
+def test_rates_of_2019_with_a_known_error_are_corrected() -> None:
     seen = _mini_batch(matmul_operations_of_2019(512, 40))
     assert seen.correction == Correction.TENSORFLOW_MATMUL_MINI_BATCH
     assert seen.rate == pytest.approx(matmul_operations(512, 40) / 0.05)
@@ -233,7 +233,7 @@ def test_the_wrong_rate_of_2019_is_repaired_by_name() -> None:
         _mini_batch(matmul_operations_of_2019(512, 40), name="PiConv2D"),
     ],
 )
-def test_without_proof_a_rate_stays_what_it_was(seen: Observation) -> None:
+def test_rate_is_not_corrected_without_proof(seen: Observation) -> None:
     assert seen.correction is None
     assert seen.rate == seen.reported_rate
 
@@ -286,7 +286,7 @@ RUNNING = {"configuration": "OpenBLAS 0.3.27  USE64BITINT DYNAMIC_ARCH", "kernel
         ({"clock": {"tick_ns": True}}, Library()),
     ],
 )  # fmt: skip
-def test_what_reads_as_expected_is_taken(printed: Any, expected: Library) -> None:
+def test_library_is_recognised_from_its_printed_output(printed: Any, expected: Library) -> None:
     assert library_of(printed) == expected
 
 

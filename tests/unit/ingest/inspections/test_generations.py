@@ -44,12 +44,12 @@ def refused(raw: RawDocument) -> RefusedDocument:
 
 
 @pytest.mark.parametrize("logs", [[], None, {"0": {}}, "[]", [[]]])
-def test_job_logs_that_are_none_refuse_the_whole_document(logs: Any) -> None:
+def test_invalid_job_logs_refuse_the_whole_document(logs: Any) -> None:
     refusal = refused(single(document_with_job_logs(job_logs=logs)))
     assert refusal.error.field.startswith("$.job_logs")
 
 
-def test_another_clock_is_the_same_class_and_another_stepping_is_not() -> None:
+def test_clock_rate_does_not_change_the_hardware_class_but_stepping_does() -> None:
     def digest_of(path: str, key: str, value: Any) -> str:
         result = result_document()
         result["hwinfo"][path][key] = value
@@ -61,7 +61,7 @@ def test_another_clock_is_the_same_class_and_another_stepping_is_not() -> None:
     assert digest_of("cpu_info", "stepping", 7) != first
 
 
-def test_the_same_content_is_one_document_whatever_its_folder_and_spelling() -> None:
+def test_equal_content_is_one_document_in_any_folder_and_spelling() -> None:
     first = parsed(directory(place="a/inspection-x"))
     files = directory_files()
     hwinfo = encoded(result_document()["hwinfo"])
@@ -72,7 +72,7 @@ def test_the_same_content_is_one_document_whatever_its_folder_and_spelling() -> 
     assert first.body == second.body
 
 
-def test_jobs_are_taken_in_the_order_of_their_numbers() -> None:
+def test_jobs_are_read_in_numerical_order() -> None:
     results = [result_document(exit_code=number) for number in range(12)]
     document = parsed(directory(*results))
     assert [seen.exit_code for seen in document.observations] == list(range(12))
@@ -91,7 +91,7 @@ def test_private_data_is_not_in_the_body() -> None:
     assert b"Jo Doe" not in document.body
 
 
-def test_a_number_written_in_two_ways_is_a_conflict() -> None:
+def test_number_stated_twice_with_different_values_is_a_conflict() -> None:
     files = directory_files(result_document(), result_document(exit_code=1))
     files["results/01/result"] = files["results/1/result"]
     refusal = refused(RawDocument("delivery", "a", files=files))
@@ -131,7 +131,7 @@ def test_a_stored_document_is_read_as_the_same_inspection() -> None:
 
 
 @pytest.mark.parametrize("results", [{}, [1], [{"result": 1}], [{"result": {}, "other": 1}]])
-def test_what_only_resembles_a_stored_folder_is_refused(results: Any) -> None:
+def test_malformed_stored_folder_document_is_refused(results: Any) -> None:
     body = {"results": results, "status": {"state": "finished"}}
     assert refused(single(body)).error.reason in {Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE}
 
@@ -147,7 +147,7 @@ def documents(source: Path, *, by_content: bool = True) -> list[InspectionDocume
     return found
 
 
-def test_every_generation_and_outcome_occurs() -> None:
+def test_sample_documents_cover_every_generation_and_outcome() -> None:
     found = documents(GENERATIONS)
     assert {document.schema_version for document in found} == set(SchemaVersion)
     seen = [observation for document in found for observation in document.observations]
@@ -161,7 +161,7 @@ def test_every_generation_and_outcome_occurs() -> None:
     assert not [it.unstable_reason for it in seen if it.unstable_reason]
 
 
-def test_the_samples_were_measured_by_our_own_indicators_in_turns() -> None:
+def test_samples_were_measured_by_bundled_indicators_in_turns() -> None:
     found = documents(SAMPLES)
     seen = [observation for document in found for observation in document.observations]
     outcomes = Counter(observation.outcome for observation in seen)
@@ -190,7 +190,7 @@ def known() -> list[InspectionDocument]:
     return [*documents(SAMPLES), *documents(GENERATIONS, by_content=False)]
 
 
-def test_stored_documents_are_parsed_as_delivered_ones(known: list[InspectionDocument]) -> None:
+def test_stored_documents_parse_like_delivered_ones(known: list[InspectionDocument]) -> None:
     assert len({it.schema_version for it in known}) >= 4
     for it in known:
         assert parse_stored(it.body, it.schema_version, it.name) == it
@@ -205,7 +205,7 @@ def test_every_column_of_an_inspection_is_made_of_its_document(
         assert row.keys() == set(table_of(model).columns.keys()), model
 
 
-def test_the_rows_of_known_documents_are_those_of_this_version(
+def test_changed_rows_of_known_documents_require_a_new_parser_version(
     known: list[InspectionDocument],
 ) -> None:
     digest = hashlib.sha256()
@@ -221,7 +221,7 @@ def test_the_rows_of_known_documents_are_those_of_this_version(
     )
 
 
-def test_changed_columns_are_columns() -> None:
+def test_columns_listed_as_changed_exist() -> None:
     assert max(CHANGED_COLUMNS) == PARSER_VERSION
     tables = Base.metadata.tables
     for name in changed_since(-1):

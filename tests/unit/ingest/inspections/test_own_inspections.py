@@ -53,7 +53,7 @@ def observed(output: Any = None, **changes: Any) -> Observation:
         (None, 0.5, 0.5),
     ],
 )
-def test_fewer_cpus_than_there_are_count_as_a_quota(
+def test_fewer_cpus_than_the_machine_has_count_as_a_quota(
     cpus: int | None, cpu_quota: float | None, quota: float | None
 ) -> None:
     limits = {"cpus": cpus, "cpu_quota": cpu_quota, "memory_bytes": 2**30, "threads": {}}
@@ -63,7 +63,7 @@ def test_fewer_cpus_than_there_are_count_as_a_quota(
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.0, True])
-def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
+def test_unknown_document_version_is_refused(version: Any) -> None:
     raw = inspection(job_document(0, document_version=version))
     assert refused(raw) == (Reason.UNKNOWN_SCHEMA, "results/0/result:$.document_version")
 
@@ -92,7 +92,7 @@ def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
         ({"limits": {"threads": {"OMP_NUM_THREADS": 1.5}}}, ".limits.threads.OMP_NUM_THREADS"),
     ],
 )
-def test_a_wrong_field_of_the_runner_is_named(changes: dict[str, Any], field: str) -> None:
+def test_invalid_field_of_a_job_document_is_named(changes: dict[str, Any], field: str) -> None:
     expected = (Reason.WRONG_TYPE, "results/0/result:$" + field)
     assert refused(inspection(job_document(0, **changes))) == expected
 
@@ -122,7 +122,7 @@ def test_a_share_above_one_is_refused() -> None:
         ({"name": 5}, Reason.WRONG_TYPE, "$.stdout.name"),
     ],
 )
-def test_nonsense_on_standard_output_spoils_its_own_job_only(
+def test_invalid_output_of_a_job_costs_only_its_own_result(
     output: Any, reason: Reason, field: str
 ) -> None:
     good, bad = parsed(inspection(job_document(0), job_document(1, output))).observations
@@ -140,7 +140,7 @@ def test_output_that_is_no_measurement_is_no_result(output: Any) -> None:
 
 @pytest.mark.parametrize("ended", ["timed-out", "memory-limit", "output-limit"])
 @pytest.mark.parametrize("exit_code", [0, -15])
-def test_a_job_that_was_ended_is_a_crash_whatever_it_printed(ended: str, exit_code: int) -> None:
+def test_ended_job_is_a_crash_whatever_it_printed(ended: str, exit_code: int) -> None:
     seen = observed(exit_code=exit_code, ended=ended)
     assert (seen.outcome, seen.failure_reason) == (Outcome.CRASHED, ended)
     assert (seen.exit_code, seen.rate) == (exit_code, None)
@@ -151,7 +151,7 @@ def test_a_job_that_was_ended_is_a_crash_whatever_it_printed(ended: str, exit_co
     [("launch-failed", 127), ("host-memory", -9), ("signalled", -9), ("signalled", -15)],
 )
 @pytest.mark.parametrize("marked", [True, False])
-def test_a_job_that_the_host_ended_says_nothing_of_the_stack(
+def test_job_ended_by_the_host_does_not_count_against_the_stack(
     ended: str, exit_code: int, marked: bool
 ) -> None:
     mark = {"host_problem": True} if marked else {}  # documents of earlier releases have none
@@ -178,7 +178,7 @@ def test_a_signal_that_a_fault_raises_is_a_crash(exit_code: int) -> None:
         ({"torch": "2.4.0", "numpy": "2.1.0"}, {"framework": "numpy"}, "numpy"),
     ],
 )
-def test_the_framework_is_the_one_asked_for_or_the_one_there_is(
+def test_framework_is_the_requested_or_the_only_one(
     packages: dict[str, str], parameters: dict[str, str], component: str
 ) -> None:
     specification = specification_document(packages, parameters=parameters)
@@ -202,7 +202,9 @@ def failed(**parts: Any) -> Observation:
         ("build-failed", "Failed to download distribution due to network timeout."),
     ],
 )
-def test_a_build_that_the_host_failed_says_nothing_of_the_stack(reason: str, message: str) -> None:
+def test_build_failed_by_the_host_does_not_count_against_the_stack(
+    reason: str, message: str
+) -> None:
     document = parsed(inspection(status=failed_status(reason, message)))
     (seen,) = document.observations
     assert (seen.outcome, seen.failure_reason) == (Outcome.HOST_PROBLEM, reason)
@@ -210,7 +212,7 @@ def test_a_build_that_the_host_failed_says_nothing_of_the_stack(reason: str, mes
     assert document.job_count == 0
 
 
-def test_the_runners_mark_counts_more_than_the_reason() -> None:
+def test_host_problem_mark_of_the_runner_overrides_the_reason() -> None:
     marked = {**failed_status("build-failed"), "host_problem": True}
     assert failed(status=marked).outcome is Outcome.HOST_PROBLEM
     cleared = {**failed_status("timed-out"), "host_problem": False}
@@ -219,7 +221,7 @@ def test_the_runners_mark_counts_more_than_the_reason() -> None:
     assert refused(wrong) == (Reason.WRONG_TYPE, "build/status:$.host_problem")
 
 
-def test_a_long_explanation_is_cut_and_stays_in_the_body() -> None:
+def test_long_failure_message_is_shortened_but_kept_in_the_body() -> None:
     raw = inspection(status=failed_status(message="conflict " * 500))
     document = parsed(raw)
     assert len(document.observations[0].failure_message or "") == 500
@@ -235,7 +237,7 @@ def test_each_attempt_at_a_build_is_another_observation() -> None:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "running", None])
-def test_a_build_that_did_not_fail_and_left_no_result_is_refused(state: str | None) -> None:
+def test_successful_build_without_results_is_refused(state: str | None) -> None:
     raw = inspection(status=status_document(state=state))
     assert refused(raw)[0] == Reason.UNKNOWN_SCHEMA
 
@@ -264,7 +266,7 @@ def test_the_status_is_part_of_the_document() -> None:
     assert b"status" not in parsed(RawDocument("x", files=files)).body[-200:]
 
 
-def test_two_hosts_of_one_class_are_one_class() -> None:
+def test_hosts_of_one_hardware_class_share_a_comparison_key() -> None:
     here = observed()
     there = observed(host="sha256:" + "ff" * 32)
     assert here.comparison_key == there.comparison_key

@@ -199,7 +199,7 @@ def lines_of(raw: RawDocument, usual: tuple[Facts, Facts]) -> Iterator[str]:
             before = these
 
 
-def test_documents_are_read_as_in_their_golden_file() -> None:
+def test_documents_are_parsed_as_in_the_golden_file() -> None:
     numbers: dict[str, int] = {}
     views = {}
     for several in (AMUN, OWN):

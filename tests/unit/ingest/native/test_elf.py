@@ -32,7 +32,7 @@ def read(data: bytes) -> NativeLibrary | None:
     return read_library(io.BytesIO(data), "libx.so")
 
 
-def test_everything_a_loader_asks_is_read() -> None:
+def test_elf_reader_gives_all_loader_requirements() -> None:
     assert read(RICH) == NativeLibrary(
         path="libx.so",
         soname="libx.so.1",
@@ -47,7 +47,7 @@ def test_everything_a_loader_asks_is_read() -> None:
     )
 
 
-def test_the_newer_tag_of_a_run_path_counts_and_the_older_only_without_it() -> None:
+def test_runpath_overrides_rpath() -> None:
     def search(**paths: str) -> tuple[str, ...]:
         library = read(elf("a.so", **paths))  # type: ignore[arg-type]
         return library.search
@@ -57,12 +57,12 @@ def test_the_newer_tag_of_a_run_path_counts_and_the_older_only_without_it() -> N
 
 
 @pytest.mark.parametrize(("machine", "name"), [(AARCH64, "aarch64"), (I386, "i686"), (22, "s390x")])
-def test_the_architecture_is_named_as_wheels_name_it(machine: int, name: str) -> None:
+def test_architecture_has_its_name_in_wheel_tags(machine: int, name: str) -> None:
     library = read(elf("a.so", machine=machine))
     assert library.architecture == name
 
 
-def test_what_no_loader_loads_is_no_library() -> None:
+def test_relocatable_and_static_files_are_not_libraries() -> None:
     relocatable = bytearray(RICH)
     relocatable[16] = 1
     assert read(bytes(relocatable)) is None
@@ -122,9 +122,7 @@ def test_a_broken_file_is_refused_by_reason(data: bytes) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, len(RICH) - 1), st.integers(0, 255)), max_size=8),
        st.integers(0, len(RICH)))  # fmt: skip
-def test_whatever_is_damaged_ends_in_a_library_or_a_refusal(
-    damages: list[tuple[int, int]], length: int
-) -> None:
+def test_damaged_elf_file_is_read_or_refused(damages: list[tuple[int, int]], length: int) -> None:
     data = bytearray(RICH)
     for place, value in damages:
         data[place] = value
@@ -140,7 +138,7 @@ def _real() -> list[Path]:
 
 
 @needs("readelf")
-def test_real_libraries_are_read_as_readelf_reads_them() -> None:
+def test_real_libraries_are_read_as_readelf_does() -> None:
     compared = 0
     for path in _real():
         with path.open("rb") as stream:

@@ -42,7 +42,7 @@ from tests.services.commands import run_here
 OLD_LIBC = elf("libc.so.6", defines=("GLIBC_2.17",))
 
 
-def test_every_form_of_an_image_says_the_same(tmp_path: Path) -> None:
+def test_every_image_format_gives_the_same_analysis(tmp_path: Path) -> None:
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     root = tmp_path / "root"
     with tarfile.open(fileobj=io.BytesIO(layer(ROOT))) as archive:
@@ -155,7 +155,7 @@ LAYERS: dict[str, list[Members]] = {
 }
 
 
-def test_layers_provide_what_is_in_the_golden_file(tmp_path: Path) -> None:
+def test_layers_provide_the_libraries_in_the_golden_file(tmp_path: Path) -> None:
     views = {}
     for number, (title, layers) in enumerate(LAYERS.items()):
         (tmp_path / str(number)).mkdir()
@@ -166,7 +166,7 @@ def test_layers_provide_what_is_in_the_golden_file(tmp_path: Path) -> None:
     compare_views("images", views)
 
 
-def test_no_link_leads_out_of_a_root_folder(tmp_path: Path) -> None:
+def test_links_in_a_root_folder_do_not_leave_it(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "libevil.so").write_bytes(elf())
     (tmp_path / "outside" / "release").write_bytes(RELEASE)
@@ -185,7 +185,7 @@ def test_no_link_leads_out_of_a_root_folder(tmp_path: Path) -> None:
     assert found.os_name is None
 
 
-def test_no_link_of_an_image_archive_leads_out_of_it(tmp_path: Path) -> None:
+def test_links_in_an_image_archive_do_not_leave_it(tmp_path: Path) -> None:
     folder = oci(tmp_path / "oci", [layer(ROOT)])
     (folder / "index.json").rename(tmp_path / "index.json")
     (folder / "index.json").symlink_to("../index.json")
@@ -193,7 +193,7 @@ def test_no_link_of_an_image_archive_leads_out_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ["armv6l", "armv8l"])
-def test_an_image_for_a_32_bit_machine_provides_what_its_kind_has(
+def test_image_for_a_32_bit_machine_provides_32_bit_libraries(
     tmp_path: Path, machine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     library = elf("libc.so.6", defines=("GLIBC_2.17",), machine=ARM)
@@ -218,7 +218,7 @@ def test_a_root_whose_libraries_are_all_for_other_machines_is_warned_of(
     assert vars(record)["found"] == ["armv7l"]
 
 
-def test_of_a_layout_the_image_for_linux_is_read(tmp_path: Path) -> None:
+def test_linux_image_of_an_oci_layout_is_analysed(tmp_path: Path) -> None:
     linux = entry_of(tmp_path, "right", os_name="linux")
     others = [
         entry_of(tmp_path, "wrong", os_name="windows"),
@@ -247,13 +247,13 @@ def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["../evil", "usr/../../evil", "a/" * 300 + "b"])
-def test_a_layer_that_leaves_its_root_is_refused(tmp_path: Path, path: str) -> None:
+def test_layer_with_a_path_outside_the_root_is_refused(tmp_path: Path, path: str) -> None:
     with raised(InvalidDocument, reason=Reason.ARCHIVE_PATH):
         exported(tmp_path, [(path, b"x")])
 
 
 @pytest.mark.parametrize("cut", [100, 700, 1500])
-def test_a_layer_that_is_cut_is_refused(tmp_path: Path, cut: int) -> None:
+def test_truncated_layer_is_refused(tmp_path: Path, cut: int) -> None:
     whole = layer([("usr/lib/libc.so.6", LIBC + bytes(3000))])
     packed = gzip.compress(whole)
     for data in (whole[:cut], packed[: len(packed) * cut // len(whole)]):
@@ -261,7 +261,7 @@ def test_a_layer_that_is_cut_is_refused(tmp_path: Path, cut: int) -> None:
             analyze_image(str(saved(tmp_path, [data])))
 
 
-def test_a_layer_that_unpacks_without_end_is_refused(
+def test_layer_that_decompresses_endlessly_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.native.image_layers._LAYER_BYTES", 10 * MEBIBYTE)
@@ -270,7 +270,7 @@ def test_a_layer_that_unpacks_without_end_is_refused(
         analyze_image(str(saved(tmp_path, [bomb])))
 
 
-def test_a_layer_with_more_files_than_any_system_is_refused(
+def test_layer_with_too_many_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.native.image_layers._MOST_MEMBERS", 10)
@@ -346,7 +346,7 @@ def test_a_file_that_is_no_image_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
-def test_headers_upon_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
+def test_excessive_tar_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
     info = tarfile.TarInfo("././@LongLink")
     info.type, info.size = kind, 512
     hostile = (info.tobuf(tarfile.GNU_FORMAT) + b"16 path=abcdefg\n".ljust(512, b"\0")) * 3_000
@@ -383,7 +383,7 @@ def test_every_library_of_the_systems_cache_is_found() -> None:
     assert cached - {it.library for it in found.provides} == set()
 
 
-def test_the_glibc_of_the_loader_is_that_of_the_interpreter() -> None:
+def test_glibc_version_is_at_most_that_of_the_interpreter() -> None:
     libc = host_environment().libc
     if libc is None or libc[0] != "glibc":
         pytest.skip("this interpreter does not run on glibc")
@@ -401,6 +401,6 @@ def test_an_environment_is_named_by_its_system_and_never_by_the_host() -> None:
 
 
 @pytest.mark.parametrize("name", ["\x1b[31m", "x" * 300, "a\nb"])
-def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
+def test_unprintable_environment_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="--name"):
         analyze_host(name)

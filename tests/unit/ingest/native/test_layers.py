@@ -25,7 +25,7 @@ def test_a_link_to_a_deep_folder_is_refused_at_once() -> None:
     assert resolve(tree([("l", DEEP)]), "l") is None
 
 
-def test_a_path_with_links_costs_as_many_steps_as_it_has_parts() -> None:
+def test_path_resolution_takes_bounded_steps() -> None:
     # Each target is as long as a link can be, and goes down and up again before the next.
     target = "/".join(["x", ".."] * 800)
     chain = [(f"l{number}", Symlink(f"{target}/l{number + 1}")) for number in range(39)]
@@ -38,14 +38,14 @@ def test_a_path_with_links_costs_as_many_steps_as_it_has_parts() -> None:
     assert found._steps - before <= 8
 
 
-def test_layers_that_are_walked_for_ever_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_take_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_layers, "_MOST_STEPS", 1_000)
     target = "/".join(["x", ".."] * 100)
     with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB):
         tree([("l", Symlink(target)), *((f"l/f{number}/x", b"") for number in range(20))])
 
 
-def test_a_folder_is_looked_for_once_until_its_path_may_lead_elsewhere() -> None:
+def test_folder_lookups_are_cached_until_links_change_them() -> None:
     found = tree([("a/b/c", b""), *((f"a/b/{number}", b"") for number in range(50))])
     assert found._steps == 2
     links: Members = [("l", Symlink("a")), ("l/one", b""), ("l", Symlink("b")), ("l/two", b"")]
@@ -58,19 +58,19 @@ def test_a_folder_is_looked_for_once_until_its_path_may_lead_elsewhere() -> None
         assert tree([("d/e/one", b"")], above).names("d/e") == ["two"]
 
 
-def test_a_member_behind_links_without_end_is_refused() -> None:
+def test_member_behind_endless_links_is_refused() -> None:
     with raised(InvalidDocument, reason=Reason.ARCHIVE_PATH) as refused:
         tree([("lib", Symlink("lib")), ("lib/libc.so", b"")])
     assert refused.value.reason == Reason.ARCHIVE_PATH
 
 
-def test_an_opaque_folder_may_have_deep_ones_below() -> None:
+def test_opaque_folder_may_contain_deep_folders() -> None:
     links = [(f"l{number}", Symlink("/".join(["x"] * 200))) for number in range(2)]
     deep: Members = [(f"{'y/' * 250}a", b""), *links, ("l0/b", b"")]
     assert tree(deep, [(".wh..wh..opq", b""), ("new", b"")]).names("") == ["new"]
 
 
-def test_a_layer_removes_only_what_lower_layers_have() -> None:
+def test_whiteouts_remove_only_files_of_lower_layers() -> None:
     below: Members = [("usr/lib/a", b"old"), ("usr/lib/b", b""), ("opt/c", b"")]
     above: Members = [("usr/lib/a", b"new"), ("usr/lib/.wh.a", b""), ("opt/own", b""),
                       (".wh.opt", b""), ("usr/lib/.wh.b", b"")]  # fmt: skip
@@ -80,14 +80,14 @@ def test_a_layer_removes_only_what_lower_layers_have() -> None:
     assert tree(below, [(".wh.opt", b"")]).names("") == ["usr"]
 
 
-def test_a_folder_that_a_layer_names_again_outlives_its_opaque_parent() -> None:
+def test_folder_repeated_by_a_layer_survives_its_opaque_parent() -> None:
     below: Members = [("usr/lib/a", b""), ("usr/share/b", b"")]
     above: Members = [("usr/lib", Folder()), ("usr/.wh..wh..opq", b"")]
     found = tree(below, above)
     assert (found.names("usr"), found.names("usr/lib")) == (["lib"], [])
 
 
-def test_neither_a_link_nor_a_pipe_is_opened(tmp_path: Path) -> None:
+def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"secret")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")

@@ -21,7 +21,7 @@ EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIB
 HELPER = elf("libhelp.so.1", ("libcudart.so.12",), {"libcudart.so.12": ["libcudart.so.12"]})
 
 
-def test_the_same_content_is_the_same_document_and_other_content_another(tmp_path: Path) -> None:
+def test_equal_wheels_have_one_document_and_different_ones_another(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first = write_wheel(tmp_path / "a", {"demo/_c.abi3.so": EXTENSION})
@@ -66,7 +66,7 @@ def test_a_hostile_wheel_is_refused(
     assert refused.value.place.startswith("demo-1.0-")
 
 
-def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = write_wheel(tmp_path, {"demo/libbomb.so": bytes(300 * 1024 * 1024)})
     assert path.stat().st_size < 1024 * 1024
     with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB) as refused:
@@ -74,7 +74,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     assert refused.value.reason == Reason.ARCHIVE_BOMB
 
 
-def test_what_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
+def test_invalid_wheel_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     for data in (b"", b"PK\x03\x04 cut", bytes(1000)):
         path.write_bytes(data)
@@ -118,7 +118,7 @@ def _file(tags: str, version: str = "1.0") -> IndexFile:
     return IndexFile(f"demo-{version}-{tags}.whl", version, "wheel", None)
 
 
-def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
+def test_wheel_chosen_for_analysis_is_the_one_an_installer_takes() -> None:
     files = [_file("py3-none-any"), _file("cp311-cp311-manylinux_2_17_x86_64"),
              _file("cp311-cp311-manylinux_2_39_x86_64"), _file("cp311-cp311-linux_x86_64", "2.0"),
              replace(_file("py3-none-any"), filename="demo-1.0.tar.gz", kind="sdist")]  # fmt: skip
@@ -135,7 +135,7 @@ def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
     "text", ["demo", "demo>=1", "demo==1,<2", "demo==1.*", "demo===x", "demo==1; os_name=='nt'",
              "demo @ file:///x", "==1", ""]
 )  # fmt: skip
-def test_only_a_name_and_a_version_pin_a_wheel(text: str) -> None:
+def test_wheel_is_selected_by_exact_name_and_version_only(text: str) -> None:
     with pytest.raises(InvalidArgument, match="NAME==VERSION"):
         parse_pin(text)
 

@@ -63,7 +63,7 @@ RELEASES = {
 }  # fmt: skip
 
 
-def test_releases_are_read_as_in_their_golden_file() -> None:
+def test_releases_are_parsed_as_in_the_golden_file() -> None:
     usual = lines_of(RELEASES["a release"])
     views = {
         title: "\n".join(it for it in lines_of(document) if title == "a release" or it not in usual)
@@ -76,7 +76,7 @@ def lines_of(document: Record) -> list[str]:
     return [it for it in described(release_of(document)) if not it.startswith("document_id")]
 
 
-def test_unknown_requirements_are_not_the_same_as_none() -> None:
+def test_unknown_requirements_differ_from_none() -> None:
     assert release(requires=None).document_id != release(requires=[]).document_id
 
 
@@ -91,7 +91,7 @@ def test_unknown_requirements_are_not_the_same_as_none() -> None:
         release_document(files=[wheel_of("flask", "3.0.0", attested=True, metadata_sha256="")]),
     ],
 )
-def test_the_body_gives_the_same_release_again(document: Record) -> None:
+def test_release_parsed_from_its_stored_body_is_equal(document: Record) -> None:
     found = release_of(document)
     assert release_of(orjson.loads(found.body)) == found
     assert found.document_id == digest_bytes(found.body)
@@ -119,7 +119,7 @@ def test_a_release_is_yanked_with_all_its_files() -> None:
     assert not release(files=[whole], yanked=False).yanked
 
 
-def test_nobodys_address_and_no_password_is_kept() -> None:
+def test_addresses_and_passwords_of_persons_are_not_kept() -> None:
     found = release(
         requires=[
             "a @ git+https://jo:secret@host.example/a.git",
@@ -137,7 +137,7 @@ def test_nobodys_address_and_no_password_is_kept() -> None:
     ]
 
 
-def test_no_secret_of_an_address_is_kept() -> None:
+def test_secrets_in_urls_are_not_kept() -> None:
     reason = "see https://u:SECRET@h.example/z?token=SECRET" + " x" * 475
     found = release(
         requires=["a @ https://u:SECRET@h.example/a.whl?sig=SECRET#sha256=0f&token=SECRET"],
@@ -157,7 +157,7 @@ def test_no_secret_of_an_address_is_kept() -> None:
         assert release_of(orjson.loads(it.body)).body == it.body
 
 
-def test_long_texts_for_people_are_cut() -> None:
+def test_long_descriptive_texts_are_shortened() -> None:
     found = release(requires=None, license="x" * 10**6, problem_message="y" * 10**6)
     assert len(found.body) < 5_000
 
@@ -203,7 +203,7 @@ SHA = "a" * 64
         ({"files_complete": "yes"}, Reason.WRONG_TYPE, "$.files_complete"),
     ],
 )  # fmt: skip
-def test_what_is_not_a_release_document_is_refused(
+def test_invalid_release_document_is_refused_with_its_field(
     changes: Record, reason: Reason, field: str
 ) -> None:
     assert refused(release_document() | changes) == (reason, field)

@@ -46,7 +46,7 @@ def test_every_system_has_samples() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_result_is_recognised_in_whatever_order_systems_are_registered(
+def test_system_is_recognised_in_any_order_of_registration(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = random.Random(seed).sample(SYSTEMS, len(SYSTEMS))
@@ -124,7 +124,7 @@ def test_a_large_workbook_is_recognised() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [0.99, 1.0, 3.5])
-def test_the_mark_of_a_system_may_stand_anywhere(key: str, data: bytes, size: float) -> None:
+def test_mark_of_a_system_is_found_at_any_place(key: str, data: bytes, size: float) -> None:
     line = b"node-7:1234:1240 [2] NCCL INFO Channel 02/0 : 2[2] -> 3[3] via P2P/IPC/read\n"
     chatter = line * (int(size * HEAD_BYTES) // len(line))
     system = system_of(chatter + data)

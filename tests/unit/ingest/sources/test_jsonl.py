@@ -68,7 +68,7 @@ def test_a_line_over_the_limit_is_refused_by_itself(tmp_path: Path) -> None:
     assert places(source, limits) == {"line 2": b'{"b": 2}'}
 
 
-def test_a_file_that_breaks_off_is_read_until_there(tmp_path: Path) -> None:
+def test_truncated_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     lines = b"".join(b'{"a": "%064x"}\n' % (number * 7**80) for number in range(4_000))
     whole = gzip.compress(lines)
     source = tmp_path / "a.jsonl.gz"
@@ -85,7 +85,7 @@ def test_an_empty_or_missing_file_of_lines_is_refused(tmp_path: Path) -> None:
     assert refusals(tmp_path / "missing.jsonl") == [(Reason.UNREADABLE, "")]
 
 
-def test_a_bomb_of_lines_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_decompression_bomb_of_lines_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl.gz", (b" " * 999 + b"\n") * 40_000)
     assert refusals(source) == [(Reason.ARCHIVE_BOMB, "")]
     limits = SourceLimits(lines=True, archive_bytes=10_000)

@@ -118,7 +118,7 @@ def test_folders_archives_and_urls_give_the_same_documents(tmp_path: Path) -> No
     memory.rm("/bucket", recursive=True)
 
 
-def test_a_folder_is_read_in_order_and_counted_cheaply(tmp_path: Path) -> None:
+def test_folder_is_read_in_order_and_counted_without_reading_files(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, tree())
     assert [found.place for found in documents_of(folder)] == sorted(PLACES)
     assert count_hint(folder) == 4
@@ -126,7 +126,7 @@ def test_a_folder_is_read_in_order_and_counted_cheaply(tmp_path: Path) -> None:
     assert count_hint("s3://bucket/x") is None
 
 
-def test_a_build_that_left_nothing_but_its_status_is_a_document(tmp_path: Path) -> None:
+def test_build_with_only_a_status_is_a_document(tmp_path: Path) -> None:
     files = {f"inspection-x/{part}": data for part, data in inspection_files().items()}
     folder = write_tree(tmp_path / "tree", files)
     packed = write_zip(tmp_path / "a.zip", files.items())
@@ -137,7 +137,7 @@ def test_a_build_that_left_nothing_but_its_status_is_a_document(tmp_path: Path) 
         assert count_hint(source) == 1
 
 
-def test_folders_that_are_still_being_written_are_left_alone(tmp_path: Path) -> None:
+def test_folders_that_are_still_being_written_are_skipped(tmp_path: Path) -> None:
     files = dict(inspection_files([job_document(0)]))
     files |= {"results/1.part/result": b"{", "build.part/status": b"{"}
     (raw,) = documents(write_tree(tmp_path, files)).values()
@@ -156,7 +156,7 @@ def test_the_source_itself_may_be_an_inspection_folder(tmp_path: Path) -> None:
     assert set(raw.files) == {"build/specification", "build/log", "results/0/result"}
 
 
-def test_a_200_mb_file_is_refused_unread(tmp_path: Path) -> None:
+def test_file_of_200_mb_is_refused_without_reading_it(tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as stream:
         stream.truncate(200 * 1024 * 1024)
@@ -171,7 +171,7 @@ def test_a_200_mb_file_is_refused_unread(tmp_path: Path) -> None:
     assert documents(archive).keys() == {"b.json"}
 
 
-def test_links_that_lead_nowhere_or_outside_are_refused_by_name(tmp_path: Path) -> None:
+def test_broken_and_outward_links_are_refused_with_their_reason(tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     outside.write_bytes(LOOSE)
     folder = tmp_path / "folder"
@@ -208,7 +208,7 @@ def test_a_folder_without_permission_to_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "closed").chmod(stat.S_IRWXU)
 
 
-def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+def test_archive_bombs_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
     zeros = [("a.json", bytes(20 * 1024 * 1024))]
     for source in (write_zip(tmp_path / "a.zip", zeros), write_tar(tmp_path / "a.tar.gz", zeros)):
         assert refusals(source, SourceLimits()) == [(Reason.ARCHIVE_BOMB, "")]
@@ -241,7 +241,7 @@ def test_only_stored_and_deflated_members_are_read(tmp_path: Path, method: int) 
         assert documents(str(path)).keys() == {"b.json"}
 
 
-def test_a_bad_part_has_the_place_of_its_folder_and_names_itself_in_the_field(
+def test_refused_part_is_located_by_its_folder_and_field(
     tmp_path: Path,
 ) -> None:
     files = {f"i-1/{name}": data for name, data in directory_files().items()}
@@ -262,7 +262,7 @@ def test_a_bad_part_has_the_place_of_its_folder_and_names_itself_in_the_field(
     memory.rm("/bucket", recursive=True)
 
 
-def test_too_many_interleaved_folders_are_refused_and_what_they_held_is_let_go(
+def test_too_many_interleaved_folders_are_refused_and_their_memory_freed(
     tmp_path: Path,
 ) -> None:
     half = b" " * 60_000
@@ -282,7 +282,7 @@ def emptied(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(tmp_path)], check=True)  # noqa: S607
 
 
-def test_folders_too_deep_are_refused_and_the_rest_goes_on(emptied: Path) -> None:
+def test_too_deep_folders_are_refused_and_others_read(emptied: Path) -> None:
     tmp_path = emptied
     (tmp_path / "a.json").write_bytes(LOOSE)
     here = os.open(tmp_path, os.O_RDONLY)
@@ -341,7 +341,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
         assert "environment" in refusal.error.message
 
 
-def test_a_query_is_read_with_and_stored_without() -> None:
+def test_url_query_is_used_for_reading_but_not_stored() -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({"/bucket/a.json?signature=s3cr3t": LOOSE})
     (raw,) = documents_of("memory://bucket/a.json?signature=s3cr3t")
@@ -362,11 +362,11 @@ def test_a_query_is_read_with_and_stored_without() -> None:
     ["s3://bucket/a@b/c:d.json", "abfs://container@account.example/p", "/data/a?b.json",
      "https://host.example:8080/a.json", "https://[::1]:80/a.json", "file:///data/a?b@c.json"],
 )  # fmt: skip
-def test_a_source_without_secrets_is_stored_as_it_is(source: str) -> None:
+def test_source_without_secrets_is_stored_unchanged(source: str) -> None:
     assert stored_source(source) == source
 
 
-def test_an_empty_file_is_left_to_the_parser_to_refuse(tmp_path: Path) -> None:
+def test_empty_file_is_passed_on_to_the_parser(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"")
     ((_, raw),) = documents(str(tmp_path)).items()
     (refusal,) = parse_inspections(raw)
@@ -422,7 +422,7 @@ def untidy_tree() -> dict[str, bytes]:
     }
 
 
-def test_what_claims_to_be_an_inspection_is_never_skipped(tmp_path: Path) -> None:
+def test_damaged_or_large_inspection_is_refused_never_skipped(tmp_path: Path) -> None:
     files = {"cut": JOB_LOGS[:-100], "large": JOB_LOGS + b" " * 100_000}
     documents, skipped, refused = by_content(write_tree(tmp_path, files))
     assert (documents.keys(), skipped) == ({"cut"}, {})
@@ -455,7 +455,7 @@ def test_a_document_that_breaks_off_before_its_jobs_is_refused_in_a_folder(
 
 
 @pytest.mark.parametrize("protocol", ["http", "s3"])
-def test_a_missing_client_is_named_with_its_remedy(
+def test_missing_protocol_library_is_reported_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     # Another test of this process may have loaded the client: fsspec would hand it out again.
@@ -475,7 +475,7 @@ def test_a_missing_client_is_named_with_its_remedy(
         ("az://container/a.json", "az:// needs the package adlfs, which is not installed"),
     ],
 )
-def test_the_package_for_a_bucket_is_named_wherever_one_can_be_named(
+def test_missing_bucket_library_is_named_for_reading_and_writing(
     monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     for module in ("gcsfs", "adlfs"):
@@ -492,7 +492,7 @@ def test_the_package_for_a_bucket_is_named_wherever_one_can_be_named(
 
 
 @pytest.mark.parametrize("source", ["", " ", "nosuch.zip", "/nosuch/folder"])
-def test_a_source_argument_names_something_that_exists(source: str) -> None:
+def test_missing_source_argument_is_refused(source: str) -> None:
     with pytest.raises(InvalidArgument):
         source_argument(source)
 
@@ -519,7 +519,7 @@ def test_a_document_of_each_generation_is_an_inspection(document: dict[str, Any]
     assert cut_off is not None, "a document that is cut off is for the parser to refuse"
 
 
-def test_other_readers_take_no_file_by_its_content(tmp_path: Path) -> None:
+def test_readers_of_other_kinds_take_files_by_name_only(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, {"inspection": JOB_LOGS, "dawn.json": DAWN})
     assert documents(folder).keys() == {"dawn.json"}
 
@@ -645,7 +645,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }  # fmt: skip
 
 
-def test_sources_give_what_is_in_the_golden_file(tmp_path: Path) -> None:
+def test_sources_give_the_documents_in_the_golden_file(tmp_path: Path) -> None:
     views = {}
     for number, (title, made) in enumerate(SOURCES.items()):
         (tmp_path / str(number)).mkdir()

@@ -29,7 +29,7 @@ PIECES = st.sampled_from(
 hostile = st.lists(PIECES | st.text(max_size=5), max_size=8).map("".join)
 
 
-def test_a_recipe_and_its_context_are_as_in_the_golden_file(tmp_path: Path) -> None:
+def test_containerfile_and_context_equal_the_golden_file(tmp_path: Path) -> None:
     recipe = Recipe(
         base=BASE,
         packages=("libgomp1", "zlib1g"),
@@ -47,7 +47,7 @@ def test_a_recipe_and_its_context_are_as_in_the_golden_file(tmp_path: Path) -> N
 
 @given(requirements=hostile, content=hostile, script=hostile)
 @example(requirements="x\nRUN id", content="<<EOF\nRUN id\nEOF", script="# syntax=evil\nUSER 0")
-def test_no_text_of_a_specification_changes_the_recipe(
+def test_text_in_a_specification_cannot_inject_into_the_containerfile(
     requirements: str, content: str, script: str
 ) -> None:
     plain = Recipe(BASE, requirements=("",), files=(("a", ""),))
@@ -56,7 +56,7 @@ def test_no_text_of_a_specification_changes_the_recipe(
 
 
 @given(path=hostile)
-def test_a_path_of_a_file_is_in_no_recipe_and_stays_in_its_folder(
+def test_file_paths_stay_out_of_the_containerfile_and_inside_their_folder(
     path: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     try:
@@ -76,7 +76,7 @@ def test_a_path_of_a_file_is_in_no_recipe_and_stays_in_its_folder(
 @example(package="x\nRUN id")
 @example(package="--allow-unauthenticated")
 @example(package="-oAPT::Update::Pre-Invoke::=id")
-def test_a_packages_name_is_a_word_that_no_program_takes_for_more(package: str) -> None:
+def test_system_package_names_cannot_inject_shell_syntax(package: str) -> None:
     try:
         recipe = Recipe(BASE, packages=(package,))
     except InvalidRecipe:
@@ -88,7 +88,7 @@ def test_a_packages_name_is_a_word_that_no_program_takes_for_more(package: str) 
 
 
 @given(base=hostile | st.tuples(st.just(BASE), hostile).map("".join))
-def test_only_a_reference_is_a_base(base: str) -> None:
+def test_only_an_image_reference_is_accepted_as_base(base: str) -> None:
     try:
         recipe = Recipe(base)
     except InvalidRecipe:
@@ -122,19 +122,19 @@ def test_an_image_reference_is_accepted(reference: str) -> None:
      "$BASE", "${BASE}", "python:", "python@sha256:0f", "a//b", "/a", "a/", "../a", "http://a/b",
      "docker-archive:x", "oci:x", "dir:x", "a" * 300, "pythön", "python:3.12\\"],
 )  # fmt: skip
-def test_what_is_not_a_reference_is_refused(text: str) -> None:
+def test_invalid_image_reference_is_refused(text: str) -> None:
     assert not is_reference(text)
     with pytest.raises(InvalidRecipe, match="base"):
         Recipe(text)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", ".", "", "a//b", "a/"])
-def test_files_stay_below_the_working_folder(path: str) -> None:
+def test_file_paths_outside_the_working_folder_are_refused(path: str) -> None:
     with pytest.raises(InvalidRecipe, match="files"):
         Recipe(BASE, files=((path, ""),))
 
 
-def test_all_that_a_recipe_copies_is_in_its_context(tmp_path: Path) -> None:
+def test_everything_copied_by_the_containerfile_is_in_the_context(tmp_path: Path) -> None:
     recipe = Recipe(BASE, packages=("a",), requirements=("x", "y"), files=(("d", ""),))
     write_context(recipe, tmp_path)
     copied = [

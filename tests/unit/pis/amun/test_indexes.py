@@ -9,12 +9,12 @@ from model.redaction import without_credentials
 from pis.amun.indexes import index_name, installer_environment
 
 
-def test_the_machines_own_configuration_is_the_default(tmp_path: Path) -> None:
+def test_configured_indexes_of_the_machine_are_the_default(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "UV_INDEX_URL": "https://own.example/simple"}
     assert installer_environment("pypi", {}, environ)["UV_INDEX_URL"] == environ["UV_INDEX_URL"]
 
 
-def test_pips_configuration_counts_where_uv_has_none(tmp_path: Path) -> None:
+def test_pip_configuration_is_used_where_uv_has_none(tmp_path: Path) -> None:
     config = tmp_path / ".config" / "pip"
     config.mkdir(parents=True)
     (config / "pip.conf").write_text(
@@ -26,14 +26,14 @@ def test_pips_configuration_counts_where_uv_has_none(tmp_path: Path) -> None:
     assert made["UV_INDEX"] == "https://said.example"
 
 
-def test_uvs_configuration_file_wins_over_pips(tmp_path: Path) -> None:
+def test_uv_configuration_file_overrides_that_of_pip(tmp_path: Path) -> None:
     (tmp_path / ".config" / "uv").mkdir(parents=True)
     (tmp_path / ".config" / "uv" / "uv.toml").touch()
     environ = {"HOME": str(tmp_path), "PIP_INDEX_URL": "https://pip.example"}
     assert "UV_DEFAULT_INDEX" not in installer_environment("pypi", {}, environ)
 
 
-def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
+def test_named_index_is_the_only_one_used(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "UV_INDEX": "https://more.example",
@@ -45,7 +45,7 @@ def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
     assert not {"UV_INDEX", "UV_FIND_LINKS"} & made.keys()
 
 
-def test_what_would_lead_the_installer_astray_is_left_out(tmp_path: Path) -> None:
+def test_variables_that_mislead_the_installer_are_dropped(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "VIRTUAL_ENV": "/elsewhere",
@@ -58,7 +58,7 @@ def test_what_would_lead_the_installer_astray_is_left_out(tmp_path: Path) -> Non
     assert not (environ.keys() - {"HOME"}) & made.keys()
 
 
-def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
+def test_installer_gets_only_the_variables_that_it_needs(tmp_path: Path) -> None:
     kept = {
         "HOME": str(tmp_path),
         "PATH": "/usr/bin",
@@ -75,18 +75,18 @@ def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
     assert not other.keys() & made.keys()
 
 
-def test_folders_of_wheels_that_do_not_exist_are_passed_over(tmp_path: Path) -> None:
+def test_missing_folders_of_wheels_are_skipped(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
     assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("credentials", ["me:p@ss", "u:pa/ss", "u:p@s/s@", "token"])
-def test_a_password_is_taken_out_whole(credentials: str) -> None:
+def test_whole_password_is_removed_from_urls(credentials: str) -> None:
     text = f"'https://{credentials}@host/simple' and https://{credentials}@h/x, of c@d.example"
     assert without_credentials(text) == "'https://…@host/simple' and https://…@h/x, of c@d.example"
 
 
-def test_an_index_is_known_by_its_address_without_credentials(
+def test_index_is_named_by_its_url_without_credentials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     indexes = {"own": "https://me:pass@own.example/simple"}

@@ -51,7 +51,7 @@ def names(*specifications: Specification, **order: Any) -> list[str]:
     return [it.inspection_id for it in made]
 
 
-def test_an_inspection_is_named_by_what_it_measures() -> None:
+def test_inspection_identifier_depends_on_what_is_measured() -> None:
     first = names(stack())
     assert first == names(stack())
     assert first[0].startswith("inspection-matmul-")
@@ -59,7 +59,7 @@ def test_an_inspection_is_named_by_what_it_measures() -> None:
     assert first != names(stack(parameters={"matrix_size": 9}))
 
 
-def test_more_jobs_and_more_time_are_the_same_inspection() -> None:
+def test_jobs_and_time_limit_do_not_change_the_inspection_identifier() -> None:
     assert names(stack()) == names(stack(batch_size=9, timeout_s=3)) == names(stack(), jobs=5)
 
 
@@ -69,7 +69,7 @@ def test_a_specification_given_twice_makes_two_inspections() -> None:
     assert names(stack()) == [first]
 
 
-def test_the_name_of_an_inspection_says_that_it_runs_an_own_script() -> None:
+def test_inspection_identifier_names_the_script_or_the_given_prefix() -> None:
     assert names(load_specification(specification(script=SCRIPT)))[0].startswith(
         "inspection-script-"
     )
@@ -80,7 +80,7 @@ def run(launcher: Any, out: Path, *specifications: Specification, **order: Any) 
     return inspect(specifications, launcher, InspectOptions(out, **order), Quiet())
 
 
-def test_finished_jobs_are_kept_and_missing_jobs_run(tmp_path: Path) -> None:
+def test_interrupted_inspection_keeps_finished_jobs_and_runs_missing_ones(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([measured(), measured(), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         run(launcher, tmp_path, stack(), jobs=4)
@@ -137,7 +137,9 @@ class Broken(ScriptedLauncher):
         raise RuntimeError("lost")
 
 
-def test_a_trusted_script_is_another_inspection_and_needs_this_machine(tmp_path: Path) -> None:
+def test_trusted_script_is_a_separate_inspection_and_needs_the_local_launcher(
+    tmp_path: Path,
+) -> None:
     own = stack(script=SCRIPT)
     confined, trusted = (
         inspections_of([own], "local", InspectOptions(tmp_path, trust_script=it))[0]
@@ -240,7 +242,7 @@ def test_a_lost_gpu_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers == ([], [], 0)
 
 
-def test_a_job_that_is_gone_does_not_cost_its_result() -> None:
+def test_missing_kubernetes_job_is_ignored_when_deleting() -> None:
     client = pytest.importorskip("kubernetes.client")
     with _ignoring_absence():
         raise client.ApiException(status=404)
@@ -269,7 +271,7 @@ def test_output_is_parsed_only_where_all_parsers_agree(data: bytes, value: Any) 
     assert parsed_output(data) == value
 
 
-def test_output_that_was_cut_stays_text() -> None:
+def test_truncated_output_is_kept_as_text() -> None:
     assert parsed_output(b'{"a": 1}', truncated=True) == '{"a": 1}'
 
 

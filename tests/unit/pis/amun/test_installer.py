@@ -92,7 +92,7 @@ _compile(Path(sys.argv[1]), find_interpreter(None, log), log)
 """
 
 
-def test_no_worker_outlives_a_killed_runner(tmp_path: Path) -> None:
+def test_killed_runner_leaves_no_installer_process(tmp_path: Path) -> None:
     for number in range(500):  # a minute of work
         (tmp_path / f"module_{number}.py").write_text("x = [" + "1 + y, " * 10_000 + "]\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -71,9 +71,7 @@ OUTPUTS: list[Any] = [
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=str)
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_what_the_runner_calls_measured_is_what_ingest_calls_so(
-    output: Any, exit_code: int
-) -> None:
+def test_runner_and_ingest_agree_on_measured_jobs(output: Any, exit_code: int) -> None:
     result = job_document(0, output, exit_code=exit_code)
     (document,) = parse_inspections(inspection(result))
     outcomes = {it.outcome for it in document.observations}  # type: ignore[union-attr]
@@ -93,7 +91,7 @@ def test_what_the_runner_calls_measured_is_what_ingest_calls_so(
         ({"conditions": {"steal_share": None}}, None),
     ],
 )
-def test_what_the_runner_calls_unstable_is_what_ingest_calls_so(
+def test_runner_and_ingest_agree_on_unstable_jobs(
     changes: dict[str, Any], reason: str | None, spread: float
 ) -> None:
     result = job_document(0, printed(measured(200.0, spread=spread)), **changes)
@@ -124,7 +122,7 @@ def finished(stdout: bytes, truncated: bool = False) -> FinishedJob:
         (b'{"@result": {"rate": -5}}', "a rate of -5e+09 FLOP/s"),
     ],
 )
-def test_the_log_of_a_job_without_result_says_why(stdout: bytes, words: str) -> None:
+def test_log_of_a_job_without_a_result_has_the_reason(stdout: bytes, words: str) -> None:
     (made,) = inspections_of(
         [load_specification(specification(script=SCRIPT))], "local", InspectOptions(Path())
     )

@@ -65,7 +65,7 @@ def test_output_exit_code_and_usage_are_kept(tmp_path: Path) -> None:
     assert finished.conditions["before"]["cpu_ticks"] > 0
 
 
-def test_a_job_sees_only_the_environment_that_it_was_given(
+def test_job_sees_only_its_given_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
@@ -105,7 +105,7 @@ def time_is_up_once_there_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=monotonic))
 
 
-def test_a_job_that_exits_in_peace_when_its_time_is_up_has_not_finished(
+def test_job_that_exits_cleanly_after_its_time_limit_is_timed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time_is_up_once_there_is(tmp_path / "ready", monkeypatch)
@@ -115,7 +115,7 @@ def test_a_job_that_exits_in_peace_when_its_time_is_up_has_not_finished(
     assert finished.exit_code != 0
 
 
-def test_of_much_output_the_beginning_is_kept(tmp_path: Path) -> None:
+def test_beginning_of_long_output_is_kept(tmp_path: Path) -> None:
     finished = run(f"import sys; sys.stdout.write('ab' * {STDOUT_BYTES})", tmp_path)
     assert finished.ended is JobEnd.EXITED
     assert finished.stdout_truncated
@@ -139,20 +139,20 @@ def test_a_job_may_close_its_output_and_run_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_child_in_the_background_neither_holds_the_job_up_nor_outlives_it(tmp_path: Path) -> None:
+def test_background_child_neither_delays_nor_outlives_the_job(tmp_path: Path) -> None:
     finished = shell("sleep 600 & echo $!", tmp_path)
     assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     assert gone(int(finished.stdout))
 
 
-def test_a_child_that_left_the_group_does_not_hold_the_job_up(tmp_path: Path) -> None:
+def test_child_in_another_process_group_does_not_delay_the_job(tmp_path: Path) -> None:
     leaves = "setsid sh -c 'touch left; exec sleep 600' & while ! test -e left; do sleep 0.01; done"
     finished = shell(f"{leaves}; echo $!", tmp_path)
     assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     psutil.Process(int(finished.stdout)).kill()
 
 
-def test_a_program_that_cannot_be_started_is_a_result(tmp_path: Path) -> None:
+def test_unstartable_program_is_recorded_as_a_result(tmp_path: Path) -> None:
     finished = run_job(
         ["/no/such/program"], environment=PATH, limits=JobLimits(), workdir=tmp_path / "none"
     )
@@ -185,7 +185,7 @@ def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
     assert os.sched_getaffinity(0) == own
 
 
-def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_interrupted_job_leaves_no_process(tmp_path: Path) -> None:
     class Interrupted:
         def __init__(self, pid: int, limits: JobLimits) -> None:
             self.pid = pid
@@ -229,7 +229,7 @@ def test_within_its_limits_a_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert breach(processes=1) is JobEnd.PROCESS_LIMIT
 
 
-def test_a_machine_that_runs_short_is_told_from_a_job_that_takes_too_much(
+def test_memory_shortage_of_the_host_is_distinguished_from_a_job_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limit_watch, "available_bytes", lambda: 0)

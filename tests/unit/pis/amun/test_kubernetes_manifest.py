@@ -47,7 +47,7 @@ def pod_of(made: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def test_manifests_are_those_of_the_golden_file() -> None:
+def test_kubernetes_manifests_equal_the_golden_file() -> None:
     requests = {"cpu": "2", "memory": "1Gi", "hardware": {"cpu_family": 6, "cpu_model": 85}}
     manifests = {
         "nothing is requested": manifest(),
@@ -71,7 +71,7 @@ def test_manifests_are_those_of_the_golden_file() -> None:
     assert selector("Inspection X") == "=".join(label)
 
 
-def test_a_pod_has_no_privileges_no_token_and_runs_once() -> None:
+def test_pod_is_unprivileged_without_token_and_runs_once() -> None:
     made = manifest(completions=3)
     spec, pod = made["spec"], pod_of(made)
     assert (spec["completionMode"], spec["completions"], spec["backoffLimit"]) == ("Indexed", 3, 0)
@@ -99,17 +99,17 @@ def expanded(text: str, variables: dict[str, str]) -> str:
     return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
 
 
-def test_the_stand_in_expands_as_the_documentation_says() -> None:
+def test_expansion_in_tests_follows_the_kubernetes_documentation() -> None:
     assert expanded("$(A) $$(A) $(B) $A $", {"A": "x"}) == "x $(A) $(B) $A $"
 
 
 @given(hostile)
-def test_the_kubelet_leaves_texts_as_they_are(text: str) -> None:
+def test_escaped_text_is_not_expanded_by_the_kubelet(text: str) -> None:
     assert expanded(literal(text), {"HOME": "/root", "": "x"}) == text
 
 
 @given(value=hostile, argument=hostile)
-def test_no_text_of_a_specification_changes_the_manifest(value: str, argument: str) -> None:
+def test_text_in_a_specification_cannot_inject_into_the_manifest(value: str, argument: str) -> None:
     fields = {"environment": [{"name": "WANTED", "value": value}]}
     if "\0" in value:
         return
@@ -124,7 +124,7 @@ def test_no_text_of_a_specification_changes_the_manifest(value: str, argument: s
 
 
 @given(hostile | st.text(max_size=80))
-def test_every_name_is_one_that_objects_can_have(text: str) -> None:
+def test_object_names_are_valid_in_kubernetes(text: str) -> None:
     name = object_name(text)
     assert re.fullmatch(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", name)
     assert len(name) <= 52

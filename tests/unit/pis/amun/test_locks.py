@@ -44,7 +44,7 @@ def fields_of(read: tuple[Lock, list[Any]]) -> list[str]:
     return [problem.field for problem in read[1]]
 
 
-def test_groups_of_a_pylock_count_as_its_default_groups_say() -> None:
+def test_default_groups_of_a_pylock_select_packages() -> None:
     groups = "default-groups = ['main']\ndependency-groups = ['main', 'dev']\n[[packages]]"
     for marker, names in (
         ('"main" in dependency_groups and "x" not in extras', ["numpy"]),
@@ -57,13 +57,13 @@ def test_groups_of_a_pylock_count_as_its_default_groups_say() -> None:
         assert not problems
 
 
-def test_every_lock_can_be_written_as_a_pipfile_lock_and_read_again() -> None:
+def test_every_lock_survives_conversion_to_a_pipfile_lock() -> None:
     package = LockEntry("numpy", "2.0", (HASH,), "os_name == 'posix'", "own", ("a",))
     lock = Lock((LockEntry("abc", "1", (HASH, OTHER), None, "pypi"), package), "3.12")
     assert read_pipfile_lock(pipfile_lock_of(lock), "lock", "3.12") == (lock, [])
 
 
-def test_what_is_not_known_of_a_version_is_that_of_the_running_interpreter() -> None:
+def test_unknown_parts_of_a_python_version_are_those_of_the_interpreter() -> None:
     running = platform.python_version()
     short = running.rpartition(".")[0]
     assert environment_of(short) == {"python_version": short, "python_full_version": running}
@@ -86,7 +86,7 @@ def test_what_is_not_known_of_a_version_is_that_of_the_running_interpreter() -> 
          {"numpy": "2.0"}),
     ],
 )  # fmt: skip
-def test_of_entries_for_several_environments_the_one_of_this_environment_counts(
+def test_entry_for_this_environment_is_selected_from_several(
     lines: list[str], python: str, versions: dict[str, str]
 ) -> None:
     text = "".join(f"{line} --hash={HASH}\n" for line in lines)
@@ -119,7 +119,7 @@ def read_any(files: Mapping[str, bytes]) -> dict[str, object]:
     return {"lock": lock, "problems": [str(it) for it in problems]}
 
 
-def test_locks_are_read_as_their_case_says() -> None:
+def test_locks_are_parsed_as_in_their_case_file() -> None:
     check_cases("amun_locks.txt", read_any)
 
 
@@ -141,6 +141,6 @@ DEEP = "(" * 900 + "os_name == 'x'" + ")" * 900
         )),
     ],
 )  # fmt: skip
-def test_what_is_too_long_or_too_deep_is_refused(read: tuple[Lock, list[Any]], field: str) -> None:
+def test_too_long_or_deep_values_are_refused(read: tuple[Lock, list[Any]], field: str) -> None:
     (found,) = fields_of(read)
     assert found.startswith(field)

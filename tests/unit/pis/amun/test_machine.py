@@ -41,7 +41,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_the_tightest_limit_of_version_2_counts(tmp_path: Path) -> None:
+def test_tightest_cgroup_v2_limit_counts(tmp_path: Path) -> None:
     root = tree(
         tmp_path / "cgroup",
         {
@@ -58,7 +58,7 @@ def test_the_tightest_limit_of_version_2_counts(tmp_path: Path) -> None:
     assert throttled_periods(root, own) == 7
 
 
-def test_limits_of_version_1_are_read_by_controller(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_are_read_from_their_controllers(tmp_path: Path) -> None:
     root = tree(
         tmp_path / "cgroup",
         {
@@ -74,13 +74,13 @@ def test_limits_of_version_1_are_read_by_controller(tmp_path: Path) -> None:
     assert throttled_periods(root, own) == 2
 
 
-def test_in_a_container_the_root_of_its_own_view_counts(tmp_path: Path) -> None:
+def test_cgroup_root_is_read_inside_a_container(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu.max": "200000 100000\n"})
     own = tree(tmp_path, {"own": "0::/../elsewhere/pod\n"}) / "own"
     assert read_limits(root, own).cpu_quota == 2.0
 
 
-def test_without_limits_they_are_none(tmp_path: Path) -> None:
+def test_missing_limits_are_none(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu.max": "max 100000\n"})
     own = tree(tmp_path, {"own": "1:cpu:/\n0::/\n"}) / "own"
     assert read_limits(root, own) == CgroupLimits(None, None)
@@ -93,7 +93,7 @@ def test_steal_is_the_share_of_the_time_between() -> None:
     assert conditions_between(CALM, CALM)["steal_share"] is None
 
 
-def test_conditions_are_what_a_reader_of_their_json_gets() -> None:
+def test_conditions_survive_json() -> None:
     between = conditions_between(read_conditions(), read_conditions())
     assert between == json.loads(json.dumps(between))
 
@@ -117,7 +117,7 @@ def test_growing_counters_mean_throttling_and_swapping(
     assert (between["throttled"], between["swapped"]) == (throttled, swapped)
 
 
-def test_counters_come_from_proc(tmp_path: Path) -> None:
+def test_counters_are_read_from_proc(tmp_path: Path) -> None:
     proc = tree(
         tmp_path,
         {
@@ -129,7 +129,7 @@ def test_counters_come_from_proc(tmp_path: Path) -> None:
     assert (read.steal_ticks, read.cpu_ticks, read.swapped_pages) == (67, 1000, 12)
 
 
-def test_this_machine_is_described() -> None:
+def test_description_of_this_machine_is_plausible() -> None:
     info = hwinfo()
     assert info["cpu_info"]["count"] >= 1
     assert info["cpu_features"]["flags"] == sorted(info["cpu_features"]["flags"])
@@ -145,14 +145,14 @@ def test_without_lscpu_the_processor_comes_from_cpuinfo(monkeypatch: pytest.Monk
     assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
 
 
-def test_fields_that_cpuinfo_lacks_come_from_lscpu() -> None:
+def test_missing_cpuinfo_fields_are_read_from_lscpu() -> None:
     listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
     info = cpu_info({"BogoMIPS": "50"}, listed)
     assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
     assert info["stepping"] is None
 
 
-def test_the_identifier_of_a_host_is_stable_and_hides_its_name(
+def test_host_identifier_is_stable_and_hides_the_machine_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert host() == host()
@@ -224,9 +224,7 @@ def rapl(root: Path, **counts: int) -> Path:
     return tree(root, files)
 
 
-def test_energy_is_what_independent_counters_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_energy_sums_independent_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia, "_nvml", GpuWithCounter)
     before = read_counters(rapl(tmp_path, package_0=262_143_000_000, core=1, dram=5, psys=7))
     after = read_counters(rapl(tmp_path, package_0=2_000_000, core=9, dram=5, psys=9))
@@ -236,7 +234,7 @@ def test_energy_is_what_independent_counters_counted(
     assert (energy["joules"], energy["counters"]) == (pytest.approx(2.32885), ["package-0"])
 
 
-def test_energy_without_a_counter_is_unknown_with_a_reason(
+def test_missing_energy_counter_gives_unknown_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia, "_nvml", lambda: None)

@@ -32,7 +32,7 @@ def test_a_script_that_fails_is_a_crash() -> None:
     assert ending(0, b"bwrap: a warning").ended is JobEnd.EXITED
 
 
-def test_a_signal_shows_as_in_a_shell() -> None:
+def test_signal_is_reported_like_in_a_shell() -> None:
     assert (ending(139).ended, ending(139).exit_code) == (JobEnd.SIGNALLED, -11)
 
 
@@ -70,7 +70,7 @@ def refused(error: int) -> int:
 
 
 @machines
-def test_calls_that_lead_out_are_refused_and_others_allowed(machine: str) -> None:
+def test_system_calls_that_leave_the_sandbox_are_refused(machine: str) -> None:
     known = MACHINES[machine]
     for number in known.refused:
         assert verdict(machine, number) == refused(errno.EPERM)
@@ -89,7 +89,7 @@ def test_threads_and_processes_are_allowed_namespaces_are_not(machine: str) -> N
 
 
 @machines
-def test_only_sockets_that_a_namespace_holds_are_allowed(machine: str) -> None:
+def test_only_socket_families_confined_by_a_namespace_are_allowed(machine: str) -> None:
     number = MACHINES[machine].socket
     assert [verdict(machine, number, family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
     for family in (0, 3, 17, 38, AF_VSOCK, 45):
@@ -97,16 +97,16 @@ def test_only_sockets_that_a_namespace_holds_are_allowed(machine: str) -> None:
 
 
 @machines
-def test_calls_in_the_words_of_another_machine_end_the_process(machine: str) -> None:
+def test_system_calls_of_another_architecture_kill_the_process(machine: str) -> None:
     assert verdict(machine, 0, audit=0x40000003) == KILL
 
 
-def test_calls_with_pointers_of_32_bits_are_not_there() -> None:
+def test_x32_system_calls_are_reported_as_missing() -> None:
     assert verdict("x86_64", 0x40000000 | 41, 2) == refused(errno.ENOSYS)
 
 
 @machines
-def test_a_filter_is_short_enough_for_the_kernel(machine: str) -> None:
+def test_seccomp_filter_fits_the_kernel_limit(machine: str) -> None:
     length = len(filter_of(machine)) // _INSTRUCTION.size
     assert length < 4096
     assert len(filter_of(machine)) == length * 8

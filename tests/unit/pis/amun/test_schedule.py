@@ -33,7 +33,7 @@ def test_every_slot_has_its_own_turns() -> None:
     assert of_slot == [["ab", "ba", "ab"], ["ab", "ba", "ab"]]
 
 
-def test_a_resumed_run_has_what_is_missing() -> None:
+def test_resumed_run_schedules_the_missing_jobs() -> None:
     made = blocks([MissingJobs("a", (2, 3)), MissingJobs("b", (1, 3))], "r", interleaved=True)
     jobs = [(job.inspection_id, job.number, job.block, job.turn) for block in made for job in block]
     assert jobs == [("b", 1, 1, 1), ("a", 2, 2, 1), ("a", 3, 3, 1), ("b", 3, 3, 2)]
@@ -93,7 +93,7 @@ def test_a_resumed_run_goes_on_within_a_block_of_several_jobs() -> None:
         ((2, 2), False, ["a", "a", "b", "b"]),
     ],
 )
-def test_blocks_run_forwards_and_backwards_in_turn(
+def test_blocks_alternate_forwards_and_backwards(
     jobs: tuple[int, ...], interleaved: bool, expected: list[str]
 ) -> None:
     assert order(*jobs, interleaved=interleaved) == expected

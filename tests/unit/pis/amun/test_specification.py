@@ -26,7 +26,7 @@ def problems_of(value: Any) -> dict[str, str]:
     return {problem.field: problem.message for problem in refused.value.problems}
 
 
-def test_a_plain_specification_has_its_defaults() -> None:
+def test_minimal_specification_has_the_documented_defaults() -> None:
     loaded = load_specification(specification())
     assert (loaded.script, loaded.batch_size, loaded.timeout_s) == ("matmul", 1, 600.0)
     assert loaded.lock.version_of("numpy") == "2.2.6"
@@ -38,7 +38,7 @@ def test_a_specification_is_written_without_default_requests() -> None:
     assert "run" not in load_specification(specification()).document
 
 
-def test_a_file_with_a_number_beyond_every_other_names_its_field(tmp_path: Path) -> None:
+def test_huge_number_in_a_specification_is_refused_with_its_field(tmp_path: Path) -> None:
     path = tmp_path / "specification.json"
     path.write_text(f'{{"script": "matmul", "batch_size": 1{"0" * 5_000}}}')
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
@@ -104,7 +104,7 @@ def test_kubernetes_quantities_become_numbers() -> None:
         ({"environment": [{"name": "OMP_X", "value": "1"}] * 2}, "environment[1].name"),
     ],
 )  # fmt: skip
-def test_a_field_that_cannot_be_used_is_named(fields: dict[str, Any], field: str) -> None:
+def test_invalid_field_of_a_specification_is_named(fields: dict[str, Any], field: str) -> None:
     assert list(problems_of(specification(**fields))) == [field]
 
 
@@ -126,7 +126,7 @@ def test_all_problems_of_all_kinds_are_reported_at_once() -> None:
         ({"environment": [{"name": "OMP_TOOL_LIBRARIES", "value": "/x"}]}, "environment[0].value"),
     ],
 )  # fmt: skip
-def test_nothing_of_a_specification_can_run_in_an_indicators_process(
+def test_specification_cannot_run_code_in_an_indicator_process(
     fields: dict[str, Any], field: str
 ) -> None:
     assert list(problems_of(specification(**fields))) == [field]
@@ -149,7 +149,7 @@ def test_an_indicator_may_be_tuned() -> None:
         ({"tensorflow": locked(), "torch": locked(), "numpy": locked()}, "numpy"),
     ],
 )
-def test_the_framework_is_the_one_that_the_stack_is_about(
+def test_framework_is_derived_from_the_locked_stack(
     packages: dict[str, Any], framework: str
 ) -> None:
     python = {"requirements_locked": pipfile_lock(packages)}
@@ -163,7 +163,7 @@ def test_an_indicator_of_two_libraries_measures_the_one_that_is_locked(package: 
     assert loaded.parameters["framework"] == package
 
 
-def test_parameters_come_in_their_own_types() -> None:
+def test_parameters_are_converted_to_their_types() -> None:
     loaded = load_specification(specification(parameters={"matrix_size": "64"}))
     assert loaded.parameters == {"framework": "numpy", "matrix_size": 64}
 
@@ -181,14 +181,14 @@ def test_a_written_specification_can_be_used_again() -> None:
     assert load_specification(json.loads(json.dumps(first.document))).document == first.document
 
 
-def test_versions_of_python_have_to_agree() -> None:
+def test_contradicting_python_versions_are_refused() -> None:
     python = {**specification()["python"], "runtime_environment": {"python_version": "3.12"}}
     assert len(problems_of(specification(python=python))) == 1
     python["runtime_environment"] = {"python_full_version": "3.11.7"}
     assert load_specification(specification(python=python)).python_version == "3.11.7"
 
 
-def test_an_index_is_named_and_not_brought_along() -> None:
+def test_index_must_be_configured_and_cannot_be_defined_by_a_lock() -> None:
     lock = pipfile_lock({"numpy": locked(index="own")})
     lock["_meta"]["sources"] = [{"name": "own", "url": "https://own.example/simple"}]
     value = specification(python={"requirements_locked": lock})
@@ -199,7 +199,7 @@ def test_an_index_is_named_and_not_brought_along() -> None:
     assert loaded.lock.packages[0].index == "own"
 
 
-def test_credentials_of_addresses_are_not_written() -> None:
+def test_credentials_in_urls_are_not_written() -> None:
     lock = pipfile_lock()
     lock["_meta"]["sources"] = [{"name": "pypi", "url": "https://me:secret@own.example/simple"}]
     loaded = load_specification(specification(python={"requirements_locked": lock}))
@@ -225,7 +225,7 @@ def test_credentials_of_addresses_are_not_written() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_specification_is_refused_without_its_text(
+def test_invalid_specification_is_refused_without_repeating_its_text(
     value: Any, fields: list[str]
 ) -> None:
     told = problems_of(json.loads(json.dumps(value)))
@@ -233,7 +233,7 @@ def test_what_is_no_specification_is_refused_without_its_text(
     str(told).encode()
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_too_deeply_nested_value_is_refused() -> None:
     deep: Any = {}
     for _ in range(5_000):
         deep = {"a": deep}
@@ -246,7 +246,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
     [["a", "a/b"], ["a/b/c", "a"], ["x", "x"], ["x", "./x"], ["a/x", "a//x"], ["x" * 256],
      ["é" * 128], ["/".join(["x" * 200] * 11)]],
 )  # fmt: skip
-def test_files_that_cannot_lie_together_are_refused(paths: list[str]) -> None:
+def test_conflicting_file_paths_are_refused(paths: list[str]) -> None:
     files = [{"path": path, "content": ""} for path in paths]
     (field,) = problems_of(specification(script=SCRIPT, files=files))
     assert field == f"files[{len(paths) - 1}].path"
@@ -267,7 +267,7 @@ APART = ("a/b", "a/c/d", "ab", "a.b", "x" * 255)
         {"script": SCRIPT, "files": [{"path": it, "content": ""} for it in APART]},
     ],
 )
-def test_what_can_be_measured_is_not_refused(fields: dict[str, Any]) -> None:
+def test_valid_specification_fields_are_accepted(fields: dict[str, Any]) -> None:
     load_specification(specification(**fields))
 
 
@@ -277,7 +277,7 @@ def documented() -> set[str]:
     return {name for head in heads for name in re.findall(r"`([^`]+)`", head)}
 
 
-def test_every_field_has_its_line_and_every_line_its_field() -> None:
+def test_every_specification_field_is_documented() -> None:
     assert documented() == set(field_paths())
 
 
@@ -315,16 +315,14 @@ def refusal(path: Path | str) -> str:
         (b"[" * 100_000, "too deep"),
     ],
 )
-def test_what_is_not_a_strict_json_is_refused_with_its_place(
-    tmp_path: Path, text: bytes, said: str
-) -> None:
+def test_invalid_json_is_refused_with_its_position(tmp_path: Path, text: bytes, said: str) -> None:
     path = tmp_path / "spec.json"
     path.write_bytes(text)
     assert said in refusal(path)
     assert str(path) in refusal(path)
 
 
-def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_missing_specification_file_is_named(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.json")
 
 
@@ -424,7 +422,7 @@ def test_all_files_together_have_the_bound_of_a_specification(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}'])
-def test_a_lock_in_a_file_is_strict_json_too(tmp_path: Path, text: str) -> None:
+def test_referenced_lock_must_be_strict_json(tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     value = {"python": {"requirements_locked": {"file": "lock"}}}
     assert "python.requirements_locked.file: " in refusal(referring(tmp_path, value))
