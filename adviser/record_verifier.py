@@ -18,8 +18,7 @@ from adviser.answering.recorded_advice import (
 from adviser.reports.checking import READING_ERRORS
 from adviser.reports.record_links import head_of, links_in
 from adviser.reports.serialization import code_version
-from graph.record.advice import advice_of, request_row
-from graph.record.claims import claim_rows
+from graph.record.advice import advice_of, claim_rows, request_row
 from graph.record.postgresql_helpers import texts
 from graph.record.stacks import stack_rows
 from graph.tables import (
@@ -34,8 +33,7 @@ from graph.tables import (
     StackPackage,
 )
 from graph.verification.comparison import RecordDifference, compare_rows, stored_text, unreadable
-from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun, Verifier
+from graph.verification.run import StoredDocument, VerificationRun, Verifier
 from model.advice import AdviceHead, AdviceLinks, StoredAdvice
 from model.errors import DamagedDocument, InvalidDocument, Reason
 from model.json_documents import fault_in

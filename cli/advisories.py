@@ -26,7 +26,7 @@ from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.advisories import SourceState, source_states
 from graph.record.freshness import knows_advisories
-from graph.record.vulnerability_queries import (
+from graph.record.vulnerabilities import (
     AdvisoryCounts,
     PackageVulnerability,
     advisory_counts,

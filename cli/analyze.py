@@ -13,7 +13,7 @@ import click
 from cli.console import print_field, print_graph_state, print_json
 from cli.options import CommandGroup, as_json_option
 from common.settings import Settings
-from graph.missing_interfaces import MissingInterface
+from graph.record.native import MissingInterface
 from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.file_trees import is_there
 from ingest.native.wheels import (

@@ -17,7 +17,15 @@ import click
 from cli.console import Column, Table, print_json, progress_bars
 from cli.options import CommandGroup, as_json_option, key_and_value
 from common.settings import Settings
-from graph.analyst_queries import open_reader, run_query
+from graph.analyst_queries import (
+    Cut,
+    QueryResult,
+    as_document,
+    open_reader,
+    plain,
+    run_query,
+    short,
+)
 from graph.checkpoints import is_own_graph
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import GRAPH as GRAPH_STORE
@@ -29,7 +37,6 @@ from graph.projection import lag as lag_of
 from graph.projection import rebuild as project_again
 from graph.projection import sync as project
 from graph.projection import verify as compare
-from graph.query_results import Cut, QueryResult, as_document, plain, short
 from graph.record.freshness import GRAPH, add_successes, set_sources
 from model.errors import GraphMismatch, InvalidArgument
 from model.text import counted

@@ -16,11 +16,11 @@ from cli.own_benchmarks import confirm_own_benchmarks, confirmation_option
 from cli.request_options import advice_request_of, request_options
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from graph.record.notices import NoticeState, list_notices, retry_notices
+from graph.record.events import NoticeState, list_notices, retry_notices
 from graph.record.watches import AdviceWatch, NewWatch, add_watch, remove_watches, watches
 from loop.night import run_night
-from loop.notice_targets import planned_targets
-from loop.notice_targets import send_test as send
+from loop.notices import planned_targets
+from loop.notices import send_test as send
 from loop.status import is_idle, morning_summary, status_document
 from loop.watching import identifiers_of, package_project, package_watch, project_watch
 from model.errors import InvalidArgument

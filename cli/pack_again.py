@@ -33,8 +33,8 @@ from cli.console import print_json, print_lines, print_note
 from cli.inspect import ingest_folders, run_rounds
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
-from graph.record.job_samples import inspections_named
 from graph.record.measurements import measured_observations
+from graph.record.observations import inspections_named
 from ingest.record import open_record
 from model.errors import InvalidArgument, ProjectError
 from model.json_documents import digest

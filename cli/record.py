@@ -13,9 +13,8 @@ import click
 from cli.console import print_json, progress_bars
 from cli.options import CommandGroup, NamedPath, as_json_option
 from common.settings import Settings
-from graph.backup.archive import Archive
-from graph.backup.backup_files import size_of
-from graph.backup.create_and_restore import create_backup, restore_backup
+from graph.backup import create_backup, restore_backup
+from graph.backup_archive import Archive, size_of
 from graph.engine import open_stores
 from graph.migrate import migrated_stores
 from graph.projection import sync

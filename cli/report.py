@@ -19,8 +19,7 @@ from cli.project_files import names_file, read_lock_file, write_file
 from cli.request_options import lock_environment_options, lock_selection, requested_environment
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from graph.record.benchmark_list import benchmark_results, count_results
-from graph.record.benchmark_results import BenchmarkFilter
+from graph.record.benchmark_results import BenchmarkFilter, benchmark_results, count_results
 from ingest.record import open_record
 from model.errors import InvalidArgument
 from model.measurements.benchmark_results import (

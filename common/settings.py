@@ -274,7 +274,7 @@ class Settings:
 
     ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
     has names and URLs, and ``webhooks``, ``webhook_secrets`` and ``notice_targets`` have names and
-    what :mod:`loop.notice_targets` reads. ``index_namespaces`` has patterns of normalised package
+    what :mod:`loop.notices` reads. ``index_namespaces`` has patterns of normalised package
     names, each with the only index that may have such packages.
     """
 

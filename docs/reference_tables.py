@@ -14,10 +14,10 @@ from typing import get_args, get_origin
 
 from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import StackResult
-from graph.projection.registry import NODES
+from graph.projection.outbox import NODES
 from graph.record.inspections import InspectionHead
 from graph.record.observations import RecordedObservation
-from graph.record.vulnerability_queries import VulnerabilityHead
+from graph.record.vulnerabilities import VulnerabilityHead
 from model.advice import AdviceHead
 from model.declared_fields import DeclaredField, declared_fields, is_declared
 

@@ -18,8 +18,7 @@ from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
 from graph.embedded.home import FREE_SPACE, Passwords, has_full_disk
-from graph.embedded.processes import last_lines
-from graph.embedded.service import Service
+from graph.embedded.service import Service, last_lines
 from graph.embedded.start_stop import EmbeddedStores
 from model.errors import (
     AccessDenied,

@@ -55,21 +55,27 @@ class _TableClass(type):
 
     __table__: Table
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_table: str
+    ) -> _TableClass:
+        return super().__new__(cls, name, bases, namespace)
+
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], table: str = ""
+    ) -> None:
         super().__init__(name, bases, namespace)
-        if not bases:
+        if not table:
             return
-        table_name = namespace["__tablename__"]
         columns, indexes = [], []
         for attribute, annotation in cls.__annotations__.items():
             declared: tuple[tuple[Any, ...], dict[str, Any]] = namespace.get(attribute) or ((), {})
             arguments, options = declared
             if method := options.pop("index", None):
                 using = {} if method is True else {"postgresql_using": method}
-                indexes.append(Index(f"ix_{table_name}_{attribute}", attribute, **using))
+                indexes.append(Index(f"ix_{table}_{attribute}", attribute, **using))
             columns.append(_column_of(attribute, annotation, arguments, options))
         parts = (*namespace.get("__table_args__", ()), *indexes)
-        cls.__table__ = Table(table_name, Base.metadata, *columns, *parts)
+        cls.__table__ = Table(table, Base.metadata, *columns, *parts)
         for it in columns:
             setattr(cls, it.name, it)
 
@@ -79,7 +85,7 @@ class _TableClass(type):
 
 
 class Base(metaclass=_TableClass):
-    """Base of all tables: the annotations of a subclass become the columns of its table.
+    """Base of all tables: the annotations of a subclass become the columns of the named table.
 
     ``name: ColumnElement[str | None]`` declares a nullable column of text. The type of a column
     follows from the annotation, unless :func:`column` gives a type. In statements, a class stands
@@ -120,13 +126,12 @@ def table_of(model: type[Base]) -> Table:
 # Documents, quarantine, outbox and verification of the record
 
 
-class Document(Base):
+class Document(Base, table="documents"):
     """A delivered document, stored once, identified by the digest of its content.
 
     The compressed body is in this row or, if it is large, in the document store at ``location``.
     """
 
-    __tablename__ = "documents"
     __table_args__ = (
         CheckConstraint("(body IS NULL) <> (location IS NULL)", name="body_or_location"),
         # Finds the time of the newest knowledge for each response; requests and results do not
@@ -162,26 +167,23 @@ class Document(Base):
     parser_version: ColumnElement[int] = column(server_default=text("0"))
 
 
-class UnreferencedBodyRow(Base):
+class UnreferencedBodyRow(Base, table="unreferenced_bodies"):
     """A body in the document store whose document was deleted, until the body is deleted, too.
 
     A document may be stored and deleted again before its first body is deleted, so an identifier
     may occur more than once.
     """
 
-    __tablename__ = "unreferenced_bodies"
-
     entry_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
     document_id: ColumnElement[str]
 
 
-class RecordCheckRow(Base):
+class RecordCheckRow(Base, table="record_checks"):
     """Progress of ``thoth record verify``: a single row.
 
     Documents are compared in the order of their identifiers, in rounds.
     """
 
-    __tablename__ = "record_checks"
     __table_args__ = (CheckConstraint("only_row", name="one_row"),)
 
     only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
@@ -193,14 +195,13 @@ class RecordCheckRow(Base):
     completed_at: ColumnElement[datetime | None]
 
 
-class QuarantinedDocument(Base):
+class QuarantinedDocument(Base, table="quarantine"):
     """A refused document with the reason and the number of attempts.
 
     There is one row for each invalid field, because a source may contain several refused documents.
     A successful retry sets ``resolved_at``.
     """
 
-    __tablename__ = "quarantine"
     __table_args__ = (
         Index("uq_quarantine_source_place_field", "source", "place", "field", unique=True),
         Index("ix_quarantine_open", "reason", postgresql_where=text("resolved_at IS NULL")),
@@ -220,14 +221,13 @@ class QuarantinedDocument(Base):
     resolved_at: ColumnElement[datetime | None]
 
 
-class OutboxEntry(Base):
+class OutboxEntry(Base, table="outbox"):
     """A change that is not in the graph yet; the entry is deleted when the graph has the change.
 
     An entry is written in the transaction of the change. The projector remembers no position, so it
     also finds entries of transactions that commit late.
     """
 
-    __tablename__ = "outbox"
     __table_args__ = (Index("ix_outbox_package", "key", postgresql_where=text("kind = 'package'")),)
 
     entry_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
@@ -239,10 +239,8 @@ class OutboxEntry(Base):
 # Packages, releases, their files and requirements; stacks
 
 
-class PackageRow(Base):
+class PackageRow(Base, table="packages"):
     """A package that has versions, or that a version requires."""
-
-    __tablename__ = "packages"
 
     name: ColumnElement[str] = column(primary_key=True)
     #: Changes whenever advice about the package could; ``None`` without versions.
@@ -250,10 +248,9 @@ class PackageRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class PackageVersionRow(Base):
+class PackageVersionRow(Base, table="package_versions"):
     """A release of a package on one index."""
 
-    __tablename__ = "package_versions"
     __table_args__ = (
         Index("ix_package_versions_release", "release_document_id", postgresql_using="hash"),
         Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
@@ -295,10 +292,8 @@ class PackageVersionRow(Base):
     imports_source: ColumnElement[str | None]
 
 
-class RequirementRow(Base):
+class RequirementRow(Base, table="requirements"):
     """A requirement of a version, raw and normalised."""
-
-    __tablename__ = "requirements"
 
     purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
     position: ColumnElement[int] = column(primary_key=True)
@@ -312,10 +307,8 @@ class RequirementRow(Base):
     problem: ColumnElement[str | None]
 
 
-class ReleaseFileRow(Base):
+class ReleaseFileRow(Base, table="release_files"):
     """A file of a version; its first hash is never overwritten."""
-
-    __tablename__ = "release_files"
 
     purl: ColumnElement[str] = column(ForeignKey("package_versions.purl"), primary_key=True)
     filename: ColumnElement[str] = column(primary_key=True)
@@ -334,20 +327,16 @@ class ReleaseFileRow(Base):
     rank: ColumnElement[str | None]
 
 
-class StackRow(Base):
+class StackRow(Base, table="stacks"):
     """A set of package versions, identified by its digest."""
-
-    __tablename__ = "stacks"
 
     digest: ColumnElement[str] = column(primary_key=True)
     package_count: ColumnElement[int]
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class StackPackage(Base):
+class StackPackage(Base, table="stack_packages"):
     """A package version in a stack."""
-
-    __tablename__ = "stack_packages"
 
     stack_digest: ColumnElement[str] = column(ForeignKey("stacks.digest"), primary_key=True)
     purl: ColumnElement[str] = column(
@@ -355,10 +344,8 @@ class StackPackage(Base):
     )
 
 
-class PackageEvent(Base):
+class PackageEvent(Base, table="package_events"):
     """A change on an index, such as a new release, a yank or a changed hash."""
-
-    __tablename__ = "package_events"
 
     event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
     kind: ColumnElement[str]
@@ -372,10 +359,8 @@ class PackageEvent(Base):
 # Inspections and what they measured
 
 
-class HardwareRow(Base):
+class HardwareRow(Base, table="hardware"):
     """A hardware class: identities of machines whose measurements may be compared."""
-
-    __tablename__ = "hardware"
 
     digest: ColumnElement[str] = column(primary_key=True)
     label: ColumnElement[str]
@@ -383,10 +368,8 @@ class HardwareRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
 
 
-class RuntimeEnvironmentRow(Base):
+class RuntimeEnvironmentRow(Base, table="runtime_environments"):
     """Operating system, Python and image of inspections."""
-
-    __tablename__ = "runtime_environments"
 
     digest: ColumnElement[str] = column(primary_key=True)
     os_name: ColumnElement[str | None]
@@ -398,10 +381,8 @@ class RuntimeEnvironmentRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
 
 
-class IndicatorRow(Base):
+class IndicatorRow(Base, table="indicators"):
     """A performance indicator: a script, identified by its content."""
-
-    __tablename__ = "indicators"
 
     indicator_id: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str]
@@ -410,10 +391,8 @@ class IndicatorRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
 
 
-class InspectionRow(Base):
+class InspectionRow(Base, table="inspections"):
     """An inspection: a number of jobs that measured a stack."""
-
-    __tablename__ = "inspections"
 
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), primary_key=True)
     name: ColumnElement[str]
@@ -425,10 +404,9 @@ class InspectionRow(Base):
     bundled: ColumnElement[dict[str, Any] | None] = column(JSONB(none_as_null=True))
 
 
-class ObservationRow(Base):
+class ObservationRow(Base, table="observations"):
     """One result of a job; fields as in :class:`model.measurements.inspection.Observation`."""
 
-    __tablename__ = "observations"
     __table_args__ = (
         Index("ix_observations_hardware_digest", "hardware_digest", "observation_id"),
         Index("ix_observations_indicator_id", "indicator_id", "observation_id"),
@@ -500,10 +478,8 @@ MEASURED = (ObservationRow.outcome == "measured", ObservationRow.quarantine_reas
 # Advisories, vulnerabilities and affected versions
 
 
-class VulnerabilityRow(Base):
-    """A vulnerability; see :class:`graph.record.vulnerability_queries.VulnerabilityHead`."""
-
-    __tablename__ = "vulnerabilities"
+class VulnerabilityRow(Base, table="vulnerabilities"):
+    """A vulnerability; see :class:`graph.record.vulnerabilities.VulnerabilityHead`."""
 
     vulnerability_id: ColumnElement[str] = column(primary_key=True)
     aliases: ColumnElement[list[str]] = column(ARRAY(Text), index="gin")
@@ -517,10 +493,8 @@ class VulnerabilityRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class AdvisoryRow(Base):
+class AdvisoryRow(Base, table="advisories"):
     """An advisory according to its newest document."""
-
-    __tablename__ = "advisories"
 
     advisory_id: ColumnElement[str] = column(primary_key=True)
     vulnerability_id: ColumnElement[str] = column(
@@ -537,10 +511,8 @@ class AdvisoryRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class AdvisoryPackage(Base):
+class AdvisoryPackage(Base, table="advisory_packages"):
     """The affected versions of a package according to an advisory."""
-
-    __tablename__ = "advisory_packages"
 
     advisory_id: ColumnElement[str] = column(ForeignKey("advisories.advisory_id"), primary_key=True)
     position: ColumnElement[int] = column(primary_key=True)
@@ -550,10 +522,8 @@ class AdvisoryPackage(Base):
     versions: ColumnElement[list[str]] = column(ARRAY(Text))
 
 
-class AffectedVersion(Base):
+class AffectedVersion(Base, table="affected_versions"):
     """A known version that a vulnerability affects."""
-
-    __tablename__ = "affected_versions"
 
     vulnerability_id: ColumnElement[str] = column(
         ForeignKey("vulnerabilities.vulnerability_id"), primary_key=True
@@ -563,10 +533,8 @@ class AffectedVersion(Base):
     )
 
 
-class AdvisorySource(Base):
+class AdvisorySource(Base, table="advisory_sources"):
     """An archive of advisories, and its last version that was read completely."""
-
-    __tablename__ = "advisory_sources"
 
     source: ColumnElement[str] = column(primary_key=True)
     #: Validators of the server's last answer, for a conditional request.
@@ -580,10 +548,8 @@ class AdvisorySource(Base):
 # Evidence packs, which are apart from our own measurements
 
 
-class PackRow(Base):
+class PackRow(Base, table="packs"):
     """An evidence pack that was added; the door to knowledge reads its files."""
-
-    __tablename__ = "packs"
 
     #: SHA-256 of ``manifest``, which has the SHA-256 of every other file.
     digest: ColumnElement[str] = column(primary_key=True)
@@ -599,10 +565,8 @@ class PackRow(Base):
     added_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class PackPartRow(Base):
+class PackPartRow(Base, table="pack_parts"):
     """A part of a file of a pack: a document of limited size, which packs may share."""
-
-    __tablename__ = "pack_parts"
 
     pack_digest: ColumnElement[str] = column(
         ForeignKey("packs.digest", ondelete="CASCADE"), primary_key=True
@@ -614,10 +578,8 @@ class PackPartRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class FollowedAddressRow(Base):
+class FollowedAddressRow(Base, table="followed_addresses"):
     """An address whose new packs the nightly run adds."""
-
-    __tablename__ = "followed_addresses"
 
     address: ColumnElement[str] = column(primary_key=True)
     followed_at: ColumnElement[datetime] = column(server_default=func.now())
@@ -628,10 +590,8 @@ class FollowedAddressRow(Base):
 # Native interfaces of wheels and environments
 
 
-class NativeInterfaceRow(Base):
+class NativeInterfaceRow(Base, table="native_interfaces"):
     """A library such as ``libc.so.6``, or a symbol version such as ``libc.so.6:GLIBC_2.17``."""
-
-    __tablename__ = "native_interfaces"
 
     interface: ColumnElement[str] = column(primary_key=True)
     library: ColumnElement[str]
@@ -639,10 +599,8 @@ class NativeInterfaceRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class ArtifactRow(Base):
+class ArtifactRow(Base, table="artifacts"):
     """A wheel whose native libraries were analysed."""
-
-    __tablename__ = "artifacts"
 
     sha256: ColumnElement[str] = column(primary_key=True)
     filename: ColumnElement[str]
@@ -654,10 +612,8 @@ class ArtifactRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class ArtifactInterface(Base):
+class ArtifactInterface(Base, table="artifact_interfaces"):
     """A native interface that an artifact needs and does not bundle."""
-
-    __tablename__ = "artifact_interfaces"
 
     sha256: ColumnElement[str] = column(ForeignKey("artifacts.sha256"), primary_key=True)
     interface: ColumnElement[str] = column(
@@ -665,10 +621,8 @@ class ArtifactInterface(Base):
     )
 
 
-class NativeEnvironmentRow(Base):
+class NativeEnvironmentRow(Base, table="native_environments"):
     """A machine or image with its native interfaces."""
-
-    __tablename__ = "native_environments"
 
     digest: ColumnElement[str] = column(primary_key=True)
     #: ``host`` or ``image``.
@@ -680,10 +634,8 @@ class NativeEnvironmentRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
 
 
-class NativeEnvironmentInterface(Base):
+class NativeEnvironmentInterface(Base, table="native_environment_interfaces"):
     """A native interface that an environment provides."""
-
-    __tablename__ = "native_environment_interfaces"
 
     digest: ColumnElement[str] = column(ForeignKey("native_environments.digest"), primary_key=True)
     interface: ColumnElement[str] = column(
@@ -694,14 +646,13 @@ class NativeEnvironmentInterface(Base):
 # Requests, advice and its claims
 
 
-class AdviceRow(Base):
+class AdviceRow(Base, table="advice"):
     """An advice, which may have no recommended stack.
 
     The inputs of an advice are documents identified by their content, so pieces of advice can
     share a snapshot.
     """
 
-    __tablename__ = "advice"
     __table_args__ = (
         # Deleting a document searches all columns that may refer to it.
         *(
@@ -725,10 +676,8 @@ class AdviceRow(Base):
     created_at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
 
 
-class AdvisedStack(Base):
+class AdvisedStack(Base, table="advised_stacks"):
     """A recommended stack of an advice; rank 1 is the best."""
-
-    __tablename__ = "advised_stacks"
 
     advice_id: ColumnElement[str] = column(ForeignKey("advice.advice_id"), primary_key=True)
     rank: ColumnElement[int] = column(primary_key=True, autoincrement=False)
@@ -736,10 +685,8 @@ class AdvisedStack(Base):
     score: ColumnElement[float]
 
 
-class AdviceObservation(Base):
+class AdviceObservation(Base, table="advice_observations"):
     """An observation that an advice is based on."""
-
-    __tablename__ = "advice_observations"
 
     advice_id: ColumnElement[str] = column(ForeignKey("advice.advice_id"), primary_key=True)
     observation_id: ColumnElement[str] = column(
@@ -747,10 +694,8 @@ class AdviceObservation(Base):
     )
 
 
-class RequestRow(Base):
+class RequestRow(Base, table="requests"):
     """A request to the adviser; equal requests share a row."""
-
-    __tablename__ = "requests"
 
     #: The request itself, as canonical JSON.
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), primary_key=True)
@@ -767,16 +712,11 @@ class RequestRow(Base):
     stack_count: ColumnElement[int]
 
 
-class ClaimRow(Base):
+class ClaimRow(Base, table="claims"):
     """A verdict on a measured stack compared with another stack; its content identifies it.
 
     Equal evidence gives equal claims, so several pieces of advice may share a row.
     """
-
-    __tablename__ = "claims"
-    __table_args__ = (
-        # Deleting a document searches all columns that may refer to it.
-    )
 
     claim_id: ColumnElement[str] = column(primary_key=True)
     #: The only package in which the stacks differ; ``None`` if they differ in several.
@@ -815,10 +755,8 @@ class ClaimRow(Base):
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), index="hash")
 
 
-class ClaimPackage(Base):
+class ClaimPackage(Base, table="claim_packages"):
     """A package in which the stacks of a claim differ; a stack without the package has ``None``."""
-
-    __tablename__ = "claim_packages"
 
     claim_id: ColumnElement[str] = column(ForeignKey("claims.claim_id"), primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
@@ -832,10 +770,8 @@ class ClaimPackage(Base):
     baseline_version_key: ColumnElement[str | None]
 
 
-class AdviceClaim(Base):
+class AdviceClaim(Base, table="advice_claims"):
     """A claim in an advice; it may be about stacks that the advice does not recommend."""
-
-    __tablename__ = "advice_claims"
 
     advice_id: ColumnElement[str] = column(ForeignKey("advice.advice_id"), primary_key=True)
     claim_id: ColumnElement[str] = column(
@@ -846,10 +782,9 @@ class AdviceClaim(Base):
 # Projects on indexes, watched packages and releases that wait to be read
 
 
-class IndexProject(Base):
+class IndexProject(Base, table="index_projects"):
     """The last answer of an index about a project."""
 
-    __tablename__ = "index_projects"
     __table_args__ = (
         CheckConstraint("state IN ('known', 'missing', 'failed')", name="state_known"),
     )
@@ -870,10 +805,8 @@ class IndexProject(Base):
     status_reason: ColumnElement[str | None]
 
 
-class WatchedPackage(Base):
+class WatchedPackage(Base, table="watched_packages"):
     """A watched package with the bounds of its crawls."""
-
-    __tablename__ = "watched_packages"
 
     index_name: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
@@ -886,10 +819,8 @@ class WatchedPackage(Base):
     added_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class QueuedRelease(Base):
+class QueuedRelease(Base, table="release_queue"):
     """A release whose metadata must be read; storing the metadata deletes the row."""
-
-    __tablename__ = "release_queue"
 
     index_name: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
@@ -906,13 +837,12 @@ class QueuedRelease(Base):
 # Changes of performance
 
 
-class ChangeRow(Base):
+class ChangeRow(Base, table="changes"):
     """An entry of the list of changes; entries are never edited.
 
     See :class:`model.changes.PerformanceChange`.
     """
 
-    __tablename__ = "changes"
     __table_args__ = (
         CheckConstraint("(event = 'announced') = (refers_to IS NULL)", name="refers"),
     )
@@ -950,10 +880,8 @@ class ChangeRow(Base):
     recorded_at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
 
 
-class ChangeLookRow(Base):
+class ChangeLookRow(Base, table="change_looks"):
     """How often a comparison was judged for the list of changes, and with how many jobs."""
-
-    __tablename__ = "change_looks"
 
     change_id: ColumnElement[str] = column(primary_key=True)
     looks: ColumnElement[int]
@@ -963,10 +891,9 @@ class ChangeLookRow(Base):
 # The service: requests, tokens and the audit log
 
 
-class BisectRow(Base):
+class BisectRow(Base, table="bisects"):
     """A call of ``thoth bisect``; see :class:`graph.record.changes.RecordedBisect`."""
 
-    __tablename__ = "bisects"
     __table_args__ = (Index("ix_bisects_started_at", "started_at", "bisect_id"),)
 
     bisect_id: ColumnElement[str] = column(primary_key=True)
@@ -989,10 +916,8 @@ class BisectRow(Base):
     updated_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class TokenRow(Base):
+class TokenRow(Base, table="tokens"):
     """A bearer token with its scopes, without the secret."""
-
-    __tablename__ = "tokens"
 
     token_id: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str]
@@ -1011,10 +936,8 @@ class TokenRow(Base):
     last_used_at: ColumnElement[datetime | None]
 
 
-class PageSessionRow(Base):
+class PageSessionRow(Base, table="page_sessions"):
     """A session of the web pages, which has the scopes of its token."""
-
-    __tablename__ = "page_sessions"
 
     #: SHA-256 of the secret in the cookie.
     digest: ColumnElement[str] = column(primary_key=True)
@@ -1022,20 +945,16 @@ class PageSessionRow(Base):
     expires_at: ColumnElement[datetime]
 
 
-class RequestCountRow(Base):
+class RequestCountRow(Base, table="request_counts"):
     """Requests of a client, counted by servers of 0.2.0, which may run during an upgrade."""
-
-    __tablename__ = "request_counts"
 
     key: ColumnElement[str] = column(primary_key=True)
     requests: ColumnElement[int] = column(BigInteger)
     ends_at: ColumnElement[datetime]
 
 
-class SourceSuccessRow(Base):
+class SourceSuccessRow(Base, table="source_successes"):
     """When a source of knowledge was last read completely."""
-
-    __tablename__ = "source_successes"
 
     #: A constant of :mod:`graph.record.freshness`.
     kind: ColumnElement[str] = column(primary_key=True)
@@ -1043,14 +962,13 @@ class SourceSuccessRow(Base):
     succeeded_at: ColumnElement[datetime]
 
 
-class AnalysisRow(Base):
+class AnalysisRow(Base, table="analyses"):
     """An asynchronous request: for advice, a provenance check or an inspection.
 
     Final states are ``succeeded``, ``failed`` (the request cannot be answered) and ``error`` (an
     internal error).
     """
 
-    __tablename__ = "analyses"
     __table_args__ = (
         CheckConstraint(
             "state IN ('pending', 'running', 'succeeded', 'failed', 'error')", name="state_known"
@@ -1096,10 +1014,8 @@ class AnalysisRow(Base):
     progress: ColumnElement[dict[str, Any] | None] = column(JSONB)
 
 
-class BenchmarkEntryRow(Base):
+class BenchmarkEntryRow(Base, table="benchmark_entries"):
     """A group of results of another benchmark system that share their files and their machine."""
-
-    __tablename__ = "benchmark_entries"
 
     #: Digest of the content of the files and of what the results share.
     entry_id: ColumnElement[str] = column(primary_key=True)
@@ -1121,10 +1037,9 @@ class BenchmarkEntryRow(Base):
     reader_version: ColumnElement[int] = column(server_default=text("0"))
 
 
-class BenchmarkRow(Base):
+class BenchmarkRow(Base, table="benchmarks"):
     """A task, model or operation of a benchmark system."""
 
-    __tablename__ = "benchmarks"
     __table_args__ = (UniqueConstraint("system", "name"),)
 
     benchmark_id: ColumnElement[str] = column(primary_key=True)
@@ -1132,10 +1047,8 @@ class BenchmarkRow(Base):
     name: ColumnElement[str]
 
 
-class BenchmarkSoftwareRow(Base):
+class BenchmarkSoftwareRow(Base, table="benchmark_software"):
     """Software that entries name, with or without a version."""
-
-    __tablename__ = "benchmark_software"
 
     software_id: ColumnElement[str] = column(primary_key=True)
     name: ColumnElement[str] = column(index=True)
@@ -1147,10 +1060,8 @@ class BenchmarkSoftwareRow(Base):
     purl: ColumnElement[str | None] = column(index=True)
 
 
-class BenchmarkEntrySoftware(Base):
+class BenchmarkEntrySoftware(Base, table="benchmark_entry_software"):
     """Software that an entry names."""
-
-    __tablename__ = "benchmark_entry_software"
 
     entry_id: ColumnElement[str] = column(
         ForeignKey("benchmark_entries.entry_id"), primary_key=True
@@ -1160,10 +1071,8 @@ class BenchmarkEntrySoftware(Base):
     )
 
 
-class HardwarePartRow(Base):
+class HardwarePartRow(Base, table="hardware_parts"):
     """A model of a processor or an accelerator that entries name."""
-
-    __tablename__ = "hardware_parts"
 
     part_id: ColumnElement[str] = column(primary_key=True)
     #: ``cpu`` or ``accelerator``.
@@ -1172,10 +1081,8 @@ class HardwarePartRow(Base):
     model: ColumnElement[str]
 
 
-class BenchmarkEntryPart(Base):
+class BenchmarkEntryPart(Base, table="benchmark_entry_parts"):
     """A part of the machine of an entry."""
-
-    __tablename__ = "benchmark_entry_parts"
 
     entry_id: ColumnElement[str] = column(
         ForeignKey("benchmark_entries.entry_id"), primary_key=True
@@ -1185,10 +1092,9 @@ class BenchmarkEntryPart(Base):
     )
 
 
-class BenchmarkResultRow(Base):
+class BenchmarkResultRow(Base, table="benchmark_results"):
     """One value of one metric of an entry."""
 
-    __tablename__ = "benchmark_results"
     __table_args__ = (
         CheckConstraint("validity <> 'valid' OR value IS NOT NULL", name="valid_has_value"),
         Index("ix_benchmark_results_benchmark", "benchmark", "metric", "entry_id"),
@@ -1221,10 +1127,8 @@ class BenchmarkResultRow(Base):
     reason: ColumnElement[str | None]
 
 
-class AuditRow(Base):
+class AuditRow(Base, table="audit_log"):
     """An entry of the audit log: a write through the service."""
-
-    __tablename__ = "audit_log"
 
     entry_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
     at: ColumnElement[datetime] = column(server_default=func.now(), index=True)
@@ -1239,24 +1143,22 @@ class AuditRow(Base):
     subject: ColumnElement[str | None]
 
 
-class KnowledgeRow(Base):
+class KnowledgeRow(Base, table="knowledge"):
     """Number of changes to the knowledge: a single row, incremented by triggers at each commit.
 
     A timestamp could not replace this number: a transaction that began early may commit late, and
     readers in between would miss its changes.
     """
 
-    __tablename__ = "knowledge"
     __table_args__ = (CheckConstraint("only_row", name="one_row"),)
 
     only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
     changes: ColumnElement[int] = column(BigInteger, server_default=text("0"))
 
 
-class DocumentStoreRow(Base):
+class DocumentStoreRow(Base, table="document_store"):
     """Identifier of the document store: a single row. See :mod:`graph.record.document_store`."""
 
-    __tablename__ = "document_store"
     __table_args__ = (CheckConstraint("only_row", name="one_row"),)
 
     only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
@@ -1264,10 +1166,9 @@ class DocumentStoreRow(Base):
     store_id: ColumnElement[str | None]
 
 
-class GraphCheckpointRow(Base):
+class GraphCheckpointRow(Base, table="graph_checkpoints"):
     """The last projected batches: a single row. See :mod:`graph.checkpoints`."""
 
-    __tablename__ = "graph_checkpoints"
     __table_args__ = (CheckConstraint("only_row", name="one_row"),)
 
     only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
@@ -1280,13 +1181,12 @@ class GraphCheckpointRow(Base):
 # Events of the loop, and notices of them
 
 
-class EventRow(Base):
+class EventRow(Base, table="events"):
     """Something that happened at night, such as a settled change; rows are never changed later.
 
     ``noticed_at`` is the exception: the time at which the notices of the event were written.
     """
 
-    __tablename__ = "events"
     __table_args__ = (
         Index("ix_events_unnoticed", "event_id", postgresql_where=text("noticed_at IS NULL")),
         Index(
@@ -1305,10 +1205,9 @@ class EventRow(Base):
     noticed_at: ColumnElement[datetime | None]
 
 
-class NoticeRow(Base):
+class NoticeRow(Base, table="notices"):
     """The message about one event to one target, with the state of its delivery."""
 
-    __tablename__ = "notices"
     __table_args__ = (
         CheckConstraint("state IN ('waiting', 'delivered', 'given_up')", name="state"),
         Index("uq_notices_event_id_target", "event_id", "target", unique=True),
@@ -1332,10 +1231,8 @@ class NoticeRow(Base):
 # What is watched, and the nightly loop
 
 
-class WatchRow(Base):
+class WatchRow(Base, table="watches"):
     """A watched project or package, its request, and how far the loop has brought it."""
-
-    __tablename__ = "watches"
 
     #: Digest of the kind and the name, or of the request if a client of the service sent it.
     watch_id: ColumnElement[str] = column(primary_key=True)
@@ -1363,10 +1260,9 @@ class WatchRow(Base):
     state_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class LoopReleaseRow(Base):
+class LoopReleaseRow(Base, table="loop_releases"):
     """A release that the loop has noticed, and its state."""
 
-    __tablename__ = "loop_releases"
     __table_args__ = (Index("ix_loop_releases_state", "state", "seen_at"),)
 
     index_name: ColumnElement[str] = column(primary_key=True)
@@ -1389,10 +1285,9 @@ class LoopReleaseRow(Base):
     state_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class LoopNightRow(Base):
+class LoopNightRow(Base, table="loop_nights"):
     """A night: one round of the loop. At most one is open."""
 
-    __tablename__ = "loop_nights"
     __table_args__ = (
         Index("uq_loop_nights_open", "open", unique=True, postgresql_where=text("open")),
     )
@@ -1406,10 +1301,8 @@ class LoopNightRow(Base):
     ended_at: ColumnElement[datetime | None]
 
 
-class LoopStepRow(Base):
+class LoopStepRow(Base, table="loop_steps"):
     """A step of a night; a finished step is not run again."""
-
-    __tablename__ = "loop_steps"
 
     night: ColumnElement[int] = column(ForeignKey("loop_nights.night"), primary_key=True)
     step: ColumnElement[str] = column(primary_key=True)
@@ -1423,10 +1316,8 @@ class LoopStepRow(Base):
     ended_at: ColumnElement[datetime | None]
 
 
-class LoopBatchRow(Base):
+class LoopBatchRow(Base, table="loop_batches"):
     """Stacks that are measured together, in turns, with one indicator."""
-
-    __tablename__ = "loop_batches"
 
     #: Digest of the specifications and the first night.
     batch_id: ColumnElement[str] = column(primary_key=True)
@@ -1449,13 +1340,12 @@ class LoopBatchRow(Base):
     state_at: ColumnElement[datetime] = column(server_default=func.now())
 
 
-class AdviceScoreRow(Base):
+class AdviceScoreRow(Base, table="advice_scores"):
     """A past advice, scored by release 0.2.0, which writes this while it is upgraded.
 
     Nothing reads the scores. The next release drops the table.
     """
 
-    __tablename__ = "advice_scores"
     __table_args__ = (
         Index("uq_advice_scores_advice_id_knowledge", "advice_id", "knowledge", unique=True),
     )

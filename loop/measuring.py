@@ -18,8 +18,8 @@ from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set
 from graph.record.watches import watch_of
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from loop.own_benchmarks import confirmed_benchmarks
 from loop.stacks import BENCHMARK
+from loop.watching import confirmed_benchmarks
 from model.errors import AlreadyRunning, InvalidArgument, StoreUnavailable
 from model.json_documents import finite_or_none
 from pis.amun.conditions import MachineBusy, free_machine

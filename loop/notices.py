@@ -1,5 +1,7 @@
 """Delivers the notices of the outbox to their targets, with bounded attempts and growing pauses.
 
+Targets are signed webhooks, and services for people that ``apprise`` knows.
+
 A notice is claimed, sent and marked in separate transactions. If the process dies in between, the
 notice is sent again with the same identifier, so no notice is lost and receivers can recognise
 repetitions.
@@ -7,34 +9,49 @@ repetitions.
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
 import logging
 import random
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import sqlalchemy
 
+from common import __version__
+from common.http.addresses import AddressGuard
+from common.http.transport import Server, Transport, server_of
 from common.settings import Settings
 from graph.embedded.home import space_left
 from graph.engine import relational_errors
-from graph.record.events import EventKind, record_problem, record_solution
-from graph.record.notices import (
+from graph.record.events import (
     MAX_ATTEMPTS,
     ClaimedNotice,
+    Event,
+    EventKind,
     claim_notices,
     give_up_abandoned,
     mark_delivered,
     mark_failed,
     plan_notices,
+    record_problem,
+    record_solution,
 )
-from loop.notice_targets import DeliveryFailed, NoticeTarget, load_target, planned_targets
-from model.errors import InvalidSettings
+from loop.notice_messages import notice_body, notice_text, notice_title
+from model.errors import IndexProblem, InvalidSettings, ProjectError
+from model.redaction import cut
 
 #: Pauses after the first, second … failed attempt, as Standard Webhooks suggests: 3 days in all.
 PAUSES = (
@@ -206,3 +223,235 @@ def _fields(notice: ClaimedNotice) -> dict[str, object]:
         "notice_id": notice.notice_id, "target": notice.target, "attempts": notice.attempts,
         "event_id": notice.event.event_id, "kind": notice.event.kind.value,
     }  # fmt: skip
+
+
+#: Seconds to connect, and for a whole attempt to deliver a notice to a webhook.
+_CONNECT_S, _ATTEMPT_S = 5.0, 10.0
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of all secrets
+#: Bytes of a key; Standard Webhooks names these bounds.
+_KEY_BYTES = range(24, 65)
+#: Status of a receiver that wants no more notices (RFC 9110).
+_GONE = 410
+#: Longest file with a secret or an address, bytes.
+_FILE_BYTES = 64 << 10
+
+
+class DeliveryFailed(ProjectError):
+    """An attempt to deliver a notice failed.
+
+    :param retryable: whether another attempt may succeed
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class NoticeTarget(Protocol):
+    """Receives notices."""
+
+    def send(self, notice: ClaimedNotice) -> None:
+        """Deliver a notice; returns once the receiver has acknowledged it.
+
+        :raises DeliveryFailed: otherwise; its text has no secrets
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """An HTTP server that gets notices as signed POST requests, as Standard Webhooks describes.
+
+    :param keys: each signs, so that a receiver may have the old secret or the new one
+    """
+
+    server: Server = field(repr=False)
+    keys: tuple[bytes, ...] = field(repr=False)
+
+    def send(self, notice: ClaimedNotice) -> None:
+        """Send a request; redirects count as failures, and the body of the response is ignored."""
+        body = notice_body(notice.event)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"thoth/{__version__}",
+            # Otherwise, libcurl may wait for a permission to send the body.
+            "Expect": "",
+            **signed_headers(notice.notice_id, int(time.time()), body, self.keys),
+        }
+        try:
+            status = asyncio.run(self._post(headers, body))
+        except TimeoutError:
+            raise DeliveryFailed(f"no answer within {_ATTEMPT_S:g} s") from None
+        except (IndexProblem, InvalidSettings) as problem:
+            raise DeliveryFailed(cut(problem)) from None
+        if not 200 <= status < 300:
+            raise DeliveryFailed(f"the receiver answers {status}", retryable=status != _GONE)
+
+    async def _post(self, headers: Mapping[str, str], body: bytes) -> int:
+        guard = AddressGuard(self.server.url, ())
+        transport = Transport(guard, 1, _CONNECT_S, _ATTEMPT_S)
+        try:
+            async with asyncio.timeout(_ATTEMPT_S):
+                return (await transport.post(self.server, headers, body)).status
+        finally:
+            await transport.aclose()
+
+
+def signed_headers(
+    notice_id: str, timestamp: int, body: bytes, keys: Sequence[bytes]
+) -> dict[str, str]:
+    """The headers by which a receiver recognises a notice, its age and its sender.
+
+    :param timestamp: when this attempt is made, in seconds since 1970
+    """
+    content = f"{notice_id}.{timestamp}.".encode() + body
+    digests = [base64.b64encode(hmac.digest(key, content, "sha256")).decode() for key in keys]
+    return {
+        "webhook-id": notice_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(f"v1,{it}" for it in digests),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class AppriseService:
+    """A chat, a mailbox or another service that ``apprise`` can send messages to."""
+
+    service: Any = field(repr=False)
+
+    def send(self, notice: ClaimedNotice) -> None:
+        """Send the text of the event; ``apprise`` says only whether that succeeded."""
+        text = f"{notice_text(notice.event)}\nNotice: {notice.notice_id}"
+        try:
+            sent = self.service.notify(
+                body=text, title=notice_title(notice.event), body_format="text"
+            )
+        except Exception as error:
+            # Plugins raise what their libraries raise, and messages may contain the address.
+            raise DeliveryFailed(f"the service failed: {type(error).__name__}") from None
+        if not sent:
+            raise DeliveryFailed("the service has not accepted the message")
+
+
+def planned_targets(settings: Settings) -> dict[str, bool]:
+    """The names of all targets, with whether they also get events that settle nothing.
+
+    :raises InvalidSettings: if a webhook and another target have the same name
+    """
+    gets_all = settings.webhook_events == "all"
+    targets = {name: gets_all for name, _ in settings.webhooks}
+    for name, _ in settings.notice_targets:
+        if name in targets:
+            raise InvalidSettings(
+                f"NOTICE_TARGETS: {name} is the name of a webhook, too: rename one"
+            )
+        targets[name] = False
+    return targets
+
+
+def load_target(settings: Settings, name: str) -> NoticeTarget:
+    """A target, ready to send.
+
+    :raises InvalidSettings: if it cannot be used; the message names the setting and no secrets
+    """
+    for hook, url in settings.webhooks:
+        if hook == name:
+            return _webhook(settings, name, url)
+    for service, address in settings.notice_targets:
+        if service == name:
+            return _apprise_service(name, address)
+    raise InvalidSettings(f"WEBHOOKS and NOTICE_TARGETS do not name {cut(name)!r}")
+
+
+def send_test(settings: Settings, name: str) -> str:
+    """Send a test notice to a target, at once and without a retry.
+
+    :returns: identifier of the notice
+    :raises InvalidSettings: if the target cannot be used
+    :raises DeliveryFailed: if it has not acknowledged the notice
+    """
+    target = load_target(settings, name)
+    event = Event(0, EventKind.TEST, name, {}, datetime.now(UTC))
+    notice = ClaimedNotice(f"msg_{uuid.uuid4().hex}", name, 1, event)
+    try:
+        target.send(notice)
+    except DeliveryFailed as error:
+        raise DeliveryFailed(f"{name}: {error}", retryable=error.retryable) from None
+    return notice.notice_id
+
+
+def _webhook(settings: Settings, name: str, url: str) -> Webhook:
+    secret = dict(settings.webhook_secrets).get(name)
+    if secret is None:
+        raise InvalidSettings(
+            f"WEBHOOK_SECRETS: the webhook {name} has no secret: add {name}=SECRET"
+        )
+    keys = tuple(map(_key_reader(name), _content("WEBHOOK_SECRETS", name, secret)))
+    try:
+        parts = urlsplit(url)
+        server = server_of(url)
+    except ValueError:
+        raise InvalidSettings(f"WEBHOOKS: {name}: not an http or https URL") from None
+    if "@" in parts.netloc:
+        raise InvalidSettings(f"WEBHOOKS: {name}: the URL has a user: leave it out")
+    if server.scheme != "https" and not _is_loopback(server.host):
+        raise InvalidSettings(
+            f"WEBHOOKS: {name}: only receivers on this machine may use http; use https"
+        )
+    return Webhook(server, keys)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _key_reader(name: str) -> Callable[[str], bytes]:
+    def read(secret: str) -> bytes:
+        try:
+            key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+        except binascii.Error:
+            key = b""
+        if not secret.startswith(_SECRET_PREFIX) or len(key) not in _KEY_BYTES:
+            raise InvalidSettings(
+                f"WEBHOOK_SECRETS: {name}: not {_SECRET_PREFIX} and 24 to 64 bytes in Base64"
+            )
+        return key
+
+    return read
+
+
+def _apprise_service(name: str, address: str) -> AppriseService:
+    try:
+        import apprise
+    except ImportError:
+        raise InvalidSettings(
+            f"NOTICE_TARGETS: {name} needs apprise", hint="install Thoth with the extra notify"
+        ) from None
+    # Their logs repeat addresses, which contain passwords.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    asset = apprise.AppriseAsset(async_mode=False, plugin_paths=[], app_id="Thoth")
+    if hasattr(asset, "http_redirects"):
+        asset.http_redirects = False
+    service = apprise.Apprise(asset=asset)
+    addresses = _content("NOTICE_TARGETS", name, address)
+    if len(addresses) != 1 or not service.add(addresses[0]):
+        raise InvalidSettings(f"NOTICE_TARGETS: {name}: not one address that apprise knows")
+    return AppriseService(service)
+
+
+def _content(setting: str, name: str, value: str) -> list[str]:
+    """The items of a value, or those of the file whose absolute path the value is."""
+    if not value.startswith("/"):
+        return [value]
+    try:
+        with Path(value).open("rb") as file:
+            items = file.read(_FILE_BYTES).decode().split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InvalidSettings(f"{setting}: {name}: {value} cannot be read: {reason}") from None
+    if not items:
+        raise InvalidSettings(f"{setting}: {name}: {value} is empty")
+    return items

@@ -19,8 +19,7 @@ from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
-from loop.own_benchmarks import benchmark_files, confirmed_benchmarks, place_of
-from loop.watching import request_of_watch
+from loop.watching import benchmark_files, confirmed_benchmarks, place_of, request_of_watch
 from model.errors import InvalidArgument, ProjectError
 from model.measurements.evidence import COMMAND
 from model.packages.candidates import Dependency

@@ -14,7 +14,7 @@ from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.answering.knowledge import ReadingCallbacks
 from adviser.stack_request import StackRequest
 from common.settings import Settings
-from graph.record.vulnerability_queries import Vulnerability
+from graph.record.advisories import Vulnerability
 from model.advisories import AffectedPackage, VersionLine
 from model.errors import InvalidDocument
 from model.measurements.evidence import Evidence, VulnerabilityDetails

@@ -28,10 +28,10 @@ from adviser.stack_request import StackRequest
 from common.index.cache import read_packed, write_packed
 from common.versioned_cache import VersionedCache
 from graph.engine import Stores
-from graph.record.affected_versions import vulnerabilities_of_listed
 from graph.record.evidence import EvidenceReader
 from graph.record.freshness import evidence_position
 from graph.record.indexes import answers_of
+from graph.record.vulnerabilities import vulnerabilities_of_listed
 from model.measurements.evidence import Evidence
 from model.packages.candidate_builder import CandidateBuilder
 from model.packages.candidates import Dependency

@@ -28,7 +28,7 @@ from graph.record.advisories import source_states
 from graph.record.evidence import evidence_for
 from graph.record.freshness import evidence_position
 from graph.record.indexes import IndexAnswer, answers_of, are_partly_read, without_releases
-from graph.record.vulnerability_queries import known_vulnerabilities
+from graph.record.vulnerabilities import known_vulnerabilities
 from graph.snapshot_reader import is_current, load_snapshot
 from model.packages.candidates import (
     Absence,

@@ -41,7 +41,7 @@ from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
 from graph.record.evidence import MAX_MEASUREMENTS, evidence_for
-from graph.record.vulnerability_queries import known_vulnerabilities
+from graph.record.vulnerabilities import known_vulnerabilities
 from graph.snapshot_reader import CheckTime, load_packages
 from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, fault_in

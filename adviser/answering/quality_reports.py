@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from adviser.quality.repetitions import repetition_families
 from adviser.quality.reports import QualityReport, quality_report
-from graph.record.job_samples import (
+from graph.record.observations import (
     browse_series,
     inspections_named,
     job_samples,

@@ -40,9 +40,8 @@ from adviser.stack_comparison import short_digest
 from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.advice import advice_of
-from graph.record.claims import ClaimSubject, claims_starting, newest_advice_with
-from graph.record.job_samples import job_samples
+from graph.record.advice import ClaimSubject, advice_of, claims_starting, newest_advice_with
+from graph.record.observations import job_samples
 from model.advice import StoredAdvice
 from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_documents import canonical_json, digest, fault_in, refuse_repeated_keys

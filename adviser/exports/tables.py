@@ -36,7 +36,7 @@ from graph.record.inspections import InspectionHead
 from graph.record.measurements import measured_observations
 from graph.record.observations import RecordedObservation
 from graph.record.release_queries import VersionDetail
-from graph.record.vulnerability_queries import VulnerabilityHead
+from graph.record.vulnerabilities import VulnerabilityHead
 from model.advice import AdviceHead
 from model.declared_fields import DeclaredField, declared_fields
 from model.measurements.benchmark_results import BenchmarkResult, Metric

@@ -41,9 +41,9 @@ from common import __version__
 from graph.record.access import Scope
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
+from graph.record.events import notice_lag
 from graph.record.freshness import COUNTED, lag_of, source_successes
 from graph.record.loop import recent_identical_pairs
-from graph.record.notices import notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
 from model.errors import ProjectError, Reason

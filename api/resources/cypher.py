@@ -16,10 +16,16 @@ from api.http.schema_fields import StrictSchema, choice, described, flag, texts
 from api.jobs.request_submission import sender
 from api.resources.base import Resources
 from api.service import answer_within, service
-from graph.analyst_queries import LONGEST_QUERY, open_reader, run_query
+from graph.analyst_queries import (
+    LONGEST_QUERY,
+    Cut,
+    QueryResult,
+    json_parts,
+    open_reader,
+    run_query,
+)
 from graph.checkpoints import stores_agree
 from graph.engine import graph_database
-from graph.query_results import Cut, QueryResult, json_parts
 from graph.record.access import Scope
 from graph.record.freshness import progress
 from graph.snapshot_reader import CheckTime

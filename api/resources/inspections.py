@@ -33,8 +33,7 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import stack_labels
 from api.service import service
 from graph.record.access import Scope
-from graph.record.benchmark_list import benchmark_results
-from graph.record.benchmark_results import BenchmarkFilter
+from graph.record.benchmark_results import BenchmarkFilter, benchmark_results
 from graph.record.documents import body_of
 from graph.record.hardware import (
     HardwareHead,

@@ -42,6 +42,7 @@ from common.index.configuration import index_of
 from graph.record import analyses
 from graph.record.access import Scope
 from graph.record.analyses import RequestTimes
+from graph.record.events import NoticeLag, notice_lag
 from graph.record.freshness import (
     COUNTED,
     NEVER,
@@ -51,7 +52,6 @@ from graph.record.freshness import (
     source_times,
 )
 from graph.record.loop import ReleaseKey, ReleaseSource, add_releases_seen
-from graph.record.notices import NoticeLag, notice_lag
 from graph.record.quarantine import count_refusals
 from graph.record.watches import watched_names
 from loop.status import status_document

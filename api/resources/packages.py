@@ -50,7 +50,7 @@ from graph.record.release_queries import (
     purl_of,
     version_detail,
 )
-from graph.record.vulnerability_queries import (
+from graph.record.vulnerabilities import (
     AdvisorySummary,
     KnownVersion,
     VulnerabilityFilter,

@@ -35,7 +35,7 @@ from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import BASELINE_DESCRIPTION, FLOP_PER_S, GROUP_BASELINE, HARDWARE
 from api.service import service
 from graph.record.access import Scope
-from graph.record.job_samples import browse_series
+from graph.record.observations import browse_series
 from model.measurements.evidence import MissingMeasurement, SeriesSettings
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"

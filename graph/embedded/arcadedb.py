@@ -10,9 +10,8 @@ from typing import Any
 
 import psutil
 
-from graph.embedded import processes
 from graph.embedded.home import Home, read_json, write_private
-from graph.embedded.service import Service
+from graph.embedded.service import Service, listens
 from model.errors import ServiceFailed
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
@@ -69,7 +68,7 @@ class ArcadeDB(Service):
 
     def answers(self, port: int) -> bool:
         # Bolt listens before the database and the users exist, so each user runs a test query.
-        if not processes.listens(port):
+        if not listens(port):
             return False
         users = {USER: self.passwords.graph, READER: self.passwords.analyst}
         return all(_can_query(port, user, password) for user, password in users.items())

@@ -20,8 +20,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 
-from graph.embedded import processes
-from graph.embedded.service import Service
+from graph.embedded.service import Service, listens, processes_where, stop
 from model.errors import ServiceFailed
 
 USER = DATABASE = "thoth"
@@ -83,7 +82,7 @@ class PostgreSQL(Service):
         return ("-D", str(self.home.postgresql)) in pairwise(arguments)
 
     def answers(self, port: int) -> bool:
-        if not processes.listens(port):
+        if not listens(port):
             return False
         try:
             self._connect(port, DATABASE).close()
@@ -135,17 +134,17 @@ class PostgreSQL(Service):
         """
         data, program = str(self.home.postgresql), str(_programs() / "postgres")
         # The program is compared too, because a shell may have the same working directory.
-        for process in processes.processes_where(
+        for process in processes_where(
             lambda process: process.cwd() == data and process.exe() == program
         ):
-            processes.stop(process, signal.SIGQUIT, 5.0)
+            stop(process, signal.SIGQUIT, 5.0)
         (self.home.postgresql / "postmaster.pid").unlink(missing_ok=True)
         for unfinished in self.home.root.glob("postgresql.new-*"):
             # An initdb whose parent was killed continues, and would fill the folder again. The
             # second search finds processes that it started during the first.
             for _ in range(2):
-                for process in processes.processes_where(partial(_works_in, unfinished)):
-                    processes.stop(process, signal.SIGKILL, 5.0)
+                for process in processes_where(partial(_works_in, unfinished)):
+                    stop(process, signal.SIGKILL, 5.0)
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def _create_data_folder(self) -> None:

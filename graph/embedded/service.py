@@ -1,12 +1,19 @@
-"""An embedded store, which runs as a daemon so that later processes can find and use it."""
+"""An embedded store: a daemon that later processes find, use and stop."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
+import pwd
 import re
 import signal
+import socket
+import subprocess
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +21,6 @@ from typing import ClassVar
 import psutil
 
 from common.settings import Settings
-from graph.embedded import processes
 from graph.embedded.home import FREE_SPACE, Home, Passwords, has_full_disk, read_json, write_private
 from model.errors import ServiceFailed
 
@@ -93,7 +99,7 @@ class Service(ABC):
         record = self.record
         if record is not None and living(record):
             return record
-        orphan = next(processes.processes_where(self.is_ours), None)
+        orphan = next(processes_where(self.is_ours), None)
         return None if orphan is None else self._adopt(orphan)
 
     def ensure_running(self) -> bool:
@@ -117,7 +123,7 @@ class Service(ABC):
             try:
                 self._wait_until_ready(record)
             except ServiceFailed:
-                if last_try or processes.is_free(record.port):
+                if last_try or is_free(record.port):
                     raise
             else:
                 break
@@ -130,18 +136,18 @@ class Service(ABC):
         process = None if running is None else living(running)
         if running is None or process is None:
             return False
-        if not processes.stop(process, self.stop_signal, STOP_TIMEOUT_S):
+        if not stop(process, self.stop_signal, STOP_TIMEOUT_S):
             logger.warning("store_killed", extra={"store": self.key, "pid": process.pid})
         self._write(RunRecord(running.port))
         return True
 
     def _launch(self, *, other_port: bool) -> RunRecord:
         known = self.record
-        reuse = known is not None and not other_port and processes.is_free(known.port)
-        port = known.port if known is not None and reuse else processes.free_port()
+        reuse = known is not None and not other_port and is_free(known.port)
+        port = known.port if known is not None and reuse else free_port()
         # Written before the start, so that the port is known even if this process is killed.
         self._write(RunRecord(port))
-        process = processes.spawn(self.command(port), self.log, self.home.graph)
+        process = spawn(self.command(port), self.log, self.home.graph)
         try:
             record = RunRecord(port, process.pid, process.create_time())
         except psutil.NoSuchProcess:
@@ -159,7 +165,7 @@ class Service(ABC):
             ended = living(record) is None
             return ended or self.answers(record.port)
 
-        if not processes.wait_for(ended_or_ready, START_TIMEOUT_S) or ended:
+        if not wait_for(ended_or_ready, START_TIMEOUT_S) or ended:
             raise self._failed(
                 "ended while starting" if ended else f"no answer within {START_TIMEOUT_S:g} s"
             )
@@ -181,7 +187,7 @@ class Service(ABC):
         write_private(self.home.run / f"{self.key}.json", json.dumps(asdict(record)) + "\n")
 
     def _failed(self, cause: str) -> ServiceFailed:
-        end = processes.last_lines(self.log)
+        end = last_lines(self.log)
         hint = FREE_SPACE if has_full_disk(self.home.root) else f"see {self.log}"
         return ServiceFailed(self.name, f"{cause}\n{end}" if end else cause, hint)
 
@@ -199,4 +205,134 @@ def living(record: RunRecord) -> psutil.Process | None:
     """The process of ``record`` if it is still running."""
     if record.pid is None or record.created is None:
         return None
-    return processes.alive(record.pid, record.created)
+    return alive(record.pid, record.created)
+
+
+#: Start times of processes change slightly when the clock is synchronised. A process identifier is
+#: not reused within this time.
+_CLOCK_TOLERANCE_S = 2.0
+
+#: The shell starts the daemon, prints its identifier and ends. The daemon then belongs to init, so
+#: it leaves no zombie in a process that keeps running.
+_DETACH = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+
+_LOG_LIMIT_BYTES = 20_000_000
+
+
+def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
+    """Start ``argv`` as a daemon with working directory ``folder``; append its output to ``log``.
+
+    If the log is larger than 20 MB, it is renamed first.
+    """
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    shell = subprocess.run(
+        ["/bin/sh", "-c", _DETACH, "sh", str(log), *argv],
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        start_new_session=True,
+        check=True,
+    )
+    return psutil.Process(int(shell.stdout))
+
+
+def alive(pid: int, created: float) -> psutil.Process | None:
+    """The running process ``pid``; ``None`` if its start time is not ``created``.
+
+    :param created: start time of the process, in seconds since the epoch
+    """
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - created) < _CLOCK_TOLERANCE_S
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
+
+
+def processes_where(test: Callable[[psutil.Process], bool]) -> Iterator[psutil.Process]:
+    """Running processes for which ``test`` is true, by process identifier.
+
+    Processes of other users are ignored. Root also sees the processes of ``nobody``, because
+    PostgreSQL runs as ``nobody`` when root starts it.
+    """
+    for process in sorted(psutil.process_iter(), key=lambda process: process.pid):
+        with contextlib.suppress(psutil.Error):
+            ours = process.uids().real in _our_users()
+            if ours and process.status() != psutil.STATUS_ZOMBIE and test(process):
+                yield process
+
+
+def _our_users() -> set[int]:
+    users = {os.getuid()}
+    if os.getuid() == 0:
+        with contextlib.suppress(KeyError):
+            users.add(pwd.getpwnam("nobody").pw_uid)
+    return users
+
+
+def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_s: float) -> bool:
+    """Send ``stop_signal`` to a process, and ``SIGKILL`` after ``timeout_s``.
+
+    :returns: whether the process ended without ``SIGKILL``
+    """
+    for number, wait_s in ((stop_signal, timeout_s), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+        if wait_for(lambda: not _running(process), wait_s):
+            return number is stop_signal
+    return False
+
+
+def _running(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.02) -> bool:
+    """Poll until ``condition`` is true; return ``False`` after ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # Servers ignore connections in TIME_WAIT, too.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def listens(port: int) -> bool:
+    """Whether a server accepts connections on this loopback port; cheaper than a query."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A free loopback port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def last_lines(log: Path, count: int = 5) -> str:
+    """The last lines of ``log``, indented for an error message; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-count:])
+    return ""

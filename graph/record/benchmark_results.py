@@ -1,10 +1,16 @@
-"""Lists results of other benchmark systems."""
+"""Lists results of other benchmark systems, and then those of our own inspections.
+
+A result of our own covers the jobs of one inspection with the same indicator, parameters and
+machine. It is read from their observations, and nothing is stored for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from statistics import median
 from typing import Annotated, Any
 
 from sqlalchemy import (
@@ -17,11 +23,13 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     true,
     tuple_,
 )
 
 from graph.record.bulk import columns_of
+from graph.record.measurements import installed_component
 from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,
@@ -30,14 +38,17 @@ from graph.tables import (
     HardwarePartRow,
 )
 from model.declared_fields import Field
+from model.json_documents import canonical_json
 from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
     MeasuredFile,
     Metric,
+    SharedMetric,
     Validity,
 )
+from model.measurements.units import Unit
 
 #: Results that are read at once; this bounds memory.
 _READ_AT_ONCE = 5000
@@ -265,3 +276,296 @@ def _listed(row: Row[Any]) -> ListedResult:
         files=tuple(MeasuredFile(it["place"], it["sha256"]) for it in row.files),
     )
     return ListedResult(0, row.entry_id, row.position, result)
+
+
+#: Key of our own inspections among the benchmark systems.
+OWN_SYSTEM = "thoth"
+
+#: Metrics by the definition of the script; those by the definitions of other systems follow.
+_METRICS = ("median_elapsed", "median_rate", "median_corrected_rate")
+#: A result's position is that of its first job, times this, plus the number of its metric.
+_NUMBERS = 64
+
+#: Groups of jobs, in the order of their inspections. Grouping inside each inspection lets a page
+#: read no further than it needs.
+_GROUPS = """
+FROM inspections AS inspection
+CROSS JOIN LATERAL (
+    SELECT min(position) AS position, min(indicator_id) AS indicator_id,
+           min(hardware_digest) AS hardware_digest, environment_digest, comparison_key,
+           (array_agg(parameters))[1] AS parameters, min(device) AS device, min(unit) AS unit,
+           min(correction) AS correction, min(started_at) AS started_at, min(threads) AS threads,
+           array_agg(elapsed_s ORDER BY position) FILTER (WHERE rate IS NOT NULL) AS elapsed,
+           array_agg(rate ORDER BY position) FILTER (WHERE rate IS NOT NULL) AS rates,
+           array_agg(coalesce(reported_rate, rate) ORDER BY position)
+               FILTER (WHERE rate IS NOT NULL) AS reported,
+           count(*) AS jobs, count(rate) AS measured, count(unstable_reason) AS unstable,
+           min(quarantine_reason) AS quarantine_reason,
+           min(coalesce(failure_reason, outcome)) FILTER (WHERE rate IS NULL) AS failure
+    FROM observations AS job WHERE job.document_id = inspection.document_id
+    GROUP BY comparison_key, environment_digest
+) AS jobs
+JOIN indicators AS indicator USING (indicator_id)
+JOIN hardware AS machine ON machine.digest = jobs.hardware_digest
+JOIN runtime_environments AS environment ON environment.digest = jobs.environment_digest
+CROSS JOIN LATERAL (
+    SELECT number, name, indicator.name AS benchmark
+    FROM (VALUES (0, 'median_elapsed'), (1, 'median_rate'), (2, 'median_corrected_rate'))
+        AS own (number, name)
+    UNION ALL
+    SELECT number, name, benchmark
+    FROM unnest(
+        CAST(:numbers AS integer[]), CAST(:indicators AS text[]), CAST(:parameters AS jsonb[]),
+        CAST(:units AS text[]), CAST(:benchmarks AS text[]), CAST(:metrics AS text[])
+    ) AS shared (number, indicator, parameters, unit, benchmark, name)
+    WHERE shared.indicator = indicator.name AND jobs.parameters @> shared.parameters
+      AND (shared.unit IS NULL OR shared.unit = jobs.unit)
+) AS metric
+WHERE CASE metric.number
+    WHEN 1 THEN true
+    WHEN 2 THEN measured > 0 AND correction IS NOT NULL
+    ELSE measured > 0
+END
+"""
+_VALIDITY = """
+CASE WHEN measured = 0 THEN 'failed' WHEN quarantine_reason IS NOT NULL THEN 'invalid'
+     ELSE 'valid' END
+"""
+_POSITION = f"jobs.position * {_NUMBERS} + metric.number"
+_COLUMNS = f"""
+SELECT inspection.document_id AS entry_id, {_POSITION} AS position, inspection.name AS source,
+       metric.benchmark, indicator.name AS indicator, indicator.component,
+       indicator.script_sha256, metric.name AS metric, metric.number,
+       {_VALIDITY} AS validity, machine.label, machine.identity,
+       environment.python_version, environment.cuda_version, environment.os_name,
+       environment.os_version, jobs.*, inspection.created_at,
+       (SELECT jsonb_object_agg(name, version)
+        FROM stack_packages JOIN package_versions USING (purl)
+        WHERE stack_packages.stack_digest = inspection.stack_digest) AS packages,
+       cpu_of(machine.label, machine.identity) AS cpu,
+       CASE WHEN metric.number >= {len(_METRICS)} THEN (
+           SELECT jsonb_agg(jsonb_build_array(rate, elapsed_s, repetitions_s) ORDER BY position)
+           FROM observations AS job
+           WHERE job.document_id = inspection.document_id AND rate IS NOT NULL
+             AND job.comparison_key = jobs.comparison_key
+             AND job.environment_digest = jobs.environment_digest
+       ) END AS timed
+"""
+_CONDITIONS = {
+    "benchmark": "lower(metric.benchmark) = lower(:benchmark)",
+    "metric": "metric.name = :metric",
+    "hardware": """
+        (machine.label ILIKE :hardware
+         OR hardware_model(:part) <> '' AND (
+             strpos(hardware_model(cpu_of(machine.label, machine.identity)),
+                    hardware_model(:part)) > 0
+             OR strpos(hardware_model(machine.identity #>> '{gpus,0,name}'),
+                       hardware_model(:part)) > 0))
+    """,
+    "validity": f"{_VALIDITY} = :validity",
+    "software": """
+        (lower(:software) = 'python' AND environment.python_version IS NOT NULL
+         OR lower(:software) = 'cuda' AND environment.cuda_version IS NOT NULL
+         OR EXISTS (SELECT FROM stack_packages JOIN package_versions USING (purl)
+                    WHERE stack_packages.stack_digest = inspection.stack_digest
+                      AND package_versions.name = lower(:software)))
+    """,
+}
+
+
+def _own_results(
+    connection: Connection,
+    chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric] = (),
+    *,
+    after: tuple[str, int] | None = None,
+    limit: int | None = None,
+) -> Iterator[ListedResult]:
+    """Results of our own inspections, ordered by inspection and position.
+
+    :param shared: metrics by definitions of other systems, which results of these systems also have
+    :param after: inspection and position of the last result of the previous page
+    """
+    if chosen.system not in (None, OWN_SYSTEM):
+        return
+    conditions, values = _filtered(chosen, shared)
+    if after is not None:
+        # The first condition lets PostgreSQL begin at the inspection.
+        conditions += f" AND inspection.document_id >= :entry AND ({_AFTER})"
+        values |= {"entry": after[0], "position": after[1]}
+    query = f"{_COLUMNS}{_GROUPS}{conditions} ORDER BY inspection.document_id, {_POSITION}"
+    if limit is not None:
+        query += " LIMIT :limit"
+        values["limit"] = limit
+    streamed = text(query).execution_options(yield_per=1_000)
+    for row in connection.execute(streamed, values):
+        yield ListedResult(1, row.entry_id, row[1], _result(row, shared))
+
+
+_AFTER = f"inspection.document_id > :entry OR {_POSITION} > :position"
+
+
+def _count_own(
+    connection: Connection, chosen: BenchmarkFilter, shared: Sequence[SharedMetric], most: int
+) -> int:
+    """Number of results of our own inspections that match; counts at most ``most``."""
+    if chosen.system not in (None, OWN_SYSTEM):
+        return 0
+    conditions, values = _filtered(chosen, shared)
+    query = f"SELECT count(*) FROM (SELECT{_GROUPS}{conditions} LIMIT :most) AS matching"
+    return int(connection.execute(text(query), {**values, "most": most}).scalar_one())
+
+
+def _filtered(
+    chosen: BenchmarkFilter, shared: Sequence[SharedMetric]
+) -> tuple[str, dict[str, Any]]:
+    values = {name: getattr(chosen, name) for name in _CONDITIONS}
+    values = {name: value for name, value in values.items() if value is not None}
+    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values)
+    if chosen.hardware is not None:
+        values |= {"hardware": pattern_of(chosen.hardware), "part": chosen.hardware}
+    if chosen.validity is not None:
+        values["validity"] = chosen.validity.value
+    values |= {
+        "numbers": [len(_METRICS) + number for number in range(len(shared))],
+        "indicators": [it.indicator for it in shared],
+        "parameters": [canonical_json(dict(it.parameters)).decode() for it in shared],
+        "units": [it.unit for it in shared],
+        "benchmarks": [it.benchmark for it in shared],
+        "metrics": [it.metric.name for it in shared],
+    }
+    return conditions, values
+
+
+def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
+    if row.number < len(_METRICS):
+        samples, metric = _measured(row)
+    else:
+        by_definition = shared[row.number - len(_METRICS)]
+        metric = by_definition.metric
+        samples = tuple(
+            by_definition.formula(rate * elapsed_s, repetitions_s or (elapsed_s,))
+            for rate, elapsed_s, repetitions_s in row.timed
+        )
+    return BenchmarkResult(
+        system=OWN_SYSTEM,
+        source=row.source,
+        benchmark=row.benchmark,
+        metric=metric,
+        value=median(samples) if samples else None,
+        aggregate=Aggregate.MEDIAN,
+        parameters=_parameters(row),
+        samples=samples,
+        validity=Validity(row.validity),
+        reason=_reason(row),
+        hardware=_hardware(row),
+        accelerators=_accelerators(row),
+        software=_software(row),
+        measured_at=row.started_at or row.created_at,
+        files=(MeasuredFile(row.source, row.entry_id.removeprefix("sha256:")),),
+    )
+
+
+def _measured(row: Row[Any]) -> tuple[tuple[float, ...], Metric]:
+    """The samples of a metric, and the metric; a script is the definition of its values."""
+    definition = row.script_sha256 or f"{row.indicator} of an unknown script"
+    if row.metric == "median_elapsed":
+        samples = tuple(it * 1_000 for it in row.elapsed or () if it is not None)
+        return samples, Metric(row.metric, "ms", Direction.LOWER, definition)
+    corrected = row.metric == "median_corrected_rate"
+    if corrected:
+        definition = f"{definition} {row.correction}"
+    in_flops = row.unit == Unit.FLOP_PER_SECOND
+    rates = (row.rates if corrected else row.reported) or ()
+    samples = tuple(it / 1e9 if in_flops else it for it in rates)
+    unit = "GFLOPS" if in_flops else row.unit or ""
+    return samples, Metric(row.metric, unit, Direction.HIGHER, definition)
+
+
+def _reason(row: Row[Any]) -> str | None:
+    if row.measured == 0:
+        return str(row.failure)
+    reasons = [row.quarantine_reason] if row.quarantine_reason else []
+    if row.measured < row.jobs:
+        reasons.append(f"{row.jobs - row.measured} of {row.jobs} jobs failed: {row.failure}")
+    if row.unstable:
+        reasons.append(f"{row.unstable} of {row.jobs} jobs are unstable")
+    return "; ".join(reasons) or None
+
+
+def _parameters(row: Row[Any]) -> dict[str, str | int | float | bool]:
+    parameters = {
+        key: it for key, it in row.parameters.items() if isinstance(it, str | int | float | bool)
+    }
+    stated = {"component": row.component, "device": row.device, "threads": row.threads}
+    return {**{key: it for key, it in stated.items() if it is not None}, **parameters}
+
+
+def _hardware(row: Row[Any]) -> dict[str, str]:
+    hardware = {"description": row.label, "cpu": row.cpu}
+    gpus = row.identity.get("gpus") or []
+    if gpus and "name" in gpus[0]:
+        hardware["accelerator"] = gpus[0]["name"]
+    return hardware
+
+
+def _accelerators(row: Row[Any]) -> int | None:
+    if row.device == "cpu":
+        return 0
+    return None if row.device is None else len(row.identity.get("gpus") or []) or None
+
+
+def _software(row: Row[Any]) -> dict[str, str | None]:
+    stated = {
+        "python": row.python_version, "cuda": row.cuda_version, row.os_name: row.os_version,
+    }  # fmt: skip
+    known = {name: version for name, version in stated.items() if name and version}
+    packages = row.packages or {}
+    package, version = installed_component(row.component, packages)
+    measured = {package: version} if package and version else {}
+    return {**measured, **known, **dict(sorted(packages.items()))}
+
+
+def benchmark_results(
+    connection: Connection,
+    chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric] = (),
+    *,
+    after: tuple[int, str, int] | None = None,
+    limit: int | None = None,
+) -> Iterator[ListedResult]:
+    """Results that match, in a fixed order.
+
+    :param shared: metrics that our own inspections have by definitions of other systems
+    :param after: ``own``, ``entry_id`` and ``position`` of the last result of the previous page
+    """
+    return islice(_results(connection, chosen, shared, after, limit), limit)
+
+
+def _results(
+    connection: Connection,
+    chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric],
+    after: tuple[int, str, int] | None,
+    limit: int | None,
+) -> Iterator[ListedResult]:
+    begun = after is not None and after[0] == 1
+    place = None if after is None else after[1:]
+    left = limit
+    if not begun and chosen.system != OWN_SYSTEM:
+        for listed in foreign_results(connection, chosen, after=place, limit=limit):
+            yield listed
+            left = None if left is None else left - 1
+    if left is None or left > 0:
+        after_own = place if begun else None
+        yield from _own_results(connection, chosen, shared, after=after_own, limit=left)
+
+
+def count_results(
+    connection: Connection, chosen: BenchmarkFilter, shared: Sequence[SharedMetric], most: int
+) -> int:
+    """Number of results that match; counts at most ``most``."""
+    foreign = count_foreign(connection, chosen, most)
+    if foreign == most:
+        return most
+    return foreign + _count_own(connection, chosen, shared, most - foreign)

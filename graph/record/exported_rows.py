@@ -29,14 +29,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from graph.record.benchmark_list import OWN_SYSTEM, benchmark_results
-from graph.record.benchmark_results import BenchmarkFilter, ListedResult
+from graph.record.benchmark_results import (
+    OWN_SYSTEM,
+    BenchmarkFilter,
+    ListedResult,
+    benchmark_results,
+)
 from graph.record.hardware import HardwareHead
 from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations
 from graph.record.postgresql_helpers import columns_for
 from graph.record.release_queries import VersionDetail, select_versions
-from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
+from graph.record.vulnerabilities import VulnerabilityHead, select_vulnerabilities
 from graph.tables import (
     HardwareRow,
     IndicatorRow,

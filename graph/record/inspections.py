@@ -24,12 +24,12 @@ from sqlalchemy import (
 )
 
 from common.settings import Settings
-from graph.record.affected_versions import share_advisories
 from graph.record.benchmark_entries import enqueue_parts_of
 from graph.record.bulk import add_entries, columns_of, copy_new, insert_new
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.postgresql_helpers import columns_for, first_as, matching, texts
 from graph.record.stacks import add_stacks
+from graph.record.vulnerabilities import share_advisories
 from graph.tables import (
     Base,
     Document,

@@ -13,7 +13,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection, any_, func, select, text
 
-from graph.record.affected_versions import match_versions
 from graph.record.benchmark_entries import enqueue_software_of
 from graph.record.bulk import add_entries, insert_new
 from graph.record.freshness import knows_advisories
@@ -21,6 +20,7 @@ from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, even
 from graph.record.known_releases import known_releases
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
+from graph.record.vulnerabilities import match_versions
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow
 from model.declared_fields import PACKAGE, Field
 from model.packages.identity import version_of

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from common.settings import Settings
-from graph.record.affected_versions import share_advisories
 from graph.record.bulk import copy_rows, update_rows
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.events import EventKind, record_event
@@ -28,6 +27,7 @@ from graph.record.release_merging import (
     merge_delivery,
     rank_of,
 )
+from graph.record.vulnerabilities import share_advisories
 from graph.tables import (
     Base,
     PackageEvent,

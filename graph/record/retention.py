@@ -7,9 +7,8 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, any_, delete, exists, func, literal, select
 
-from graph.record.advice import ADVICE_DOCUMENTS, forget_requests
+from graph.record.advice import ADVICE_DOCUMENTS, forget_claims, forget_requests
 from graph.record.bulk import add_entries
-from graph.record.claims import forget_claims
 from graph.record.documents import delete_documents
 from graph.record.postgresql_helpers import texts
 from graph.tables import (

@@ -12,7 +12,7 @@ from graph.record.analyses import requested_by
 from graph.record.bulk import insert_new
 from graph.record.packages import add_unread_versions
 from graph.record.postgresql_helpers import matching, texts
-from graph.record.vulnerability_queries import KnownVersion
+from graph.record.vulnerabilities import KnownVersion
 from graph.tables import (
     MEASURED,
     AdvisedStack,

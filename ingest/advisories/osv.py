@@ -16,7 +16,7 @@ from cvss import CVSS2, CVSS3, CVSS4
 from cvss.exceptions import CVSSError
 from packaging.utils import canonicalize_name
 
-from graph.record.vulnerability_queries import Vulnerability, merge_advisories
+from graph.record.advisories import Vulnerability, merge_advisories
 from ingest.advisories.sources import opened_source
 from ingest.personal_data import scrub
 from ingest.sources.source_items import RawDocument, RefusedDocument

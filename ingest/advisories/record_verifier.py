@@ -20,14 +20,14 @@ from graph.record.advisories import (
     PACKAGE_COLUMNS,
     VULNERABILITY_COLUMNS,
     head_row,
+    merge_advisories,
     package_rows,
     restore_advisories,
     vulnerability_row,
 )
-from graph.record.affected_versions import claimed_pairs, stored_pairs
 from graph.record.documents import body_of
 from graph.record.postgresql_helpers import texts
-from graph.record.vulnerability_queries import merge_advisories
+from graph.record.vulnerabilities import claimed_pairs, stored_pairs
 from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
 from graph.verification.comparison import (
     RecordDifference,
@@ -37,8 +37,7 @@ from graph.verification.comparison import (
     missing_row,
     unreadable,
 )
-from graph.verification.documents import StoredDocument
-from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
+from graph.verification.run import ComparedDocuments, StoredDocument, VerificationRun, Verifier
 from ingest.advisories.osv import advisory_of
 from model.advisories import Advisory
 from model.errors import DamagedDocument, InvalidDocument

@@ -24,8 +24,7 @@ from graph.verification.comparison import (
     of_document,
     unreadable,
 )
-from graph.verification.documents import StoredDocument
-from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
+from graph.verification.run import ComparedDocuments, StoredDocument, VerificationRun, Verifier
 from ingest.inspections.parsing import parse_stored
 from model.errors import InvalidDocument, Reason
 from model.measurements.inspection import InspectionDocument, SchemaVersion

@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 from graph.record.native import analysis_rows
 from graph.tables import ArtifactInterface, NativeEnvironmentInterface
 from graph.verification.comparison import RecordDifference, compare_rows, unreadable
-from graph.verification.documents import StoredDocument
-from graph.verification.run import VerificationRun, Verifier
+from graph.verification.run import StoredDocument, VerificationRun, Verifier
 from ingest.native.analysis_documents import analysis_of
 from model.errors import InvalidDocument
 

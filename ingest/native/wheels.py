@@ -23,15 +23,16 @@ from common.index.configuration import Index, index_of
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores
-from graph.missing_interfaces import MissingInterface, missing_interfaces
 from graph.projection import sync
 from graph.record.native import (
     KnownArtifact,
     KnownEnvironment,
+    MissingInterface,
     add_analysis,
     artifacts_by_hash,
     artifacts_of,
     environments_called,
+    missing_interfaces,
 )
 from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library

@@ -32,8 +32,7 @@ from graph.verification.comparison import (
     stored_text,
     unreadable,
 )
-from graph.verification.documents import StoredDocument
-from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
+from graph.verification.run import ComparedDocuments, StoredDocument, VerificationRun, Verifier
 from ingest.releases.parsing import release_of
 from model.errors import InvalidDocument
 from model.measurements.inspection import DocumentId

@@ -20,9 +20,8 @@ from sqlalchemy import event, text
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.advisories import source_states
-from graph.record.affected_versions import match_versions
 from graph.record.freshness import source_times
-from graph.record.vulnerability_queries import vulnerabilities_of
+from graph.record.vulnerabilities import match_versions, vulnerabilities_of
 from ingest.advisories import sources
 from ingest.advisories.sync import check_source, sync_source
 from model.errors import StoreUnavailable

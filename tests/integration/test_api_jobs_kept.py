@@ -17,10 +17,9 @@ from api.jobs.request_run import WorkerContext
 from api.jobs.upkeep import prune
 from graph.engine import Stores
 from graph.record.access import Scope
-from graph.record.events import EventKind, record_event
+from graph.record.events import EventKind, plan_notices, record_event
 from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
-from graph.record.notices import plan_notices
 from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
 from model.packages.environments import environment

@@ -26,8 +26,8 @@ from sqlalchemy import text
 from api.jobs.upkeep import prune, return_stalled
 from cli.record import backup, restore
 from common.settings import Settings
-from graph.backup.archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
-from graph.backup.create_and_restore import create_backup, public_settings
+from graph.backup import create_backup, public_settings
+from graph.backup_archive import CHUNK_BYTES, LEFT_OUT, MANIFEST, stored_tables
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import alembic_config

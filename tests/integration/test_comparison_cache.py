@@ -21,9 +21,8 @@ from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.freshness import count_change
 from graph.record.inspections import accept_observations, refuse_observations
-from graph.record.job_samples import browse_series
 from graph.record.measurements import SeriesMark, components_of, measured_observations, series_marks
-from graph.record.observations import measured_totals, newest_series
+from graph.record.observations import browse_series, measured_totals, newest_series
 from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits

@@ -18,12 +18,11 @@ import sqlalchemy
 from sqlalchemy import Connection, insert, select
 
 from common.settings import Settings
-from graph.analyst_queries import open_reader, run_query
+from graph.analyst_queries import open_reader, plain, run_query
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync
-from graph.query_results import plain
 from graph.record.advice import add_advice
 from graph.record.bulk import add_entries
 from graph.record.crawls import record_page

@@ -19,8 +19,8 @@ from adviser.scoring.verdicts import Verdict
 from graph.engine import Stores
 from graph.record.evidence import INSPECTIONS, EvidenceReader, evidence_for
 from graph.record.hardware import browse_hardware
-from graph.record.job_samples import browse_series
 from graph.record.measurements import measured_observations
+from graph.record.observations import browse_series
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot_reader import load_snapshot
 from graph.tables import AdvisorySource, HardwareRow, ObservationRow

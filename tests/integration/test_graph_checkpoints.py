@@ -18,7 +18,7 @@ from graph.checkpoints import stores_agree
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrated_stores
 from graph.projection import rebuild, sync_few
-from graph.projection.registry import PROJECTED, ProjectedKind
+from graph.projection.outbox import PROJECTED, ProjectedKind
 from graph.record.access import Scope
 from graph.record.releases import ReleaseDelivery, add_releases
 from model.errors import GraphMismatch, SchemaMismatch

@@ -23,15 +23,14 @@ from sqlalchemy import Double, Integer, func, select, update
 
 from cli.graph import cypher
 from common.settings import Settings
-from graph.analyst_queries import open_reader, run_query
+from graph.analyst_queries import QueryResult, open_reader, run_query
 from graph.checkpoints import named_batch
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import EdgeKind, NodeKind
-from graph.projection.registry import NODES
-from graph.query_results import QueryResult
+from graph.projection.outbox import NODES
 from graph.record.modules import providers_of
 from graph.tables import ArtifactRow
 from model.errors import QueryRefused

@@ -11,8 +11,14 @@ from sqlalchemy import Engine, event, func, select
 
 from common.settings import Settings
 from graph.engine import Stores
-from graph.missing_interfaces import MissingInterface, missing_interfaces
-from graph.record.native import add_analysis, artifacts_by_hash, artifacts_of, environments_called
+from graph.record.native import (
+    MissingInterface,
+    add_analysis,
+    artifacts_by_hash,
+    artifacts_of,
+    environments_called,
+    missing_interfaces,
+)
 from graph.tables import (
     ArtifactInterface,
     Document,

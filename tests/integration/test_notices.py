@@ -25,14 +25,8 @@ from graph.engine import Stores
 from graph.record.access import Scope
 from graph.record.changes import add_changes
 from graph.record.events import (
-    EventKind,
-    night_problems,
-    record_event,
-    record_problem,
-    record_solution,
-)
-from graph.record.notices import (
     MAX_ATTEMPTS,
+    EventKind,
     ListedNotice,
     NoticeState,
     claim_notices,
@@ -40,8 +34,12 @@ from graph.record.notices import (
     list_notices,
     mark_delivered,
     mark_failed,
+    night_problems,
     notice_lag,
     plan_notices,
+    record_event,
+    record_problem,
+    record_solution,
     retry_notices,
 )
 from graph.record.releases import ReleaseDelivery, add_releases

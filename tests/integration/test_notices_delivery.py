@@ -22,11 +22,18 @@ import pytest
 import sqlalchemy
 from sqlalchemy import text
 
+import loop.notices
 from api.server.certificates import self_signed
 from common.settings import Settings
-from graph.record.events import EventKind, record_event
-from graph.record.notices import MAX_ATTEMPTS, ListedNotice, NoticeState, list_notices, notice_lag
-from loop import notice_targets
+from graph.record.events import (
+    MAX_ATTEMPTS,
+    EventKind,
+    ListedNotice,
+    NoticeState,
+    list_notices,
+    notice_lag,
+    record_event,
+)
 from loop.notices import DeliveryPace, deliver_notices
 from tests.services.commands import ROOT, variables
 from tests.services.receiver import KEY, SECRET, Receiver, receiver
@@ -107,7 +114,7 @@ def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
         errors = [error_of_attempt() for _ in range(3)]
         with monkeypatch.context() as patch:
             # Only this attempt may be hasty: on a busy machine, all others take their time.
-            patch.setattr(notice_targets, "_ATTEMPT_S", 0.5)
+            patch.setattr(loop.notices, "_ATTEMPT_S", 0.5)
             errors.append(error_of_attempt())
         released.set()
         bodies = {it.body for it in server.received}
@@ -148,7 +155,7 @@ def test_a_response_that_never_ends_is_not_read(
         record(relational)
         assert deliver_notices(relational, aim, HASTY).delivered == 1
         record(relational)
-        monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 1.0)
+        monkeypatch.setattr(loop.notices, "_ATTEMPT_S", 1.0)
         assert deliver_notices(relational, aim, HASTY).failed == 1
         released.set()
     assert "no answer within 1 s" in [it.error for it in listed(relational)]

@@ -14,9 +14,8 @@ from sqlalchemy import Connection, insert, text
 
 from graph.engine import Stores
 from graph.projection import catch_up, lag
-from graph.projection.outbox import only_projector
+from graph.projection.outbox import PROJECTED, ProjectedKind, Projector, only_projector
 from graph.projection.packages import create_versions
-from graph.projection.registry import PROJECTED, ProjectedKind, Projector
 from graph.projection.sync import enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot_reader import is_current, load_snapshot

@@ -14,9 +14,8 @@ from neo4j.exceptions import Neo4jError
 
 from common.settings import Settings
 from graph import analyst_queries
-from graph.analyst_queries import open_reader, run_query
+from graph.analyst_queries import Cut, QueryResult, open_reader, run_query
 from graph.engine import graph_database, graph_url
-from graph.query_results import Cut, QueryResult
 from model.errors import InvalidSettings, QueryRefused
 from tests.services.waiting import DEADLINE_S, wait_until
 

@@ -12,10 +12,9 @@ from packaging.version import Version
 from sqlalchemy import delete, select
 
 from common.settings import Settings
-from graph.record.advisories import AdvisoryDelivery, add_advisories
-from graph.record.affected_versions import match_versions
+from graph.record.advisories import AdvisoryDelivery, add_advisories, merge_advisories
 from graph.record.packages import refresh_revisions
-from graph.record.vulnerability_queries import merge_advisories
+from graph.record.vulnerabilities import match_versions
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -163,7 +162,7 @@ class Record:
                     add_advisories(connection, self.settings, found)
         with self.engine.connect() as connection:
             return {
-                model.__tablename__: sorted(map(repr, connection.execute(select(table_of(model)))))
+                table_of(model).name: sorted(map(repr, connection.execute(select(table_of(model)))))
                 for model in KEPT
             }
 

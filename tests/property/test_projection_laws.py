@@ -13,7 +13,7 @@ from sqlalchemy import insert, text
 
 from graph.engine import Stores
 from graph.projection import KindReport, rebuild, sync, verify
-from graph.projection.registry import NODES
+from graph.projection.outbox import NODES
 from graph.tables import Base, GraphCheckpointRow, OutboxEntry, table_of
 from tests.effort import examples
 from tests.factories.rows import Rows, entries_of, inspection_rows, store

@@ -9,8 +9,8 @@ import sqlalchemy
 from sqlalchemy import text
 
 from common.settings import Settings
-from graph.record.affected_versions import match_versions
 from graph.record.packages import refresh_revisions
+from graph.record.vulnerabilities import match_versions
 from ingest.advisories.sync import AdvisoryReport, sync_source
 from tests.factories.advisories import add_versions, write_archive
 

@@ -14,7 +14,7 @@ from api.http.schema_fields import schema_of
 from graph.record.inspections import InspectionHead, select_inspections
 from graph.record.observations import RecordedObservation, select_observations
 from graph.record.release_queries import VersionDetail, select_versions
-from graph.record.vulnerability_queries import VulnerabilityHead, select_vulnerabilities
+from graph.record.vulnerabilities import VulnerabilityHead, select_vulnerabilities
 from model.declared_fields import Field, declared_fields, document_of, public, unbounded
 
 

@@ -15,7 +15,7 @@ from cli import main as cli
 from cli.ingest import REFUSED
 from common.settings import Settings, variable_name
 from docs.reference_tables import rewritten
-from graph.projection.registry import NODES
+from graph.projection.outbox import NODES
 from graph.tables import Base
 from model.errors import Correction, Exclusion, IndexFault, Instability, Reason
 from model.measurements.units import UNITS

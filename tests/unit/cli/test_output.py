@@ -14,7 +14,7 @@ from cli import console
 from cli.console import progress_bars
 from cli.graph import FORMATS, render
 from cli.packages_view import print_package, print_status
-from graph.query_results import QueryResult, plain, short
+from graph.analyst_queries import QueryResult, plain, short
 from graph.record.indexes import IndexStatus, RecordedEvent
 from graph.record.packages import PackageView
 

@@ -14,7 +14,7 @@ from cli.own_benchmarks import (
     program_of_benchmark,
 )
 from common.settings import Settings
-from loop.own_benchmarks import benchmarks_of
+from loop.watching import benchmarks_of
 from model.errors import InvalidArgument
 from pis.commands import command_of
 from tests.factories.evidence import Bench, jobs, series

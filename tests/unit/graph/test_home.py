@@ -11,10 +11,18 @@ import pytest
 
 from common.private_folders import private_folder
 from common.settings import Settings
-from graph.embedded import processes
 from graph.embedded.arcadedb import groups_of
 from graph.embedded.home import Home, Passwords, read_json, write_private
-from graph.embedded.service import RunRecord, living, read_record
+from graph.embedded.service import (
+    RunRecord,
+    alive,
+    last_lines,
+    living,
+    read_record,
+    spawn,
+    stop,
+    wait_for,
+)
 from graph.embedded.start_stop import EmbeddedStores
 from graph.record.document_store import write_object
 from model.errors import ServiceFailed
@@ -82,10 +90,10 @@ def test_a_recycled_pid_is_not_mistaken() -> None:
 
 
 def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> None:
-    process = processes.spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path)
-    assert processes.alive(process.pid, process.create_time())
+    process = spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path)
+    assert alive(process.pid, process.create_time())
     assert process.ppid() != os.getpid()
-    assert processes.stop(process, stop_signal=signal.SIGTERM, timeout_s=DEADLINE_S)
+    assert stop(process, stop_signal=signal.SIGTERM, timeout_s=DEADLINE_S)
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
@@ -93,23 +101,23 @@ def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
     deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
     log = tmp_path / "log"
-    process = processes.spawn(deaf, log, tmp_path)
+    process = spawn(deaf, log, tmp_path)
     wait_until(lambda: log.exists() and "deaf" in log.read_text(), "the process ignores SIGTERM")
     created = process.create_time()
-    assert not processes.stop(process, stop_signal=signal.SIGTERM, timeout_s=0.2)
-    assert processes.alive(process.pid, created) is None
+    assert not stop(process, stop_signal=signal.SIGTERM, timeout_s=0.2)
+    assert alive(process.pid, created) is None
 
 
 def test_output_goes_to_the_log_and_its_end_can_be_told(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    processes.spawn(["/bin/sh", "-c", "seq 1 9; echo odd >&2"], log, tmp_path)
+    spawn(["/bin/sh", "-c", "seq 1 9; echo odd >&2"], log, tmp_path)
     wait_until(lambda: log.exists() and "odd" in log.read_text(), "the output is in the log")
-    assert processes.last_lines(log, 2) == "  9\n  odd"
-    assert processes.last_lines(tmp_path / "none") == ""
+    assert last_lines(log, 2) == "  9\n  odd"
+    assert last_lines(tmp_path / "none") == ""
 
 
 def test_waiting_ends_at_the_limit() -> None:
-    assert not processes.wait_for(lambda: False, 0.1)
+    assert not wait_for(lambda: False, 0.1)
 
 
 def test_analyst_group_can_only_read_within_limits() -> None:

@@ -11,7 +11,7 @@ from docs.reference_tables import ORIGIN, PARAMETER
 from graph import migrate
 from graph.migrate import CypherFile, cypher_files, known_revisions, statements_of
 from graph.projection.kinds import EdgeKind, NodeKind
-from graph.projection.registry import EDGES, NODES, PROJECTED
+from graph.projection.outbox import EDGES, NODES, PROJECTED
 
 
 def test_migration_file_names_equal_alembic_revisions() -> None:

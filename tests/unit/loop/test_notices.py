@@ -15,7 +15,7 @@ import pytest
 from common.settings import Settings
 from graph.record.events import Event, EventKind
 from loop.notice_messages import notice_body, notice_text, notice_title
-from loop.notice_targets import load_target, planned_targets, signed_headers
+from loop.notices import load_target, planned_targets, signed_headers
 from model.errors import InvalidSettings
 from tests.factories.golden import compare_views
 

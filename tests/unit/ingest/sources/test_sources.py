@@ -17,7 +17,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from graph.backup.backup_files import new_file, size_of
+from graph.backup_archive import new_file, size_of
 from graph.record.document_store import write_object
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.content_detection import parsed_inspection

@@ -17,20 +17,20 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from common import __version__
 from common.settings import Settings
-from graph.backup.archive import (
+from graph.backup_archive import (
     FILLED_FROM_THE_START,
     LEFT_OUT,
     Archive,
     ArchiveWriter,
     Manifest,
     RowsFile,
+    new_file,
     quoted_names,
     stored_tables,
 )
-from graph.backup.backup_files import new_file
 from graph.engine import POSTGRESQL, READ_ACCESS, STATEMENT_TIMEOUT_S, Stores, relational_errors
 from graph.migrate import IS_MIGRATED, REVISION, alembic_config, known_revisions, migrate_graph
-from graph.projection.registry import NODES
+from graph.projection.outbox import NODES
 from graph.projection.sync import enqueue_everything
 from graph.record.bulk import copy_expert
 from graph.record.document_store import object_url, write_object

@@ -1,133 +1,58 @@
-"""Merges advisories into vulnerabilities, and finds vulnerabilities for the API and commands."""
+"""Finds the versions that vulnerabilities affect, and vulnerabilities for the API and commands."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Annotated, Any
 
 from packaging.utils import canonicalize_name
-from sqlalchemy import Connection, Select, any_, func, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    func,
+    select,
+    text,
+)
 
-from graph.record.affected_versions import stored_package
-from graph.record.postgresql_helpers import columns_for, matching, texts
+from graph.record.bulk import copy_rows
+from graph.record.postgresql_helpers import (
+    AdvisoryLock,
+    columns_for,
+    lock_transaction,
+    matching,
+    texts,
+)
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
     AffectedVersion,
+    OutboxEntry,
     PackageVersionRow,
     QuarantinedDocument,
     VulnerabilityRow,
+    table_of,
 )
-from model.advisories import AdvisoryHead, AffectedPackage, Rating, Severity, VersionLine, worst
+from model.advisories import (
+    AffectedPackage,
+    RangeEvent,
+    RangeEventKind,
+    Severity,
+    VersionLine,
+)
 from model.declared_fields import INDEX, PACKAGE, PURL, VERSION, Field, public
 from model.packages.candidates import KnownVulnerability
 
 #: Withdrawn advisories count only if all of their vulnerability are withdrawn.
 _IS_CLAIM = AdvisoryRow.withdrawn_at.is_(None) | VulnerabilityRow.withdrawn_at.is_not(None)
-#: Prefixes of preferred identifiers, best first.
-_PREFERRED = ("CVE-", "GHSA-", "PYSEC-")
-
-
-@dataclass(frozen=True, slots=True)
-class Vulnerability:
-    """A vulnerability, merged from all advisories about it.
-
-    :param aliases: all its identifiers, its own included, sorted; aliases in withdrawn advisories
-        count only if all advisories are withdrawn
-    :param withdrawn_at: set if all advisories are withdrawn
-    :param document_id: document of the advisory with the preferred identifier
-    :param advisory_ids: its advisories, sorted
-    """
-
-    vulnerability_id: str
-    aliases: tuple[str, ...]
-    summary: str | None
-    rating: Rating
-    published_at: datetime | None
-    modified_at: datetime
-    withdrawn_at: datetime | None
-    document_id: str
-    advisory_ids: tuple[str, ...]
-
-
-def merge_advisories(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
-    """Merge advisories into vulnerabilities; the result does not depend on their order.
-
-    Two advisories belong together if a chain of aliases connects them. A withdrawn advisory does
-    not connect other advisories, because wrong aliases may be the reason for its withdrawal. A
-    withdrawn advisory joins the group that contains its identifier, or else the group that contains
-    its preferred alias. Two withdrawn advisories are connected with each other only if neither has
-    such a group.
-    """
-    parents: dict[str, str] = {}
-    valid = [head for head in advisories if head.withdrawn_at is None]
-    _join_all(parents, valid)
-    named = {identifier for head in valid for identifier in _identifiers(head)}
-    #: For each assigned advisory, an identifier in its group.
-    assigned: dict[str, str] = {}
-    for head in advisories:
-        known = [it for it in head.aliases if it in named]
-        if head.withdrawn_at is None or head.advisory_id in named:
-            assigned[head.advisory_id] = head.advisory_id
-        elif known:
-            assigned[head.advisory_id] = min(known, key=preference)
-    _join_all(parents, [head for head in advisories if head.advisory_id not in assigned])
-    groups: dict[str, list[AdvisoryHead]] = defaultdict(list)
-    for head in advisories:
-        groups[_root(parents, assigned.get(head.advisory_id, head.advisory_id))].append(head)
-    return [_vulnerability(group) for group in groups.values()]
-
-
-def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
-    return head.advisory_id, *head.aliases
-
-
-def preference(identifier: str) -> tuple[int, str]:
-    """Sort key of identifiers; the identifier that sorts first names the vulnerability.
-
-    >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
-    ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
-    """
-    ranks = (rank for rank, prefix in enumerate(_PREFERRED) if identifier.startswith(prefix))
-    return next(ranks, len(_PREFERRED)), identifier
-
-
-def _root(parents: dict[str, str], identifier: str) -> str:
-    root = identifier
-    while (above := parents.get(root, root)) != root:
-        root = above
-    # Path compression keeps long chains cheap (union-find).
-    while identifier != root:
-        parents[identifier], identifier = root, parents.get(identifier, root)
-    return root
-
-
-def _join_all(parents: dict[str, str], heads: Collection[AdvisoryHead]) -> None:
-    for head in heads:
-        for alias in head.aliases:
-            parents[_root(parents, head.advisory_id)] = _root(parents, alias)
-
-
-def _vulnerability(group: list[AdvisoryHead]) -> Vulnerability:
-    heads = sorted(group, key=lambda head: preference(head.advisory_id))
-    valid = [head for head in heads if head.withdrawn_at is None] or heads
-    withdrawn = [head.withdrawn_at for head in heads if head.withdrawn_at is not None]
-    identifiers = {it for head in valid for it in _identifiers(head)}
-    return Vulnerability(
-        vulnerability_id=min(identifiers, key=preference),
-        aliases=tuple(sorted(identifiers | {head.advisory_id for head in heads})),
-        summary=next((head.summary for head in valid if head.summary), None),
-        rating=worst(head.rating for head in valid),
-        published_at=min((it.published_at for it in valid if it.published_at), default=None),
-        modified_at=max(head.modified_at for head in heads),
-        withdrawn_at=max(withdrawn) if len(withdrawn) == len(heads) else None,
-        document_id=valid[0].document_id,
-        advisory_ids=tuple(sorted(head.advisory_id for head in heads)),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,3 +402,166 @@ def select_vulnerabilities() -> Select[*tuple[Any, ...]]:
 def _head(row: Any) -> VulnerabilityHead:
     identifier, aliases, *facts = row
     return VulnerabilityHead(identifier, tuple(aliases), *facts)
+
+
+#: A vulnerability and the package URL of a version that it affects.
+Pair = tuple[str, str]
+#: Package URLs by package name and version; several indexes may serve a version.
+_Versions = Mapping[str, Mapping[str, list[str]]]
+#: A vulnerability and the affected package of one of its advisories.
+Claim = tuple[str, AffectedPackage]
+
+_DELETE_PAIRS = text(
+    "DELETE FROM affected_versions USING unnest(:ids, :purls) AS gone (id, purl)"
+    " WHERE affected_versions.vulnerability_id = gone.id AND affected_versions.purl = gone.purl"
+).bindparams(bindparam("ids", type_=ARRAY(Text)), bindparam("purls", type_=ARRAY(Text)))
+
+
+def share_advisories(connection: Connection) -> None:
+    """Block writers of advisories until this transaction ends, but not writers of versions.
+
+    Without the lock, a version and an advisory that are added concurrently would not be matched.
+    To avoid deadlocks, call this before the first write of a transaction.
+    """
+    lock_transaction(connection, AdvisoryLock.ADVISORIES, shared=True)
+
+
+def hold_advisories(connection: Connection) -> None:
+    """Block all other writers of advisories or versions until this transaction ends."""
+    lock_transaction(connection, AdvisoryLock.ADVISORIES)
+
+
+def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
+    """Match stored versions with all advisories; the caller owns the transaction.
+
+    The number of statements does not depend on the number of versions. Writes outbox entries for
+    changed versions; the caller refreshes the revisions of their packages.
+
+    :returns: package URLs of changed versions
+    """
+    if not purls:
+        return set()
+    share_advisories(connection)
+    wanted = texts(purls)
+    versions = _versions_where(connection, PackageVersionRow.purl == any_(wanted))
+    claims = _valid_claims(connection, AdvisoryPackage.name == any_(texts(versions)))
+    known = _stored(connection, AffectedVersion.purl == any_(wanted))
+    return _replace(connection, known, _pairs(claims, versions))
+
+
+def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[str]) -> set[str]:
+    """Match vulnerabilities with all versions, and remove the pairs of deleted vulnerabilities.
+
+    :returns: package URLs of changed versions
+    """
+    claims = _valid_claims(
+        connection, AdvisoryRow.vulnerability_id == any_(texts(vulnerability_ids))
+    )
+    stored = stored_pairs(connection, vulnerability_ids)
+    return _replace(connection, stored, claimed_pairs(connection, claims))
+
+
+def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
+    """The stored pairs of these vulnerabilities and their affected versions."""
+    return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
+
+
+def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair]:
+    """The pairs of a vulnerability and an affected version, as the advisories state them."""
+    names = {package.name for _, package in claims}
+    versions = _versions_where(connection, PackageVersionRow.name == any_(texts(names)))
+    return _pairs(claims, versions)
+
+
+def vulnerabilities_of_listed(
+    connection: Connection, purls: Mapping[str, Mapping[str, str]]
+) -> dict[str, list[KnownVulnerability]]:
+    """Vulnerabilities of versions, by package URL; the versions need not be in the record.
+
+    :param purls: package URL by package name and version
+    """
+    claims = _valid_claims(connection, AdvisoryPackage.name == any_(texts(purls)))
+    versions = {
+        name: {version: [purl] for version, purl in of_package.items()}
+        for name, of_package in purls.items()
+    }
+    pairs = sorted(_pairs(claims, versions))
+    if not pairs:
+        return {}
+    row = VulnerabilityRow
+    query = select(row.vulnerability_id, row.severity, row.score).where(
+        row.vulnerability_id == any_(texts({it for it, _ in pairs}))
+    )
+    known = {it[0]: KnownVulnerability(*it) for it in connection.execute(query)}
+    vulnerabilities: dict[str, list[KnownVulnerability]] = defaultdict(list)
+    for vulnerability, purl in pairs:
+        vulnerabilities[purl].append(known[vulnerability])
+    return vulnerabilities
+
+
+def stored_package(
+    name: str, ranges: Sequence[Sequence[dict[str, str]]], versions: Sequence[str]
+) -> AffectedPackage:
+    """A row of ``advisory_packages`` as an object."""
+    return AffectedPackage(name, tuple(tuple(_events(it)) for it in ranges), tuple(versions))
+
+
+def _events(events: Sequence[dict[str, str]]) -> Iterator[RangeEvent]:
+    for event in events:
+        for kind, version in event.items():
+            yield RangeEvent(RangeEventKind(kind), version)
+
+
+def _versions_where(connection: Connection, condition: ColumnElement[bool]) -> _Versions:
+    row = PackageVersionRow
+    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, version, purl in connection.execute(
+        select(row.name, row.version, row.purl).where(condition)
+    ):
+        versions[name][version].append(purl)
+    return versions
+
+
+def _valid_claims(connection: Connection, condition: ColumnElement[bool]) -> list[Claim]:
+    """The advisories' statements about affected packages; withdrawn advisories are left out."""
+    package = AdvisoryPackage
+    rows = connection.execute(
+        select(AdvisoryRow.vulnerability_id, package.name, package.ranges, package.versions)
+        .join(AdvisoryRow, AdvisoryRow.advisory_id == package.advisory_id)
+        .where(AdvisoryRow.withdrawn_at.is_(None), condition)
+    )
+    return [(row[0], stored_package(row[1], row[2], row[3])) for row in rows]
+
+
+def _stored(connection: Connection, condition: ColumnElement[bool]) -> set[Pair]:
+    query = select(AffectedVersion.vulnerability_id, AffectedVersion.purl).where(condition)
+    return {(row[0], row[1]) for row in connection.execute(query)}
+
+
+def _pairs(claims: Collection[Claim], versions: _Versions) -> set[Pair]:
+    claimed = {package.name for _, package in claims}
+    lines = {name: VersionLine(it) for name, it in versions.items() if name in claimed}
+    pairs: set[Pair] = set()
+    for vulnerability, package in claims:
+        if package.name in lines:
+            purls = versions[package.name]
+            for version in lines[package.name].affected(package):
+                pairs.update((vulnerability, purl) for purl in purls[version])
+    return pairs
+
+
+def _replace(connection: Connection, known: set[Pair], wanted: set[Pair]) -> set[str]:
+    """Replace the pairs ``known`` with ``wanted``; return the package URLs of changed versions."""
+    removed, new = sorted(known - wanted), sorted(wanted - known)
+    if removed:
+        ids, purls = zip(*removed, strict=True)
+        connection.execute(_DELETE_PAIRS, {"ids": list(ids), "purls": list(purls)})
+    if new:
+        table = table_of(AffectedVersion)
+        copy_rows(connection, table.name, table, new, ("vulnerability_id", "purl"))
+    changed = {purl for _, purl in (*removed, *new)}
+    if changed:
+        outbox = table_of(OutboxEntry)
+        entries = [("package_version", purl) for purl in sorted(changed)]
+        copy_rows(connection, outbox.name, outbox, entries, ("kind", "key"))
+    return changed
