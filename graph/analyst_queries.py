@@ -596,7 +596,11 @@ def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
         case Relationship():
             return f"[{_joined(f':{value.type}', _map(properties_of(value)))}]"
         case Path():
-            return _path(value)
+            text = _cypher(value.nodes[0]) if value.nodes else ""
+            for node, edge in zip(value.nodes[1:], value.relationships, strict=True):
+                left, right = ("-", "->") if edge.end_node == node else ("<-", "-")
+                text += f"{left}{_cypher(edge)}{right}{_cypher(node)}"
+            return text
         case None:
             return "null"
         case bool():
@@ -613,14 +617,6 @@ def _cypher(value: Any) -> str:  # noqa: PLR0911 - one line a type
             return f"point({', '.join(map(_cypher, tuple(value)))})"
         case _:
             return str(plain(value))
-
-
-def _path(path: Path) -> str:
-    text = _cypher(path.nodes[0]) if path.nodes else ""
-    for node, edge in zip(path.nodes[1:], path.relationships, strict=True):
-        left, right = ("-", "->") if edge.end_node == node else ("<-", "-")
-        text += f"{left}{_cypher(edge)}{right}{_cypher(node)}"
-    return text
 
 
 def _map(values: dict[str, Any]) -> str:

@@ -175,7 +175,13 @@ class StatementWatch:
             with self._lock:
                 self._note(hangs=not answers)
             if not answers:
-                self._end_all()
+                # Nobody leaves the block meanwhile, so the driver does not close these connections.
+                with self._lock:
+                    for waiting in self._waiting.values():
+                        with suppress(OSError):
+                            if os.fstat(waiting.descriptor).st_ino == waiting.inode:
+                                with socket.socket(fileno=os.dup(waiting.descriptor)) as shared:
+                                    shared.shutdown(socket.SHUT_RDWR)
             elif self._over.wait(_ANSWERED_S):
                 return
 
@@ -196,15 +202,6 @@ class StatementWatch:
         if hangs is not self._hangs:
             _LOG.warning("postgresql_hangs" if hangs else "postgresql_answers_again")
         self._hangs = hangs
-
-    def _end_all(self) -> None:
-        # Nobody leaves the block meanwhile, so the driver does not close these connections.
-        with self._lock:
-            for waiting in self._waiting.values():
-                with suppress(OSError):
-                    if os.fstat(waiting.descriptor).st_ino == waiting.inode:
-                        with socket.socket(fileno=os.dup(waiting.descriptor)) as shared:
-                            shared.shutdown(socket.SHUT_RDWR)
 
 
 def _answered(connect: Callable[[], extensions.connection]) -> extensions.connection:

@@ -187,19 +187,16 @@ class _BatchProgress:
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         self._done += 1
-        self._count()
-        self._on_job(self._done, self._batch.jobs)
-        if time.monotonic() > self._deadline:
-            raise _BudgetSpent
-
-    def _count(self) -> None:
-        """Store the number of finished jobs. A batch goes on while PostgreSQL does not answer."""
+        # Store the number of finished jobs. A batch goes on while PostgreSQL does not answer.
         try:
             with relational_errors(), self._stores.engine.begin() as connection:
                 count_jobs(connection, self._batch.batch_id, self._done)
         except StoreUnavailable as error:
             extra = {"batch": self._batch.batch_id, "error": str(error)}
             _LOG.warning("loop_jobs_not_counted", extra=extra)
+        self._on_job(self._done, self._batch.jobs)
+        if time.monotonic() > self._deadline:
+            raise _BudgetSpent
 
 
 def ingest_batches(stores: Stores) -> dict[str, int]:

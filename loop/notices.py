@@ -201,21 +201,18 @@ class _TargetRound:
             try:
                 self.target.send(notice)
             except DeliveryFailed as error:
-                return delivered, 1, int(self._fail(notice, error))
+                # Store a failed attempt, and return whether it was the last.
+                pause = self.pace.pause_after(notice.attempts) if error.retryable else None
+                with self.engine.begin() as connection:
+                    mark_failed(connection, notice, str(error), pause)
+                fields = {**_fields(notice), "error": str(error)}
+                _LOG.warning("notice_given_up" if pause is None else "notice_failed", extra=fields)
+                return delivered, 1, int(pause is None)
             with self.engine.begin() as connection:
                 mark_delivered(connection, notice.notice_id)
             delivered += 1
             _LOG.info("notice_delivered", extra=_fields(notice))
         return delivered, 0, 0
-
-    def _fail(self, notice: ClaimedNotice, error: DeliveryFailed) -> bool:
-        """Store a failed attempt, and return whether it was the last."""
-        pause = self.pace.pause_after(notice.attempts) if error.retryable else None
-        with self.engine.begin() as connection:
-            mark_failed(connection, notice, str(error), pause)
-        fields = {**_fields(notice), "error": str(error)}
-        _LOG.warning("notice_given_up" if pause is None else "notice_failed", extra=fields)
-        return pause is None
 
 
 def _fields(notice: ClaimedNotice) -> dict[str, object]:

@@ -88,7 +88,10 @@ def night_priorities(
     ranked: list[ReleasePriority] = []
     dropped: dict[str, str] = {}
     for known in knowns:
-        minutes = _minutes(stores, known)
+        # Mean duration of a measured job of the watch's packages, in minutes.
+        with stores.engine.connect() as connection:
+            durations = job_minutes(connection, list(known.advice.evidence.stacks))
+        minutes = fmean(durations.values()) if durations else _USUAL_MINUTES
         wanted = [it for it in releases if it.key.name in known.advice.snapshot.revisions]
         for indicator in [*own_indicators(settings, known.watch), *indicators]:
             here = watch_priorities(known, wanted, indicator, minutes, settings.loop_blocks)
@@ -211,13 +214,6 @@ def _is_about(claim: Claim, indicator: MeasuredIndicator) -> bool:
             if name in claim.parameters
         )
     )
-
-
-def _minutes(stores: Stores, known: WatchKnowledge) -> float:
-    """Mean duration of a measured job of the watch's packages, in minutes."""
-    with stores.engine.connect() as connection:
-        durations = job_minutes(connection, list(known.advice.evidence.stacks))
-    return fmean(durations.values()) if durations else _USUAL_MINUTES
 
 
 _LOG = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim, Premises
-from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
@@ -139,7 +138,11 @@ def stack_with(
 
     :raises NoSuchStack: with the conflict
     """
-    request = _pinned(known.advice.request, pins)
+    held = tuple(Dependency(name, f"=={version}") for name, version in sorted(pins.items()))
+    constraints = (*known.advice.request.options.constraints, *held)
+    request = replace(
+        known.advice.request, options=replace(known.advice.request.options, constraints=constraints)
+    )
     advice = advise(request, known.advice.snapshot, known.advice.evidence, resolver=resolver)
     if advice.best is None:
         conflict = advice.resolution.conflict
@@ -189,9 +192,3 @@ def specification_of_stack(
     except InvalidSpecification as error:
         raise NoSuchStack(str(error)) from error
     return document
-
-
-def _pinned(request: StackRequest, pins: Mapping[str, str]) -> StackRequest:
-    held = tuple(Dependency(name, f"=={version}") for name, version in sorted(pins.items()))
-    constraints = (*request.options.constraints, *held)
-    return replace(request, options=replace(request.options, constraints=constraints))

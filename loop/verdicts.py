@@ -45,7 +45,6 @@ from model.changes import ChangeLook, PerformanceChange
 from model.errors import IndexProblem, InvalidArgument, InvalidDocument
 from model.json_documents import digest
 from model.packages.identity import same_version, version_of
-from model.packages.snapshot import Snapshot
 
 #: A watch without a measurement in progress.
 _NO_JOBS = {"measured_jobs": 0, "planned_jobs": 0}
@@ -129,7 +128,13 @@ def _resolved(
     for known in knowns:
         if key.name not in known.advice.snapshot.revisions:
             continue
-        if not _is_listed(known.advice.snapshot, key):
+        # Whether a snapshot has a release, be it one that cannot be installed.
+        candidates, excluded = (
+            known.advice.snapshot.packages.get(key.name, ()),
+            known.advice.snapshot.excluded.get(key.name, ()),
+        )
+        versions = [*(it.version for it in candidates), *(it.version for it in excluded)]
+        if not any(same_version(it, key.version) for it in versions):
             unlisted = True
             continue
         try:
@@ -145,13 +150,6 @@ def _resolved(
         return LoopState.SEEN if unlisted else LoopState.GIVEN_UP, reasons[0]
     reason = "the index does not list it" if unlisted else "no watched project needs it"
     return LoopState.SEEN, reason
-
-
-def _is_listed(snapshot: Snapshot, key: ReleaseKey) -> bool:
-    """Whether a snapshot has a release, be it one that cannot be installed."""
-    candidates, excluded = snapshot.packages.get(key.name, ()), snapshot.excluded.get(key.name, ())
-    versions = [*(it.version for it in candidates), *(it.version for it in excluded)]
-    return any(same_version(it, key.version) for it in versions)
 
 
 def _analysed(

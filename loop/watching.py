@@ -101,10 +101,13 @@ def adopt_requests(connection: Connection, settings: Settings) -> list[str]:
             request = dataclass_from_json(body or b"", StackRequest)
         except InvalidDocument:
             continue
-        new = NewWatch(
-            WatchKind.PROJECT, service_project_name(request), plain(_unlabelled(request)),
-            WatchSource.SERVICE, float(weighed.requests),
-        )  # fmt: skip
+        # The request without what describes its client, so that equal projects are one watch.
+        options = replace(
+            request.options, labels={}, described=None, stack_info=(), justification=(), debug=False
+        )
+        name, document = service_project_name(request), plain(replace(request, options=options))
+        weight = float(weighed.requests)
+        new = NewWatch(WatchKind.PROJECT, name, document, WatchSource.SERVICE, weight)
         before = wanted.get(new.watch_id)  # requests that differ in their labels only
         weight = new.weight + (0.0 if before is None else before.weight)
         wanted[new.watch_id] = replace(new, weight=weight)
@@ -117,14 +120,6 @@ def service_project_name(request: StackRequest) -> str:
     kind = [] if request.kind is RecommendationType.BEST else [request.kind.value]
     python = f"Python {request.environment.python_version}"
     return f"{roots or 'no requirements'} ({', '.join([request.project.source, python, *kind])})"
-
-
-def _unlabelled(request: StackRequest) -> StackRequest:
-    """The request without what describes its client, so that equal projects are one watch."""
-    options = replace(
-        request.options, labels={}, described=None, stack_info=(), justification=(), debug=False
-    )
-    return replace(request, options=options)
 
 
 def identifiers_of(connection: Connection, names: Iterable[str]) -> dict[str, str]:

@@ -49,7 +49,10 @@ class ArcadeDB(Service):
         config.mkdir(exist_ok=True, mode=0o700)
         groups = groups_of(self.settings.query_timeout_s)
         write_private(_groups_file(self.home), json.dumps(groups, indent=2))
-        self._delete_outdated_users(config / "server-users.jsonl")
+        # Delete users whose password changed; ArcadeDB creates missing users when it starts.
+        users = config / "server-users.jsonl"
+        if users.exists() and users.stat().st_mtime < self.home.secrets.stat().st_mtime:
+            users.unlink()
         write_private(self.home.run / "graph.logging", _LOGGING)
         write_private(self.arguments, "\n".join(map(_quoted, self._arguments())) + "\n")
 
@@ -109,11 +112,6 @@ class ArcadeDB(Service):
             str(_wheel() / "jars" / "*"),
             "com.arcadedb.server.ArcadeDBServer",
         ]
-
-    def _delete_outdated_users(self, users: Path) -> None:
-        """Delete users whose password changed; ArcadeDB creates missing users when it starts."""
-        if users.exists() and users.stat().st_mtime < self.home.secrets.stat().st_mtime:
-            users.unlink()
 
 
 def groups_of(timeout_s: float) -> dict[str, Any]:

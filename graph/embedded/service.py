@@ -255,19 +255,15 @@ def processes_where(test: Callable[[psutil.Process], bool]) -> Iterator[psutil.P
     Processes of other users are ignored. Root also sees the processes of ``nobody``, because
     PostgreSQL runs as ``nobody`` when root starts it.
     """
-    for process in sorted(psutil.process_iter(), key=lambda process: process.pid):
-        with contextlib.suppress(psutil.Error):
-            ours = process.uids().real in _our_users()
-            if ours and process.status() != psutil.STATUS_ZOMBIE and test(process):
-                yield process
-
-
-def _our_users() -> set[int]:
     users = {os.getuid()}
     if os.getuid() == 0:
         with contextlib.suppress(KeyError):
             users.add(pwd.getpwnam("nobody").pw_uid)
-    return users
+    for process in sorted(psutil.process_iter(), key=lambda process: process.pid):
+        with contextlib.suppress(psutil.Error):
+            ours = process.uids().real in users
+            if ours and process.status() != psutil.STATUS_ZOMBIE and test(process):
+                yield process
 
 
 def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_s: float) -> bool:

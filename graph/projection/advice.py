@@ -133,11 +133,19 @@ def project_advice(connection: Connection, session: neo4j.Session, keys: Iterabl
     Advice that the record no longer has is deleted from the graph.
     """
     keys = list(keys)
-    _delete_unrecorded(connection, session, keys)
+    query = select(AdviceRow.advice_id).where(AdviceRow.advice_id.in_(keys))
+    unrecorded = sorted(set(keys).difference(connection.scalars(query)))
+    if unrecorded:
+        session.run(ADVICE.delete_some, keys=unrecorded).consume()
     for chunk in chunks(missing(session, ADVICE, keys)):
         # These nodes usually exist, because their entries come first; an entry may be lost.
         project_stacks(connection, session, _ends(connection, RECOMMENDED, chunk))
-        project_inspections(connection, session, _inspections(connection, chunk))
+        # The inspections whose observations the advice is based on.
+        observed = rows_of(BASED_ON, chunk).subquery()
+        query = select(ObservationRow.document_id).join(
+            observed, observed.c.end == ObservationRow.observation_id
+        )
+        project_inspections(connection, session, connection.scalars(query.distinct()).all())
         claims = missing(session, CLAIM, _ends(connection, CLAIMS, chunk))
         project_claims(connection, session, claims)
         requests = missing(session, REQUEST, _ends(connection, ANSWERS, chunk))
@@ -145,21 +153,5 @@ def project_advice(connection: Connection, session: neo4j.Session, keys: Iterabl
         create_missing(connection, session, ADVICES, chunk)
 
 
-def _delete_unrecorded(connection: Connection, session: neo4j.Session, keys: list[str]) -> None:
-    query = select(AdviceRow.advice_id).where(AdviceRow.advice_id.in_(keys))
-    unrecorded = sorted(set(keys).difference(connection.scalars(query)))
-    if unrecorded:
-        session.run(ADVICE.delete_some, keys=unrecorded).consume()
-
-
 def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
     return [row.end for row in connection.execute(rows_of(kind, keys))]
-
-
-def _inspections(connection: Connection, keys: list[str]) -> list[str]:
-    """The inspections whose observations the advice is based on."""
-    observed = rows_of(BASED_ON, keys).subquery()
-    query = select(ObservationRow.document_id).join(
-        observed, observed.c.end == ObservationRow.observation_id
-    )
-    return list(connection.scalars(query.distinct()))

@@ -158,7 +158,7 @@ class _Pass:
         keep packages waiting for ever. Each query starts after the last entry read, because
         the beginning of the outbox is full of dead rows.
         """
-        last, end = 0, self._newest()
+        last, end = 0, self.connection.scalar(select(func.max(OutboxEntry.entry_id))) or 0
         worked = False
         try:
             while entries := self._next(last, end):
@@ -174,9 +174,6 @@ class _Pass:
             worked = True
         self.connection.rollback()
         return worked
-
-    def _newest(self) -> int:
-        return self.connection.scalar(select(func.max(OutboxEntry.entry_id))) or 0
 
     def _next(self, last: int, end: int) -> list[_Entry]:
         """The next batch of entries in order, without packages; a rebuild is a separate batch."""
@@ -267,7 +264,8 @@ def _project(connection: Connection, session: neo4j.Session, entries: list[_Entr
         # From now on no snapshot is current.
         invalidate_all_revisions(session)
         for node in reversed(NODES):
-            _empty(session, node)
+            while session.execute_write(_delete_some, node):
+                pass
         return
     keys = _keys_of(entries)
     unknown = sorted(keys.keys() - PROJECTED.keys())
@@ -278,11 +276,6 @@ def _project(connection: Connection, session: neo4j.Session, entries: list[_Entr
     for kind, projected in PROJECTED.items():
         if kind in keys:
             projected.project(connection, session, keys[kind])
-
-
-def _empty(session: neo4j.Session, node: NodeKind) -> None:
-    while session.execute_write(_delete_some, node):
-        pass
 
 
 def _delete_some(tx: neo4j.ManagedTransaction, node: NodeKind) -> int:

@@ -349,7 +349,11 @@ def _merge(connection: Connection, newest: dict[str, Advisory], added: Advisorie
     added.removed = set(touched) - vulnerabilities.keys()
     added.vulnerabilities = _write_vulnerabilities(connection, vulnerabilities, touched)
     _write_heads(connection, heads, vulnerabilities.values(), before, newest)
-    _write_packages(connection, newest)
+    ids = texts(newest)
+    connection.execute(delete(AdvisoryPackage).where(AdvisoryPackage.advisory_id == any_(ids)))
+    table = table_of(AdvisoryPackage)
+    rows = [row for key in sorted(newest) for row in package_rows(newest[key])]
+    copy_rows(connection, table.name, table, rows, PACKAGE_COLUMNS)
     added.versions = match_vulnerabilities(connection, vulnerabilities.keys() | added.removed)
     connection.execute(
         delete(VulnerabilityRow).where(
@@ -403,14 +407,6 @@ def _write_heads(
     ]
     update_rows(connection, AdvisoryRow, [row for row in rows if row[0] in before], HEAD_COLUMNS)
     insert_new(connection, AdvisoryRow, [row for row in rows if row[0] not in before], HEAD_COLUMNS)
-
-
-def _write_packages(connection: Connection, newest: dict[str, Advisory]) -> None:
-    ids = texts(newest)
-    connection.execute(delete(AdvisoryPackage).where(AdvisoryPackage.advisory_id == any_(ids)))
-    table = table_of(AdvisoryPackage)
-    rows = [row for key in sorted(newest) for row in package_rows(newest[key])]
-    copy_rows(connection, table.name, table, rows, PACKAGE_COLUMNS)
 
 
 _COLUMNS = ("source", "etag", "last_modified", "sha256", "advisories", "as_of")

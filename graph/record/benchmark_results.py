@@ -110,17 +110,21 @@ def foreign_results(
 
     :param after: entry and position of the last result of the previous page
     """
-    matches = _FEW
-    if limit is not None and _may_be_few(chosen):
+    matches, of_result = _FEW, _of_result(chosen)
+    # Several conditions may contradict each other.
+    if limit is not None and of_result and len(of_result) + len(_of_entry(chosen)) > 1:
         matches = count_foreign(connection, chosen, _FEW)
     if not matches:
         return
     if matches < _FEW:
         query = _few(chosen, after)
-    elif _names_parts(chosen):
+    # Few entries match, and no index of results does better.
+    elif chosen.benchmark is None and (chosen.hardware or chosen.software) is not None:
         query = _by_entry(chosen, after, limit)
     else:
-        query = _in_order(chosen, after)
+        query = _matching(chosen, *_OF_ENTRY, *_OF_RESULT)
+        query = query.order_by(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
+        query = query if after is None else query.where(after < _PLACE)
     if limit is not None:
         query = query.limit(limit)
     streamed = query.execution_options(yield_per=_READ_AT_ONCE)
@@ -133,16 +137,6 @@ _OF_RESULT = tuple(getattr(BenchmarkResultRow, name) for name in RESULT_COLUMNS[
 _PLACE = tuple_(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
 
 
-def _names_parts(chosen: BenchmarkFilter) -> bool:
-    """Whether few entries match, and no index of results does better."""
-    return chosen.benchmark is None and (chosen.hardware or chosen.software) is not None
-
-
-def _may_be_few(chosen: BenchmarkFilter) -> bool:
-    """Whether several conditions may contradict each other."""
-    return bool(_of_result(chosen)) and len(_of_result(chosen)) + len(_of_entry(chosen)) > 1
-
-
 def _few(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
     """The same rows, found in any order.
 
@@ -153,12 +147,6 @@ def _few(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tupl
     query = query if after is None else query.where(after < _PLACE)
     matching = query.cte("matching").prefix_with("MATERIALIZED")
     return select(*matching.c).order_by(matching.c.entry_id, matching.c.position)
-
-
-def _in_order(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
-    query = _matching(chosen, *_OF_ENTRY, *_OF_RESULT)
-    query = query.order_by(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
-    return query if after is None else query.where(after < _PLACE)
 
 
 def _by_entry(
@@ -229,18 +217,16 @@ def _of_entry(chosen: BenchmarkFilter) -> list[ColumnElement[bool]]:
         wanted = pattern_of(chosen.hardware)
         parts = ("accelerator", "cpu", "description")
         spelled = (entry.hardware[it].astext.ilike(wanted) for it in parts)
-        conditions.append(or_(entry.entry_id.in_(_having_part(chosen.hardware)), *spelled))
+        # Entries with a part of this model, however it is spelled: "tesla v100" is "NVIDIA V100".
+        model = func.hardware_model(chosen.hardware)
+        part, link = HardwarePartRow, BenchmarkEntryPart
+        query = select(link.entry_id).join(part, part.part_id == link.part_id)
+        conditions.append(
+            or_(entry.entry_id.in_(query.where(model != "", part.model.contains(model))), *spelled)
+        )
     if chosen.software is not None:
         conditions.append(entry.software.has_key(chosen.software.lower()))
     return conditions
-
-
-def _having_part(name: str) -> Select[*tuple[Any, ...]]:
-    """Entries with a part of this model, however it is spelled: "tesla v100" is "NVIDIA V100"."""
-    model = func.hardware_model(name)
-    part, link = HardwarePartRow, BenchmarkEntryPart
-    query = select(link.entry_id).join(part, part.part_id == link.part_id)
-    return query.where(model != "", part.model.contains(model))
 
 
 def pattern_of(text: str) -> str:
@@ -447,6 +433,10 @@ def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
             by_definition.formula(rate * elapsed_s, repetitions_s or (elapsed_s,))
             for rate, elapsed_s, repetitions_s in row.timed
         )
+    parameters = {
+        key: it for key, it in row.parameters.items() if isinstance(it, str | int | float | bool)
+    }
+    stated = {"component": row.component, "device": row.device, "threads": row.threads}
     return BenchmarkResult(
         system=OWN_SYSTEM,
         source=row.source,
@@ -454,7 +444,7 @@ def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
         metric=metric,
         value=median(samples) if samples else None,
         aggregate=Aggregate.MEDIAN,
-        parameters=_parameters(row),
+        parameters={**{key: it for key, it in stated.items() if it is not None}, **parameters},
         samples=samples,
         validity=Validity(row.validity),
         reason=_reason(row),
@@ -491,14 +481,6 @@ def _reason(row: Row[Any]) -> str | None:
     if row.unstable:
         reasons.append(f"{row.unstable} of {row.jobs} jobs are unstable")
     return "; ".join(reasons) or None
-
-
-def _parameters(row: Row[Any]) -> dict[str, str | int | float | bool]:
-    parameters = {
-        key: it for key, it in row.parameters.items() if isinstance(it, str | int | float | bool)
-    }
-    stated = {"component": row.component, "device": row.device, "threads": row.threads}
-    return {**{key: it for key, it in stated.items() if it is not None}, **parameters}
 
 
 def _hardware(row: Row[Any]) -> dict[str, str]:

@@ -135,7 +135,16 @@ class EvidenceReader:
         else:
             evidence = last
         if evidence.vulnerabilities.keys() != vulnerability_ids:
-            known = _vulnerabilities(connection, vulnerability_ids)
+            query = select(
+                VulnerabilityRow.vulnerability_id,
+                VulnerabilityRow.aliases,
+                VulnerabilityRow.summary,
+            ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(vulnerability_ids))))
+            rows = sorted(connection.execute(query), key=lambda row: row[0])
+            known = {
+                key: VulnerabilityDetails(tuple(sorted(aliases)), summary)
+                for key, aliases, summary in rows
+            }
             evidence = replace(evidence, vulnerabilities=known)
         if last is None or names != self._last_names:
             sources = _sources(connection, names)
@@ -277,18 +286,6 @@ def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     query = select(row.digest, row.label, row.identity).where(row.label.in_(alike))
     labels = distinct_labels(map(tuple, connection.execute(query)))
     return {digest: labels[digest] for digest in wanted if digest in labels}
-
-
-def _vulnerabilities(
-    connection: Connection, identifiers: Iterable[str]
-) -> dict[str, VulnerabilityDetails]:
-    query = select(
-        VulnerabilityRow.vulnerability_id, VulnerabilityRow.aliases, VulnerabilityRow.summary
-    ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(identifiers))))
-    rows = sorted(connection.execute(query), key=lambda row: row[0])
-    return {
-        key: VulnerabilityDetails(tuple(sorted(aliases)), summary) for key, aliases, summary in rows
-    }
 
 
 def _sources(connection: Connection, packages: Iterable[str]) -> dict[str, datetime | None]:

@@ -109,7 +109,13 @@ def stored_releases(
             if spelling[0] != purl:
                 stored_as[purl] = spelling
     purls = {stored_as[purl][0] if purl in stored_as else purl for purl in wanted}
-    return StoredReleases(_locked(connection, sorted(purls & stored.keys()), lock), stored_as)
+    rows = (
+        select(known.__table__)
+        .where(_among(known.purl, sorted(purls & stored.keys())))
+        .order_by(collate(known.purl, "C"))
+    )
+    rows = rows.with_for_update(key_share=True) if lock else rows
+    return StoredReleases(_read(connection, rows), stored_as)
 
 
 #: A package URL up to the last significant number of the version, then its trailing zeros.
@@ -132,15 +138,6 @@ def spellings_of(purl: str) -> list[str]:
     head, zeros, rest = number[1], len(number[2]) // 2, purl[number.end() :]
     most = max(zeros, _PARTS - 1 - head.rpartition("@")[2].count("."))
     return [f"{head}{'.0' * count}{rest}" for count in range(most + 1)]
-
-
-def _locked(connection: Connection, purls: Sequence[str], lock: bool) -> dict[str, KnownRelease]:
-    query = (
-        select(PackageVersionRow.__table__)
-        .where(_among(PackageVersionRow.purl, purls))
-        .order_by(collate(PackageVersionRow.purl, "C"))
-    )
-    return _read(connection, query.with_for_update(key_share=True) if lock else query)
 
 
 def _among(column: Any, keys: Sequence[str]) -> ColumnElement[bool]:

@@ -282,7 +282,11 @@ def _files(
     files = {name: merged_files[name] for name, last in ranks.items() if last >= complete}
     return (
         files,
-        {name: _bare(file) for name, file in merged_files.items() if name not in files},
+        {
+            name: ReleaseFile(file.filename, file.sha256, file.kind)
+            for name, file in merged_files.items()
+            if name not in files
+        },
         {name: ranks[name] for name in files if ranks[name] != complete},
     )
 
@@ -304,11 +308,6 @@ def _file(
         findings.events.append(("changed_hash", owner, detail))
         return known
     return replace(offered if newest else known, sha256=known.sha256 or offered.sha256)
-
-
-def _bare(file: ReleaseFile) -> ReleaseFile:
-    """A file that is no longer offered, reduced to the fields that the record keeps."""
-    return ReleaseFile(file.filename, file.sha256, file.kind)
 
 
 def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) -> None:

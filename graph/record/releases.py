@@ -164,7 +164,12 @@ def _add_versions(
         latest, findings = _merged(stored, deliveries)
         new = {purl: it for purl, it in latest.items() if purl not in stored.locked}
         try:
-            _insert_versions(connection, new)
+            rows = [
+                (it.purl, it.name, it.version, it.index, it.document_id, *_facts(it))
+                for _, it in sorted(new.items())
+            ]
+            columns = ("purl", "name", "version", "index_name", "document_id", *_FACT_COLUMNS)
+            _copy(connection, PackageVersionRow, rows, columns)
         except IntegrityError as error:
             attempt.rollback()
             if getattr(error.orig, "pgcode", None) != _UNIQUE_VIOLATION:
@@ -193,15 +198,6 @@ def _merged(
             else merge_delivery(known, release, delivery.as_of, findings)
         )
     return latest, findings
-
-
-def _insert_versions(connection: Connection, fresh: Versions) -> None:
-    rows = [
-        (it.purl, it.name, it.version, it.index, it.document_id, *_facts(it))
-        for _, it in sorted(fresh.items())
-    ]
-    columns = ("purl", "name", "version", "index_name", "document_id", *_FACT_COLUMNS)
-    _copy(connection, PackageVersionRow, rows, columns)
 
 
 def _facts(known: KnownRelease) -> tuple[Any, ...]:

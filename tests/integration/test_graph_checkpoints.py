@@ -179,7 +179,7 @@ def test_interrupted_rebuild_leaves_a_foreign_graph_unaccepted(
     with restored(stores, postgresql) as older:
         for _ in range(3):
             with monkeypatch.context() as patch:
-                patch.setattr("graph.projection.outbox._empty", broken)
+                patch.setattr("graph.projection.outbox._delete_some", broken)
                 with pytest.raises(KeyboardInterrupt):
                     project(older, may_rebuild=True)
             assert not stores_agree(older)
