@@ -339,9 +339,9 @@ def resolved(
 
     If no stack is left, source distributions that are older than this Python count, too, again
     with inferred bounds first. Both rules are lifted only for packages that no stack can do
-    without. If no stack is left then either, the result is the one without old source
-    distributions, unless they still may be needed; so it depends on what was read, and not on the
-    order.
+    without. If there is still no stack, the result is the one without old source distributions,
+    unless further reads may make them useful. So the result depends on what was read, not on the
+    order of reads.
 
     :param universe_with: the universe of what is known, without the inferred bounds of packages
     """

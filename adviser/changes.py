@@ -1,4 +1,4 @@
-"""Which settled changes of performance the measurements show, without I/O.
+"""Finds settled changes of performance in measurements, without I/O.
 
 Entry point: :func:`new_entries`. Two stacks are compared if they differ in the version of one
 package only: each measured release against the measured release before it. The nightly loop

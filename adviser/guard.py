@@ -358,7 +358,7 @@ def _performance(
 def _forced(
     stacks: MeasuredStackIndex, before: _Side, after: _Side, changes: Sequence[VersionChange]
 ) -> ForcedChanges:
-    """What each change forces; of packages that force each other, what others require is last."""
+    """The other changes that each change forces; in a cycle, often required packages come last."""
     known = [it for side in (before, after) for it in side.known.values()]
     candidates = {it.purl: it for it in known if isinstance(it, Candidate) and it.read}
     names = {it.name for it in changes}

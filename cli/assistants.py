@@ -1,12 +1,12 @@
 """``thoth mcp``: answers assistants over the Model Context Protocol on standard input and output.
 
 A tool runs a command with ``--json`` in this process and selects its answer from the document.
-Nothing is measured, and no lock is written. The protocol has a thread; the main thread, where the
-wait for a store can be ended, answers one call after the other.
+Nothing is measured, and no lock is written. The protocol runs in its own thread. Calls are answered
+one by one in the main thread, the only one in which the wait for a store can be ended.
 
 An answer repeats no version of the question, which may not exist, and no free text of others, which
-may want to be obeyed. What does not fit is left out as a whole and counted, because a sentence
-about a measurement that is cut could lose its interval.
+may want to be obeyed. Items that do not fit are left out whole and counted, because a shortened
+sentence about a measurement could lose its interval.
 """
 
 from __future__ import annotations

@@ -145,9 +145,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Compare the speed of a command with other versions or settings.
 
-    A, B and so on are requirements such as numpy==2.1.0, locks, or specifications. What they leave
-    open is resolved once and held equal. The command behind -- runs in turns in the environment of
-    each, in this folder, with all your permissions and variables, as in a shell:
+    A, B and so on are requirements such as numpy==2.1.0, locks, or specifications. Packages that
+    they leave open have equal versions in every stack. The command behind -- runs in turns in
+    the environment of each, in this folder, with all your permissions and variables, as in a shell:
 
       thoth compare numpy==1.26.4 numpy==2.4.6 -- python bench.py
 

@@ -289,7 +289,7 @@ class _BlockObserver:
     finished: int = 0
 
     def build_started(self, inspection: Inspection) -> None:
-        """Say whose environment is built or found."""
+        """Print which stack is being prepared."""
         if self.warming_up:
             letter = str(inspection.specification.identifier)[-1].upper()
             self.measurer.say(f"preparing {self.measurer.labels[ascii_uppercase.index(letter)]}")

@@ -114,7 +114,7 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     """Find the smallest change of a lock that removes its vulnerabilities.
 
     PATH is a lock, or the project's folder; by default, it is the current folder. Without a
-    manifest, every package stays that nothing else in the lock requires.
+    manifest, packages that no other package in the lock requires are kept.
 
     The fewest vulnerabilities remain; then the fewest packages change; then the steps are the
     smallest. Each of these numbers is proven. For every vulnerability that remains, the command

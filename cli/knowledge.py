@@ -233,7 +233,7 @@ def knowledge_of_pack(
     new: Mapping[str, str],
     where: Environment,
 ) -> LockKnowledge:
-    """What a pack knows of two locks; whose it is, and what it may decide, is printed.
+    """The knowledge of a pack about two locks; prints its origin and what it may decide.
 
     :raises InvalidPack: if it is damaged or was changed
     """
@@ -244,7 +244,7 @@ def knowledge_of_pack(
 def knowledge_in_pack(
     settings: Settings, path: Path, names: Collection[str], where: Environment
 ) -> tuple[LockKnowledge, dict[tuple[str, str], str | None]]:
-    """What a pack knows of packages in all their versions; whose it is, is printed.
+    """The knowledge of a pack about all versions of packages; prints its origin.
 
     :returns: also the declared licences, by name and version
     :raises InvalidPack: if it is damaged or was changed

@@ -35,7 +35,7 @@ def loop() -> None:
 
 @loop.command("run")
 @click.option("--until-idle", is_flag=True,
-              help="Run nights until no release and no batch waits for another one.")  # fmt: skip
+              help="Run nights until no release or batch waits for a further night.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:

@@ -168,7 +168,7 @@ def _check(options: Mapping[str, Any]) -> None:
 def known_stacks(
     stores: Stores, request: StackRequest, options: Mapping[str, Any], resolver: Any
 ) -> StackKnowledge:
-    """What stacks are generated from: what is stored, or what indexes list if releases are missing.
+    """Releases to generate stacks from: stored ones, or listed ones if releases are missing.
 
     :param options: of a request, and ``varied``, the packages that vary
     """

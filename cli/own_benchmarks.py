@@ -111,7 +111,7 @@ def program_of_benchmark(
 
 
 def confirm_own_benchmarks(settings: Settings, folder: Path, *, confirmed: bool) -> None:
-    """Ask for a confirmation of a project's benchmarks; without anybody to ask, say what follows.
+    """Ask for a confirmation of a project's benchmarks; without a terminal, say what will not run.
 
     :raises click.Abort: if the user refuses
     """

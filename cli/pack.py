@@ -123,7 +123,7 @@ def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
 @pack.command()
 @pack_argument
 @click.option("--key", "keys", multiple=True, metavar="PUB", type=_KEY,
-              help="Public key in PEM that must have signed it, or one of several.")  # fmt: skip
+              help="Public key (PEM) of an accepted signer; repeat for more.")  # fmt: skip
 @as_json_option
 def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
     """Verify a pack: its files, its signature, and that its tables fit together.

@@ -330,12 +330,12 @@ def _configured(stores: Stores, request: StackRequest) -> frozenset[str]:
 def indexes_to_ask(
     snapshot: Snapshot, request: ResolverRequest, name: str, answers: IndexAnswers
 ) -> tuple[str, ...]:
-    """The indexes that may have what a snapshot lacks of a package, in search order.
+    """Indexes that may have missing versions of a package, in search order.
 
-    - all indexes, for a package without any version on an index of the request;
-    - those up to the one that has it, if no version has requirements that can be known, unless that
-      index was asked already, or if no version that was read meets a requirement of the request;
-    - those that come earlier, if they were not asked yet.
+    - All indexes, if no index of the request has a version of the package in the snapshot.
+    - Those up to the first that has one, if no read version meets a requirement of the request, or
+      if no version has known requirements and this index was not asked yet.
+    - Those before the first that has one, if they were not asked yet.
     """
     sources = request.indexes_of(name)
     versions = _versions(snapshot, name)

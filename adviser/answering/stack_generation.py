@@ -1,4 +1,4 @@
-"""What Dependency Monkey reads: the universe of stacks, and what the value of a job depends on."""
+"""Input of Dependency Monkey: the universe of stacks, and the data for the value of a job."""
 
 from __future__ import annotations
 

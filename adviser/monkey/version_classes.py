@@ -191,7 +191,7 @@ class _Classes:
     def _demands(
         self, atoms: Iterable[Atom], unsatisfiable: bool = False
     ) -> tuple[Demands, ...] | None:
-        """Atoms by package; ``None`` if one admits no version.
+        """Group atoms by package; ``None`` if one of them admits no version.
 
         :param unsatisfiable: return such a demand instead of ``None``
         """

@@ -3,7 +3,7 @@
 Sets of versions are stored as integer bit masks, and requirements are propagated over these masks.
 The search branches on undecided packages, best version first. It prunes a branch if the best
 versions in it cost more than the stacks already found. Real closures take a few dozen branches.
-Harder problems go to the solver, whose relaxation and learning reach further.
+Problems that take too many branches go to the solver (CP-SAT).
 
 Only packages that the roots are proven to require are decided, so no stack contains a superfluous
 package.

@@ -181,7 +181,7 @@ class CpSatModel:
     def unfound(self, run: SolverRun) -> None:
         """Forbid the versions in ``run`` that only each other require: no root reaches them.
 
-        One of such a set may hold only if something outside of it requires one of them
+        A version of such a set may be chosen only if a version outside the set requires one of them
         (a loop formula, as in answer set programming: Lin and Zhao 2004).
         """
         nodes, atoms = self._problem.reached(run.chosen or frozenset())

@@ -428,7 +428,7 @@ def _circumstances(claim: Claim) -> str:
 
 
 def origin_text(claim: Claim) -> str:
-    """Whose jobs a claim is from, and what follows for packs; empty for own jobs alone."""
+    """Who measured a claim, and how it agrees with packs; empty for own jobs alone."""
     origin = claim.origin
     if origin is None:
         parts = (("confirms", claim.confirms), ("overrules", claim.overrules))

@@ -48,7 +48,7 @@ _ROUNDING = 1e-12
 
 
 def clock_tick(readings: Sequence[float]) -> float:
-    """The step of the clock as a share of the measured time; 0 if nothing tells it.
+    """The step of the clock as a share of the measured time; 0 if unknown.
 
     If no step was recorded and readings coincide, it is at most their smallest gap.
 

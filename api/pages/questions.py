@@ -48,7 +48,7 @@ class Question:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The parameters from texts; what is not given has its example value.
+        """The parameters, parsed from texts; a missing one has its example value.
 
         :raises ValueError: for a text that is no number, with the name of the parameter
         """

@@ -81,8 +81,8 @@ _IS_PRIVATE = PackageVersionRow.index_name.regexp_match("-[0-9a-f]{8}$")
 class ExportSelection:
     """Measurements to export, with what they refer to; an empty field is no limit.
 
-    Left out are measurements whose stack is unknown or has packages of an index that only its URL
-    names, and what is quarantined because its document was tampered with.
+    Measurements are left out if their stack is unknown, if it has packages of an index that is
+    known only by its URL, or if their document was tampered with.
 
     :param indicators: names
     :param packages: names of packages, of which a stack has one at least

@@ -51,7 +51,7 @@ class BundledLibrary:
 
 #: The libraries of releases, each given as ``NAME==VERSION``; empty if a wheel bundles none.
 Bundled = Mapping[str, Sequence[BundledLibrary]]
-#: What a version of a package bundles otherwise than another one, by name of the package.
+#: The bundled libraries that differ between two versions, by name of the package.
 Steps = Mapping[str, str]
 
 
@@ -85,7 +85,7 @@ def with_libraries(bundled: Bundled) -> Bundled:
 
 
 def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> str | None:
-    """What a version of a package bundles otherwise than another one; context, never a cause.
+    """The bundled libraries that differ between two versions; context, never a cause.
 
     :param ours: the version that is spoken of
     :returns: ``None`` if nothing changed, or if nothing is known of a version
@@ -132,7 +132,7 @@ def context_lines(steps: Steps, names: Iterable[str]) -> list[str]:
 def _differences(ours: Sequence[BundledLibrary], theirs: Sequence[BundledLibrary]) -> Iterator[str]:
     """One text for each library that differs: important ones first, then changed versions.
 
-    If only one release has an SBOM, the other one may bundle what it names: nothing is new or gone.
+    If only one release has an SBOM, the other may bundle the same: nothing is added or removed.
     """
     here, there = map(_versions, (ours, theirs))
     both, sboms = here.keys() & there.keys(), [{it.sbom for it in them} for them in (ours, theirs)]

@@ -126,7 +126,7 @@ def _resolved(marker: str, extras: Collection[str]) -> str:
 
 
 class _Project:
-    """What the project requires, as far as a lock does not say it.
+    """Requirements of the project that a lock does not contain.
 
     :ivar extras: the selected ones
     :ivar groups: names of all groups
