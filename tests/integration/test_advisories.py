@@ -277,7 +277,7 @@ def test_advisories_stay_known_when_their_source_cannot_be_read(record: Record) 
     assert sync_source(record.settings, record.engine, str(archive)).unchanged
 
 
-def test_sources_that_earlier_releases_recorded_unread_are_no_knowledge(record: Record) -> None:
+def test_unread_sources_recorded_by_earlier_releases_count_as_unknown(record: Record) -> None:
     with record.engine.begin() as connection:
         connection.execute(
             text(

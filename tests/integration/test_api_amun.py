@@ -38,7 +38,7 @@ def client(stores: Stores) -> Iterator[FlaskClient]:
 
 
 @needs("bwrap")
-def test_a_script_is_submitted_run_confined_and_ingested(
+def test_submitted_script_runs_in_the_sandbox_and_is_ingested(
     client: FlaskClient, stores: Stores
 ) -> None:
     specification = {

@@ -301,7 +301,7 @@ def test_only_the_worker_that_took_a_job_returns_it_after_an_outage(
     assert client.get(where).get_json()["state"] == "pending"
 
 
-def test_a_job_whose_end_was_not_stored_is_put_back_before_the_next_one(
+def test_job_whose_end_could_not_be_stored_is_requeued_before_the_next(
     client: FlaskClient, known: Stores
 ) -> None:
     """The queue was unavailable so briefly that the worker could take the next job."""

@@ -93,7 +93,7 @@ def test_known_token_is_accepted_although_its_address_guesses(
     assert client.get("/api/v1", headers=known).status_code == 401
 
 
-def test_a_network_of_ipv6_is_one_client(client: FlaskClient) -> None:
+def test_ipv6_network_of_64_bits_is_one_client(client: FlaskClient) -> None:
     def ask(address: str) -> int:
         return client.get("/api/v1", environ_base={"REMOTE_ADDR": address}).status_code
 

@@ -86,7 +86,7 @@ def test_request_beyond_the_queue_limit_is_refused_and_not_stored(
     assert client.post(ADVICE, json=asked(LIMIT)).status_code == 202
 
 
-def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
+def test_quick_advice_is_done_when_the_post_returns(
     client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How soon an advice is made depends on what else this machine does.
@@ -101,7 +101,7 @@ def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
     assert status["status"]["state"] == "succeeded"
 
 
-def test_a_client_that_waits_gets_the_result_and_others_are_answered_at_once(
+def test_result_waits_as_long_as_a_client_asks_and_others_are_answered_at_once(
     client: FlaskClient, known: Stores
 ) -> None:
     accepted = client.post(ADVICE, json=asked()).get_json()

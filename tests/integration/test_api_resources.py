@@ -147,7 +147,7 @@ def test_files_have_their_hashes(client: FlaskClient, filled: Settings) -> None:
     assert all(len(it["sha256"]) == 64 and it["listed"] for it in files)
 
 
-def test_a_vulnerability_is_found_by_each_of_its_names(client: FlaskClient) -> None:
+def test_vulnerability_is_found_by_each_alias(client: FlaskClient) -> None:
     whole = got(client, "/api/v2/vulnerabilities/CVE-2023-30861")
     assert len(whole["aliases"]) > 1
     for alias in whole["aliases"]:

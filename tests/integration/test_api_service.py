@@ -77,7 +77,9 @@ class TestHealth:
         assert client.get("/readiness").json["status"] == "ready"
         assert client.get("/liveness").status_code == 200
 
-    def test_lag_is_reported(self, client: FlaskClient, relational: sqlalchemy.Engine) -> None:
+    def test_lag_of_the_graph_is_reported(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
         with relational.begin() as connection:
             columns = "kind, key, created_at"
             connection.execute(
@@ -193,7 +195,7 @@ class TestHealth:
         assert "schema is not this release's" in refused.json["detail"]
         assert client.get("/api/v2/packages").status_code == 200
 
-    def test_a_server_goes_on_after_a_newer_release_migrated(
+    def test_server_reads_on_after_a_newer_release_migrated_the_schema(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         stamp(relational, "9999")

@@ -183,7 +183,7 @@ class TestSubmit:
 
 
 class TestCache:
-    def test_equal_requests_are_one_for_three_hours(
+    def test_equal_requests_share_an_analysis_for_three_hours(
         self, client: FlaskClient, known: Stores
     ) -> None:
         first = identifier(client, body(library_usage=USAGE))

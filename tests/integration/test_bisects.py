@@ -111,7 +111,7 @@ def test_search_continues_without_postgresql(
         assert warned is wanted
 
 
-def test_a_folder_keeps_the_identity_of_its_search() -> None:
+def test_search_in_a_folder_keeps_its_identifier() -> None:
     first = identity({"question": {}})
     assert identity({"bisect": first}) == first
     assert identity({})["bisect_id"] != first["bisect_id"]

@@ -104,7 +104,7 @@ def test_the_command_records_and_lists(measured: Stores) -> None:
     assert f"{listed['bundled']} ({CONTEXT})" in line
 
 
-def test_the_api_lists_entries_and_finds_one(client: FlaskClient) -> None:
+def test_api_lists_changes_and_finds_one(client: FlaskClient) -> None:
     page = client.get("/api/v2/changes", query_string={"package": "numpy"}).json
     assert page is not None
     (item,) = page["items"]

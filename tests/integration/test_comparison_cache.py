@@ -358,7 +358,7 @@ def test_series_are_counted_once_for_many_requests(filled_app: Flask) -> None:
     assert not any("observations" in it for it in statements)
 
 
-def test_a_page_of_series_counts_the_measurements_of_these_series(filled_app: Flask) -> None:
+def test_page_of_series_counts_only_the_series_on_it(filled_app: Flask) -> None:
     counted: list[list[str]] = []
 
     def note(*arguments: Any) -> None:

@@ -312,7 +312,7 @@ def test_login_page_is_a_failure_that_loses_no_release(
     assert one(refresh_indexes(at, relational)).clean
 
 
-def test_an_index_that_fails_is_no_fresher_than_its_last_answer(
+def test_failing_index_is_dated_by_its_last_answer(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     for name in ("app", "other"):
@@ -404,7 +404,7 @@ def test_version_without_files_is_kept_and_takes_no_place(
     assert one(refresh_indexes(at, relational)).events == {}
 
 
-def test_a_root_that_nothing_meets_is_reported(
+def test_root_that_no_release_meets_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -484,7 +484,7 @@ def test_concurrent_refresh_is_refused(at: Settings, relational: Engine) -> None
             refresh_indexes(at, relational)
 
 
-def test_an_index_that_is_gone_from_the_settings_is_reported(
+def test_index_removed_from_the_settings_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")

@@ -57,7 +57,7 @@ def test_csv_can_be_read_back(asked: Settings) -> None:
     assert row["missing"] == ""
 
 
-def test_a_query_comes_from_a_file_or_standard_input(asked: Settings, tmp_path: Path) -> None:
+def test_query_is_read_from_a_file_or_standard_input(asked: Settings, tmp_path: Path) -> None:
     file = tmp_path / "question.cypher"
     file.write_text("// why\nRETURN 41 + 1 AS answer;\n", encoding="utf-8")
     from_file = ask(asked, "--file", str(file), "--format", "csv").stdout

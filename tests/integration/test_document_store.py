@@ -119,7 +119,7 @@ def test_a_server_that_only_reads_an_older_schema_still_checks_the_document_stor
         engine.dispose()
 
 
-def test_a_server_whose_store_was_unmounted_is_not_ready(
+def test_server_with_an_unmounted_document_store_is_not_ready(
     settings: Settings, relational: Engine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "documents"
@@ -165,7 +165,7 @@ def test_a_store_without_the_documents_is_not_accepted_after_an_upgrade(
             body_of(connection, empty, document_id)
 
 
-def test_slow_and_broken_probes_do_not_stand_for_a_full_disk(
+def test_slow_or_broken_probes_are_not_reported_as_a_full_disk(
     settings: Settings, relational: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()

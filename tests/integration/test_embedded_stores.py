@@ -318,7 +318,7 @@ def test_down_reports_which_stores_it_stopped(running: EmbeddedStores, own_home:
     assert not [process for process in before if is_alive(process)]
 
 
-def test_an_interrupted_start_says_which_stores_run(
+def test_interrupted_start_reports_which_stores_run(
     running: EmbeddedStores, own_home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_arguments: object) -> None:

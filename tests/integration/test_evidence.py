@@ -171,7 +171,7 @@ def test_a_source_without_advisories_is_no_evidence(filled: Stores) -> None:
     assert read(filled, "numpy")[1].sources[ADVISORIES] is None
 
 
-def test_equal_knowledge_of_one_day_is_one_document(filled: Stores) -> None:
+def test_equal_knowledge_of_one_day_has_one_revision(filled: Stores) -> None:
     snapshot, _ = read(filled, "numpy")
     morning = datetime(2026, 1, 31, 0, 0, 1, tzinfo=UTC)
     eastern = datetime(2026, 2, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))

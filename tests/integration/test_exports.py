@@ -77,7 +77,7 @@ def assert_equal_rows(exported: Rows, expected: Rows, key: str) -> None:
         assert {it: rows[name][it] for it in common} == {it: item[it] for it in common}
 
 
-def test_inspections_and_observations_are_those_of_the_api(
+def test_exported_inspections_and_observations_equal_those_of_the_api(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     inspections = list(listed(filled_client, "/api/v2/inspections"))
@@ -114,7 +114,7 @@ def test_exported_stacks_are_the_inspected_ones_with_their_packages(
         assert purls == {it["purl"] for it in detail["packages"]}
 
 
-def test_releases_and_advisories_are_those_of_the_api(
+def test_exported_releases_and_advisories_equal_those_of_the_api(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     releases: Rows = []
@@ -140,7 +140,9 @@ def test_releases_and_advisories_are_those_of_the_api(
     assert all(set(row["affected"]) == affected[row["vulnerability_id"]] for row in rows)
 
 
-def test_hardware_classes_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
+def test_exported_hardware_classes_equal_those_of_the_api(
+    exported: Path, filled_client: FlaskClient
+) -> None:
     rows = {
         it["hardware_digest"]: json.loads(it["identity"]) for it in rows_of(exported, "hardware")
     }
@@ -149,7 +151,9 @@ def test_hardware_classes_are_those_of_the_api(exported: Path, filled_client: Fl
     assert rows
 
 
-def test_benchmark_results_are_those_of_the_api(exported: Path, filled_client: FlaskClient) -> None:
+def test_exported_benchmark_results_equal_those_of_the_api(
+    exported: Path, filled_client: FlaskClient
+) -> None:
     def key(item: dict[str, Any]) -> tuple[Any, ...]:
         return item["source"], item["benchmark"], str(item["parameters"]), item["metric"]
 
@@ -162,7 +166,7 @@ def test_benchmark_results_are_those_of_the_api(exported: Path, filled_client: F
         assert {it: row[it] for it in shared} == {it: item[it] for it in shared}
 
 
-def test_advice_is_that_of_the_api_without_its_identifiers(
+def test_exported_advice_equals_that_of_the_api_without_identifiers(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     expected = []
@@ -182,7 +186,9 @@ def test_advice_is_that_of_the_api_without_its_identifiers(
     assert [{it: row[it] for it in expected[0]} for row in rows] == expected
 
 
-def test_verdicts_are_those_of_the_stacks_command(exported: Path, filled: Settings) -> None:
+def test_exported_verdicts_equal_those_of_the_stacks_command(
+    exported: Path, filled: Settings
+) -> None:
     groups = thoth_json(filled, "stacks", "--all", "--json")["groups"]
     expected = {
         (group["comparison_key"], group["python_version"], stack["stack_digest"]): {
@@ -207,7 +213,7 @@ def test_verdicts_are_those_of_the_stacks_command(exported: Path, filled: Settin
         assert {it: rows[key][it] for it in values} == values
 
 
-def test_each_row_names_its_document_and_each_column_its_meaning(exported: Path) -> None:
+def test_each_exported_row_names_its_document_and_each_column_is_described(exported: Path) -> None:
     known = {row["document_id"] for row in rows_of(exported, "inspections")}
     for name, table in TABLES.items():
         dataset = ds.dataset(exported / name)

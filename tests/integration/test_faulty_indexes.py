@@ -228,7 +228,7 @@ def test_unreadable_page_is_reported_and_proves_no_conflict(
     assert shown.returncode != 0
 
 
-def test_a_requirement_of_a_package_that_cannot_be_read_is_named_with_the_older_version(
+def test_requirement_on_an_unreadable_package_is_named_with_the_older_version(
     stores: Stores, index: Index, project: Path
 ) -> None:
     index.add_wheel("app", "1.2", metadata="Requires-Dist: gone\n")
@@ -243,7 +243,7 @@ def test_a_requirement_of_a_package_that_cannot_be_read_is_named_with_the_older_
     assert "hint:" not in done.stderr
 
 
-def test_versions_that_could_not_be_read_are_not_counted_as_read(
+def test_unreadable_versions_are_not_counted_as_read(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("only", "1.0")

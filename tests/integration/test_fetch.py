@@ -160,7 +160,7 @@ def test_why_and_why_not_read_missing_packages(stores: Stores, index: Index, pro
     assert json.loads(done.stdout)["outcome"] == "possible"
 
 
-def test_a_name_that_an_index_owns_is_taken_from_no_other(
+def test_names_owned_by_an_index_are_taken_from_no_other(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     """Somebody has published our names on the first index."""

@@ -120,7 +120,7 @@ def test_fix_of_one_vulnerability_and_reason_of_a_remaining_one(
     assert accepted.returncode == 0, accepted.stdout
 
 
-def test_a_lock_is_fixed_without_any_store(
+def test_fix_works_without_any_store(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     archive = write_archive(tmp_path / "all.zip", list(ADVISORIES))

@@ -39,7 +39,7 @@ def settings_in(home: Path) -> Settings:
     return Settings.from_env({"THOTH_HOME": str(home), "GRAPH_MEMORY_MB": "256"})
 
 
-def test_a_first_start_on_a_small_disk_starts_nothing_and_names_the_remedy(
+def test_first_start_on_a_small_disk_fails_with_a_remedy(
     small_disk: Path,
 ) -> None:
     settings = settings_in(small_disk)

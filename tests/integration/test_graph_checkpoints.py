@@ -123,7 +123,7 @@ def test_emptied_graph_is_not_current(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_a_graph_that_lost_its_last_transactions_is_refused(stores: Stores) -> None:
+def test_graph_that_lost_its_last_transactions_is_not_current(stores: Stores) -> None:
     query = "MATCH (node:ProjectionCheckpoint) RETURN node.batch"
     ((before,),) = answer(stores, query)
     record(stores, "package-2")
@@ -140,7 +140,7 @@ def test_a_graph_that_lost_its_last_transactions_is_refused(stores: Stores) -> N
 @pytest.mark.parametrize(
     "at", ["graph.checkpoints._FINISH", "graph.projection.outbox._DELETE", "in the batch"]
 )
-def test_an_interrupted_batch_leaves_stores_that_agree(
+def test_stores_agree_after_an_interrupted_batch(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     record(stores, "package-2")

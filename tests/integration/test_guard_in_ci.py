@@ -259,7 +259,7 @@ def test_one_comment_is_updated_with_the_lock(
 
 
 @needs("git")
-def test_variables_become_options(stores: Stores, repository: Path) -> None:
+def test_ci_variables_become_options_of_guard(stores: Stores, repository: Path) -> None:
     lock(repository, "2.0.0", "1")
     asked = pipeline(stores, repository, "none", GUARD_SERVICE="http://127.0.0.1:1")
     assert asked.returncode == 3
@@ -277,7 +277,7 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
     "locks",
     [(), ("",), ("app.lock.txt", ""), ("../app.lock.txt",), ("src/../../a.txt",), ("/a/b.txt",)],
 )
-def test_a_lock_that_is_not_named_or_outside_of_the_repository_is_an_error(
+def test_unnamed_lock_or_lock_outside_the_repository_is_an_error(
     repository: Path, locks: tuple[str, ...]
 ) -> None:
     command = ["sh", str(CI / "guard.sh"), *locks]
@@ -409,7 +409,7 @@ def guard_script(
     ("measure", "option"),
     [("true", "--yes"), ("python bench.py --fast", "-- python bench.py --fast")],
 )
-def test_benchmarks_run_with_both_locks_before_these_are_compared(
+def test_benchmarks_run_with_both_locks_before_guard_compares_them(
     repository: Path, tmp_path: Path, measure: str, option: str
 ) -> None:
     lock(repository, "2.0.0", "1")

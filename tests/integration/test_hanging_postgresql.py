@@ -78,7 +78,7 @@ def errors(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_a_database_that_hangs_is_given_up_and_found_again(
+def test_hanging_database_is_given_up_and_used_again_later(
     client: FlaskClient,
     proxy: Proxy,
     caplog: pytest.LogCaptureFixture,

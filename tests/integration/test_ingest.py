@@ -126,7 +126,7 @@ def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("sizes", [(20, 10), (10, 20, 10)])
-def test_a_delivery_that_grew_counts_no_job_twice(
+def test_growing_delivery_counts_no_job_twice(
     stores: Stores, tmp_path: Path, sizes: tuple[int, ...]
 ) -> None:
     for turn, size in enumerate(sizes):
@@ -309,7 +309,7 @@ def test_quarantine_entries_are_removed_by_number(stores: Stores, tmp_path: Path
     assert [it["id"] for it in quarantined(stores.settings)] == [second]
 
 
-def test_a_dictionary_with_two_bad_inspections_gives_two_rows(
+def test_dictionary_with_two_bad_inspections_gives_two_quarantine_entries(
     stores: Stores, tmp_path: Path
 ) -> None:
     bad, worse = document_2020_02(stdout=stdout(rate=0)), document_2020_02(exit_code="0")

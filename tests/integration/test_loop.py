@@ -117,7 +117,7 @@ def watch(stores: Stores, files: dict[str, bytes], hardware: str | None = None) 
         add_watch(connection, project_watch("project", request))
 
 
-def test_a_release_that_no_project_can_install_ends_with_its_reason(
+def test_release_that_no_project_can_install_is_given_up_with_its_reason(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch_app(stores)
@@ -199,7 +199,7 @@ def test_release_already_advised_is_compared_with_another_version(
     ]  # fmt: skip
 
 
-def test_a_release_that_no_indicator_can_measure_ends_with_its_reason(
+def test_release_that_no_indicator_can_measure_is_given_up_with_its_reason(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch_app(stores)
@@ -231,7 +231,7 @@ def test_a_batch_without_the_stack_of_any_release_is_not_planned(
     assert release.reason == "no stack that can be measured contains it"
 
 
-def test_a_release_that_the_index_does_not_list_waits_and_is_given_up(
+def test_release_missing_from_the_index_waits_and_is_given_up(
     stores: Stores, night_settings: Settings
 ) -> None:
     watch_app(stores)
@@ -490,7 +490,7 @@ def test_worker_runs_a_night_at_its_scheduled_time(
     assert [it.state for it in watched(stores)] == [LoopState.ANNOUNCED]
 
 
-def test_projects_that_clients_ask_about_are_watched_by_their_requests(
+def test_projects_of_clients_are_watched_because_of_their_requests(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch(stores, {"requirements.txt": b"app\n"})
@@ -598,7 +598,7 @@ def test_watch_on_neither_a_project_nor_a_package_is_refused(text: str, tmp_path
         package_project(text)
 
 
-def test_pairs_of_identical_stacks_are_counted_by_verdict(stores: Stores) -> None:
+def test_comparisons_of_identical_stacks_are_counted_by_verdict(stores: Stores) -> None:
     with stores.engine.begin() as connection:
         watch = {"watch_id": "w", "kind": "package", "name": "numpy", "source": "person"}
         more = {"weight": 1.0, "request": {}, "state": "seen"}

@@ -63,7 +63,7 @@ def test_schema_of_procrastinate_is_that_of_its_migration() -> None:
     assert newest == "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 
 
-def test_a_migrated_store_has_nothing_to_do(stores: Stores) -> None:
+def test_migrated_store_has_nothing_pending(stores: Stores) -> None:
     assert [state.pending for state in states(stores)] == [(), ()]
     ensure_schema(stores)
     assert [state.pending for state in migrate.migrate(stores)] == [(), ()]
@@ -107,7 +107,7 @@ def test_external_store_is_migrated_only_on_request(folder: Path, empty: Stores)
     assert caught.value.hint == "run `thoth migrate`"
 
 
-def test_an_embedded_store_is_migrated_unasked(
+def test_embedded_store_is_migrated_automatically(
     folder: Path, empty: Stores, embedded_settings: Settings
 ) -> None:
     ensure_schema(Stores(embedded_settings, None, empty.driver))
@@ -125,7 +125,7 @@ def test_a_newer_schema_is_refused(folder: Path, empty: Stores) -> None:
         migrate.migrate(empty)
 
 
-def test_a_schema_of_before_the_first_step_is_refused_with_the_way(empty: Stores) -> None:
+def test_schema_older_than_the_first_step_is_refused_with_the_way_to_upgrade(empty: Stores) -> None:
     migrate_relational(empty.engine)
     with empty.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
@@ -144,7 +144,7 @@ def test_migration_file_changed_after_it_was_applied_is_refused(
         ensure_schema(empty)
 
 
-def test_the_next_revision_is_written_from_the_tables(folder: Path, empty: Stores) -> None:
+def test_next_revision_is_generated_from_the_tables(folder: Path, empty: Stores) -> None:
     (folder / "versions" / "0001_first.py").unlink()
     written = write_revision(empty.engine, "all the tables")
     assert written.name == "0001_all_the_tables.py"

@@ -61,7 +61,7 @@ def test_a_space_without_a_valid_stack_ends_with_1(known: Stores, project: Path)
     assert json.loads(done.stdout)["valid_stacks"]["number"] == "0"
 
 
-def test_a_dry_run_shows_all_stacks_and_writes_nothing(known: Stores, project: Path) -> None:
+def test_monkey_dry_run_lists_all_stacks_and_writes_nothing(known: Stores, project: Path) -> None:
     report = monkey(known, project, "--strategy", "all", "--dry-run")
     assert sorted(tuple(it["packages"].values()) for it in report["stacks"]) == [
         ("1.0", "2.0"), ("2.0", "2.0"), ("2.0", "3.0"), ("3.0", "2.0"), ("3.0", "3.0"),

@@ -176,7 +176,7 @@ def test_this_machine_provides_the_interfaces_that_its_numpy_needs(
     assert difference.architectures == ()
 
 
-def test_a_wheel_for_another_machine_does_not_fit_although_names_are_equal(
+def test_wheel_for_another_architecture_does_not_fit_despite_equal_names(
     stores: Stores, settings: Settings, tmp_path: Path, image: Path
 ) -> None:
     foreign = write_wheel(
@@ -227,7 +227,7 @@ def test_a_wheel_of_a_configured_index_is_analysed_by_name(
     assert "built for linux_x86_64, this environment has win_amd64" in done.stderr
 
 
-def test_a_broken_library_ends_in_exit_code_1(settings: Settings, tmp_path: Path) -> None:
+def test_broken_library_exits_with_1(settings: Settings, tmp_path: Path) -> None:
     path = write_wheel(tmp_path, {"demo/a.so": EXTENSION[:200]})
     done = thoth(settings, "analyze", "wheel", str(path))
     assert done.returncode == 1

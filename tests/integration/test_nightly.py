@@ -49,7 +49,7 @@ def nightly(stores: Stores) -> Settings:
     return replace(stores.settings, ingest_sources=SOURCES)
 
 
-def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -> None:
+def test_nightly_run_reads_and_projects_every_source(stores: Stores, nightly: Settings) -> None:
     report = thoth_json(nightly, "ingest", "nightly")
     assert report["inspection"]["new"] == report["inspection"]["read"] == 20
     assert report["graph"] == {"lag": 0, "error": None}

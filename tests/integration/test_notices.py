@@ -68,7 +68,7 @@ def planned(engine: sqlalchemy.Engine, *kinds: EventKind) -> None:
         plan_notices(connection, TARGETS)
 
 
-def test_an_event_gets_one_notice_for_each_target_that_asks_for_its_kind(
+def test_event_gets_one_notice_for_each_subscribed_target(
     relational: sqlalchemy.Engine,
 ) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP, EventKind.RELEASE_STATE)
@@ -253,7 +253,7 @@ def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
         assert connection.scalar(text("SELECT count(*) FROM events")) == 0
 
 
-def test_a_night_sends_its_notices_and_names_targets_that_cannot_be_used(stores: Stores) -> None:
+def test_night_sends_its_notices_and_names_unusable_targets(stores: Stores) -> None:
     record(stores.engine, "flask==3.0.0")
     with receiver() as server:
         aim = hooked(stores.settings, server.url)
@@ -314,7 +314,7 @@ def kinds(engine: sqlalchemy.Engine) -> list[str]:
         return list(connection.scalars(text("SELECT kind FROM events ORDER BY event_id")))
 
 
-def test_files_that_change_on_an_index_make_one_notice(
+def test_files_changed_on_an_index_make_one_notice(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     files = {it: wheel_of(it, "1.0") for it in ("web", "lib")}

@@ -161,7 +161,7 @@ def test_a_response_that_never_ends_is_not_read(
     assert "no answer within 1 s" in [it.error for it in listed(relational)]
 
 
-def test_a_receiver_shows_a_certificate_that_is_trusted(
+def test_receiver_needs_a_trusted_certificate(
     relational: sqlalchemy.Engine,
     settings: Settings,
     tmp_path: Path,
@@ -223,7 +223,7 @@ def test_a_notice_waits_for_a_process_that_knows_its_target(
     assert len(set(signatures)) == 2
 
 
-def test_services_for_people_get_settled_events_only(
+def test_chat_services_get_settled_events_only(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational)

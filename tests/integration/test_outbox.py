@@ -66,7 +66,7 @@ def test_failed_projection_keeps_its_outbox_entries(
     assert verified(stores).equal
 
 
-def test_an_entry_that_commits_late_is_found(stores: Stores) -> None:
+def test_entry_of_a_late_commit_is_projected(stores: Stores) -> None:
     rows = inspection_rows(10)
     entries = entries_of(rows)
     store(stores.engine, rows, entries[5:])
@@ -81,13 +81,13 @@ def test_an_entry_that_commits_late_is_found(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_one_projector_at_a_time(stores: Stores, rows: Rows) -> None:
+def test_only_one_projector_runs_at_a_time(stores: Stores, rows: Rows) -> None:
     with only_projector(stores.engine, 1.0), pytest.raises(StoreUnavailable):
         project(stores, wait_s=0.2)
     assert project(stores).entries == len(entries_of(rows))
 
 
-def test_projectors_at_once_wait_for_each_other(stores: Stores, rows: Rows) -> None:
+def test_concurrent_projectors_wait_for_each_other(stores: Stores, rows: Rows) -> None:
     done: list[int] = []
     in_threads(*[lambda: done.append(project(stores, batch=5).entries)] * 3)
     assert sum(done) == len(entries_of(rows))
@@ -128,9 +128,7 @@ def flask(stores: Stores) -> Snapshot:
     return frozen_flask(stores)
 
 
-def test_a_snapshot_is_not_current_as_soon_as_the_graph_differs(
-    stores: Stores, flask: Snapshot
-) -> None:
+def test_snapshot_is_outdated_as_soon_as_the_graph_differs(stores: Stores, flask: Snapshot) -> None:
     deliver(stores, release("flask", "1", ["click", "jinja2"]), release("flask", "2"), day=1)
     seen: list[tuple[bool, bool]] = []
 
@@ -239,7 +237,7 @@ def test_packages_are_projected_although_writers_never_pause(
     assert verified(stores).equal
 
 
-def test_a_version_without_requirements_that_is_not_written_is_an_error(stores: Stores) -> None:
+def test_unwritten_version_without_requirements_is_an_error(stores: Stores) -> None:
     class Silent:
         """A graph that does not give the packages that it is asked for."""
 

@@ -134,7 +134,7 @@ def test_bad_lines_are_quarantined_by_number_and_others_are_imported(
         assert open_refusals(connection) == []
 
 
-def test_a_solvers_result_comes_in_with_its_own_date(stores: Stores, tmp_path: Path) -> None:
+def test_solver_result_is_imported_with_its_own_date(stores: Stores, tmp_path: Path) -> None:
     document = solver_document(
         [solved("Flask", "1.0.2", {"click": ">=5.1"}), solved("click", "7.0", {})],
         [failed("pygments", "1.0", "setup.py failed"), failed("click", "7.0", "a second time")],

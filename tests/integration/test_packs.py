@@ -89,12 +89,14 @@ def test_selected_pack_contains_only_what_its_measurements_refer_to(
     assert (done.returncode, (tmp_path / "none").exists()) == (2, False)
 
 
-def test_packages_of_an_unknown_key_are_not_run(filled: Settings, made: Path) -> None:
+def test_code_of_packages_in_a_pack_with_unknown_key_is_not_run(
+    filled: Settings, made: Path
+) -> None:
     refused = thoth(filled, "pack", "again", str(made))
     assert (refused.returncode, "--trust-packages" in refused.stderr) == (2, True)
 
 
-def test_only_a_pack_is_replaced(filled: Settings, tmp_path: Path) -> None:
+def test_pack_build_replaces_only_a_pack(filled: Settings, tmp_path: Path) -> None:
     other = tmp_path / "notes.tar"
     other.write_text("mine")
     refused = thoth(filled, "pack", "build", str(other), "--replace")
@@ -111,7 +113,7 @@ def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
     assert again.session_count == 2
 
 
-def test_another_key_than_the_expected_one_is_refused(
+def test_pack_signed_with_another_key_than_expected_is_refused(
     filled: Settings, made: Path, tmp_path: Path
 ) -> None:
     new_key(tmp_path / "other")

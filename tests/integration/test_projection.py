@@ -222,9 +222,7 @@ def test_rebuild_repairs_a_damaged_graph(stores: Stores, rows: Rows) -> None:
     assert answer(stores, "MATCH (n:Unrelated) RETURN count(n)") == [[1]]
 
 
-def test_a_rebuild_that_was_interrupted_goes_on_with_the_next_sync(
-    stores: Stores, rows: Rows
-) -> None:
+def test_interrupted_rebuild_continues_with_the_next_sync(stores: Stores, rows: Rows) -> None:
     project(stores)
     answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
 

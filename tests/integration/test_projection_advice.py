@@ -218,7 +218,7 @@ def forget(stores: Stores, number: int) -> None:
     project(stores)
 
 
-def test_a_claim_that_drifted_is_found_and_repaired(stores: Stores) -> None:
+def test_changed_claim_is_found_and_repaired(stores: Stores) -> None:
     assert add(stores, 23, CLAIMED)
     project(stores)
     answer(stores, "MATCH (c:Claim)-[d:DIFFERS_IN]->(:Package {name: 'numpy'}) SET d.version = '9'")

@@ -65,7 +65,9 @@ def test_a_report_agrees_with_the_observations(client: FlaskClient, key: str) ->
             )
 
 
-def test_a_report_has_the_verdicts_of_the_stacks(client: FlaskClient, filled: Settings) -> None:
+def test_quality_report_has_the_verdicts_of_the_stacks_command(
+    client: FlaskClient, filled: Settings
+) -> None:
     groups = client.get("/api/v2/comparison-groups?indicator=PiConv2D").get_json()["items"]
     (group,) = (it for it in groups if len(it["stacks"]) == 6)
     (series,) = _report(client, group["comparison_key"])["series"]

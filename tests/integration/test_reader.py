@@ -216,7 +216,7 @@ def test_store_itself_refuses_writes_of_the_reading_user(analyst: Analyst) -> No
 
 
 @pytest.mark.parametrize("query", RUNAWAYS)
-def test_a_runaway_query_is_ended_at_the_limit_of_time(analyst: Analyst, query: str) -> None:
+def test_endless_query_is_ended_at_the_time_limit(analyst: Analyst, query: str) -> None:
     with pytest.raises(QueryRefused, match=r"limit of (1 s|memory)"):
         analyst.ask(query, timeout_s=1.0)
 

@@ -68,7 +68,7 @@ def test_inspection_without_specification_has_a_note() -> None:
     assert unknown[0].stack_note
 
 
-def test_the_documents_of_2019_and_2020_are_read() -> None:
+def test_documents_of_2019_and_2020_are_parsed() -> None:
     old, refused = ingested("inspections-legacy-2019")
     assert refused == []
     assert {document.schema_version for document in old} == {SchemaVersion.Y2019}

@@ -222,7 +222,7 @@ def other(column: Column[Any]) -> str:
 
 
 @pytest.mark.parametrize("models", [TABLES, OF_ADVICE])
-def test_every_column_that_is_changed_is_named(
+def test_every_changed_column_is_reported(
     record: Stores, monkeypatch: pytest.MonkeyPatch, models: tuple[type[Base], ...]
 ) -> None:
     monkeypatch.setattr(run, "NAMED", 1_000)
@@ -496,7 +496,7 @@ def test_portions_of_a_verification_continue_and_start_again(record: Stores) -> 
     assert not compare(record, seconds=1e-9).complete
 
 
-def test_the_nightly_run_compares_a_portion(stores: Stores) -> None:
+def test_nightly_run_verifies_a_portion(stores: Stores) -> None:
     settings = replace(stores.settings, ingest_sources=(str(GENERATIONS / "2020-02"),))
     first = thoth_json(settings, "ingest", "nightly")["record"]
     assert (first["equal"], first["complete"]) == (True, True)
@@ -577,7 +577,7 @@ def test_verification_says_how_many_differences_it_does_not_print(record: Stores
     assert done.stdout.count("observations.") > 100
 
 
-def test_no_secret_is_printed(record: Stores) -> None:
+def test_verification_prints_no_secret(record: Stores) -> None:
     url = "https://me:hunter2@host.example/x?token=hunter2"
     change(record, f"UPDATE inspections SET stack_note = '{url}'")
     done = thoth(record.settings, "record", "verify", "--json")

@@ -74,7 +74,7 @@ def record(relational: sqlalchemy.Engine, settings: Settings) -> Record:
     return Record(relational, settings)
 
 
-def test_a_release_brings_its_requirements_files_and_packages(record: Record) -> None:
+def test_release_is_stored_with_requirements_files_and_packages(record: Record) -> None:
     line = 'Werkzeug[Watch]>=3,<4 ; extra == "Dev"'
     added = record.add(release("flask", "3.0.0", [line, "click"], provides_extra=["dev"]))
     assert (added.new, added.changed, added.unchanged) == ({PURL}, set(), 0)
@@ -100,7 +100,7 @@ def test_a_release_brings_its_requirements_files_and_packages(record: Record) ->
     assert record.events() == []
 
 
-def test_a_second_delivery_changes_nothing_but_the_time(record: Record) -> None:
+def test_second_delivery_changes_only_the_time(record: Record) -> None:
     flask = release("flask", "3.0.0", ["click"])
     record.add(flask)
     before, revision = record.row(), record.revision()
@@ -131,7 +131,7 @@ def test_a_yank_is_an_event_and_changes_the_revision(record: Record) -> None:
     assert [kind for kind, *_ in record.events()] == ["yanked", "unyanked"]
 
 
-def test_an_older_word_does_not_replace_a_newer_one(record: Record) -> None:
+def test_older_delivery_does_not_replace_a_newer_one(record: Record) -> None:
     record.add(release("flask", "3.0.0", ["click>=8"], yanked=True), day=2)
     before = record.row()
     added = record.add(release("flask", "3.0.0", ["click>=7"]), day=1)
@@ -238,7 +238,7 @@ def test_version_known_from_a_stack_is_completed_by_its_release(record: Record) 
     assert record.events() == []
 
 
-def test_the_same_version_on_another_index_is_another_one(record: Record) -> None:
+def test_same_version_on_another_index_is_a_separate_release(record: Record) -> None:
     record.add(release("flask", "3.0.0"), release("flask", "3.0.0", index="builds"))
     with record.engine.connect() as connection:
         assert list(known_releases(connection, "builds", "flask")) == ["3.0.0"]
@@ -315,7 +315,7 @@ def test_releases_of_the_record_are_projected(stores: Stores) -> None:
     assert revision == record.revision()
 
 
-def test_a_version_that_is_spelled_differently_is_the_same_release(record: Record) -> None:
+def test_version_in_another_spelling_is_the_same_release(record: Record) -> None:
     record.add(release("flask", "3.0", ["click"]), release("flask", "3", ["click"]))
     added = record.add(release("flask", "3.0.0", ["click", "jinja2"]), day=1)
     assert len(record.rows("SELECT purl FROM package_versions")) == 1
@@ -326,7 +326,7 @@ def test_a_version_that_is_spelled_differently_is_the_same_release(record: Recor
     assert record.rows("SELECT count(*) FROM package_versions") == [(6,)]
 
 
-def test_one_alarm_is_one_event_within_a_batch_as_well(record: Record) -> None:
+def test_alarm_repeated_within_a_batch_is_one_event(record: Record) -> None:
     wheel = wheel_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel]))
     changed = [{**wheel, "sha256": "f" * 64}]

@@ -169,7 +169,7 @@ def test_a_pack_is_added_once_and_removed_without_a_trace(
     assert not list(own.index_cache.glob(f"packs/{pack.digest[7:]}*"))
 
 
-def test_a_wrong_pack_is_refused_whole(
+def test_invalid_pack_is_refused_as_a_whole(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     before = row_counts(relational)
@@ -287,7 +287,7 @@ def test_a_changed_cache_is_written_again(
     assert evidence(own, relational).to_json() == known
 
 
-def test_a_pack_with_too_many_measurements_is_left_out(
+def test_pack_with_too_many_measurements_is_not_used(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -55,7 +55,7 @@ def status(client: FlaskClient, secret: str | None) -> int:
     return client.get(READ, headers=headers).status_code
 
 
-def test_a_secret_is_printed_once_and_stored_nowhere(
+def test_token_secret_is_printed_once_and_not_stored(
     closed: Settings, relational: sqlalchemy.Engine
 ) -> None:
     made = run(closed, "create", "ci", "--scope", "read", "--expires", "30d")
@@ -80,7 +80,7 @@ def test_token_admits_only_its_scope(closed: Settings, client: FlaskClient) -> N
     assert status(client, create(closed, "admin")["secret"]) == 200
 
 
-def test_no_operation_is_open_to_a_token_of_another_scope(
+def test_no_operation_accepts_a_token_of_another_scope(
     closed: Settings, client: FlaskClient
 ) -> None:
     secrets = {

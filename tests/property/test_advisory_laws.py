@@ -121,7 +121,7 @@ documents = st.builds(
 @given(
     st.lists(documents, max_size=8).flatmap(lambda it: st.tuples(st.just(it), st.permutations(it)))
 )
-def test_merging_does_not_depend_on_the_order(
+def test_merged_advisories_do_not_depend_on_their_order(
     orders: tuple[list[dict[str, Any]], list[dict[str, Any]]],
 ) -> None:
     def found(some: list[dict[str, Any]]) -> set[Any]:
@@ -178,7 +178,7 @@ def record(settings: Settings, relational: sqlalchemy.Engine) -> Record:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_the_record_does_not_depend_on_the_order_or_size_of_deliveries(
+def test_stored_advisories_do_not_depend_on_order_or_size_of_deliveries(
     record: Record, found: list[dict[str, Any]], chance: Any, versions_at: int
 ) -> None:
     once = record.outcome([found], 0)

@@ -110,7 +110,7 @@ def test_an_empty_value_does_not_take_the_next_line(sample: str) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_a_damaged_file_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
+def test_damaged_text_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
     text = SAMPLES[sample][place]
     for _ in range(data.draw(st.integers(1, 4))):

@@ -135,7 +135,7 @@ def refused(work: Callable[[], object]) -> bool:
     return False
 
 
-def test_a_changed_report_is_no_report_or_not_the_recorded_one(
+def test_changed_report_is_invalid_or_differs_from_the_recorded_one(
     stored: StoredAdvice, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.json"

@@ -36,13 +36,13 @@ def test_cursor_decodes_to_its_key(key: Key) -> None:
 
 
 @given(keys)
-def test_a_key_of_another_list_is_refused(key: Key) -> None:
+def test_cursor_of_another_list_is_refused(key: Key) -> None:
     with pytest.raises(ApiError):
         Cursor("others", CURSOR.parts).key_in(CURSOR.text_of(key))
 
 
 @given(st.text() | st.text("abcdefABCDEF0123456789-_=", min_size=1))
-def test_any_text_is_a_key_or_a_bad_request(text: str) -> None:
+def test_any_text_is_a_cursor_or_a_bad_request(text: str) -> None:
     expect_key_or_refusal(text)
 
 

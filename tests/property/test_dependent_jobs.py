@@ -62,9 +62,7 @@ def test_a_true_gain_is_found_although_nights_differ() -> None:
 
 
 @pytest.mark.parametrize(("tick", "sd"), [(0.2, 0.0), (0.2, 0.03), (0.05, 0.003)])
-def test_a_coarse_clock_makes_no_claims_about_stacks_that_hardly_differ(
-    tick: float, sd: float
-) -> None:
+def test_coarse_clock_makes_no_claims_about_nearly_equal_stacks(tick: float, sd: float) -> None:
     design = Design("clock", 5, 10, sd, tick=tick, step=0.003)
     assert sum(map(claims, answers(design, 60, 94))) <= 0.05 * 60
 

@@ -82,7 +82,7 @@ def test_identical_stacks_in_five_jobs_hardly_ever_give_a_claim(
     assert claimed <= 15
 
 
-def test_a_gain_of_ten_per_cent_is_found_next_to_a_reference_that_runs_five_times_a_turn() -> None:
+def test_gain_of_ten_per_cent_is_found_beside_five_reference_runs_a_block() -> None:
     draw, found = np.random.default_rng(82), 0
     for _ in range(200):
         base, first, *others = turns(draw, 20, 10, 0.05, reference=5)

@@ -102,7 +102,7 @@ def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
 
 @given(st.integers(1, 2000), st.binary(min_size=1, max_size=3))
 @settings(max_examples=examples(200), deadline=None)
-def test_a_document_with_bytes_overwritten(where: int, noise: bytes) -> None:
+def test_document_with_bytes_overwritten_is_parsed_or_refused(where: int, noise: bytes) -> None:
     data = encoded(document_2020_02())
     check(RawDocument("x", data=data[:where] + noise + data[where + len(noise) :]))
 

@@ -177,7 +177,7 @@ def test_any_files_are_a_project_or_a_helpful_error(given: dict[str, bytes]) -> 
 
 @given(st.sampled_from(NAMES), contents)
 @settings(max_examples=examples(200), deadline=None)
-def test_any_file_is_a_lock_or_an_error_that_helps(name: str, content: bytes) -> None:
+def test_any_file_is_a_lock_or_a_helpful_error(name: str, content: bytes) -> None:
     check_lock(name, {name: content})
 
 

@@ -39,7 +39,7 @@ def test_summary_ignores_the_order_of_jobs_and_scales_with_the_unit(
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.lists(_positive, max_size=8), max_size=8), st.randoms(use_true_random=False))
-def test_variances_are_blind_to_the_order_of_jobs(
+def test_variances_ignore_the_order_of_jobs(
     jobs: list[list[float]], shuffler: random.Random
 ) -> None:
     components = variance_components(jobs)

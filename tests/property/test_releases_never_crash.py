@@ -76,7 +76,9 @@ def check(data: bytes) -> None:
 
 @given(data=st.data(), value=values)
 @settings(max_examples=examples(600), deadline=None)
-def test_a_release_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
+def test_release_with_any_field_replaced_is_parsed_or_refused(
+    data: st.DataObject, value: Any
+) -> None:
     changed = replaced(RELEASE, data.draw(st.sampled_from(paths_of(RELEASE))), value)
     try:
         found = release_of(changed)

@@ -114,7 +114,7 @@ def problems_of(stored: Path, *, hash_seed: int, threads: int, simd: bool) -> st
 
 
 @pytest.mark.parametrize("hash_seed", [0, 1, 2, *slow(range(3, 20))])
-def test_every_hash_seed_and_number_of_threads_gives_the_same_report(
+def test_report_is_the_same_for_every_hash_seed_and_thread_count(
     stored: Path, hash_seed: int
 ) -> None:
     threads = (1, 2, 4)[hash_seed % 3]

@@ -44,7 +44,7 @@ def test_documented_commands_name_benchmarks_and_options_that_exist() -> None:
             assert f'"{option}"' in source or option == "--help", command[0]
 
 
-def test_a_measurement_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_benchmark_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -82,12 +82,12 @@ def test_ranges_with_a_gap_are_not_served(recorded: RecordedFile, bounds: tuple[
     assert recorded.read(*bounds) is None
 
 
-def test_the_size_is_that_of_the_whole_file(recorded: RecordedFile, tmp_path: Path) -> None:
+def test_recorded_file_reports_its_whole_size(recorded: RecordedFile, tmp_path: Path) -> None:
     assert recorded.size == len(DATA)
     assert RecordedFile(tmp_path / "absent").size is None
 
 
-def test_a_small_dump_is_the_beginning_of_a_large_one() -> None:
+def test_small_dump_is_a_prefix_of_a_large_one() -> None:
     assert list(releases_of(200)) == list(releases_of(1_000))[:200]
     assert list(releases_of(200, seed=2)) != list(releases_of(200))
 

@@ -47,7 +47,7 @@ class Bicycle:
 BICYCLE = Bicycle(None, Colour.BLUE, (Wheel(0.7), Wheel(math.inf)), {"chain": 1})
 
 
-def test_only_declared_fields_and_properties_are_shown() -> None:
+def test_only_declared_fields_and_properties_are_in_a_document() -> None:
     names = [it.name for it in declared_fields(Bicycle)]
     assert names == ["name", "colour", "wheels", "parts", "heavy"]
     assert [it.name for it in declared_fields(Bicycle) if it.declared.public] == ["name"]

@@ -58,7 +58,7 @@ def codes(text: str) -> set[str]:
     return {code for head in heads for code in re.findall(r"`([^`]+)`", head)}
 
 
-def test_every_setting_has_its_line_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     settings = Settings.from_env({})
     values = {variable_name(it): getattr(settings, it) for it in Settings.__slots__}
     assert codes(SETTINGS) == values.keys()
@@ -68,7 +68,7 @@ def test_every_setting_has_its_line_with_its_default() -> None:
         assert float(default) == values[variable], variable
 
 
-def test_the_example_of_an_environment_sets_the_defaults() -> None:
+def test_example_environment_has_the_default_settings() -> None:
     text = (ROOT / ".env.example").read_text(encoding="utf-8")
     variables = dict(re.findall(r"(?m)^([A-Z_]+)=(.*)$", text))
     compose = {"POSTGRES_PASSWORD", "NEO4J_PASSWORD", "SERVICE_PORT"}
@@ -112,12 +112,12 @@ def test_documented_codes_equal_those_in_the_code(
 
 
 @pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])
-def test_every_unit_of_a_script_is_listed(page: str) -> None:
+def test_every_unit_of_a_script_is_documented(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert set(re.findall(r"`([^`\n]+)`", text)) >= UNITS.keys()
 
 
-def test_every_exit_code_is_explained() -> None:
+def test_every_exit_code_is_documented() -> None:
     assert cli.__doc__ is not None
     in_code = set(re.findall(r"(?m)^(\d+) +\S", cli.__doc__))
     used = {0, 1, *cli._EXIT_CODES.values(), REFUSED, cli._INTERRUPTED, cli._BROKEN_PIPE}
@@ -162,7 +162,7 @@ def test_each_promise_names_tests_and_benchmarks_that_exist() -> None:
             assert not test or defined, f"{path}::{test}"
 
 
-def test_every_link_of_the_documentation_leads_to_a_file() -> None:
+def test_every_link_in_the_docs_leads_to_a_file() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     assert len(pages) > 10
     broken = [
@@ -191,7 +191,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert {page.relative_to(ROOT).as_posix() for page in pages - seen} == set()
 
 
-def test_pages_that_the_product_names_exist() -> None:
+def test_pages_named_in_the_code_exist() -> None:
     named = {
         page
         for room in ROOMS
@@ -231,7 +231,7 @@ def test_nothing_tells_users_to_install_thoth_from_pypi() -> None:
     assert [path for path in (*pages, *code) if named.search(path.read_text("utf-8"))] == []
 
 
-def test_no_registry_is_named() -> None:
+def test_no_package_registry_is_named() -> None:
     named = []
     for path in tracked():
         if path == Path(__file__):

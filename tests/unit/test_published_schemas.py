@@ -61,7 +61,7 @@ def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
     compare_with_golden("schemas/openapi.txt", "\n".join(lines))
 
 
-def test_the_columns_of_exports_are_as_published() -> None:
+def test_export_columns_equal_the_published_ones() -> None:
     from adviser.exports.arrow_files import schema_of_table
 
     def lines() -> Iterator[str]:

@@ -80,7 +80,7 @@ class TestRules:
     def test_each_alert_fires_at_its_time_and_not_before(self, path: Path) -> None:
         promtool("test", "rules", path)
 
-    def test_each_alert_has_such_a_test(self) -> None:
+    def test_each_alert_has_a_promtool_test(self) -> None:
         outcomes: dict[str, list[bool]] = {name: [] for name in ALERTS}
         for path in RULE_TESTS:
             for test in yaml.safe_load(path.read_text("utf-8"))["tests"]:

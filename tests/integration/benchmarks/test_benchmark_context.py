@@ -95,7 +95,7 @@ def test_results_of_other_systems_are_mentioned_without_changing_the_advice(
     assert len(rows) == 2
 
 
-def test_advice_with_context_is_replayed_and_checked(
+def test_advice_with_benchmark_context_replays_and_passes_the_check(
     measured: tuple[Stores, str], tmp_path: Path
 ) -> None:
     """More results do not change advice of before."""

@@ -275,7 +275,9 @@ def test_own_inspections_are_found_by_a_metric_that_other_systems_define_equally
     assert listed(stores.settings, "--hardware", "example 2") == []
 
 
-def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_path: Path) -> None:
+def test_service_pages_through_the_rows_that_the_command_prints(
+    stores: Stores, tmp_path: Path
+) -> None:
     write_files(tmp_path / "others", FILES)
     ingest(stores.settings, tmp_path / "others")
     name = "inspection-matmul-00000001"

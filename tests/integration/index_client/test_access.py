@@ -81,7 +81,7 @@ def test_credentials_go_to_the_index_only(tmp_path: Path) -> None:
     assert (refused.code, refused.status) == (IndexFault.UNAUTHORIZED, 401)
 
 
-def test_a_keyring_is_asked_once_the_index_refuses(tmp_path: Path) -> None:
+def test_keyring_is_used_once_an_index_refuses(tmp_path: Path) -> None:
     keyring = pytest.importorskip("keyring")
     from keyring.backend import KeyringBackend
     from keyring.credentials import SimpleCredential

@@ -73,7 +73,7 @@ def test_invalid_page_is_refused_without_a_second_request(
         (IndexFault.HTTP_STATUS, status(503)),
     ],
 )
-def test_a_transient_error_is_reported_as_one(
+def test_persistent_server_error_is_reported_as_transient(
     index: Index, settings: Settings, code: IndexFault, answer: Any
 ) -> None:
     index.add_wheel("parrot", "1.0")

@@ -56,7 +56,7 @@ def test_folder_of_pages_is_an_index_confined_to_its_root(index: Index, tmp_path
     assert problem(settings).code is IndexFault.ADDRESS_REFUSED
 
 
-def test_a_folder_of_wheels_is_not_left_by_a_link(index: Index, tmp_path: Path) -> None:
+def test_link_out_of_a_folder_of_wheels_is_refused(index: Index, tmp_path: Path) -> None:
     index.add_wheel("parrot", "1.0")
     name, data = next(iter(index.files["parrot"].items()))
     (tmp_path / name).write_bytes(data)

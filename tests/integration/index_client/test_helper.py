@@ -127,7 +127,7 @@ def test_pages_are_read_although_the_helper_dies(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_are_read_although_no_other_process_can_be_started(
+def test_pages_are_read_although_no_helper_can_be_started(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     def refused() -> int:

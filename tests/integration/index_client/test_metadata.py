@@ -35,7 +35,7 @@ def test_a_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
     assert index.paths[1:] == ["/files/parrot/parrot-1.0-py3-none-any.whl.metadata"]
 
 
-def test_another_metadata_file_than_promised_is_refused(index: Index, settings: Settings) -> None:
+def test_metadata_file_with_another_hash_is_refused(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
     index.beside["parrot-1.0-py3-none-any.whl"] = b"Name: crow\n"
@@ -129,7 +129,7 @@ def test_a_server_without_ranges_gives_the_whole_wheel_once(
     assert len(index.seen) == 2
 
 
-def test_a_large_wheel_of_a_server_without_ranges_is_left_alone(
+def test_large_wheel_is_not_downloaded_from_a_server_without_ranges(
     index: Index, settings: Settings
 ) -> None:
     index.ranges = False
@@ -260,7 +260,7 @@ def test_download_with_another_hash_is_refused_and_removed(
     assert not target.exists()
 
 
-def test_no_more_than_four_connections_are_open(index: Index, settings: Settings) -> None:
+def test_at_most_four_connections_are_open(index: Index, settings: Settings) -> None:
     lock = threading.Lock()
     open_now, most = 0, 0
 

@@ -113,7 +113,7 @@ def test_interrupted_measurement_continues_with_the_remaining_time(
     assert "left_s" not in json.loads(state.read_text())
 
 
-def test_jobs_of_a_killed_measurement_count_in_one_with_another_budget(
+def test_jobs_of_a_killed_measurement_count_with_another_time_limit(
     stores: Stores, index: Index, project: Path
 ) -> None:
     code, _, state = interrupted(stores, index, project, signal.SIGKILL)

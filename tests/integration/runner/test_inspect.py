@@ -177,7 +177,7 @@ def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[
 
 
 @pytest.mark.slow
-def test_jobs_wait_for_a_quiet_machine_and_finished_jobs_do_not(
+def test_new_jobs_wait_for_a_quiet_machine_and_finished_jobs_are_kept(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     arguments = ["inspect", str(pinned[0]), "--jobs", "1", "--out", str(tmp_path / "out")]

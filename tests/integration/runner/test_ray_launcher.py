@@ -239,7 +239,7 @@ def test_each_node_runs_one_job_at_a_time(launcher: RayLauncher) -> None:
 
 
 @needs("bwrap")
-def test_a_job_sees_neither_rays_nor_the_nodes_variables(launcher: RayLauncher) -> None:
+def test_job_has_neither_variables_of_ray_nor_of_the_node(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     job = Job("inspection-test-00000000", 0, "run", 0, 1, False)
     said = launcher.run(prepared, job).result["stdout"]
@@ -293,7 +293,7 @@ print(json.dumps([places, codes]))
 
 
 @needs("bwrap")
-def test_nodes_of_another_release_get_the_code_that_runs_here(cluster: RayCluster) -> None:
+def test_nodes_with_another_release_run_the_code_of_the_driver(cluster: RayCluster) -> None:
     other = cluster.folder / "other"
     described = other / "thoth-0.0.0.dist-info"
     described.mkdir(parents=True)

@@ -118,7 +118,7 @@ def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> di
     return certificate
 
 
-def test_the_certificate_says_whether_unread_versions_might_invite_a_better_stack() -> None:
+def test_certificate_says_whether_unread_versions_could_be_better() -> None:
     key = "unread_invitations_ignored"
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
     assert certificate_of("web\ntool\n", index)[key] is True

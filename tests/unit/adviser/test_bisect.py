@@ -53,7 +53,7 @@ def test_search_without_a_step_ends_with_that_answer() -> None:
         assert search.flat_remainder
 
 
-def test_a_change_that_was_reverted_is_found_although_both_ends_are_equal() -> None:
+def test_reverted_change_is_found_between_equal_ends() -> None:
     levels = step_levels(RELEASES, {20: 0.2, 44: 1 / 1.2 - 1})
     for seed in range(3):
         search = find_step(PlantedMeasurer(levels, seed), RELEASES)
@@ -137,7 +137,7 @@ def test_search_is_deterministic_for_equal_results() -> None:
     assert measurers[0].calls == measurers[1].calls
 
 
-def test_confirming_jobs_are_fresh_blocks_of_the_pair_only() -> None:
+def test_confirming_jobs_are_new_blocks_of_the_pair() -> None:
     measurer = PlantedMeasurer(step_levels(RELEASES, {30: 0.1}), 2)
     search = find_step(measurer, RELEASES)
     confirming = search.confirming_jobs // 2
@@ -249,7 +249,7 @@ def test_few_jobs_give_no_noise_estimate(usable: int) -> None:
     assert noise_prior(jobs, 5) == NO_PRIOR
 
 
-def test_earlier_jobs_add_at_most_some_degrees_of_freedom() -> None:
+def test_earlier_jobs_add_limited_degrees_of_freedom() -> None:
     draw = random.Random(2)
     before = _jobs(30, lambda release, _: draw.gauss(0, 0.02))
     fresh = _jobs(6, lambda release, _: draw.gauss(0.1 * (release >= 5), 0.02), (4, 5))

@@ -66,7 +66,7 @@ def test_earlier_index_is_asked_before_a_later_one_counts() -> None:
         assert lacks(index, answers={("pypi", "web"): answer}, **both) == {}
 
 
-def test_a_package_that_names_its_index_is_for_that_one_alone() -> None:
+def test_package_with_a_named_index_is_requested_from_it_only() -> None:
     files = {
         "Pipfile": """
 [[source]]

@@ -119,7 +119,7 @@ def test_informative_measures_each_other_version_beside_the_reference() -> None:
     assert made.sampling.endswith("stopped because nothing else is worth measuring")
 
 
-def test_informative_measures_nothing_if_nothing_is_worth_its_time() -> None:
+def test_informative_strategy_stops_if_nothing_is_worth_measuring() -> None:
     index: Index = {"web": {"1": {}, "2": {}}}
     options = GenerationOptions(Strategy.INFORMATIVE, ranking=lambda *_: [])
     made = generator(index, ["web"], options)

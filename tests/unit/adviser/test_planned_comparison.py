@@ -103,7 +103,7 @@ def test_benchmarks_of_one_comparison_are_one_family() -> None:
         (0.02, 0.03, "are likely to settle it"),
     ],
 )
-def test_the_verdict_is_one_sentence(shift: float, noise: float, words: str) -> None:
+def test_verdict_is_worded_in_one_sentence(shift: float, noise: float, words: str) -> None:
     steps = np.resize([-1.0, 1.0, 0.5, -0.5], 28) * noise
     rates = np.array([steps, np.roll(steps, 1) + shift])
     look = judge_look([observations(rates)], 4, 28, 1.0)
@@ -111,7 +111,7 @@ def test_the_verdict_is_one_sentence(shift: float, noise: float, words: str) -> 
     assert words in verdict_sentence(look, comparison, "B", "A", "`bench`")
 
 
-def test_a_large_difference_in_few_noisy_jobs_is_not_called_too_noisy_to_settle() -> None:
+def test_large_difference_in_few_noisy_jobs_is_not_called_hopeless() -> None:
     noise = 0.39 * np.linspace(-1, 1, 6)[[3, 0, 5, 2, 1, 4]]
     rates = np.array([np.zeros(6), noise - 0.41])
     look = judge_look([observations(rates)], 1, 6, 1.0)

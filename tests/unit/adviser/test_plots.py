@@ -78,7 +78,7 @@ def test_samples_that_do_not_count_are_hollow_and_do_not_move_the_median() -> No
     assert line.attrib["y1"] == _of(svg, "circle", "mark")[2].attrib["cy"]
 
 
-def test_a_scale_of_equal_values_is_widened() -> None:
+def test_axis_of_equal_values_is_widened() -> None:
     scale = scale_of([5.0, 5.0], 0, 100)
     assert scale(5.0) == 50
     assert Scale(0, 1, 100, 0).ticks(2) == [0.0, 0.5, 1.0]
@@ -88,7 +88,7 @@ def test_long_labels_are_shortened_in_the_middle() -> None:
     assert fit_text("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
 
 
-def test_a_history_leads_from_each_dot_to_its_job() -> None:
+def test_history_links_each_dot_to_its_job() -> None:
     jobs = [DrawnJob(1.0, "/jobs/1", "one"), DrawnJob(2.0, "/jobs/2", "two", counts=False)]
     runs = [
         DrawnRun("numpy 1", "2026-01-01", jobs, 1.5, 1.0, 2.0),

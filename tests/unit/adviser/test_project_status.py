@@ -79,7 +79,7 @@ def test_direct_requirement_stays_newest_although_its_project_is_archived(
     assert chosen(advice(kind, manifest="middle\n"))["middle"] == "4.0"
 
 
-def test_without_archived_projects_snapshots_and_criteria_stay_the_same() -> None:
+def test_snapshots_and_criteria_are_unchanged_without_archived_projects() -> None:
     """Snapshots and reports of advice from before are replayed byte by byte."""
     snapshot, _ = world("app\n", None)
     assert b"statuses" not in snapshot.to_json()

@@ -285,7 +285,7 @@ def test_a_planted_drift_is_found_and_noise_is_not() -> None:
     assert drifting.hours == pytest.approx(59 / 60)
 
 
-def test_a_step_has_the_time_of_its_first_job() -> None:
+def test_step_is_dated_by_its_first_job() -> None:
     noise = np.random.default_rng(2).normal(0, 0.005, 40)
     report = order_report(_jobs((noise + np.repeat([0.0, 0.1], 20)).tolist()))
     assert report.step_times == (_BEGIN + timedelta(minutes=20),)

@@ -67,7 +67,7 @@ def test_version_with_a_wheel_is_preferred_among_equally_old_ones() -> None:
     ("elsewhere", "behind", "chosen"),
     [(WINDOWS, "2025-06-01", "1"), (NEWER, "2025-06-01", "1"), (NEWER, "2019-01-01", "2")],
 )
-def test_wheels_for_other_environments_count_as_some_years(
+def test_wheels_for_other_environments_cost_as_much_as_some_years(
     elsewhere: dict[str, Any], behind: str, chosen: str
 ) -> None:
     index: Index = {
@@ -156,7 +156,7 @@ def test_old_source_distribution_is_used_only_without_another_stack() -> None:
     assert advice.unbounded == frozenset()
 
 
-def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distributions() -> None:
+def test_feasible_request_has_no_old_source_distributions_in_its_snapshot() -> None:
     request = request_for("app\n")
     snapshot = snapshot_for(request, INDEX)
     advice = advise(request, snapshot, NOTHING)

@@ -63,7 +63,7 @@ def test_vulnerable_versions_become_refusals_of_the_resolver() -> None:
     assert request_for("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
 
 
-def test_direct_requirements_are_in_declared_order() -> None:
+def test_direct_requirements_keep_their_declared_order() -> None:
     assert request_for("web\ncore\nalpha\n").resolver_request({}).direct == ("web", "core", "alpha")
     assert request_for(files={"Pipfile": PIPFILE}, indexes=(OURS, MAIN)).resolver_request(
         {}

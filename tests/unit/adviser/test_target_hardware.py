@@ -82,7 +82,7 @@ def test_near_classes_are_ordered_by_processor_and_differences() -> None:
     assert near[0].differs == ("cpu_quota", "threads_environment")
 
 
-def test_classes_with_one_label_differ_by_instruction_sets_and_drivers() -> None:
+def test_classes_with_one_label_are_told_apart_by_instruction_sets_and_drivers() -> None:
     older = told([{"name": "GPU", "driver": "550"}])
     newer = told([{"name": "GPU", "driver": "570"}])
     newer["hwinfo"]["cpu_features"]["flags"].append("avx512f")

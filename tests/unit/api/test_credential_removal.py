@@ -131,7 +131,7 @@ def test_credentials_hidden_by_quotes_are_refused(name: str, line: str) -> None:
         "-e 'git+ssh://git@h.example/a.git@v1#egg=a'\n",
     ],
 )
-def test_quotes_without_a_secret_stay(text: str) -> None:
+def test_quotes_without_a_secret_are_unchanged(text: str) -> None:
     assert public_file("requirements.txt", text) == text
 
 

@@ -137,7 +137,7 @@ def names_of(path: Path) -> set[str]:
     return {str(it.value) for it in names}
 
 
-def test_a_certificate_is_made_for_this_machine_and_reused(tmp_path: Path) -> None:
+def test_certificate_is_made_once_for_this_machine(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     assert {"localhost", "127.0.0.1", "::1"} < names_of(first.path)
     assert self_signed(tmp_path / "tls") == first
@@ -181,7 +181,7 @@ def certificate_shown_by(context: ssl.SSLContext) -> bytes:
     return certificate
 
 
-def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+def test_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
     made, renewed = self_signed(tmp_path / "now"), self_signed(tmp_path / "later")
     config = SimpleNamespace(certfile=str(made.path), keyfile=str(made.key_path))
 

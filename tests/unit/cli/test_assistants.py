@@ -63,7 +63,7 @@ def test_tool_answer_is_a_selection_of_the_command_output(assistant: Assistant) 
     assert "95 % interval" in measured["message"]
 
 
-def test_texts_and_paths_of_locks_have_one_answer(assistant: Assistant) -> None:
+def test_lock_as_text_and_as_path_gives_the_same_answer(assistant: Assistant) -> None:
     text = ask(assistant, "judge_lock_change", old="numpy==1\nrest==1", new="numpy==2\nrest==1")
     assert text == ask(assistant, "judge_lock_change", old="one.txt", new="./two.txt")
     assert text["answer"] == "no_harm"

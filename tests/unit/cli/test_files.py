@@ -41,7 +41,7 @@ def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
         keep_manifest(tmp_path / name, tmp_path, project)
 
 
-def test_no_lock_is_written_over_the_requirements_that_were_read(tmp_path: Path) -> None:
+def test_lock_is_not_written_over_the_requirements_it_was_made_of(tmp_path: Path) -> None:
     manifest = tmp_path / "requirements.txt"
     manifest.write_text("core>=1\n", encoding="utf-8")
     for path in (tmp_path, manifest):
@@ -86,7 +86,7 @@ def test_unwritable_file_is_named_as_given() -> None:
     assert caught.value.filename == "/proc/lock.txt"
 
 
-def test_a_pipe_is_no_project(tmp_path: Path) -> None:
+def test_pipe_is_refused_as_a_project(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "requirements.txt")
     with pytest.raises(InvalidArgument, match="a pipe or a device"):
         read_project(tmp_path / "requirements.txt")
@@ -246,7 +246,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("named", ["HEAD~1:app/uv.lock", "main^:./uv.lock"])
-def test_a_lock_and_its_manifest_come_from_the_same_revision(repository: Path, named: str) -> None:
+def test_lock_and_manifest_are_read_from_the_same_revision(repository: Path, named: str) -> None:
     assert {it.name: it.version for it in read_lock_file(Path(named)).entries} == {
         "web": "1.0", "tester": "1.0"
     }  # fmt: skip
@@ -254,7 +254,7 @@ def test_a_lock_and_its_manifest_come_from_the_same_revision(repository: Path, n
     assert (lock.name, lock.version) == ("web", "2.0")
 
 
-def test_included_files_come_from_the_same_revision(repository: Path) -> None:
+def test_included_files_are_read_from_the_same_revision(repository: Path) -> None:
     (repository / "all.txt").write_text("-r inner/more.txt\n", encoding="utf-8")
     (repository / "inner").mkdir()
     (repository / "inner" / "more.txt").write_text("web==1\n", encoding="utf-8")
@@ -313,7 +313,7 @@ def test_outside_a_repository_a_revision_is_refused(
         read_lock_file(Path("main:uv.lock"))
 
 
-def test_a_lock_of_an_unknown_version_is_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_lock_version_is_refused_with_its_number(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text("version = 2\n", encoding="utf-8")
     with pytest.raises(InvalidFile) as caught:
         read_lock_file(tmp_path / "uv.lock", DEFAULT_SELECTION)

@@ -86,7 +86,7 @@ def test_ten_sizes_take_two_lines_and_ten_if_verbose() -> None:
     assert "10 settled differences" in comment_text(upgrade, "app.txt")
 
 
-def test_each_comparison_of_the_document_has_its_circumstances() -> None:
+def test_each_comparison_in_the_document_has_its_conditions() -> None:
     bench = measured()
     for version in "12":
         bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(count=3), series("PiConv2D"))

@@ -41,9 +41,7 @@ def test_a_timeout_is_a_number_of_seconds(refused: Said) -> None:
         assert "--timeout" in refused("--timeout", value)
 
 
-def test_a_folder_that_cannot_be_written_is_reported_before_anything_runs(
-    refused: Said, tmp_path: Path
-) -> None:
+def test_unwritable_folder_is_reported_before_anything_runs(refused: Said, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in ("", f"{tmp_path}/file", f"{tmp_path}/file/x", "/proc", "/proc/x"):
         told = refused("--out", out)
@@ -77,7 +75,7 @@ def test_specification_cannot_trust_its_own_script(
 
 
 @pytest.mark.parametrize("launcher", ["container", "kubernetes"])
-def test_a_launcher_of_images_needs_the_base(refused: Said, launcher: str) -> None:
+def test_image_launcher_needs_a_base_image(refused: Said, launcher: str) -> None:
     assert "spec.json: base: missing" in refused("--launcher", launcher)
 
 
@@ -121,7 +119,7 @@ NOT_BUILT = InspectionOutcome(
 )  # fmt: skip
 
 
-def test_a_build_log_never_has_a_password() -> None:
+def test_build_log_contains_no_password() -> None:
     lines: list[str] = []
     log = BuildLog(lines.append)
     log.write("from https://me:hidden@own.example/simple\nand more")

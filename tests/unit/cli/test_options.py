@@ -132,7 +132,7 @@ def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() 
     assert requested_environment(other, here).python_full_version == "3.8.0"
 
 
-def test_days_count_from_now() -> None:
+def test_age_in_days_counts_back_from_now() -> None:
     assert moment("30d", NOW, "") == datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert moment(None, NOW, "") is None
 

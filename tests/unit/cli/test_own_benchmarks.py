@@ -95,7 +95,7 @@ def test_unknown_benchmark_is_reported_with_the_known_ones(
     assert "train" in str(refused.value.hint)
 
 
-def test_one_search_is_for_one_benchmark(settings: Settings, folder: Path) -> None:
+def test_search_takes_one_benchmark(settings: Settings, folder: Path) -> None:
     def program(*names: str) -> tuple[str, ...]:
         return program_of_benchmark(settings, folder, names, confirmed=True)
 

@@ -43,7 +43,7 @@ def lock_made_by(folder: Path, command: str) -> Path:
         ),
     ],
 )
-def test_the_command_of_a_lock_is_repeated_for_the_lock_itself(
+def test_recorded_lock_command_is_repeated_for_the_lock(
     tmp_path: Path, command: str, asked: str
 ) -> None:
     tool = tool_of(lock_made_by(tmp_path, command))

@@ -31,7 +31,7 @@ def test_embedded_store_never_started_says_how_to_start_it(tmp_path: Path) -> No
         assert caught.value.hint == "run `thoth up`"
 
 
-def test_any_postgresql_url_is_read_by_psycopg2() -> None:
+def test_any_postgresql_url_selects_psycopg2() -> None:
     url = relational_url(external(DATABASE_URL="postgresql://u:pw@db.example:5432/name"))
     assert url.drivername == "postgresql+psycopg2"
     assert "pw" not in url.render_as_string()
@@ -60,7 +60,7 @@ def test_remedy_for_an_embedded_store_is_thoth_up(tmp_path: Path) -> None:
     assert "thoth up" in (caught.value.hint or "")
 
 
-def test_the_first_line_of_a_message_of_the_driver_has_no_colon_at_its_end() -> None:
+def test_driver_message_is_shortened_to_its_first_line_without_colon() -> None:
     with pytest.raises(StoreUnavailable) as caught, graph_errors():
         raise neo4j.exceptions.ServiceUnavailable("Couldn't connect to h:1 (h):\nFailed to …")
     assert str(caught.value) == "the graph is unavailable: Couldn't connect to h:1 (h)"

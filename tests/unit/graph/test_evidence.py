@@ -77,7 +77,7 @@ def test_pack_series_are_separate_from_own_series() -> None:
     assert (part.packs, list(part.stacks)) == ((pack,), [new[0].stack])
 
 
-def test_the_revision_is_that_of_the_content() -> None:
+def test_revision_is_the_digest_of_the_content() -> None:
     evidence = full()
     mixed = replace(evidence, stacks=dict(reversed(list(evidence.stacks.items()))))
     assert mixed.revision == evidence.revision
@@ -89,7 +89,7 @@ def test_the_revision_is_that_of_the_content() -> None:
         assert replace(evidence, **change).revision != evidence.revision
 
 
-def test_the_json_of_evidence_is_written_once() -> None:
+def test_evidence_json_is_computed_once() -> None:
     evidence = full()
     assert evidence.to_json() is evidence.to_json()
     assert evidence.revision is evidence.revision

@@ -47,7 +47,7 @@ def test_existing_home_folder_keeps_its_mode(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "run") == 0o700
 
 
-def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_home_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path / "file" / "home")})
     with pytest.raises(ServiceFailed, match="file/home") as caught:
@@ -65,7 +65,7 @@ def test_passwords_are_created_once_and_private(tmp_path: Path) -> None:
     assert len({passwords.graph, passwords.postgresql, passwords.analyst}) == 3
 
 
-def test_a_private_file_is_replaced_at_once(tmp_path: Path) -> None:
+def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:
     target = tmp_path / "file"
     write_private(target, "one")
     write_private(target, "two")

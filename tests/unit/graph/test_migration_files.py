@@ -22,7 +22,7 @@ def test_migration_file_names_equal_alembic_revisions() -> None:
     assert [script.revision for script in scripts][::-1] == list(known_revisions())
 
 
-def test_the_graphs_steps_are_numbered_without_a_gap() -> None:
+def test_graph_migrations_are_numbered_without_a_gap() -> None:
     versions = [int(file.version) for file in cypher_files()]
     assert versions == list(range(1, len(versions) + 1))
 
@@ -63,7 +63,7 @@ CONSTRAINTS = "\n".join(
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
-def test_each_label_is_documented_with_its_properties_in_order(node: NodeKind) -> None:
+def test_each_node_label_is_documented_with_its_properties(node: NodeKind) -> None:
     section = re.search(rf"^### {node.label}\b.*?(?=^##)", DOCS, re.MULTILINE | re.DOTALL)
     heads = re.findall(r"(?m)^- ([^:\n]+)", section[0])
     named = (it for it in node.properties if not it.startswith(PARAMETER))

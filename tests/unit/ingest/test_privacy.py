@@ -65,6 +65,6 @@ def test_text_that_only_resembles_an_address_is_unchanged(text: str) -> None:
     assert scrub_text(text) == text
 
 
-def test_long_text_without_addresses_is_passed_over_quickly() -> None:
+def test_long_text_without_addresses_is_scanned_quickly() -> None:
     text = "a" * 500_000 + "@" + "b" * 500_000
     assert scrub_text(text) == text

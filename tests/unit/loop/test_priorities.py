@@ -84,7 +84,7 @@ def test_unmeasured_version_gets_jobs_by_weight_and_time(known: WatchKnowledge) 
     assert "not worth further jobs" in useless.dropped["fast==1.6"]
 
 
-def test_a_verdict_that_does_not_hold_at_one_look_gets_the_jobs_of_the_next(
+def test_verdict_unsettled_at_one_look_gets_the_jobs_of_the_next(
     known: WatchKnowledge,
 ) -> None:
     near = tuple(
@@ -105,7 +105,7 @@ def test_a_verdict_that_does_not_hold_at_one_look_gets_the_jobs_of_the_next(
     assert later.blocks == math.ceil((80 - 8) / 0.9)
 
 
-def test_a_release_in_the_reference_is_compared_with_the_version_of_most_jobs(
+def test_release_already_in_the_reference_is_compared_with_the_most_measured_version(
     known: WatchKnowledge,
 ) -> None:
     near = tuple(

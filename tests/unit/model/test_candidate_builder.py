@@ -110,7 +110,7 @@ def test_a_source_distribution_is_a_candidate_and_says_why_no_wheel_fits() -> No
         ("3.11", "2014-01-01", (), True),
     ],
 )
-def test_compiled_code_older_than_python_is_not_built(
+def test_compiled_release_older_than_the_python_is_not_built(
     python: str, uploaded: str, wheels: tuple[str, ...], refused: bool
 ) -> None:
     old = Made("a", "1", wheels=wheels, has_sdist=True, uploaded_at=f"{uploaded}T00:00:00+00:00")

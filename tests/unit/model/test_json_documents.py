@@ -10,7 +10,7 @@ from model.json_documents import MAX_DEPTH, digest, load_json, out_of_bounds
 from tests.factories.errors import raised
 
 
-def test_the_canonical_bytes_have_sorted_keys_and_no_spaces() -> None:
+def test_canonical_json_has_sorted_keys_and_no_spaces() -> None:
     value, canonical = load_json(b'\xef\xbb\xbf { "b" : [1, 2.50], "a" : "\\u00e9" }\n')
     assert value == {"a": "é", "b": [1, 2.5]}
     assert canonical == '{"a":"é","b":[1,2.5]}'.encode()

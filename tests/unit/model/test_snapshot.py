@@ -144,7 +144,7 @@ def test_changed_content_changes_the_revision(place: int, change: dict[str, obje
     assert snapshot(world).revision != snapshot().revision
 
 
-def test_another_request_or_environment_is_another_revision() -> None:
+def test_changed_request_or_environment_changes_the_revision() -> None:
     there = snapshot()
     others = [
         snapshot(WORLD, "a>=2"),

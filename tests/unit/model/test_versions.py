@@ -74,7 +74,7 @@ REST: dict[str, tuple[str, ...]] = {}
         ([], {"versions": ("final-2004", "1.0"), "listed": ("final-2004",)}, "final-2004"),
     ],
 )  # fmt: skip
-def test_a_range_affects_the_versions_that_osv_says(
+def test_version_range_affects_the_versions_that_osv_defines(
     ranges: list[str], given: dict[str, tuple[str, ...]], expected: str
 ) -> None:
     assert found(*map(events, ranges), **given) == expected.split()

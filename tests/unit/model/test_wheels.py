@@ -94,7 +94,7 @@ def test_the_glibc_floor_is_the_oldest_that_is_promised(
         ("torch", "2.3.0+rocm5.7", None), ("my-cuda", "1", None), ("x", "1+abcu12", None),
     ],
 )  # fmt: skip
-def test_the_cuda_of_a_release_is_in_its_local_version_or_its_name(
+def test_cuda_version_is_read_from_the_local_version_or_name(
     name: str, version: str, cuda: str | None
 ) -> None:
     assert cuda_of(name, version) == cuda

@@ -40,7 +40,7 @@ def test_numpy_products_pass_the_check(dtype: str, transposes: str) -> None:
     np.testing.assert_allclose(output, wide, rtol=1e-2, atol=1e-2)
 
 
-def test_one_wrong_product_of_a_batch_is_found() -> None:
+def test_one_wrong_product_in_a_batch_is_detected() -> None:
     product = product_of(NUMPY, (4, 8, 8), (4, 8, 8), "float32", 0)
     output = product.call()
     check_gemm(NUMPY, product.left, product.right, output, "float32", 4)
@@ -67,7 +67,7 @@ def test_wrong_products_are_detected(dtype: str) -> None:
             check_gemm(NUMPY, a, b, output, dtype)
 
 
-def test_an_integer_product_is_exact_or_wrong() -> None:
+def test_integer_product_must_be_exact() -> None:
     product = product_of(NUMPY, (8, 8), (8, 8), "int8", 0)
     output = product.call().copy()
     output[0, 0] += 1
@@ -154,7 +154,7 @@ def test_sizes_that_do_not_divide_are_refused(
         network_of(NUMPY, values)
 
 
-def test_a_block_of_the_transformer_has_as_many_weights_as_are_read() -> None:
+def test_transformer_block_counts_the_weights_that_are_read() -> None:
     shapes = TransformerShape(8, 2, 16, 4, 100).block_shapes
     assert len(shapes) == BLOCK
     # 12 h² + 13 h: four matrices of h², two of 4 h², their biases and two normalisations

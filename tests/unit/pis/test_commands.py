@@ -88,7 +88,7 @@ def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_sta
         assert (found["PATH"], found["PYTHONPATH"]) == ("/env/bin:/usr/bin", path)
 
 
-def test_the_result_has_the_time_of_the_process_and_its_memory(tmp_path: Path) -> None:
+def test_result_of_a_command_has_its_time_and_memory(tmp_path: Path) -> None:
     command = command_of(["sleep 0.2; exit $CODE"], tmp_path)
     document = command.specification(PYTHON, {}, 60)
     place = tmp_path / "command.json"

@@ -148,7 +148,7 @@ def test_historic_variables_choose_the_convolution() -> None:
     assert work.check(work.call()) == work.check(work.call())
 
 
-def test_device_and_repetitions_have_historic_variables_too() -> None:
+def test_historic_variables_choose_device_and_repetitions() -> None:
     values = values_for("conv1d", CONV1D_DEVICE="gpu", CONV_REPS="7", MINI_BATCH="3")
     assert (values["device"], values["reps"], values["mini_batch"]) == ("cuda", 7, 3)
 

@@ -89,13 +89,13 @@ def test_triad_rate_is_its_bytes_per_second(
     assert document["@result"]["unit"] == "GB/s"
 
 
-def test_importing_is_measured_in_processes_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_is_measured_in_separate_processes(capsys: pytest.CaptureFixture[str]) -> None:
     document = document_of(capsys, import_time.INDICATOR)
     assert document["@result"]["unit"] == "imports/s"
     assert document["@result"]["peak"] is None
 
 
-def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(matmul.INDICATOR, [*QUICK, "--matrix-size=8"]) == 0
     told = capsys.readouterr().err
     assert "matmul: importing numpy" in told
@@ -156,7 +156,7 @@ def exhaust() -> None:
     ],
     ids=["wrong", "wrong later", "above the peak", "memory"],
 )
-def test_a_result_that_cannot_be_right_is_one_line_and_exit_code_1(
+def test_impossible_result_is_one_line_and_exit_code_1(
     call: Callable[[], Any], per_call: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(indicator(call, wrong, per_call), [*QUICK, "--quiet"]) == 1

@@ -138,7 +138,7 @@ def test_flags_stand_in_the_parameters_order() -> None:
     ]  # fmt: skip
 
 
-def test_the_presets_are_deepbenchs_lists() -> None:
+def test_shape_presets_equal_the_lists_of_deepbench() -> None:
     assert {name: len(shapes) for name, shapes in PRESETS.items()} == {
         "deepbench-training": 160,
         "deepbench-inference-server": 75,

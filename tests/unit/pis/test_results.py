@@ -100,7 +100,7 @@ def test_a_convolution_has_the_time_and_the_rate_of_deepbench() -> None:
 
 
 @pytest.mark.parametrize("preset", CONVOLUTION_PRESETS)
-def test_operations_of_convolutions_are_those_of_the_reader(preset: str) -> None:
+def test_convolution_operations_equal_those_of_the_deepbench_reader(preset: str) -> None:
     for sizes in CONVOLUTION_PRESETS[preset]:
         shape = PaddedConvolution(*sizes)
         assert shape.operations == convolution_operations(dict(zip(SIZES, sizes, strict=True)))
@@ -114,12 +114,12 @@ def test_gemm_shares_only_its_time_metric_with_deepbench() -> None:
 @pytest.mark.parametrize(
     ("cell", "benchmark"), [("rnn", "rnn_vanilla"), ("lstm", "rnn_lstm"), ("gru", "rnn_gru")]
 )
-def test_recurrent_layers_have_the_names_of_deepbench(cell: str, benchmark: str) -> None:
+def test_recurrent_metrics_have_the_names_of_deepbench(cell: str, benchmark: str) -> None:
     first = metrics_of("deepbench-rnn", {"cell": cell})[0]
     assert (first.benchmark, first.metric.definition) == (benchmark, "deepbench-1")
 
 
-def test_a_script_of_a_user_has_no_declared_metric() -> None:
+def test_own_script_has_no_declared_metrics() -> None:
     assert list(metric_values("MyKernel", {}, Unit.FLOP_PER_SECOND, 1.0, 1.0)) == []
 
 
@@ -132,7 +132,7 @@ def values_by_name(
     return {it.declared.metric.name: it.value for it in values}
 
 
-def test_steps_have_the_four_quantities_of_tf_cnn_benchmarks() -> None:
+def test_training_steps_have_the_four_metrics_of_tf_cnn_benchmarks() -> None:
     """Eight images a step in 1, 2, 1 and 4 s: rates 8, 4, 8 and 2."""
     values = values_by_name("PiCnnThroughput", (1.0, 2.0, 1.0, 4.0))
     assert values == {

@@ -106,7 +106,7 @@ def test_requirements_lock_names_indexes_other_than_the_default(
 
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK])
-def test_an_index_without_an_address_is_reported(format: LockFormat) -> None:
+def test_index_without_a_url_is_reported(format: LockFormat) -> None:
     with pytest.raises(UnwritableLock, match="the URL of the index none is unknown"):
         text(format, chosen("a", index="none"))
 
@@ -167,7 +167,7 @@ def test_source_urls_keep_variables_and_lose_passwords() -> None:
         assert made["_meta"]["sources"][0]["url"] == kept
 
 
-def test_a_pylock_is_one_by_the_standard() -> None:
+def test_pylock_is_valid_by_the_standard() -> None:
     uploaded = datetime(2024, 5, 1, 10, tzinfo=UTC)
     wheel = f"a-1.0-{ANY}.whl"
     one = chosen("a", dependencies=("b", "none"), requires_python=">=3.8")

@@ -99,7 +99,7 @@ def test_session_continues_after_midnight(tmp_path: Path) -> None:
         {"indicator": "unnamed in the manifest"},
     ],
 )
-def test_a_value_that_cannot_be_refuses_the_pack(
+def test_impossible_value_refuses_the_pack(
     bench: Bench, tmp_path: Path, changes: dict[str, object]
 ) -> None:
     pack = opened(pack_of(bench.evidence(), tmp_path / "pack", **changes))
@@ -243,7 +243,9 @@ def groups(observed: list[MeasuredObservation]) -> list[StackGroup]:
     return compare_stacks(observed)
 
 
-def test_cells_are_of_this_class_and_of_many_indicators(groups: list[StackGroup]) -> None:
+def test_report_cells_prefer_this_hardware_class_and_many_indicators(
+    groups: list[StackGroup],
+) -> None:
     cells = chosen_cells(groups, HERE, 2, "seed")
     assert {it.group.indicator for it in cells} == {"PiMatmul", "PiConv2D"}
     assert cells == chosen_cells(list(reversed(groups)), HERE, 2, "seed")

@@ -36,7 +36,7 @@ def codes(project: Project) -> list[WarningCode]:
     return [it.code for it in project.warnings]
 
 
-def test_the_manifest_is_the_first_of_four() -> None:
+def test_first_existing_file_of_four_is_the_manifest() -> None:
     files = {"Pipfile": PIPFILE, "pyproject.toml": PYPROJECT, "requirements.in": b"c",
              "requirements.txt": b"d"}  # fmt: skip
     found = []
@@ -96,7 +96,7 @@ def test_a_lock_of_another_manifest_is_reported(digest: str, told: bool) -> None
     assert (WarningCode.LOCK_OUTDATED in codes(project)) is told
 
 
-def test_files_of_a_project_have_bounds_of_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_and_size_of_project_files_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_BYTES", 50)
     monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 80)
     monkeypatch.setattr(documents, "MAX_FILES", 3)

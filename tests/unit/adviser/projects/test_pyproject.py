@@ -36,7 +36,7 @@ def test_number_of_extra_conditions_is_limited() -> None:
         read(chain(8))
 
 
-def test_long_chains_of_groups_are_refused_rather_than_followed() -> None:
+def test_long_chains_of_groups_are_refused() -> None:
     def groups(length: int) -> str:
         lines = (f"g{i}=[{{include-group='g{i + 1}'}}]\n" for i in range(length))
         return f"[dependency-groups]\n{''.join(lines)}g{length}=['pad']\n"
@@ -54,7 +54,7 @@ def test_exponentially_nested_groups_do_not_exhaust_memory() -> None:
     assert texts(project.groups["g0"]) == ["a"]
 
 
-def test_requests_choose_extras_and_groups() -> None:
+def test_request_selects_extras_and_groups() -> None:
     project = read(
         "[project]\ndependencies=['a']\n[project.optional-dependencies]\nX_1=['b', 'a']\n"
         "[dependency-groups]\ndev=['c']\nmore=['d']\n"
@@ -94,7 +94,7 @@ Base={requires-python='>=3.12'}
         ("[]", ["pytest"], {"--group docs", "--group base"}),
     ],
 )
-def test_default_groups_are_development_and_groups_may_need_another_python(
+def test_default_groups_count_as_development_and_may_require_another_python(
     default: str, dev: list[str], pythons: set[str]
 ) -> None:
     project = read(GROUPS % default)
@@ -174,9 +174,7 @@ def test_every_alternative_of_python_counts(python: str, expected: str | None) -
 
 
 @pytest.mark.parametrize(("python", "holds"), [("3.8.1", True), ("3.9.1", False), ("3.11.2", True)])
-def test_a_dependency_for_some_pythons_has_a_marker_with_alternatives(
-    python: str, holds: bool
-) -> None:
+def test_dependency_for_some_pythons_gets_a_marker(python: str, holds: bool) -> None:
     table = "[tool.poetry.dependencies]\na = {version = '*', python = '<3.9 || ^3.10'}\n"
     markers = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
     (requirement,) = read(table).requirements

@@ -142,7 +142,7 @@ def test_unsettled_search_for_the_baseline_is_reported() -> None:
     assert unsettled["result"]["report"]["baseline"]["settled"] is False
 
 
-def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
+def test_settled_state_of_the_baseline_search_is_kept() -> None:
     def hurried(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
         found = in_this_process(universe, budget, count=count)
         is_baseline = universe.newness == {0}

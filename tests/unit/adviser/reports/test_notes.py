@@ -199,7 +199,7 @@ def notes(advice: Advice, known: ReleaseKnowledge | None = None) -> list[str]:
     ]
 
 
-def test_notes_are_those_of_the_golden_file() -> None:
+def test_notes_equal_the_golden_file() -> None:
     usual = notes(advice_for())
     views = {"usual": "\n".join(usual)}
     for title, advice in ADVICE.items():
@@ -236,7 +236,7 @@ def test_requested_or_only_prerelease_causes_no_note(
     )
 
 
-def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
+def test_cooldown_applies_to_the_files_of_a_lock() -> None:
     """A wheel may be added to a release long after it came out."""
     advice = advice_for(request_for("app\n", published_before=DAY), PRERELEASES)
     files = {}

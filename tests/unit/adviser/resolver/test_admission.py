@@ -33,9 +33,7 @@ def kept(**rules: str) -> list[str]:
         ({"published_before": MOMENTS[1], "published_after": MOMENTS[1]}, []),
     ],
 )
-def test_exclude_newer_includes_the_moment_itself(
-    rules: dict[str, str], expected: list[str]
-) -> None:
+def test_exclude_newer_includes_its_own_moment(rules: dict[str, str], expected: list[str]) -> None:
     assert kept(**rules) == expected
 
 

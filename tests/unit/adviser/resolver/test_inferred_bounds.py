@@ -69,7 +69,7 @@ def test_upper_bound_of_a_later_release_applies_to_earlier_ones_of_its_series() 
     assert text in row["why"]["message"]
 
 
-def test_a_wheel_of_numpy_1_is_never_beside_numpy_2() -> None:
+def test_wheel_built_for_numpy_1_is_never_combined_with_numpy_2() -> None:
     assert versions("pandas<2\nnumpy\n", PANDAS) == {"pandas": "1.5.3", "numpy": "1.26.4"}
     assert versions("numpy\npandas\n", PANDAS) == {"pandas": "3.1.1", "numpy": "2.4.6"}
 
@@ -168,7 +168,7 @@ def test_compiled_wheels_from_before_numpy_2_need_numpy_1(
         ([], ["py3-none-any"], "2.4.6"),
     ],
 )
-def test_the_bound_holds_for_builds_of_compiled_code(
+def test_numpy_1_bound_also_holds_for_builds_of_compiled_code(
     wheels: list[str], others: list[str], numpy: str
 ) -> None:
     old = {"requires": ["numpy"], "wheels": wheels, "sdist": True, **OLD}

@@ -178,7 +178,7 @@ def test_many_ties_are_broken_in_several_parts() -> None:
 
 @pytest.mark.parametrize("budget", [Budget(), BY_SOLVER], ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("count", [2, 30])
-def test_direct_requirements_in_declared_order_come_before_all_others(
+def test_direct_requirements_are_optimised_in_declared_order_before_others(
     count: int, budget: Budget
 ) -> None:
     """Each direct package in its newest version makes ten others as old as can be."""

@@ -269,7 +269,7 @@ def test_five_confounded_stacks_are_listed_and_the_rest_counted() -> None:
     )
 
 
-def test_unstable_jobs_are_no_coverage() -> None:
+def test_unstable_jobs_do_not_count_as_coverage() -> None:
     bench = Bench()
     bench.measure(bench.stack("web==2.1", "core==1.1"), jobs(), unstable="throttled")
     assert assessed(LATEST, evidence=bench.evidence()).coverage.measured == 0

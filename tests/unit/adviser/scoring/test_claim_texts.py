@@ -33,14 +33,14 @@ INF = math.inf
         ((math.nan, -INF, INF), "no jobs to compare ()"),
     ],
 )  # fmt: skip
-def test_an_effect_has_one_number_and_an_interval_in_its_unit(
+def test_effect_is_formatted_with_one_number_and_its_interval(
     effect: tuple[float, float, float], text: str
 ) -> None:
     size, interval = effect_text(*effect, "1")
     assert f"{size} ({interval})" == text
 
 
-def test_a_rounded_number_lies_within_its_rounded_interval() -> None:
+def test_rounded_effect_lies_within_its_rounded_interval() -> None:
     draw = np.random.default_rng(5)
     for d, width in zip(draw.normal(0, 0.8, 500), 10 ** draw.uniform(-4, 0, 500), strict=True):
         ends = (float(100 * math.expm1(it)) for it in (d, d - width, d + width))

@@ -71,7 +71,7 @@ def test_claim_is_adjusted_for_the_number_of_comparisons() -> None:
     assert among_ten.p_value == pytest.approx(10 * compared(sample(0.05))[0].p_value)
 
 
-def test_candidates_that_are_not_tested_do_not_count_for_holm() -> None:
+def test_untested_candidates_do_not_count_for_holm() -> None:
     few = sample(0.5, NOISE[:4])
     assert compared(sample(0.05), *[few] * 9)[0].verdict is Verdict.FASTER
 
@@ -123,7 +123,7 @@ def _parts(contest: ComparisonGroup) -> tuple[Sample, list[Sample]]:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2, 4])
-def test_below_five_jobs_nothing_is_claimed(jobs: int) -> None:
+def test_no_claim_is_made_below_five_jobs(jobs: int) -> None:
     few = sample(3.0, NOISE[:jobs])
     found = compared(few)[0]
     assert found.verdict is Verdict.UNDETERMINED

@@ -95,7 +95,7 @@ def values(*candidates: Candidate, prereleases: bool = False) -> dict[str, Relea
     return {it.version: found for it, found in told}
 
 
-def test_vulnerable_and_yanked_releases_supersede_nothing() -> None:
+def test_vulnerable_and_yanked_releases_supersede_no_release() -> None:
     listed = [candidate("1.4.2"), candidate("1.4.1", yanked=True), candidate("1.4")]
     told = release_values(listed, NOW, prereleases=False, harmful={listed[0].purl})
     assert [found["maintenance"] for _, found in told] == [0, 0, 0]

@@ -214,7 +214,7 @@ def test_effects_within_noise_shrink_to_zero() -> None:
     assert shrinkage_factors(np.array([0.02]), 0.0).tolist() == [0.0]
 
 
-def test_effects_without_error_are_not_shrunk() -> None:
+def test_effects_with_zero_error_are_not_shrunk() -> None:
     exact = effects([0.1, -0.2], 0.0)
     assert shrinkage_factors(exact.standard_error, true_variance(exact)).tolist() == [1, 1]
     assert shrinkage_factors(np.zeros(1), 0.0).tolist() == [1]

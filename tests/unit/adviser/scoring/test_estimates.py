@@ -41,7 +41,7 @@ def drifting(gain: float = 0.0, count: int = 6) -> list[float]:
     return [DRIFT[n] + NOISE[n] + gain for n in range(count)]
 
 
-def test_jobs_of_the_same_blocks_are_compared_in_pairs() -> None:
+def test_jobs_of_common_blocks_are_compared_in_pairs() -> None:
     found = estimate(turns(drifting(0.05)), turns(list(DRIFT)))
     assert (found.method, found.pairs, found.jobs, found.hosts) == (Method.PAIRED, 6, 6, 1)
     assert found.effect == paired_effect(drifting(0.05), list(DRIFT))
@@ -84,7 +84,7 @@ def test_several_jobs_in_a_block_count_by_their_mean() -> None:
     assert found.effect.d == pytest.approx(0.05 + sum(NOISE) / 6)
 
 
-def test_jobs_on_a_host_that_only_one_saw_are_left_out() -> None:
+def test_jobs_on_a_host_of_one_stack_only_are_left_out() -> None:
     here, there = turns(drifting(0.05)), turns([7.0] * 8, host="h2", first=100)
     for candidate, baseline in ((here, arms(turns(list(DRIFT)), there)),
                                 (arms(here, there), turns(list(DRIFT)))):  # fmt: skip

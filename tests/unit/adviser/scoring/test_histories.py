@@ -170,7 +170,7 @@ def test_machine_change_on_one_host_keeps_the_measurements_of_others() -> None:
     assert len(history.jobs[stack]) == 36
 
 
-def test_after_a_step_a_job_of_unknown_time_is_left_out() -> None:
+def test_job_of_unknown_time_is_left_out_after_a_machine_change() -> None:
     evidence, steady, _ = drifting(reference=-0.2)
     unknown = replace(evidence.readings[0], observation_id="x", job_id="x", seen_at=None)
     history = only(replace(evidence, readings=(*evidence.readings, unknown)))
@@ -206,7 +206,7 @@ def test_several_steps_are_found_at_their_places() -> None:
     assert steps(list(noise + levels)) == [20, 40]
 
 
-def test_noise_alone_hardly_ever_steps() -> None:
+def test_noise_hardly_ever_shows_a_step() -> None:
     draw = np.random.default_rng(4)
     stepped = sum(bool(steps(list(draw.normal(0, 0.03, 60)))) for _ in range(300))
     assert stepped <= 0.05 * 300, PENALTY
@@ -219,7 +219,7 @@ def test_step_of_five_standard_deviations_is_nearly_always_found() -> None:
 
 
 @pytest.mark.parametrize("quantum", [0.01, *slow([0.005, 0.02, 0.03])])
-def test_a_coarse_clock_makes_no_steps(quantum: float) -> None:
+def test_coarse_clock_shows_no_steps(quantum: float) -> None:
     draw = np.random.default_rng(6)
     coarse = np.round(draw.normal(0, 0.01, (200, 40)) / quantum) * quantum
     assert sum(bool(steps(list(it))) for it in coarse) <= 0.05 * 200

@@ -134,7 +134,7 @@ def test_pack_on_another_hardware_class_has_a_wider_interval() -> None:
         (replace(LAB, min_jobs=15), {}),
     ],
 )
-def test_too_few_sessions_or_jobs_decide_nothing(
+def test_pack_with_too_few_sessions_or_jobs_decides_nothing(
     pack: EvidencePack, evidence: dict[str, int]
 ) -> None:
     found = judged(NOTHING, site(pack, 0.3, **evidence))
@@ -142,7 +142,7 @@ def test_too_few_sessions_or_jobs_decide_nothing(
     assert found.comparisons == 0
 
 
-def test_two_documents_of_a_session_are_one_session() -> None:
+def test_documents_of_one_session_do_not_count_as_two() -> None:
     twice = site(LAB, 0.3)
     same = tuple(replace(it, session="boot and day") for it in twice.readings)
     assert judged(NOTHING, replace(twice, readings=same)).comparisons == 0

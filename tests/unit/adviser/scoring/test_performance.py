@@ -56,7 +56,7 @@ def test_a_settled_loss_mirrors_the_gain() -> None:
     assert claim.scored
 
 
-def test_a_settled_difference_counts_as_the_margin_at_least() -> None:
+def test_settled_gain_counts_at_least_as_the_margin() -> None:
     # Just above what a claim needs, the bound of the shrunk effect is below ln 1.02.
     needed = math.log(1.02) + stats.t.ppf(0.95, 14) * ERROR
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(needed + 1e-5)}
@@ -217,7 +217,7 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     assert "10 jobs of each in one run each" in message
 
 
-def test_disturbed_jobs_of_turns_ask_for_more_jobs_not_for_turns() -> None:
+def test_disturbed_jobs_in_turns_are_replaced_by_more_jobs() -> None:
     bench = Bench()
     for version, stable in (("1", 8), ("2", 3)):
         blocks = [f"night:{n}" for n in range(stable)]
@@ -309,7 +309,7 @@ def test_no_number_of_jobs_is_named_if_jobs_cannot_settle() -> None:
     assert "too close to matter here: any difference is smaller than 2.1 %" in message_of(claim)
 
 
-def test_all_that_is_looked_at_is_adjusted_for_together() -> None:
+def test_all_comparisons_are_adjusted_together() -> None:
     bench = Bench()
     for version in range(1, 6):  # five stacks, so that no variance is moderated
         bench.measure(

@@ -62,7 +62,7 @@ def chances(comparison: OpenEffects, *more: int) -> tuple[list[float], list[floa
 @pytest.mark.parametrize(
     ("d", "error", "more"), [(0.04, 0.02, 30), (0.1, 0.06, 10), (0.0, 0.03, 200), (0.3, 0.2, 90)]
 )
-def test_the_predicted_chances_are_those_that_come_true(d: float, error: float, more: int) -> None:
+def test_predicted_chances_of_verdicts_come_true(d: float, error: float, more: int) -> None:
     """True differences drawn from the prior, weighed by how well they explain what was seen."""
     draw = np.random.default_rng(61)
     sds = np.array([0.0, *EFFECT_SDS])

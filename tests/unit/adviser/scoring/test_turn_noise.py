@@ -73,7 +73,7 @@ def test_blocks_of_a_batch_are_in_the_order_of_time() -> None:
     assert [name for _, name in batch] == ["r:2", "r:3", "r:1"]
 
 
-def test_one_batch_is_judged_by_its_pairs_alone() -> None:
+def test_single_batch_is_judged_by_its_pairs() -> None:
     found = in_turns([NIGHT])
     assert found.batches == 1
     assert found.effect.standard_error == pytest.approx(math.sqrt(0.00025 / 5))
@@ -87,7 +87,7 @@ def test_agreeing_batches_are_as_precise_as_one() -> None:
     assert found.effect.degrees_of_freedom == pytest.approx(12.0)
 
 
-def test_batches_that_differ_are_judged_by_their_means() -> None:
+def test_disagreeing_batches_are_judged_by_their_means() -> None:
     levels = [-0.2, -0.1, 0.0, 0.1, 0.2]
     found = in_turns([[it + level for it in NIGHT] for level in levels])
     # Nearly all of the error is that of five means, which a little agreement is added to.

@@ -144,7 +144,7 @@ def own_error(history: History, candidate: int) -> float:
     ).standard_error
 
 
-def test_one_stack_three_times_as_noisy_keeps_its_own_variance() -> None:
+def test_very_noisy_stack_keeps_its_own_variance() -> None:
     ratios, quiet = [], []
     for seed in range(40):
         history = in_turns(12, wild=3.0, seed=seed)
@@ -177,7 +177,7 @@ def test_five_stacks_in_turns_keep_their_own_variances() -> None:
 
 
 @pytest.mark.parametrize("wild", [1.0, 3.0])
-def test_swapping_the_arms_flips_the_sign_and_nothing_else(wild: float) -> None:
+def test_swapping_the_arms_only_flips_the_sign(wild: float) -> None:
     history = in_turns(12, wild=wild)
     forth, back = estimate(history, 11, 0), estimate(history, 0, 11)
     assert forth.effect.d == pytest.approx(-back.effect.d, rel=1e-12)
@@ -308,7 +308,7 @@ def test_run_with_fewer_jobs_than_usual_has_a_larger_error() -> None:
     )
 
 
-def test_jobs_of_several_hosts_are_never_one_arm() -> None:
+def test_jobs_of_several_hosts_are_never_one_sample() -> None:
     """Four jobs on one host and three on another: neither is enough, and both together are not."""
     hosts = [*["h1"] * 4, *["h2"] * 3]
     places = tuple(JobPlace(host, None, str(n)) for n, host in enumerate(hosts))

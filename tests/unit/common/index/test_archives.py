@@ -187,7 +187,7 @@ def test_a_large_source_distribution_is_read_from_its_first_members() -> None:
     assert "seed" in read.text
 
 
-def test_any_parts_of_an_archive_give_the_same_metadata() -> None:
+def test_archive_received_in_any_parts_gives_the_same_metadata() -> None:
     data = gzip.compress(tar(("parrot-1.0/x" * 9, b"x" * 999), ("parrot-1.0/PKG-INFO", OLD)))
     reader = SdistReader("parrot-1.0.tar.gz", LIMIT)
     with suppress(StopReceiving):
@@ -293,7 +293,7 @@ GOOD_LONG_WHEEL = long_wheel()
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, TAIL), st.binary(min_size=1, max_size=8))
-def test_a_damaged_end_never_gives_other_metadata(place: int, damage: bytes) -> None:
+def test_damaged_end_of_a_wheel_never_gives_wrong_metadata(place: int, damage: bytes) -> None:
     start = len(GOOD_LONG_WHEEL) - place
     data = (GOOD_LONG_WHEEL[:start] + damage + GOOD_LONG_WHEEL[start + len(damage) :])[
         : len(GOOD_LONG_WHEEL)

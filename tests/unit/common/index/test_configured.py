@@ -91,7 +91,7 @@ def test_private_addresses_are_recognised_in_every_notation(address: str) -> Non
     assert not is_public(address)
 
 
-def test_public_addresses_are_public() -> None:
+def test_public_addresses_are_recognised() -> None:
     assert is_public("9.9.9.9")
     assert is_public("2620:fe::9")
     assert is_public("::ffff:9.9.9.9")

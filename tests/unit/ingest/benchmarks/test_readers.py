@@ -209,7 +209,7 @@ def test_interleaved_machines_in_a_table_are_separate_entries(
     assert sum(len(list(group)) for _, group in results_by_entry(results)) == len(results)
 
 
-def test_a_packed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
+def test_compressed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
     write_files(tmp_path, {"a/RUN.TXT.gz": gzip.compress(b"\n\npacked"), "a/run.log": b"plain"})
     places = ["a/RUN.TXT.gz", "a/run.log"]
     tree = ResultTree("source", tmp_path, places, SourceLimits())
@@ -228,7 +228,7 @@ def test_a_plain_file_beside_a_packed_one_keeps_its_path(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["dawnbench/plain", "mlperf-training/v06"])
-def test_packed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> None:
+def test_compressed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> None:
     system, files = name.partition("/")[0], sample(name)
     packed = {f"{place}.gz": gzip.compress(content) for place, content in files.items()}
     values = [
@@ -248,7 +248,7 @@ def test_system_is_recognised_with_any_line_ends(end: str) -> None:
         assert recognised.key == key
 
 
-def test_a_lock_and_metadata_say_versions_and_hardware() -> None:
+def test_lock_and_metadata_state_versions_and_hardware() -> None:
     locked = [("vllm", "0.11.2"), ("torch", "2.8.0"), ("torch", "2.9.0"), ("flask", "3.1.0")]
     assert stated_facts([("GPU", " NVIDIA L4 "), ("tp", "2")], locked) == {
         "vllm": "0.11.2", "accelerator": "NVIDIA L4", "tensor_parallel_size": "2",

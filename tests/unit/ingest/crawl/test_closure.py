@@ -81,7 +81,7 @@ def test_circular_extras_end_the_walk() -> None:
     assert closure.followed["a"].extras == {"all", "x"}
 
 
-def test_names_beyond_the_bound_are_reported_and_not_followed() -> None:
+def test_names_beyond_the_limit_are_reported_and_not_followed() -> None:
     closure = begun(WantedPackage("a"), most=3)
     closure.learn("a", "1", lines("b", "c", "d"))
     assert names(closure.next_layer()) == ["b", "c"]

@@ -88,7 +88,7 @@ def test_source_distribution_with_dynamic_requirements_is_unsolvable() -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("other", "1.0"), ("demo", "1.1")])
-def test_the_metadata_of_another_release_is_not_taken(name: str, version: str) -> None:
+def test_metadata_of_another_release_are_rejected(name: str, version: str) -> None:
     told = read({WHEEL.filename: MetadataRead(text(name, version), "wheel")}, WHEEL)
     assert told.problem is ReleaseProblem.OTHER_METADATA
 
@@ -117,7 +117,7 @@ def test_a_release_without_metadata_names_the_first_file_that_was_tried() -> Non
 
 
 @pytest.mark.parametrize("fault", [IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED])
-def test_an_index_that_does_not_answer_says_nothing_about_the_release(fault: IndexFault) -> None:
+def test_unreachable_index_says_nothing_about_the_release(fault: IndexFault) -> None:
     said = {WHEEL.filename: IndexProblem(fault, "silence"), SDIST.filename: MetadataRead("", "")}
     with pytest.raises(IndexProblem):
         read(said, WHEEL, SDIST)

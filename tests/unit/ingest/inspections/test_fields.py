@@ -89,7 +89,7 @@ def observed(**changes: Any) -> Observation:
         ({"os_release": "fedora"}, Reason.WRONG_TYPE, ".os_release"),
     ],
 )  # fmt: skip
-def test_a_wrong_field_of_a_result_is_named(
+def test_invalid_field_of_a_result_is_named(
     changes: dict[str, Any], reason: Reason, field: str
 ) -> None:
     (refusal,) = parse_inspections(directory(result_document(**changes), place="a/b"), now=NOW)
@@ -127,7 +127,7 @@ def test_a_wrong_field_of_a_result_is_named(
         ({"@created": "2024-07-01"}, Reason.FUTURE_TIMESTAMP, "['@created']"),
     ],
 )  # fmt: skip
-def test_a_wrong_field_of_a_specification_is_named(
+def test_invalid_field_of_a_specification_is_named(
     changes: dict[str, Any], reason: Reason, field: str
 ) -> None:
     raw = directory(specification=specification(**changes))
@@ -154,7 +154,7 @@ def test_invalid_field_in_a_single_file_is_named_from_its_top() -> None:
     ]
 
 
-def test_the_zero_time_of_go_is_no_time() -> None:
+def test_zero_time_of_go_is_read_as_unknown() -> None:
     seen = observed(start_datetime="0001-01-01T00:00:00Z", end_datetime="0001-01-01T00:00:00+23:59")
     assert (seen.started_at, seen.ended_at) == (None, None)
 

@@ -110,7 +110,7 @@ def test_without_a_hash_scripts_of_two_components_are_not_compared() -> None:
     assert key_of("tensorflow") == key_of("tensorflow")
 
 
-def test_a_stored_document_is_read_as_the_same_inspection() -> None:
+def test_stored_document_is_parsed_as_the_same_inspection() -> None:
     """As a client gets it from the service and sends it to another one."""
     kinds = set()
     for source in (str(GENERATIONS), str(ROOT / "samples" / "inspections.tar.gz")):
@@ -196,7 +196,7 @@ def test_stored_documents_parse_like_delivered_ones(known: list[InspectionDocume
         assert parse_stored(it.body, it.schema_version, it.name) == it
 
 
-def test_every_column_of_an_inspection_is_made_of_its_document(
+def test_every_inspection_column_is_derived_from_the_document(
     known: list[InspectionDocument],
 ) -> None:
     made = {model: row for it in known for model, row in derived_rows(it)}

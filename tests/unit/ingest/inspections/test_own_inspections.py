@@ -163,7 +163,7 @@ def test_job_ended_by_the_host_does_not_count_against_the_stack(
 
 
 @pytest.mark.parametrize("exit_code", [-11, -6, -4, -8, -7])
-def test_a_signal_that_a_fault_raises_is_a_crash(exit_code: int) -> None:
+def test_signal_of_a_program_fault_is_a_crash(exit_code: int) -> None:
     seen = observed(exit_code=exit_code, ended="signalled")
     assert (seen.outcome, seen.quarantine_reason) == (Outcome.CRASHED, None)
 
@@ -228,7 +228,7 @@ def test_long_failure_message_is_shortened_but_kept_in_the_body() -> None:
     assert document.body.count(b"conflict") == 500
 
 
-def test_each_attempt_at_a_build_is_another_observation() -> None:
+def test_each_build_attempt_is_a_separate_observation() -> None:
     later = (BEGAN + timedelta(hours=1)).isoformat()
     again = failed(status={**failed_status(), "started_at": later})
     other_stack = failed(specification=specification_document({"numpy": "1.15.0"}))
@@ -251,7 +251,7 @@ def test_successful_build_without_results_is_refused(state: str | None) -> None:
         ({"started_at": 5}, ".started_at"),
     ],
 )
-def test_a_wrong_field_of_a_status_is_named(changes: dict[str, Any], field: str) -> None:
+def test_invalid_field_of_a_status_is_named(changes: dict[str, Any], field: str) -> None:
     raw = inspection(status={**failed_status(), **changes})
     assert refused(raw) == (Reason.WRONG_TYPE, "build/status:$" + field)
 

@@ -207,7 +207,7 @@ def test_image_for_a_32_bit_machine_provides_32_bit_libraries(
     assert not caplog.records
 
 
-def test_a_root_whose_libraries_are_all_for_other_machines_is_warned_of(
+def test_root_with_libraries_for_other_machines_only_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
@@ -230,7 +230,7 @@ def test_linux_image_of_an_oci_layout_is_analysed(tmp_path: Path) -> None:
         analyze_image(layout(tmp_path, *others))
 
 
-def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -> None:
+def test_images_of_several_names_are_refused(tmp_path: Path) -> None:
     one, other = (entry_of(tmp_path, name, **named(name)) for name in ("alpha", "beta"))
     with raised(InvalidDocument, reason=Reason.OUT_OF_RANGE, field="manifests"):
         analyze_image(layout(tmp_path, one, other))
@@ -290,7 +290,7 @@ def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
         assert refused.value.reason in (Reason.ARCHIVE_BOMB, Reason.ARCHIVE_BROKEN)
 
 
-def test_a_layer_other_than_its_digest_is_refused(tmp_path: Path) -> None:
+def test_layer_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
     folder = oci(tmp_path / "oci", [layer(ROOT)])
     for blob in (folder / "blobs" / "sha256").iterdir():
         if blob.stat().st_size > 5000:
@@ -372,7 +372,7 @@ LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")
 
 @pytest.mark.skipif(LDCONFIG is None, reason="there is no ldconfig")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its cache is read for x86-64")
-def test_every_library_of_the_systems_cache_is_found() -> None:
+def test_every_library_in_the_loader_cache_is_found() -> None:
     text = subprocess.run(
         [str(LDCONFIG), "-p"], capture_output=True, text=True, check=True
     ).stdout  # fmt: skip
@@ -392,7 +392,7 @@ def test_glibc_version_is_at_most_that_of_the_interpreter() -> None:
     assert tuple(map(int, found.split("."))) <= libc[1]
 
 
-def test_an_environment_is_named_by_its_system_and_never_by_the_host() -> None:
+def test_environment_is_named_after_its_system_not_its_host() -> None:
     found = analyze_host()
     assert platform.node() not in found.name.split("-")
     assert platform.node().encode() not in found.body.split(b'"')

@@ -36,7 +36,7 @@ def test_equal_wheels_have_one_document_and_different_ones_another(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_a_wheel_whose_libraries_are_all_for_other_machines_is_warned_of(
+def test_wheel_with_libraries_for_other_machines_only_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     analyze_wheel(write_wheel(tmp_path, {"demo/_c.so": elf("x.so", machine=AARCH64)}))
@@ -90,7 +90,7 @@ def test_invalid_wheel_file_is_refused(tmp_path: Path) -> None:
         analyze_wheel(tmp_path / "demo.zip")
 
 
-def test_a_library_that_was_changed_after_packing_is_noticed(tmp_path: Path) -> None:
+def test_library_changed_after_packing_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("demo/a.so", EXTENSION)

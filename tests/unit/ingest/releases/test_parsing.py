@@ -97,7 +97,7 @@ def test_release_parsed_from_its_stored_body_is_equal(document: Record) -> None:
     assert found.document_id == digest_bytes(found.body)
 
 
-def test_one_content_has_one_document() -> None:
+def test_equal_content_has_one_document() -> None:
     document = release_document(provides_extra=["b", "a"])
     other = dict(reversed(document.items())) | {
         "provides_extra": ["A", "b", "B"],

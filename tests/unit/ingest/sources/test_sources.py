@@ -440,7 +440,7 @@ def test_damaged_or_large_inspection_is_refused_never_skipped(tmp_path: Path) ->
         {"inspection-a": [document_2020_02()] * 20},
     ],
 )
-def test_a_document_that_breaks_off_before_its_jobs_is_refused_in_a_folder(
+def test_document_truncated_before_its_jobs_is_refused_in_a_folder(
     tmp_path: Path, document: dict[str, Any]
 ) -> None:
     cut = re.split(rb'"(?:job_logs|stdout)"', encoded(document))[0]
@@ -512,7 +512,7 @@ def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.Monke
         document_with_job_logs(),
     ],
 )
-def test_a_document_of_each_generation_is_an_inspection(document: dict[str, Any]) -> None:
+def test_document_of_each_generation_is_recognised(document: dict[str, Any]) -> None:
     data = encoded(document)
     assert parsed_inspection(data)
     cut_off = parsed_inspection(data[:-1])

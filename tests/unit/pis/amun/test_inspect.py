@@ -126,7 +126,7 @@ def in_unit(unit: str) -> Any:
     return job
 
 
-def test_each_slot_runs_at_most_one_job_that_breaks_the_protocol(tmp_path: Path) -> None:
+def test_each_slot_runs_at_most_one_job_after_a_protocol_error(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([in_unit("rows/s")] * 6, slots=2)
     run(launcher, tmp_path, stack(script=SCRIPT), jobs=6)
     assert 1 <= len(launcher.jobs) <= 2
@@ -161,7 +161,7 @@ def test_trusted_script_is_a_separate_inspection_and_needs_the_local_launcher(
     assert elsewhere.prepared == []
 
 
-def test_requests_to_the_service_never_trust_a_script() -> None:
+def test_service_requests_cannot_trust_a_script() -> None:
     order = options_of(Settings.from_env({}), "submission")
     assert order.trust_script is False
     assert order == InspectOptions(order.out, submission="submission")
@@ -187,7 +187,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     return {str(it): (it.stat().st_mtime_ns, it.read_text()) for it in files}
 
 
-def test_a_build_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
+def test_equal_build_is_not_written_again(tmp_path: Path) -> None:
     (outcome,) = run(ScriptedLauncher([measured(), OSError()]), tmp_path, stack(), jobs=2)
     before = tree(outcome.folder / "build")
     run(ScriptedLauncher(), tmp_path, stack(), jobs=2)
@@ -204,7 +204,7 @@ def test_results_are_kept_if_the_build_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "kept"), [((), "old"), (("part",), "part")])
-def test_an_interrupted_replacement_of_a_folder_is_finished(
+def test_interrupted_replacement_of_a_folder_is_completed(
     tmp_path: Path, left: Any, kept: str
 ) -> None:
     for name in ("old", *left):
@@ -326,7 +326,7 @@ def facts_of(file: Path) -> str:
     return " ".join(f"{key}={it}" for key, it in said.items() if it or key == "exit_code")
 
 
-def test_runs_end_as_in_the_golden_file(tmp_path: Path) -> None:
+def test_inspections_end_as_in_the_golden_file(tmp_path: Path) -> None:
     views = {}
     for title, several in runs().items():
         folder, lines = tmp_path / title.replace(" ", "-"), []

@@ -56,7 +56,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_output_exit_code_and_usage_are_kept(tmp_path: Path) -> None:
+def test_output_exit_code_and_usage_are_recorded(tmp_path: Path) -> None:
     finished = run("import sys; print('out'); print('err', file=sys.stderr); exit(3)", tmp_path)
     assert (finished.exit_code, finished.ended) == (3, JobEnd.EXITED)
     assert (finished.stdout, finished.stderr) == (b"out\n", b"err\n")
@@ -131,7 +131,7 @@ def test_endless_output_ends_the_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_job_may_close_its_output_and_run_on(tmp_path: Path) -> None:
+def test_job_may_close_its_output_and_continue(tmp_path: Path) -> None:
     program = "exec >&- 2>&-; sleep 0.3; echo done > done; exit 5"
     finished = shell(program, tmp_path)
     assert finished.exit_code == 5
@@ -177,7 +177,7 @@ def test_a_job_beyond_its_limits_is_ended(tmp_path: Path) -> None:
     assert finished.usage == {"ru_utime": 1.5}
 
 
-def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
+def test_cpu_pinning_applies_to_the_job_and_not_to_the_runner(tmp_path: Path) -> None:
     own = os.sched_getaffinity(0)
     one = min(own)
     finished = run("import os; print(os.sched_getaffinity(0))", tmp_path, cpus=[one])
@@ -222,7 +222,7 @@ def breach(**limits: int) -> JobEnd | None:
     return Watch(os.getpid(), replace(PLENTY, **limits)).breach()
 
 
-def test_within_its_limits_a_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_within_its_limits_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_watch, "available_bytes", lambda: 1 << 60)
     assert breach() is None
     assert breach(memory_bytes=1) is JobEnd.MEMORY_LIMIT

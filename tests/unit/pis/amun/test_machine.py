@@ -87,7 +87,7 @@ def test_missing_limits_are_none(tmp_path: Path) -> None:
     assert read_limits(tmp_path / "none", tmp_path / "none") == CgroupLimits(None, None)
 
 
-def test_steal_is_the_share_of_the_time_between() -> None:
+def test_steal_is_the_share_of_time_between_two_readings() -> None:
     after = replace(CALM, steal_ticks=15, cpu_ticks=1200)
     assert conditions_between(CALM, after)["steal_share"] == 0.025
     assert conditions_between(CALM, CALM)["steal_share"] is None
@@ -110,7 +110,7 @@ def test_conditions_survive_json() -> None:
         ({"gpu_throttled": ("0: 0x40",)}, True, False),
     ],
 )
-def test_growing_counters_mean_throttling_and_swapping(
+def test_growing_counters_indicate_throttling_and_swapping(
     change: dict[str, int], throttled: bool, swapped: bool
 ) -> None:
     between = conditions_between(CALM, replace(CALM, cpu_ticks=2000, **change))  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_description_of_this_machine_is_plausible() -> None:
     assert isinstance(info["gpu"], list)
 
 
-def test_without_lscpu_the_processor_comes_from_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_is_read_from_cpuinfo_without_lscpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"

@@ -21,7 +21,7 @@ def ending(exit_code: int, stderr: bytes = b"", stdout: bytes = b"") -> Finished
 
 
 @pytest.mark.parametrize("program", [b"bwrap", b"setpriv", b"prlimit"])
-def test_a_sandbox_that_refuses_is_no_crash_of_the_script(program: bytes) -> None:
+def test_refusal_by_the_sandbox_is_not_a_crash_of_the_script(program: bytes) -> None:
     finished = ending(1, program + b": No permissions to create new namespace\n")
     assert (finished.ended, finished.exit_code) == (JobEnd.LAUNCH_FAILED, 1)
 

@@ -65,7 +65,7 @@ def test_neighbouring_blocks_run_in_opposite_directions(stacks: int, jobs: int) 
         assert [it.inspection_id for it in one] == [it.inspection_id for it in reversed(other)]
 
 
-def test_the_reference_runs_several_times_a_block_between_the_others() -> None:
+def test_reference_runs_several_times_within_a_block() -> None:
     wanted = [MissingJobs("r", tuple(range(6)), 3), *(MissingJobs(it, (0, 1)) for it in "abcde")]
     made = blocks(wanted, "run", interleaved=True)
     assert ["".join(job.inspection_id for job in block) for block in made] == [

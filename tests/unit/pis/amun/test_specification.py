@@ -44,7 +44,7 @@ def test_huge_number_in_a_specification_is_refused_with_its_field(tmp_path: Path
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
 
 
-def test_kubernetes_quantities_become_numbers() -> None:
+def test_kubernetes_quantities_are_converted_to_numbers() -> None:
     requests = {"requests": {"cpu": "1500m", "memory": "256Mi", "hardware": {"cpu_family": 6}}}
     run = load_specification(specification(run=requests)).run
     assert (run.cpus, run.memory_bytes, run.hardware.cpu_family) == (1.5, 256 * 2**20, 6)
@@ -108,7 +108,7 @@ def test_invalid_field_of_a_specification_is_named(fields: dict[str, Any], field
     assert list(problems_of(specification(**fields))) == [field]
 
 
-def test_all_problems_of_all_kinds_are_reported_at_once() -> None:
+def test_problems_of_all_kinds_are_reported_together() -> None:
     lock = pipfile_lock({"numpy": {"version": "==1"}})
     told = problems_of(
         {"script": "no", "batch_size": -1, "extra": 1, "python": {"requirements_locked": lock}}
@@ -133,7 +133,7 @@ def test_specification_cannot_run_code_in_an_indicator_process(
     load_specification(specification(script=SCRIPT, **fields))
 
 
-def test_an_indicator_may_be_tuned() -> None:
+def test_indicator_may_be_tuned_by_known_variables() -> None:
     variables = [{"name": "OMP_NUM_THREADS", "value": "2"}]
     loaded = load_specification(specification(environment=variables))
     assert loaded.environment == (("OMP_NUM_THREADS", "2"),)
@@ -326,7 +326,7 @@ def test_missing_specification_file_is_named(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.json")
 
 
-def test_files_beside_the_specification_are_read_in(tmp_path: Path) -> None:
+def test_referenced_files_are_read_into_the_specification(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("numpy==1\n")
     (tmp_path / "script.py").write_text("print()\n")
     (tmp_path / "Pipfile.lock").write_text('{"default": {}}')
@@ -381,7 +381,7 @@ def referring(folder: Path, value: Any) -> Path:
         {"python": {"requirements_txt": {"file": "a/../../home/secrets.json"}}},
     ],
 )
-def test_no_file_outside_the_folder_of_the_specification_is_read(
+def test_referenced_file_outside_the_folder_is_not_read(
     tmp_path: Path, value: dict[str, Any]
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -393,7 +393,7 @@ def test_no_file_outside_the_folder_of_the_specification_is_read(
     assert "in the specification's folder" in refusal(path)
 
 
-def test_a_link_that_stays_in_the_folder_is_followed(tmp_path: Path) -> None:
+def test_link_within_the_folder_is_followed(tmp_path: Path) -> None:
     path = referring(tmp_path / "specs", {"script": {"file": "below/link"}})
     (path.parent / "script.py").write_text("print()")
     (path.parent / "below").mkdir()
