@@ -146,13 +146,9 @@ def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
         lines.setdefault(process, []).append(line if match is None else line[match.end() :])
     if len(lines) - ("" in lines) < 2:
         return _without_prefixes(mark.sub("", text), most)
-    names = sorted(lines, key=lambda it: (it == process and not complete, _numbers(it)))
+    numbers = {it: [int(number) for number in re.findall(r"\d{1,9}", it)] for it in lines}
+    names = sorted(lines, key=lambda it: (it == process and not complete, numbers[it], it))
     parts = ["\n".join(lines[it]) + "\n" for it in names]
     if not complete:
         parts[-1] = parts[-1].removesuffix("\n")
     return "".join(_without_prefixes(it, most) for it in parts)
-
-
-def _numbers(name: str) -> tuple[list[int], str]:
-    """Sorts names by the numbers in them."""
-    return [int(it) for it in re.findall(r"\d{1,9}", name)], name

@@ -141,7 +141,7 @@ def _entries(
         else:
             entry_id, results = item
             report.entries += 1
-            yield entry_id, _counted(results, report)
+            yield entry_id, (_storable(it, report) for it in results)
 
 
 def _groups(entries: Iterable[_Entry]) -> Iterator[list[Entry]]:
@@ -163,23 +163,18 @@ def _groups(entries: Iterable[_Entry]) -> Iterator[list[Entry]]:
         yield group
 
 
-def _counted(
-    results: Iterable[BenchmarkResult], report: BenchmarkReport
-) -> Iterator[BenchmarkResult]:
-    for result in results:
-        report.results[result.system] += 1
-        report.failed += result.validity is Validity.FAILED
-        yield without_personal_data(_with_storable_numbers(result))
-
-
-def _with_storable_numbers(result: BenchmarkResult) -> BenchmarkResult:
-    """``result`` without parameters that are integers above 64 bits, which no store takes."""
+def _storable(result: BenchmarkResult, report: BenchmarkReport) -> BenchmarkResult:
+    """Count ``result``, and leave out what no store takes: personal data, longer integers."""
+    report.results[result.system] += 1
+    report.failed += result.validity is Validity.FAILED
     kept = {
         key: it
         for key, it in result.parameters.items()
         if not isinstance(it, int) or abs(it) < _INTEGER_LIMIT
     }
-    return result if len(kept) == len(result.parameters) else replace(result, parameters=kept)
+    if len(kept) < len(result.parameters):
+        result = replace(result, parameters=kept)
+    return without_personal_data(result)
 
 
 def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:
@@ -227,7 +222,10 @@ def _read(
         for place in tree.places:
             report.files += 1
             try:
-                recognised = options.system or _recognised(tree, place)
+                recognised = options.system
+                if recognised is None:
+                    with tree.opened(place) as stream:
+                        recognised = system_of(stream)
             except InvalidDocument as error:
                 yields = True
                 yield origin, error
@@ -307,11 +305,6 @@ def _only_results(
             yield replace(item, source=tree.stored_place(item.source), files=tuple(files))
         else:
             yield item
-
-
-def _recognised(tree: ResultTree, place: str) -> BenchmarkSystem | None:
-    with tree.opened(place) as stream:
-        return system_of(stream)
 
 
 def _tree(

@@ -10,17 +10,17 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from posixpath import dirname, splitext
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from common.formats.benchmark_files import benchmark_records
 from ingest.benchmarks.captures import without_captures
-from ingest.benchmarks.results import Run, run_of
+from ingest.benchmarks.results import Run, numbered_parts, results_of_parts, run_of
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
@@ -28,6 +28,7 @@ from model.json_documents import json_value_of
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile
 
+_Part = TypeVar("_Part")
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]
 _GZIP = b"\x1f\x8b\x08"
@@ -129,17 +130,12 @@ class ResultTree:
         if place not in self._descriptions:
             while len(self._descriptions) >= _KEPT_DESCRIPTIONS:
                 del self._descriptions[next(iter(self._descriptions))]
-            self._descriptions[place] = self._described(place)
+            self._descriptions[place] = None
+            if place in self.in_folder(dirname(place)):
+                with suppress(InvalidDocument):
+                    file = self.file(place)
+                    self._descriptions[place] = file.json_object(), file.measured
         return self._descriptions[place]
-
-    def _described(self, place: str) -> Description | None:
-        if place not in self.in_folder(dirname(place)):
-            return None
-        try:
-            file = self.file(place)
-            return file.json_object(), file.measured
-        except InvalidDocument:
-            return None
 
 
 def _escaped(place: str) -> str:
@@ -296,3 +292,27 @@ def reader_of_files(results: Callable[[ResultFile], Iterator[BenchmarkResult]]) 
         yield from results(tree.file(place))
 
     return reader_of_places(opened)
+
+
+def reader_of_parts(
+    system: str, parts_of: Callable[[ResultFile], Iterable[_Part]], *, independent: bool = False
+) -> Callable[[Callable[[Run, _Part], Iterator[BenchmarkResult]]], ResultReader]:
+    """Make a reader of a function that reads one part of a file, such as one of several runs.
+
+    :param parts_of: divides a file
+    :param independent: whether a part that is refused does not lose those behind it
+    """
+
+    def reader(results: Callable[[Run, _Part], Iterator[BenchmarkResult]]) -> ResultReader:
+        @reader_of_files
+        def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+            run, parts = file.run(system), list(parts_of(file))
+            if independent:
+                yield from results_of_parts(run, parts, results)
+            else:
+                for part_run, part in numbered_parts(run, parts):
+                    yield from results(part_run, part)
+
+        return read
+
+    return reader

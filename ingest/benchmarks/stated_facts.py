@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from ingest.benchmarks.results import Run, with_parameters
-from ingest.benchmarks.values import whole_number
+from ingest.benchmarks.results import Run, whole_number, with_parameters
 from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.json_fields import ROOT, FieldPath
 from model.measurements.benchmark_results import PYTHON_PACKAGES
@@ -41,18 +40,15 @@ def known_facts(pairs: Mapping[str, object]) -> dict[str, str]:
     >>> known_facts({"vllm_version": "0.10.1", "gpu": "NVIDIA H100", "tp": 4, "owner": "me"})
     {'vllm': '0.10.1', 'accelerator': 'NVIDIA H100', 'tensor_parallel_size': '4'}
     """
-    return {
-        key: str(value).strip()[:_LONGEST]
-        for name, value in pairs.items()
-        if (key := _key_of(name)) in _KEYS
-        and isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip()
-    }  # fmt: skip
-
-
-def _key_of(name: str) -> str:
-    name = name.strip().lower()
-    known = _SPELLINGS.get(name, name)
-    return known if known in _KEYS else str(canonicalize_name(known))
+    facts: dict[str, str] = {}
+    for name, value in pairs.items():
+        text = str(value).strip()
+        lower = name.strip().lower()
+        known = _SPELLINGS.get(lower, lower)
+        key = known if known in _KEYS else str(canonicalize_name(known))
+        if key in _KEYS and type(value) in (str, int) and text:
+            facts[key] = text[:_LONGEST]
+    return facts
 
 
 def stated_facts(

@@ -24,7 +24,8 @@ class BenchmarkSystem:
     :param title: displayed name
     :param content: matches a part of every result file of this system and of no result file of
         another; lines end with a line feed
-    :param module: name of its reader below ``ingest.benchmarks.readers``
+    :param reader_name: module of its reader below ``ingest.benchmarks.readers``, and the reader
+        there if it has several
     :param end: matches behind that, if both are needed; the parts may be far apart
     :param outer: its files may have the marks of programs that it runs
     """
@@ -32,15 +33,16 @@ class BenchmarkSystem:
     key: str
     title: str
     content: re.Pattern[bytes]
-    module: str
+    reader_name: str
     end: re.Pattern[bytes] | None = None
     outer: bool = False
 
     @property
     def reader(self) -> ResultReader:
         """The function that reads this system's files, imported at first use."""
-        module = import_module(f"ingest.benchmarks.readers.{self.module}")
-        return cast("ResultReader", module.read)
+        module, _, name = self.reader_name.partition(":")
+        readers = import_module(f"ingest.benchmarks.readers.{module}")
+        return cast("ResultReader", getattr(readers, name or "read"))
 
 
 #: The marks of all systems.
@@ -106,7 +108,7 @@ _SYSTEMS = (
     ),
     _system(
         "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$", end=rb"^timing:$",
-        reader="pytorch_benchmark",
+        reader="pytorch:read_benchmark",
     ),
     _system(
         "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{',
@@ -133,7 +135,7 @@ _SYSTEMS = (
     ),
     _system(
         "llm-d", "llm-d benchmark report", rb"^ +request_performance:",
-        rb'"request_performance" *:', reader="llm_d", outer=True,
+        rb'"request_performance" *:', reader="llm_serving:read_reports", outer=True,
     ),
     _system(
         "aiconfigurator", "NVIDIA AIConfigurator", rb"^PAR1", end=rb"kernel_source",
@@ -164,14 +166,15 @@ _SYSTEMS = (
         reader="hpe_dlbs",
     ),
     _system(
-        "aiot-bench", "AIoT Bench", rb"^device fingerprint:", rb"^v[io]ps:", reader="aiot_bench"
+        "aiot-bench", "AIoT Bench", rb"^device fingerprint:", rb"^v[io]ps:",
+        reader="aibench:read_aiot",
     ),
     _system(
         "edge-aibench", "Edge AIBench",
         rb"^(?=[a-z,]*\blane\b)(?=[a-z,]*\bdetection\b)(?=[a-z,]*\blight\b)[a-z,]+$",
         rb"^type,Lane Keeping,", rb"^Validation rate: .*@ FAR=",
         rb"^==\d+== NVPROF is profiling .*label_image\.py",
-        reader="edge_aibench",
+        reader="aibench:read_edge",
     ),
     _system(
         "aibench", "AIBench",
@@ -207,7 +210,7 @@ _SYSTEMS = (
     ),
     _system(
         "pytorch-v3", "PyTorch OSS benchmark record v3",
-        rb'"metric"\s*:\s*\{[^{}]*"benchmark_values"\s*:', reader="pytorch_v3",
+        rb'"metric"\s*:\s*\{[^{}]*"benchmark_values"\s*:', reader="pytorch:read_records",
     ),
 )  # fmt: skip
 

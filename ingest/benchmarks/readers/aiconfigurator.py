@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from common.formats.yaml_documents import yaml_value
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, reader_of_places
-from ingest.benchmarks.results import LOWER, Run, measure, numbered_parts
-from ingest.benchmarks.values import time_of_text
+from ingest.benchmarks.results import LOWER, Run, measure, numbered_parts, time_of_text
 from ingest.sources.layout import unreadable
 from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
@@ -51,7 +50,9 @@ class _Collection:
     partial: bool = False
 
 
-def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+@reader_of_places
+def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of each row of a table."""
     if basename(place) == _META:
         return
     file = tree.file(place)
@@ -70,9 +71,6 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         yield from _of_release(
             part, group, rows, f"{name}, collector {collection.harness}", collection
         )
-
-
-read = reader_of_places(_results)
 
 
 def _table(file: ResultFile) -> Any:

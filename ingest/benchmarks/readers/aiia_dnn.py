@@ -13,9 +13,16 @@ from itertools import chain
 
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    measure,
+    positive_number,
+    stated_texts,
+    whole_number,
+)
 from ingest.benchmarks.text_tables import TextTable, markdown_tables
-from ingest.benchmarks.values import positive_number, stated_texts, whole_number
 from model.measurements.benchmark_results import BenchmarkResult, Parameter
 
 _DEFINITION = "aiia-dnn-1"
@@ -61,9 +68,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 def _measured(text: str, unit: str) -> tuple[float | None, str]:
     """A number above zero and its unit, or ``None`` for a cell without one."""
     match = _LEADING_NUMBER.match(text)
-    if match is None:
-        return None, unit
-    return positive_number(match["number"]), "%" if match["percent"] else unit
+    return (positive_number(match[1]), "%" if match[2] else unit) if match else (None, unit)
 
 
 def _scale(text: str, key: str) -> float | None:
@@ -87,14 +92,22 @@ def _of_table(run: Run, table: TextTable) -> Iterator[BenchmarkResult]:
     models, metrics = described[:2]
     precision = _PRECISION.search(table.heading)
     for row in (row for row in table.rows if any(row[:head])):
-        of_machine = _with_machine(run, dict(zip(_COLUMNS, row[:head], strict=True)))
+        product, platform, device, framework, system = row[:head]
+        on_processor = device.upper() == "CPU"
+        parts = {"cpu" if on_processor else "accelerator": platform, "device": device}
+        of_machine = replace(
+            run,
+            hardware=stated_texts(None, description=product, **parts),
+            accelerators=0 if on_processor else None,  # their number on a chip is unknown
+            software={framework.lower(): None} if framework else {},
+        )
         task = ""
         for column in range(head, len(row)):
             task = table.header[column] or task
             parameters: dict[str, Parameter] = {"task": task.partition(":")[2].strip() or task}
             if precision:
                 parameters["precision"] = precision[1].lower()
-            parameters |= stated_texts(None, operating_system=row[4])
+            parameters |= stated_texts(None, operating_system=system)
             of_model = replace(of_machine, benchmark=models[column], parameters=parameters)
             cells = row[column].split()
             for number, title in enumerate(metrics[column].split()):
@@ -102,22 +115,6 @@ def _of_table(run: Run, table: TextTable) -> Iterator[BenchmarkResult]:
                 unit = "%" if name in ("top1", "top5") else unit
                 value, unit = _measured(cells[number] if number < len(cells) else "", unit)
                 yield of_model.result(measure(name, unit, HIGHER, _DEFINITION), value, _NOT_TESTED)
-
-
-def _with_machine(run: Run, row: Mapping[str, str]) -> Run:
-    """Hardware and software of a row; the number of accelerators of a chip is unknown."""
-    on_processor = row["device"].upper() == "CPU"
-    parts = {
-        "description": row["product"],
-        "cpu" if on_processor else "accelerator": row["platform"],
-        "device": row["device"],
-    }
-    return replace(
-        run,
-        hardware=stated_texts(None, **parts),
-        accelerators=0 if on_processor else None,
-        software={row["framework"].lower(): None} if row["framework"] else {},
-    )
 
 
 def _blocks(text: str) -> Iterator[dict[str, str]]:

@@ -7,13 +7,12 @@ hours. The search counts if it ran for an hour and reached an error of at most 3
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
+from ingest.benchmarks.result_tree import reader_of_parts
+from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, first_group, measure
 from ingest.benchmarks.text_tables import text_from_each
-from ingest.benchmarks.values import finite_number
 from model.measurements.benchmark_results import BenchmarkResult, Validity
 
 # Versions of the report print the last or the largest value of a series.
@@ -33,25 +32,31 @@ _LEAST_HOURS = 1.0
 _MOST_ERROR_PERCENT = 30.0
 
 
-@reader_of_files
-def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of each report in a file."""
-    reports = text_from_each(_REPORT, file.text)
-    for run, report in numbered_parts(replace(file.run("aiperf"), benchmark="AutoML"), reports):
-        yield from _of_report(run, report)
-
-
-def _of_report(run: Run, text: str) -> Iterator[BenchmarkResult]:
-    series = {match[1]: _numbers(match[2]) for match in _SERIES.finditer(text)}
+@reader_of_parts("aiperf", lambda file: text_from_each(_REPORT, file.text))
+def read(run: Run, text: str) -> Iterator[BenchmarkResult]:
+    """Results of a report."""
+    series: dict[str, tuple[float, ...]] = {}
+    for name, listed in _SERIES.findall(text):
+        values = [_number(quoted or plain) for quoted, plain in _LISTED.findall(listed)]
+        numbers = tuple(it for it in values if it is not None)
+        series[name] = numbers if len(numbers) == len(values) else ()
     hours, errors = series.get("real_time", ()), series.get("Error", ())
-    violation = _violation(text, hours, errors)
+    violation = first_group(_FAILURE, text)
+    if violation is None and errors and errors[-1] > _MOST_ERROR_PERCENT:
+        most = f"at most {_MOST_ERROR_PERCENT:g} % is allowed"
+        violation = f"the error is {errors[-1]:g} %, and {most}"
+    elif violation is None and hours and hours[-1] < _LEAST_HOURS:
+        violation = f"the search ran for {hours[-1]:g} of at least {_LEAST_HOURS:g} hours"
     # Without the series, neither time nor error is known.
     validity = Validity.VALID if hours and errors else Validity.UNKNOWN
-    if violation is not None:
-        validity = Validity.INVALID
-    parameters = {"hours": hours[-1]} if hours else {}
-    run = replace(run, parameters=parameters, validity=validity, reason=violation)
-    final = {bool(match[1]): _number(match[2]) for match in _FINAL.finditer(text)}
+    run = replace(
+        run,
+        benchmark="AutoML",
+        parameters={"hours": hours[-1]} if hours else {},
+        validity=validity if violation is None else Validity.INVALID,
+        reason=violation,
+    )
+    final = {bool(regulated): _number(score) for regulated, score in _FINAL.findall(text)}
     for each, value, samples in (
         (_SCORE, final.get(False), series.get("GFLOPS", ())),
         (_REGULATED_SCORE, final.get(True), series.get("Score", ())),
@@ -62,25 +67,6 @@ def _of_report(run: Run, text: str) -> Iterator[BenchmarkResult]:
             "validity": Validity.FAILED, "reason": f"the report has no {each.metric.name}"
         }  # fmt: skip
         yield run.stated(each, value or None, samples=samples, **failed)
-
-
-def _violation(text: str, hours: Sequence[float], errors: Sequence[float]) -> str | None:
-    """Which rule the search violates, if any."""
-    stated = _FAILURE.search(text)
-    if stated is not None:
-        return stated[1]
-    if errors and errors[-1] > _MOST_ERROR_PERCENT:
-        return f"the error is {errors[-1]:g} %, and at most {_MOST_ERROR_PERCENT:g} % is allowed"
-    if hours and hours[-1] < _LEAST_HOURS:
-        return f"the search ran for {hours[-1]:g} of at least {_LEAST_HOURS:g} hours"
-    return None
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    """The numbers of a list of texts; empty if one of them is no number."""
-    values = [_number(quoted or plain) for quoted, plain in _LISTED.findall(text)]
-    numbers = tuple(it for it in values if it is not None)
-    return numbers if len(numbers) == len(values) else ()
 
 
 def _number(text: str) -> float | None:

@@ -9,15 +9,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import reduce
 from posixpath import basename, dirname, join
 from statistics import median
 from typing import Any
 
 from common.formats.benchmark_files import grouped_records, series_of
 from ingest.benchmarks.result_tree import ResultTree, missing_value, reader_of_places
-from ingest.benchmarks.results import Run, measure, numbered_parts
-from ingest.benchmarks.values import mapping_of, time_of_epoch, time_of_text
+from ingest.benchmarks.results import (
+    Run,
+    mapping_of,
+    measure,
+    numbered_parts,
+    time_of_epoch,
+    time_of_text,
+)
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, ResultSeries, Validity
 
@@ -47,7 +52,8 @@ _MEAN = frozenset({"llama-bench"})
 _FOLDERS = re.compile(r"(?<![\w:])(?:~|[A-Za-z]:)?[/\\](?:[\w.@+-]+[/\\])+")
 
 
-def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+@reader_of_places
+def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """One result for each series, whose value is the median of its repetitions.
 
     Repetitions of several processes are those of one session: they share build, boot and day.
@@ -65,14 +71,13 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     yield from results
 
 
-read = reader_of_places(_results)
-
-
 def _result(run: Run, series: ResultSeries) -> BenchmarkResult:
-    quantity = _QUANTITIES.get(series.unit, "time")
+    of_mean = not series.samples and series.system in _MEAN
+    aggregate = Aggregate.MEAN if of_mean else Aggregate.MEDIAN
     metric = measure(
-        quantity, series.unit, series.direction, series.system, _aggregate(series), zero_counts=True
-    )
+        _QUANTITIES.get(series.unit, "time"), series.unit, series.direction, series.system,
+        Aggregate.SINGLE if len(series.samples) == 1 else aggregate, zero_counts=True,
+    )  # fmt: skip
     name = _FOLDERS.sub("", series.name)
     return replace(run, benchmark=name, parameters={**run.parameters, **series.parameters}).result(
         metric,
@@ -85,7 +90,15 @@ def _result(run: Run, series: ResultSeries) -> BenchmarkResult:
 
 def _identified(tree: ResultTree, run: Run, record: Fields) -> Run:
     """``run`` with what its first object says of machine, versions and time."""
-    stated = dict(_stated(run.system, record.record))
+    stated: dict[str, str] = {}
+    for name, place in _PLACES.get(run.system, {}).items():
+        *outer, key = place.split(".")
+        inner: Mapping[str, Any] = record.record
+        for part in outer:
+            inner = mapping_of(inner, part)
+        text = inner.get(key)
+        if isinstance(text, str | int) and text and not str(text).startswith("/"):
+            stated[name] = str(text)[:200]
     software: dict[str, str | None] = {it: stated[it] for it in stated if it not in _PARTS}
     files, parameters = run.files, dict(run.parameters)
     if run.system == "llama-bench" and isinstance(record.get("model_filename"), str):
@@ -121,19 +134,3 @@ def _times(system: str, record: Fields) -> Iterator[datetime | None]:
     else:
         stated = record.get("test_time") or record.get("datetime")
         yield time_of_text(stated or mapping_of(record.record, "context").get("date"))
-
-
-def _aggregate(series: ResultSeries) -> Aggregate:
-    if len(series.samples) == 1:
-        return Aggregate.SINGLE
-    of_mean = not series.samples and series.system in _MEAN
-    return Aggregate.MEAN if of_mean else Aggregate.MEDIAN
-
-
-def _stated(system: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names of parts and versions that the file has."""
-    for name, place in _PLACES.get(system, {}).items():
-        *outer, key = place.split(".")
-        text = reduce(mapping_of, outer, record).get(key)
-        if isinstance(text, str | int) and text and not str(text).startswith("/"):
-            yield name, str(text)[:200]

@@ -11,13 +11,21 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from posixpath import splitext
 from typing import Any
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.results import LOWER, Run, measure, with_parameters
-from ingest.benchmarks.values import finite_number, positive_number, software_versions, time_of_text
+from ingest.benchmarks.results import (
+    LOWER,
+    Run,
+    finite_number,
+    measure,
+    positive_number,
+    software_versions,
+    time_of_text,
+    with_parameters,
+)
 from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
@@ -119,12 +127,17 @@ def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | No
         later < earlier or (later == earlier and len(known) < len(hours))
         for earlier, later in pairwise(known)
     ):
-        hours = list(accumulate(hours, _sum))
+        total: float | None = 0.0
+        for number, it in enumerate(hours):
+            hours[number] = total = None if it is None or total is None else total + it
         remarks = ["the hours of single epochs were summed"]
     wanted = _in_unit_of(target, max((it for it in accuracies if it is not None), default=0.0))
     for passed, accuracy, (line, row) in zip(hours, accuracies, rows, strict=True):
-        if accuracy is None and (flaw := _flaw(row, header, column)):
-            remarks.append(f"line {line}: {flaw}")
+        if accuracy is None and len(row) != len(header):
+            remarks.append(f"line {line}: {len(row)} of {len(header)} cells")
+        # An empty cell is none, because not every epoch ends with an evaluation.
+        elif accuracy is None and (cell := row[header.index(column)]):
+            remarks.append(f"line {line}: {cell[:_LONGEST_CELL]!r} is no number")
         if accuracy is None or accuracy < wanted:
             continue
         if passed is None:
@@ -136,11 +149,6 @@ def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | No
 def _joined(remarks: Sequence[str]) -> str | None:
     more = [f"{len(remarks) - _MOST_REMARKS} more"] if len(remarks) > _MOST_REMARKS else []
     return "; ".join([*remarks[:_MOST_REMARKS], *more]) or None
-
-
-def _sum(total: float | None, hours: float | None) -> float | None:
-    """The sum of two numbers; it is not known if one of them is not."""
-    return None if total is None or hours is None else total + hours
 
 
 def _in_unit_of(target: float, accuracy: float) -> float:
@@ -162,7 +170,12 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     for number, line in enumerate(table.split("\n"), 1):
         cells = [it.strip() for it in (line if header else line.strip()).split("\t")]
         if not header:
-            header = [_title(it) for it in (cells if len(cells) > 2 else line.split())]
+            # The rules call a title ``top1Accuracy``, and some tables ``top1``.
+            titles = [it.lower() for it in (cells if len(cells) > 2 else line.split())]
+            header = [
+                next((it for it in _ACCURACIES if name and it.lower().startswith(name)), name)
+                for name in titles
+            ]
         elif "hours" in line.lower().split():
             raise InvalidDocument(
                 Reason.UNKNOWN_SCHEMA, "a second table begins", field=f"line {number}"
@@ -170,12 +183,6 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
         elif line.strip():
             rows.append((number, cells if len(cells) == len(header) else line.split()))
     return header, rows
-
-
-def _title(text: str) -> str:
-    """A title as the rules spell it, such as ``top1Accuracy`` for ``top1``."""
-    name = text.lower()
-    return next((it for it in _ACCURACIES if name and it.lower().startswith(name)), name)
 
 
 def _number(row: Sequence[str], header: Sequence[str], name: str) -> float | None:
@@ -186,16 +193,6 @@ def _number(row: Sequence[str], header: Sequence[str], name: str) -> float | Non
     if name not in header or len(row) != len(header):
         return None
     return finite_number(row[header.index(name)].removesuffix("%"))
-
-
-def _flaw(row: Sequence[str], header: Sequence[str], name: str) -> str | None:
-    """Why a row has no number in a column; ``None`` if the cell is empty, as not every epoch ends
-    with an evaluation.
-    """
-    if len(row) != len(header):
-        return f"{len(row)} of {len(header)} cells"
-    cell = row[header.index(name)]
-    return f"{cell[:_LONGEST_CELL]!r} is no number" if cell else None
 
 
 def _counts_from_one(numbers: Sequence[float | None]) -> bool:
@@ -211,25 +208,20 @@ def _described(run: Run, record: dict[str, Any], phase: str) -> Run:
     misc = record.get("misc") if isinstance(record.get("misc"), dict) else {}
     stated = [f"{key} {value}" for key, value in (misc or {}).items() if "version" in key.lower()]
     hardware = fields.text("hardware")
+    parts = {} if hardware is None else {"description": hardware}
+    if match := _ACCELERATOR.search(hardware or ""):
+        parts["accelerator"] = match["name"].strip()
     data_set = next((it for it in run.source.split("/") if it in _TARGETS), None)
     return replace(
         run,
         benchmark=fields.text("model") or "unknown",
         parameters={"phase": phase, **({"data_set": data_set} if data_set is not None else {})},
         validity=Validity.VALID,
-        hardware=_hardware(hardware),
+        hardware=parts,
         accelerators=_accelerators(hardware),
         software=software_versions([*re.split(r"[,;+]", framework), *stated]),
         measured_at=time_of_text(fields.text("timestamp"), "%Y-%m-%d"),
     )
-
-
-def _hardware(text: str | None) -> dict[str, str]:
-    if text is None:
-        return {}
-    match = _ACCELERATOR.search(text)
-    accelerator = {"accelerator": match["name"].strip()} if match else {}
-    return {"description": text, **accelerator}
 
 
 def _accelerators(text: str | None) -> int | None:

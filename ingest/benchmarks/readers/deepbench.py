@@ -19,15 +19,18 @@ from io import BytesIO
 from typing import Any
 
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, reader_of_places
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
-from ingest.benchmarks.text_tables import complete_lines
-from ingest.benchmarks.values import (
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
     finite_number,
+    measure,
     positive_number,
     software_versions,
     stated_texts,
     whole_number,
 )
+from ingest.benchmarks.text_tables import complete_lines
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
@@ -100,11 +103,20 @@ _RATE = measure("rate", "TFLOPS", HIGHER, "deepbench-1")
 def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """Results of a workbook or a console log, row by row."""
     file = tree.file(place)
+    run = file.run(SYSTEM)
     if not file.content.startswith(b"PK"):
-        yield from _console(file)
+        rows_of_console = list(_rows(complete_lines(file.text)))
+        if not any(times for _, _, times in rows_of_console):
+            message = "no row of matrix products, convolutions or layers"
+            raise missing_value(file.place, "$", message)
+        for benchmark, parameters, times in rows_of_console:
+            for name, duration in times.items():
+                failure = "the row has no time" if duration is None else "the time is zero"
+                of_row = replace(run, benchmark=benchmark)
+                yield from _timed(of_row, parameters, name, positive_number(duration), failure)
         return
     sheets = list(_sheets(file, tree.limits))
-    run = _with_specs(file.run(SYSTEM), sheets)
+    run = _with_specs(run, sheets)
     for title, rows in sheets:
         if not _has_specs(title):
             yield from _sheet(replace(run, source=f"{file.place}#{title}"), rows)
@@ -183,7 +195,8 @@ def _sheet(run: Run, rows: Sequence[tuple[Any, ...]]) -> Iterator[BenchmarkResul
             continue
         section = next((it for name, it in _SECTIONS.items() if first.startswith(name)), None)
         if section is not None:
-            benchmark, columns = section, _titles(row) if _has_header(row) else {}
+            has_header = sum(isinstance(cell, str) for cell in row[1:]) > 1
+            benchmark, columns = section, _titles(row) if has_header else {}
             continue
         if benchmark is None or not any(cell is not None for cell in row):
             continue
@@ -202,10 +215,6 @@ def _sheet(run: Run, rows: Sequence[tuple[Any, ...]]) -> Iterator[BenchmarkResul
         yield gemm.stated(_GEMM_SUM, sum(times), samples=tuple(times))
     # Results with the same number of accelerators are one entry, and follow each other.
     yield from sorted(reduced, key=lambda it: it.accelerators or 0)
-
-
-def _has_header(row: Sequence[Any]) -> bool:
-    return sum(isinstance(cell, str) for cell in row[1:]) > 1
 
 
 def _titles(row: Sequence[Any]) -> dict[int, str]:
@@ -289,24 +298,18 @@ def convolution_operations(shape: Mapping[str, float]) -> float:
     return float(2 * columns * rows * filters * shape["n"])
 
 
-def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
-    run = file.run(SYSTEM)
-    count = 0
-    for benchmark, parameters, times in _rows(complete_lines(file.text)):
-        run = replace(run, benchmark=benchmark)
-        for name, duration in times.items():
-            count += 1
-            failure = "the row has no time" if duration is None else "the time is zero"
-            yield from _timed(run, parameters, name, positive_number(duration), failure)
-    if not count:
-        raise missing_value(file.place, "$", "no row of matrix products, convolutions or layers")
-
-
 def _rows(text: str) -> Iterator[_ConsoleRow]:
     """Matrix products of the program for Intel processors, and rows of the tables of the programs
     for NVIDIA, AMD and ARM; each table has a header of its own.
     """
-    yield from _product_rows(text)
+    for kind, first, second, m, n, k, microseconds in _INTEL.findall(text):
+        sizes = {"m": int(m), "n": int(n), "k": int(k)}
+        orders = {
+            "a_transpose": "T" if first in "Tt" else "N",
+            "b_transpose": "T" if second in "Tt" else "N",
+        }
+        times = {"": _milliseconds(microseconds, "(usec)")}
+        yield "gemm", {**sizes, **orders, "precision": _PRECISIONS[kind]}, times
     names: list[str] = []
     for line in text.split("\n"):
         if _TIMED_COLUMN.search(line):
@@ -343,15 +346,3 @@ def _milliseconds(cell: str, name: str) -> float | None:
     """A time of a column in microseconds or milliseconds."""
     number = finite_number(cell)
     return None if number is None else number / 1000 if name.endswith("(usec)") else number
-
-
-def _product_rows(text: str) -> Iterator[_ConsoleRow]:
-    """Matrix products of MKL, in floats and in integers."""
-    for name, first, second, m, n, k, microseconds in _INTEL.findall(text):
-        parameters: dict[str, Parameter] = {
-            "m": int(m), "n": int(n), "k": int(k),
-            "a_transpose": "T" if first in "Tt" else "N",
-            "b_transpose": "T" if second in "Tt" else "N",
-            "precision": _PRECISIONS[name],
-        }  # fmt: skip
-        yield "gemm", parameters, {"": _milliseconds(microseconds, "(usec)")}

@@ -14,8 +14,17 @@ from typing import Any
 import orjson
 
 from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
-from ingest.benchmarks.values import positive_number, product_of, software_versions, time_of_text
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    measure,
+    numbered_parts,
+    positive_number,
+    product_of,
+    software_versions,
+    time_of_text,
+)
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult
 
 SYSTEM = "hpe-dlcookbook"
@@ -59,7 +68,12 @@ def _runs(text: str) -> Iterator[dict[str, Any]]:
     A run ends with its status. A log with one line of an identifier is of one run, whatever other
     lines it repeats.
     """
-    lines = [(match[1], _json(match[2])) for match in _LINE.finditer(text)]
+    lines: list[tuple[str, Any]] = []
+    for key, stated in _LINE.findall(text):
+        try:
+            lines.append((key, orjson.loads(stated.strip())))
+        except orjson.JSONDecodeError:
+            lines.append((key, None))
     several = sum(key == "exp.id" for key, _ in lines) != 1
     values: dict[str, Any] = {}
     ended = False
@@ -73,54 +87,38 @@ def _runs(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_run(run: Run, values: Mapping[str, Any]) -> Iterator[BenchmarkResult]:
-    model = _text(values, "exp.model_title") or _text(values, "exp.model")
+    texts = {
+        key: it.strip()[:500] for key, it in values.items() if isinstance(it, str) and it.strip()
+    }
+    model = texts.get("exp.model_title") or texts.get("exp.model")
     if model is None:
         raise missing_value(run.source, "exp.model", "the log names no model")
-    stated = {
-        name: value
-        for key, name in _PARAMETERS.items()
-        if isinstance(value := values.get(key), str | int | float) and value != ""
-    }
-    device = values.get("exp.device_type")
-    title = _text(values, "exp.device_title")
+    device, title = values.get("exp.device_type"), texts.get("exp.device_title")
     gpus = product_of(values.get("exp.num_gpus"), values.get("exp.num_nodes", 1))
+    # Users choose the keys that the log parser writes.
+    stated = texts.get("exp.framework") or texts.get("exp.framework_title") or ""
+    name = _FRAMEWORKS.get(stated.lower())
+    framework = {name: texts.get("exp.framework_ver")} if name else {}
+    versions = [f"{it} {texts[f'exp.{it}']}" for it in ("cuda", "cudnn") if f"exp.{it}" in texts]
     run = replace(
         run,
         benchmark=model,
-        parameters=stated,
+        parameters={
+            name: value
+            for key, name in _PARAMETERS.items()
+            if isinstance(value := values.get(key), str | int | float) and value != ""
+        },
         hardware={"accelerator" if device == "gpu" else "cpu": title} if title else {},
         accelerators=0 if device == "cpu" else gpus,
-        software=_software(values),
+        software={**framework, **software_versions(versions)},
         measured_at=time_of_text(values.get("results.start_time"), "%Y-%m-%d:%H:%M:%S:%f"),
     )
     failed = str(values.get("exp.status", "")).lower() in _FAILURES
-    cause = _text(values, "exp.status_msg") or "the run failed"
+    cause = texts.get("exp.status_msg") or "the run failed"
     series = values.get("results.time_data")
     numbers = [positive_number(it) for it in (series if isinstance(series, list) else ())]
     samples = tuple(it for it in numbers if it is not None)
     for each, times in ((_TIME, samples), (_THROUGHPUT, ())):
-        name = each.metric.name
-        value, failure = (None, cause) if failed else (values.get(name), f"no {name}")
+        key = each.metric.name
+        value, failure = (None, cause) if failed else (values.get(key), f"no {key}")
         yield run.result(each, value, failure, samples=times)
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text.strip())
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _text(values: Mapping[str, Any], key: str) -> str | None:
-    value = values.get(key)
-    return value.strip()[:500] or None if isinstance(value, str) else None
-
-
-def _software(values: Mapping[str, Any]) -> dict[str, str | None]:
-    # Users choose the keys that the log parser writes.
-    stated = _text(values, "exp.framework") or _text(values, "exp.framework_title") or ""
-    name = _FRAMEWORKS.get(stated.lower())
-    framework = {name: _text(values, "exp.framework_ver")} if name else {}
-    versions = {part: _text(values, f"exp.{part}") for part in ("cuda", "cudnn")}
-    parts = [f"{part} {version}" for part, version in versions.items() if version is not None]
-    return {**framework, **software_versions(parts)}

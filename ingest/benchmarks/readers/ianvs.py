@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from posixpath import basename, dirname
 from typing import Any
 
 import yaml
 
 from ingest.benchmarks.result_tree import ResultTree, reader_of_places
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure
+from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, measure, time_of_text
 from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, markdown_tables
-from ingest.benchmarks.values import finite_number, time_of_text
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Parameter, Validity
 
@@ -42,7 +42,13 @@ _LONGEST_TEXT = 300
 @reader_of_places
 def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """Results of each row of a table."""
-    file, job = tree.file(place), _job_place(tree, place)
+    file, job = tree.file(place), None
+    # The description of the job is in the same folder or in the nearest folder above.
+    folders = [str(it) for it in PurePosixPath(place).parents]
+    for folder in ("" if it == "." else it for it in folders):
+        if jobs := [it for it in tree.in_folder(folder) if _JOB_FILE.fullmatch(basename(it))]:
+            job = jobs[0] if len(jobs) == 1 else None
+            break
     described = None if job is None else tree.file(job)
     directions = {} if described is None else _directions(described.content)
     run = file.run("ianvs", *((described.measured,) if described and directions else ()))
@@ -126,7 +132,9 @@ def _metrics(table: TextTable, directions: Mapping[str, Direction]) -> list[str]
 def _of_row(
     run: Run, row: Mapping[str, str], metrics: Sequence[str], directions: Mapping[str, Direction]
 ) -> Iterator[BenchmarkResult]:
-    scenario = _scenario(run.source)
+    # The innermost folder with a telling name.
+    folders = [it for it in dirname(run.source).split("/") if it and it not in _GENERIC_FOLDERS]
+    scenario = "".join(folders[-1:]).removeprefix("leaderboard-in-")[:_LONGEST_TEXT]
     benchmark = "/".join(filter(None, (scenario, row["paradigm"])))
     parameters: dict[str, Parameter] = {"algorithm": row["algorithm"][:_LONGEST_TEXT]}
     case = _UUID.search(row.get("url", ""))
@@ -159,24 +167,6 @@ def _parameter(cell: str) -> Parameter:
     if _PATH.match(cell):
         return re.split(r"[\\/]", cell.rstrip("\\/"))[-1][:_LONGEST_TEXT]
     return cell[:_LONGEST_TEXT]
-
-
-def _scenario(place: str) -> str:
-    """The innermost folder with a telling name; empty if there is none."""
-    folders = [it for it in dirname(place).split("/") if it and it not in _GENERIC_FOLDERS]
-    return folders[-1].removeprefix("leaderboard-in-")[:_LONGEST_TEXT] if folders else ""
-
-
-def _job_place(tree: ResultTree, place: str) -> str | None:
-    """The description of the job in the folder of ``place`` or in the nearest folder above."""
-    folder = dirname(place)
-    while True:
-        jobs = [it for it in tree.in_folder(folder) if _JOB_FILE.fullmatch(basename(it))]
-        if jobs:
-            return jobs[0] if len(jobs) == 1 else None
-        if not folder:
-            return None
-        folder = dirname(folder)
 
 
 def _directions(described: bytes) -> dict[str, Direction]:

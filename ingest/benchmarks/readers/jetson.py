@@ -15,9 +15,18 @@ from posixpath import basename, dirname, splitext
 from statistics import fmean
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    finite_number,
+    first_group,
+    measure,
+    numbered_parts,
+    positive_number,
+    time_of_text,
+)
 from ingest.benchmarks.text_tables import csv_rows, markdown_tables
-from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 
@@ -55,7 +64,7 @@ _LOGGED_PARAMETERS = {
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
 _RUNNING = re.compile(r"&&&& RUNNING TensorRT\.trtexec")
 _SUMMARY = re.compile(r"=== Performance summary ===")
-_OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
+_OPTIONS = re.compile(r"(&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*)", re.MULTILINE)
 _MODEL_OPTION = re.compile(r"--(?:onnx|deploy|uff|model|loadEngine)=(\S+)")
 _BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
 _INPUT_COLUMNS = {
@@ -83,14 +92,18 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
 def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
     text, run = file.text, file.run(SYSTEM)
-    for part, output in numbered_parts(run, list(_runs(text))):
+    # A summary follows the averages of its run.
+    begins = (_RUNNING, *(() if _AVERAGE.search(text) else (_SUMMARY,)))
+    starts = next(filter(None, ([it.start() for it in one.finditer(text)] for one in begins)), [])
+    outputs = [text[start:end] for start, end in pairwise([0, *starts[1:], len(text)])]
+    for part, output in numbered_parts(run, [it for it in outputs if _TRTEXEC.search(it)]):
         yield from _trtexec(part, output)
-    board = _BOARD.search(text)
-    beside = inputs.get(f"{board['board']}-benchmarks.csv") if board else None
+    board = first_group(_BOARD, text)
+    beside = inputs.get(f"{board}-benchmarks.csv") if board else None
     table = None if beside is None else tree.file(beside)
     rows = {} if table is None else _inputs(table.text)
     run = file.run(SYSTEM, *((table.measured,) if table else ()))
-    hardware = {"description": f"Jetson {board['board']}"} if board else {}
+    hardware = {"description": f"Jetson {board}"} if board else {}
     for model, fps, built in _rates(text):
         failure = "no rate was printed" if built else "an engine could not be built"
         of_model = replace(run, benchmark=model, parameters=rows.get(model, {}), hardware=hardware)
@@ -165,17 +178,15 @@ def _engine_log(text: str) -> _EngineLog:
     for name, pattern in _LOGGED_PARAMETERS.items():
         if value := pattern.search(text):
             parameters[name] = int(value[1]) if value[1].isdecimal() else value[1].strip()[:100]
-    options = _OPTIONS.search(text)
-    batch = _BATCH_OPTION.search(options[0]) if options else None
-    if batch:
-        parameters.setdefault("batch_size", int(batch[1]))
-    start, device = _START.search(text), _DEVICE.search(text)
+    if batch := first_group(_BATCH_OPTION, first_group(_OPTIONS, text) or ""):
+        parameters.setdefault("batch_size", int(batch))
+    device = first_group(_DEVICE, text)
     return _EngineLog(
-        started_at=time_of_text(start[1], "%m/%d/%Y-%H:%M:%S") if start else None,
+        started_at=time_of_text(first_group(_START, text), "%m/%d/%Y-%H:%M:%S"),
         ends_s=ends,
         latencies=latencies,
         software={"tensorrt": _tensorrt(text)},
-        hardware={"accelerator": device[1].strip()[:100]} if device else {},
+        hardware={"accelerator": device.strip()[:100]} if device else {},
         parameters=parameters,
     )
 
@@ -188,15 +199,11 @@ def _tensorrt(text: str) -> str | None:
     >>> _tensorrt("RUNNING TensorRT.trtexec [TensorRT v100200] #")
     '10.2.0'
     """
-    stated, coded = _TENSORRT.search(text), _TENSORRT_CODE.search(text)
-    if stated:
-        return stated[1]
-    if coded is None:
-        return None
-    code, width = int(coded[1]), 100 if len(coded[1]) > 4 else 10
-    if width == 10:
-        return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
-    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+    stated, coded = first_group(_TENSORRT, text), first_group(_TENSORRT_CODE, text)
+    if stated or coded is None:
+        return stated
+    code, width = int(coded), 100 if len(coded) > 4 else 10
+    return f"{code // (100 * width)}.{code // 100 % width}.{code % 100}"
 
 
 def _model(text: str) -> str:
@@ -205,24 +212,9 @@ def _model(text: str) -> str:
     >>> _model("&&&& RUNNING TensorRT.trtexec # trtexec --onnx=/home/jo/resnet50.onnx --int8")
     'resnet50'
     """
-    options = _OPTIONS.search(text)
-    model = _MODEL_OPTION.search(options[0]) if options else None
-    if model is None:
-        return "unknown"
-    name = model[1].replace("\\", "/").rpartition("/")[2]
+    model = first_group(_MODEL_OPTION, first_group(_OPTIONS, text) or "") or ""
+    name = model.replace("\\", "/").rpartition("/")[2]
     return splitext(name)[0][:200] or "unknown"
-
-
-def _runs(text: str) -> Iterator[str]:
-    """The output of each run of ``trtexec`` in a log."""
-    # A summary follows the averages of its run.
-    begins = (_RUNNING, *(() if _AVERAGE.search(text) else (_SUMMARY,)))
-    starts = next(
-        filter(None, ([it.start() for it in begin.finditer(text)] for begin in begins)), []
-    )
-    for start, end in pairwise([0, *starts[1:], len(text)]):
-        if _TRTEXEC.search(text[start:end]):
-            yield text[start:end]
 
 
 def _of_log(run: Run, log: _EngineLog) -> Run:
@@ -239,16 +231,16 @@ def _trtexec(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Latency and throughput of one engine; a log without a latency is one of a failed run."""
     log = _engine_log(text)
     run = _of_log(replace(run, benchmark=_model(text)), log)
-    mean, rate = _COMPUTE_TIME.search(text), _THROUGHPUT_LINE.search(text)
+    mean, rate = first_group(_COMPUTE_TIME, text), first_group(_THROUGHPUT_LINE, text)
     yield run.result(
         _LATENCY,
-        fmean(log.latencies) if log.latencies else mean[1] if mean else None,
-        f"the mean latency is {mean[1][:50]!r}" if mean else "trtexec printed no latency",
+        fmean(log.latencies) if log.latencies else mean,
+        f"the mean latency is {mean[:50]!r}" if mean else "trtexec printed no latency",
         samples=tuple(log.latencies),
     )
     # TensorRT 7 and 8.0 print a rate of zero while they still measure.
-    if rate and positive_number(rate[1]) is not None:
-        yield run.result(_THROUGHPUT, rate[1])
+    if positive_number(rate) is not None:
+        yield run.result(_THROUGHPUT, rate)
 
 
 def _engines(tree: ResultTree, folder: str, model: str) -> Iterator[BenchmarkResult]:

@@ -1,7 +1,12 @@
-"""Serving benchmarks of vLLM (``vllm bench serve``) and SGLang (``bench_serving``).
+"""Serving benchmarks of vLLM (``vllm bench serve``) and SGLang (``bench_serving``), and llm-d.
 
-A file has one object, or one on each line. All requests of an object are one run of one server. The
-clients measure whatever server answers, and name neither its version nor the machine.
+A file of the first two has one object, or one on each line. All requests of an object are one run
+of one server. The clients measure whatever server answers, and name neither its version nor the
+machine.
+
+Benchmark reports 0.2 and 0.2.1 of llm-d, as YAML or JSON, summarise the requests of one run. They
+name the components of the stack with accelerator and version; a report of a server that llm-d did
+not set up may lack them.
 """
 
 from __future__ import annotations
@@ -10,10 +15,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from common.formats.yaml_documents import yaml_value
 from ingest.benchmarks.result_tree import ResultTree, reader_of_places
-from ingest.benchmarks.results import HIGHER, LOWER, Measure, Run, measure, numbered_parts
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
+    finite_number,
+    mapping_of,
+    measure,
+    model_name,
+    numbered_parts,
+    time_of_text,
+    whole_number,
+)
 from ingest.benchmarks.stated_facts import identified
-from ingest.benchmarks.values import mapping_of, model_name, time_of_text
 from model.errors import Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
@@ -25,19 +41,16 @@ _RATES = {
 }  # fmt: skip
 _LATENCIES = ("ttft", "tpot", "itl", "e2el", "e2e_latency")
 _SUMMARIES = {
-    "mean": Aggregate.MEAN, "median": Aggregate.MEDIAN, "p90": Aggregate.P90, "p99": Aggregate.P99,
+    "mean": Aggregate.MEAN, "median": Aggregate.MEDIAN, "p50": Aggregate.P50, "p90": Aggregate.P90,
+    "p99": Aggregate.P99,
 }  # fmt: skip
-
-
-def _measures(system: str) -> Mapping[str, Measure]:
-    rates = {
-        key: measure(key, unit, HIGHER, system, Aggregate.TOTAL) for key, unit in _RATES.items()
-    }
-    names = [(f"{it}_{of}_ms", by) for of in _LATENCIES for it, by in _SUMMARIES.items()]
-    return rates | {key: measure(key, "ms", LOWER, system, by) for key, by in names}
-
-
-_MEASURES = {key: _measures(key) for key in ("vllm-bench", "sglang-bench")}
+_MEASURES = {
+    system: {key: measure(key, unit, HIGHER, system, Aggregate.TOTAL)
+             for key, unit in _RATES.items()}
+    | {f"{key}_{of}_ms": measure(f"{key}_{of}_ms", "ms", LOWER, system, by)
+       for of in _LATENCIES for key, by in _SUMMARIES.items() if key != "p50"}
+    for system in ("vllm-bench", "sglang-bench")
+}  # fmt: skip
 #: What distinguishes runs of one model.
 _PARAMETERS = (
     "dataset_name", "num_prompts", "request_rate", "burstiness", "max_concurrency",
@@ -46,14 +59,12 @@ _PARAMETERS = (
 )  # fmt: skip
 
 
-def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+@reader_of_places
+def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of each object of vLLM or SGLang; one that is refused refuses the file."""
     file = tree.file(place)
     parts = numbered_parts(file.run("vllm-bench"), file.json_records())
-    # A line that is refused refuses the file.
     yield from [result for run, it in parts for result in _of_record(run, it, tree.stated)]
-
-
-read = reader_of_places(_results)
 
 
 def _of_record(run: Run, record: Fields, stated: Mapping[str, str]) -> Iterator[BenchmarkResult]:
@@ -65,41 +76,117 @@ def _of_record(run: Run, record: Fields, stated: Mapping[str, str]) -> Iterator[
     server = mapping_of(record.record, "server_info")
     backend = record.text("backend") or record.text("endpoint_type") or ""
     model = record.text("model_id") or server.get("model_path")
+    parameters: dict[str, Any] = {"backend": backend} if backend else {}
+    parameters |= {key: record.get(key) for key in _PARAMETERS if key in record}
+    if parameters.get("request_rate", 0) is None:
+        parameters["request_rate"] = "inf"  # SGLang writes a number that JSON does not have
+    completed, total = record.integer("completed"), record.integer("num_prompts")
+    failed = record.integer("failed")
+    if failed is None and completed is not None and total is not None:
+        failed = total - completed
     run = replace(
         run,
         benchmark=model_name(model) if isinstance(model, str) else "unknown",
-        parameters=_parameters(record, backend),
+        parameters={key: it for key, it in parameters.items() if isinstance(it, str | int | float)},
         measured_at=time_of_text(record.get("date"), "%Y%m%d-%H%M%S"),
-        reason=_failures(record),
+        reason=f"{failed} of {total or 'the'} requests failed" if failed else None,
     )
     # A server of SGLang says its own version.
     own = {**server, "sglang": server.get("version")} if backend.startswith("sglang") else server
     own = {key: it for key, it in own.items() if key not in ("version", "model", "device")}
     run = identified(run, {**own, **record}, stated, backend=backend, at=record.at)
-    first_tokens = _first_tokens_ms(record)
+    # Of each request, if a detailed file has all of them.
+    times_s = [
+        record.checked_number(it, 0.0, 1e9, "ttfts", at)
+        for at, it in enumerate(record.sequence("ttfts"))
+    ]
+    first_tokens_ms = tuple(1e3 * it for it in times_s) if all(times_s) else ()
     for key, each in measures.items():
-        samples = first_tokens if "_ttft_" in key else ()
+        samples = first_tokens_ms if "_ttft_" in key else ()
         yield run.result(each, record.number(key), samples=samples)
 
 
-def _parameters(record: Fields, backend: str) -> dict[str, Parameter]:
-    stated: dict[str, Any] = {key: record.get(key) for key in _PARAMETERS if key in record}
-    if stated.get("request_rate", 0) is None:
-        stated["request_rate"] = "inf"  # SGLang writes a number that JSON does not have
-    parameters = {key: it for key, it in stated.items() if isinstance(it, str | int | float)}
-    return {"backend": backend, **parameters} if backend else parameters
+_LLM_D = "llm-d"
+_VERSIONS = ("0.2", "0.2.1")
+_DIRECTIONS = {"latency": LOWER, "throughput": HIGHER}
+#: Fields of the standardized load that say what was measured.
+_LOAD = ("tool", "tool_version", "source", "rate_qps", "concurrency", "stage")
+_LENGTHS = ("input_seq_len", "output_seq_len")
+_ENGINE = ("role", "replicas")
 
 
-def _failures(record: Fields) -> str | None:
-    completed, total = record.integer("completed"), record.integer("num_prompts")
-    failed = record.integer("failed")
-    if failed is None and completed is not None and total is not None:
-        failed = total - completed
-    return f"{failed} of {total or 'the'} requests failed" if failed else None
+@reader_of_places
+def read_reports(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of a report of llm-d."""
+    file = tree.file(place)
+    report = Fields(yaml_value(file.text))
+    version = report.required_text("version")
+    if version not in _VERSIONS:
+        message = f"version {version} is not read: convert the report to {_VERSIONS[-1]}"
+        raise report.invalid(Reason.UNKNOWN_SCHEMA, message, "version")
+    run = _described(file.run(_LLM_D), report, tree)
+    aggregate = report.nested("results").nested("request_performance").nested("aggregate")
+    results = [
+        result
+        for part in _DIRECTIONS
+        for name, statistics in aggregate.nested(part).items()
+        if statistics is not None
+        for result in _of_quantity(run, part, name, aggregate.nested(part).nested(name))
+    ]
+    if not results:
+        raise aggregate.invalid(Reason.MISSING_FIELD, "the report has no latency and no throughput")
+    yield from results
 
 
-def _first_tokens_ms(record: Fields) -> tuple[float, ...]:
-    """Milliseconds to the first token of each request, if a detailed file has all of them."""
-    times = record.sequence("ttfts")
-    numbers = [record.checked_number(it, 0.0, 1e9, "ttfts", at) for at, it in enumerate(times)]
-    return tuple(1e3 * it for it in numbers) if all(numbers) else ()
+def _of_quantity(run: Run, part: str, name: str, statistics: Fields) -> Iterator[BenchmarkResult]:
+    unit = statistics.required_text("units")
+    # Programs that make load define the time between tokens differently.
+    definition = f"{_LLM_D}, {run.parameters.get('tool', 'unknown tool')}"
+    for key, aggregate in _SUMMARIES.items():
+        if key == "median" or statistics.get(key) is None:
+            continue
+        value = finite_number(statistics[key])
+        if value is None or value < 0:
+            message = f"{str(statistics[key])[:40]!r} is no number from 0 on"
+            raise statistics.invalid(Reason.OUT_OF_RANGE, message, key)
+        each = measure(f"{name[:100]}_{key}", unit, _DIRECTIONS[part], definition, aggregate)
+        yield run.result(each, value)
+
+
+def _described(run: Run, report: Fields, tree: ResultTree) -> Run:
+    """``run`` with the inference engine of the stack, and the load."""
+    scenario = report.nested("scenario")
+    standardized = [it.nested("standardized") for it in scenario.each("stack")]
+    engines = [it for it in standardized if it.get("kind") == "inference_engine"]
+    engine = engines[0] if engines else Fields({}, scenario)
+    load, metadata = (scenario.nested("load").nested(it) for it in ("standardized", "metadata"))
+    aggregate = report.nested("results").nested("request_performance").nested("aggregate")
+    requests = aggregate.nested("requests")
+    failures, total = requests.text("failures"), requests.text("total")
+    stated = {key: load.text(key) for key in _LOAD}
+    stated |= {key: load.nested(key).text("value") for key in _LENGTHS}
+    stated |= {key: engine.text(key) for key in _ENGINE}
+    parameters: dict[str, Parameter] = {key: text for key, text in stated.items() if text}
+    # Other loads at the same time, whose effect is in the values.
+    if others := metadata.texts("concurrent_with"):
+        parameters["concurrent_with"] = ", ".join(sorted(others))[:500]
+    run = replace(
+        run,
+        benchmark=model_name(engine.nested("model").text("name") or "unknown"),
+        parameters=parameters,
+        measured_at=time_of_text(report.nested("run").nested("time").get("start")),
+        reason=f"{failures} of {total} requests failed" if whole_number(failures) else None,
+    )
+    accelerator, tool = engine.nested("accelerator"), (engine.text("tool") or "").lower()
+    # Whether each of several replicas or engines has this number of accelerators is not defined.
+    alone = len(engines) == 1 and engine.get("replicas", "1") == "1"
+    version = engine.text("tool_version") or ""
+    versions = {tool: version}
+    if "/" in version:  # an image: `…/llm-d-cuda:0.3.1`
+        tag = version.rpartition("/")[2].partition(":")[2]
+        versions = {"image": version, tool: tag.removeprefix("v")}
+    own = {
+        "accelerator": accelerator.text("model"), "tp": accelerator.nested("parallelism").get("tp"),
+        "accelerators": accelerator.text("count") if alone else None, **versions,
+    }  # fmt: skip
+    return identified(run, own, tree.stated, backend=tool, at=engine.at)

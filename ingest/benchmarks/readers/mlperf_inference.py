@@ -28,19 +28,18 @@ from ingest.benchmarks.results import (
     LOWER,
     Measure,
     Run,
+    finite_number,
+    first_group,
     measure,
     numbered_parts,
-    run_of,
-    with_parameters,
-)
-from ingest.benchmarks.values import (
-    finite_number,
     positive_number,
     product_of,
+    run_of,
     software_versions,
     stated_texts,
     time_of_text,
     whole_number,
+    with_parameters,
 )
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
@@ -152,20 +151,24 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         summaries = text.split(_SUMMARY_TITLE)[1:]
         for run, summary in numbered_parts(_described(tree, file), summaries):
             lines = dict(reversed(_LINE.findall(summary)))
-            if errors := _COUNTED_ERRORS.search(summary):
-                lines[_ERRORS] = errors[1]
-            yield from _summary(tree, file, run, lines | _estimates(summary))
+            if errors := first_group(_COUNTED_ERRORS, summary):
+                lines[_ERRORS] = errors
+            # Latencies that LoadGen estimates because the run may have stopped early.
+            if _ESTIMATES_OF_PARTS not in summary:
+                estimates = _ESTIMATES.findall(summary)
+                lines |= {_ESTIMATE.format(share): value for share, value in estimates}
+            yield from _summary(tree, file, run, lines)
     elif _CONSOLE.search(text):
         yield from _console(file)
     elif basename(place) == _ACCURACY or _ACCURACIES[0][0].search(text):
-        yield from _accuracy(tree, file)
-
-
-def _estimates(text: str) -> dict[str, str]:
-    """Latencies that LoadGen estimates because the run may have stopped early, by name."""
-    if _ESTIMATES_OF_PARTS in text:
-        return {}
-    return {_ESTIMATE.format(share): value for share, value in _ESTIMATES.findall(text)}
+        for pattern, names, unit, system in _ACCURACIES:
+            if scores := pattern.findall(text):
+                run = replace(_described(tree, file), system=system)
+                values = scores[-1] if len(names) > 1 else scores[-1:]
+                for name, value in zip(names, values, strict=True):
+                    yield run.result(measure(name, unit, HIGHER, system, zero_counts=True), value)
+                return
+        raise missing_value(place, "accuracy", "no accuracy, mAP, BLEU, F1 or ROUGE")
 
 
 def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
@@ -192,7 +195,13 @@ def _summary(
     headlines = _HEADLINES.get(plain_scenario)
     if headlines is None:
         raise missing_value(file.place, "Scenario", f"the scenario {scenario[:40]!r} is unknown")
-    stated = {_normal_name(name): text for name, text in lines.items()}
+    # LoadGen wrote ``90th`` and later ``90.0th``.
+    stated = {
+        f"{match[1]}th percentile latency (ns)"
+        if (match := _TARGET_LATENCY.fullmatch(name))
+        else name: text
+        for name, text in lines.items()
+    }
     later = "Early stopping satisfied" in lines
     run = replace(run, system=_LATER if later else _V05)
     # A detailed log beside a file does not tell its parts apart.
@@ -207,7 +216,14 @@ def _summary(
     define = partial(_quantity, definition=_LATER_DEFINITION if later else _V05)
     named = [name for name in headlines if name in stated] or list(headlines[:1])
     named += [name for name in _QUANTITIES if name in stated and name not in named]
-    for name in (*_estimated(plain_scenario, stated, later=later), *named):
+    estimated = [
+        it for it in stated if it.startswith("Early stopping ") and it.endswith(" estimate")
+    ]
+    share = _ESTIMATED.get(plain_scenario)
+    if share and later and not any("token latency" in it.lower() for it in stated):
+        # A run that was too short lacks the official estimate.
+        estimated = list(dict.fromkeys([_ESTIMATE.format(share), *estimated]))
+    for name in (*estimated, *named):
         yield run.result(define(name), stated.get(name), f"no {name}")
     for name in _LATENCIES:
         if positive_number(lines.get(name)) is not None:
@@ -222,21 +238,6 @@ def _quantity(name: str, definition: str) -> Measure:
     share = re.search(r"(?:^|stopping )(\d\d)th percentile", name)
     rule = _PERCENTILES.get(share[1], Aggregate.SINGLE) if share else Aggregate.SINGLE
     return measure(name, "ns", LOWER, definition, _LATENCIES.get(name, rule))
-
-
-def _estimated(scenario: str, stated: Mapping[str, str], *, later: bool) -> list[str]:
-    """Estimated latencies of a summary; a run that was too short lacks the official one."""
-    names = [it for it in stated if it.startswith("Early stopping ") and it.endswith(" estimate")]
-    share = _ESTIMATED.get(scenario)
-    if share and later and not any("token latency" in it.lower() for it in stated):
-        names = list(dict.fromkeys([_ESTIMATE.format(share), *names]))
-    return names
-
-
-def _normal_name(name: str) -> str:
-    """The name of a quantity; LoadGen wrote ``90th`` and later ``90.0th``."""
-    match = _TARGET_LATENCY.fullmatch(name)
-    return f"{match[1]}th percentile latency (ns)" if match else name
 
 
 def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
@@ -258,10 +259,9 @@ def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
             except orjson.JSONDecodeError:
                 continue
             entries[entry.get("key")] = str(entry.get("value"))
-    old_time, old_version = _OLD_TIME.search(text), _OLD_VERSION.search(text)
-    time = entries.get("test_datetime") or (old_time[1] if old_time else "")
+    time = entries.get("test_datetime") or first_group(_OLD_TIME, text)
     run = replace(run, measured_at=time_of_text(time))
-    version = entries.get("loadgen_version") or (old_version[1] if old_version else "")
+    version = entries.get("loadgen_version") or first_group(_OLD_VERSION, text)
     if not version:
         return run
     number = version.split()[0].lstrip("v")
@@ -285,17 +285,6 @@ def _verdict(lines: Mapping[str, str]) -> tuple[Validity, str | None]:
         violation = f"LoadGen: {', '.join(violated) or 'INVALID'}"
         return Validity.INVALID, "; ".join(filter(None, (violation, logged)))
     return Validity.UNKNOWN, "; ".join(filter(None, ("the summary has no verdict", logged)))
-
-
-def _accuracy(tree: ResultTree, file: ResultFile) -> Iterator[BenchmarkResult]:
-    for pattern, names, unit, system in _ACCURACIES:
-        if scores := pattern.findall(file.text):
-            run = replace(_described(tree, file), system=system)
-            values = scores[-1] if len(names) > 1 else scores[-1:]
-            for name, value in zip(names, values, strict=True):
-                yield run.result(measure(name, unit, HIGHER, system, zero_counts=True), value)
-            return
-    raise missing_value(file.place, "accuracy", "no accuracy, mAP, BLEU, F1 or ROUGE")
 
 
 def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
@@ -326,29 +315,26 @@ def _described(tree: ResultTree, file: ResultFile) -> Run:
         return run
     submission, (machine, benchmark, scenario) = "/".join(parts[:at]), parts[at + 1 : at + 4]
     parameters: dict[str, Parameter] = {"scenario": scenario, "phase": "inference"}
-    place = _machine_place(tree, join(submission, "systems"), machine)
-    description = None if place is None else tree.description(place)
+    # The file of a description may spell the name of the machine a little differently.
+    stems = {
+        _letters(basename(it).removesuffix(".json")): it
+        for it in reversed(tree.in_folder(join(submission, "systems")))
+        if it.endswith(".json")
+    }
+    close = max((it for it in stems if _letters(machine).startswith(it)), key=len, default=None)
+    description = None if close is None else tree.description(stems[close])
     if description is not None:
         system, described_by = description
         if isinstance(system.get("division"), str):
             parameters["division"] = system["division"]
         run = _with_machine(replace(run, files=[*run.files, described_by]), system)
-    precision = _precision(tree, join(submission, "measurements", machine, benchmark, scenario))
-    if precision is not None:
-        parameters["precision"] = precision
+    for place in tree.in_folder(join(submission, "measurements", machine, benchmark, scenario)):
+        measured = tree.description(place) if place.endswith(".json") else None
+        weights = measured[0].get("weight_data_types") if measured else None
+        if isinstance(weights, str):
+            parameters["precision"] = weights[:100]
+            break
     return replace(run, benchmark=benchmark, parameters=parameters)
-
-
-def _machine_place(tree: ResultTree, folder: str, name: str) -> str | None:
-    """The description of a machine; its file may spell the name a little differently."""
-    wanted = _letters(name)
-    stems = {
-        place: _letters(basename(place).removesuffix(".json"))
-        for place in tree.in_folder(folder)
-        if place.endswith(".json")
-    }
-    close = [place for place, stem in stems.items() if wanted.startswith(stem)]
-    return max(close, key=lambda place: len(stems[place]), default=None)
 
 
 def _letters(name: str) -> str:
@@ -372,12 +358,3 @@ def _with_machine(run: Run, system: Mapping[str, Any]) -> Run:
         accelerators=product_of(system.get("number_of_nodes"), system.get("accelerators_per_node")),
         software=software_versions(part for text in texts for part in text.split(",")),
     )
-
-
-def _precision(tree: ResultTree, folder: str) -> str | None:
-    """Type of the weights, from the description of the measurement."""
-    for place in tree.in_folder(folder):
-        description = tree.description(place) if place.endswith(".json") else None
-        if description is not None and isinstance(description[0].get("weight_data_types"), str):
-            return str(description[0]["weight_data_types"])[:100]
-    return None

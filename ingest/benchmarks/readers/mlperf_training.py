@@ -20,11 +20,15 @@ from typing import Any
 import orjson
 
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, run_of
-from ingest.benchmarks.values import (
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
     finite_number,
     mapping_of,
+    measure,
     product_of,
+    run_of,
     software_versions,
     stated_texts,
     time_of_epoch,
@@ -208,7 +212,7 @@ def _runs_of(text: str) -> list[_Training]:
         (finite_number(match[1]), match[2], _payload(match[3])) for match in _LINE_V6.finditer(text)
     ]
     if v6:
-        return [_run_of(_Training("v0.6"), lines, _take_v6) for lines in _by_run(v6)]
+        return [_run_of("v0.6", lines, _take_v6) for lines in _by_run(v6)]
     v7: list[_Line] = []
     for match in _LINE_V7.finditer(text):
         entry = _payload(match[1])
@@ -216,14 +220,21 @@ def _runs_of(text: str) -> list[_Training]:
             at = finite_number(entry.get("time_ms"))
             v7.append((None if at is None else at / 1000, str(entry.get("key")), entry))
     if v7:
-        return [_run_of(_Training(None), lines, _take_v6) for lines in _by_run(v7)]
+        return [_run_of(None, lines, _take_v6) for lines in _by_run(v7)]
     v5 = [(finite_number(it[2]), it[3], (it[1], _payload(it[4]))) for it in _LINE_V5.finditer(text)]
-    return [_run_of(_Training("v0.5"), lines, _take_v5) for lines in _by_run(v5)]
+    return [_run_of("v0.5", lines, _take_v5) for lines in _by_run(v5)]
 
 
-def _run_of(run: _Training, lines: Sequence[_Line], take: Callable[..., None]) -> _Training:
+def _run_of(
+    version: str | None, lines: Sequence[_Line], take: Callable[[_Training, str, Any], None]
+) -> _Training:
+    run = _Training(version)
     for at, key, payload in lines:
-        take(run, at, key, payload)
+        if key == "run_start" and run.began is None:
+            run.began = at
+        elif key == "run_stop":
+            run.stopped = at
+        take(run, key, payload)
     return run
 
 
@@ -236,7 +247,11 @@ def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     """
     run: list[_Line] = []
     stop, stopped_at = 0, math.inf
-    for at, key, payload in _in_order(lines):
+    times: list[float] = []
+    for at, _, _ in lines:  # one without a time stays behind the line before it
+        times.append(at or (times[-1] if times else 0.0))
+    in_order = sorted(range(len(lines)), key=times.__getitem__)
+    for at, key, payload in (lines[it] for it in in_order):
         if key == "run_start" and at is not None and at >= stopped_at:
             yield run[:stop]
             run = run[stop:]
@@ -246,14 +261,6 @@ def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
             stop, stopped_at = len(run), at
     if run:
         yield run
-
-
-def _in_order(lines: Sequence[_Line]) -> list[_Line]:
-    """Lines by time; one without a time stays behind the line before it."""
-    times: list[float] = []
-    for at, _, _ in lines:
-        times.append(at or (times[-1] if times else 0.0))
-    return [lines[it] for it in sorted(range(len(lines)), key=times.__getitem__)]
 
 
 def _payload(text: str | None) -> Any:
@@ -269,13 +276,10 @@ def _payload(text: str | None) -> Any:
             return text.strip()
 
 
-def _take_v6(run: _Training, at: float | None, key: str, payload: Any) -> None:
+def _take_v6(run: _Training, key: str, payload: Any) -> None:
     record = payload if isinstance(payload, dict) else {"value": payload}
     metadata, value = mapping_of(record, "metadata"), record.get("value")
-    if key == "run_start":
-        run.began = at if run.began is None else run.began
-    elif key == "run_stop":
-        run.stopped = at
+    if key == "run_stop":
         run.success = metadata.get("status") == "success"
     elif key in ("eval_accuracy", "eval_result"):
         # Stable Diffusion logs two values under this key, the FID and the CLIP score.
@@ -292,18 +296,15 @@ def _or_before(value: object, before: float | None) -> float | None:
     return before if number is None else number
 
 
-def _take_v5(run: _Training, at: float | None, key: str, named: tuple[str, Any]) -> None:
+def _take_v5(run: _Training, key: str, named: tuple[str, Any]) -> None:
     """Add a line of v0.5, which names the benchmark."""
     benchmark, payload = named
     run.benchmark = run.benchmark or benchmark
-    if key == "run_start":
-        run.began = at if run.began is None else run.began
-    elif key == "run_stop":
-        run.stopped = at
+    if key == "run_stop":
+        if isinstance(payload, bool | str):
+            payload = {"success": payload}
         if isinstance(payload, dict) and "success" in payload:
             run.success = str(payload["success"]).lower() == "true"
-        elif isinstance(payload, bool | str):
-            run.success = str(payload).lower() == "true"
     elif key == "eval_accuracy" and isinstance(payload, dict):
         run.accuracy = _or_before(payload.get("value"), run.accuracy)
     elif key in _PARAMETERS or key == "input_batch_size":
@@ -364,14 +365,12 @@ def _described(run: Run, training: _Training, description: Mapping[str, Any]) ->
         parameters=parameters,
         hardware=hardware,
         accelerators=accelerators,
-        software=software_versions(_without_hash(it) for it in parts),
+        # Without commit hashes, and without underscores that stand for spaces.
+        software=software_versions(
+            it.split("commit")[0].replace("_version", "").replace("_", " ").strip() for it in parts
+        ),
         measured_at=time_of_epoch(training.began),
     )
-
-
-def _without_hash(text: str) -> str:
-    """The text before a commit hash, and without underscores that stand for spaces."""
-    return re.split(r"commit", text)[0].replace("_version", "").replace("_", " ").strip()
 
 
 def _hardware(description: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:

@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, results_of_parts
+from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_parts
+from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, measure, whole_number
 from ingest.benchmarks.text_tables import complete_lines
-from ingest.benchmarks.values import finite_number, whole_number
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
 
@@ -59,24 +58,25 @@ _MEASURES = {
     "Pure Comm.": _measure("communication_time", "us", LOWER, aggregate=Aggregate.MEAN),
     "Overlap": _measure("overlap", "%", HIGHER, aggregate=Aggregate.MEAN, zero_counts=True),
 }
+_COUNTS = {"size_bytes": "Size", "iterations": "Iterations"}
 
 
-@reader_of_files
-def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of each run in a file."""
+def _runs(file: ResultFile) -> list[tuple[re.Match[str], str]]:
+    """Title and output of each program."""
     text = complete_lines(file.text)
     titles = list(_TITLE.finditer(text))
     if not titles:
         raise missing_value(file.place, "$", "no title of a test")
     ends = [*(it.start() for it in titles[1:]), len(text)]
-    runs = [(title, text[title.end() : end]) for title, end in zip(titles, ends, strict=True)]
-    yield from results_of_parts(file.run(SYSTEM), runs, lambda run, part: _of_run(run, *part))
+    return [(title, text[title.end() : end]) for title, end in zip(titles, ends, strict=True)]
 
 
-def _of_run(run: Run, title: re.Match[str], text: str) -> Iterator[BenchmarkResult]:
+@reader_of_parts(SYSTEM, _runs, independent=True)
+def read(run: Run, output: tuple[re.Match[str], str]) -> Iterator[BenchmarkResult]:
+    """Results of each run in a file."""
+    title, text = output
     device = _DEVICE.match(title[1])
-    benchmark = _DEVICE.sub(r"\1", title[1])
-    run = replace(run, benchmark=benchmark, software={SYSTEM: title[2]})
+    run = replace(run, benchmark=_DEVICE.sub(r"\1", title[1]), software={SYSTEM: title[2]})
     options: dict[str, Parameter] = {"device": device[2]} if device else {}
     columns: list[str] = []
     rows = 0
@@ -91,7 +91,19 @@ def _of_run(run: Run, title: re.Match[str], text: str) -> Iterator[BenchmarkResu
         cells = line.split()
         if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None:
             rows += 1
-            yield from _of_row(run, dict(zip(columns, cells, strict=True)), options)
+            row = dict(zip(columns, cells, strict=True))
+            counts = {name: whole_number(row.get(column)) for name, column in _COUNTS.items()}
+            parameters = options | {name: it for name, it in counts.items() if it is not None}
+            verdict = row.get("Validation", "").lower()
+            validity: dict[str, Any] = {"validity": Validity.VALID} if verdict == "pass" else {}
+            if verdict not in ("", "pass"):
+                reason = f"validation: {verdict[:20]}"
+                validity = {"validity": Validity.INVALID, "reason": reason}
+            for column, cell in row.items():
+                if column in _MEASURES:
+                    failure = f"the cell is {cell[:60]!r}"
+                    of_row = replace(run, parameters=parameters)
+                    yield of_row.result(_MEASURES[column], cell, failure, **validity)
     if not rows:
         raise missing_value("", "$", "the run printed no row")
 
@@ -111,19 +123,3 @@ def _columns(text: str, number: int) -> list[str]:
             Reason.UNKNOWN_SCHEMA, f"an unknown column: {unknown[:60]}", field=f"line {number}"
         )
     return names
-
-
-def _of_row(
-    run: Run, row: dict[str, str], options: dict[str, Parameter]
-) -> Iterator[BenchmarkResult]:
-    counts = {"size_bytes": row.get("Size"), "iterations": row.get("Iterations")}
-    known = {name: whole_number(text) for name, text in counts.items()}
-    parameters = options | {name: count for name, count in known.items() if count is not None}
-    verdict = row.get("Validation", "").lower()
-    validity: dict[str, Any] = {"validity": Validity.VALID} if verdict == "pass" else {}
-    if verdict not in ("", "pass"):
-        validity = {"validity": Validity.INVALID, "reason": f"validation: {verdict[:20]}"}
-    for column, cell in row.items():
-        if column in _MEASURES:
-            failure = f"the cell is {cell[:60]!r}"
-            yield run.result(_MEASURES[column], cell, failure, parameters=parameters, **validity)

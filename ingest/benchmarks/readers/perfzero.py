@@ -13,11 +13,14 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_files
-from ingest.benchmarks.results import LOWER, Measure, Run, measure, numbered_parts
-from ingest.benchmarks.values import (
+from ingest.benchmarks.result_tree import ResultFile, as_object, missing_value, reader_of_parts
+from ingest.benchmarks.results import (
+    LOWER,
+    Measure,
+    Run,
     direction_of,
     is_rate_or_time,
+    measure,
     software_versions,
     stated_texts,
     time_of_epoch,
@@ -46,13 +49,6 @@ _MOST_OBJECTS = 1000
 _NOT_REPORTED = -1
 _REPOSITORY = re.compile(r"([\w.-]+/[\w.-]+?)(?:\.git)?/?\Z")
 _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
-
-
-@reader_of_files
-def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of each execution in a file."""
-    for run, record in numbered_parts(file.run("perfzero"), _summaries(file)):
-        yield from _of_execution(run, Fields(record))
 
 
 def _summaries(file: ResultFile) -> list[dict[str, Any]]:
@@ -90,13 +86,20 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield as_object(json_value_of(text[begin:end].encode()), "")
 
 
-def _of_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
+@reader_of_parts("perfzero", _summaries)
+def read(run: Run, record: dict[str, Any]) -> Iterator[BenchmarkResult]:
+    """Results of each execution in a file."""
+    summary = Fields(record)
     result = summary.nested("benchmark_result")
     name = result.text("name")
     if name is None:
         raise missing_value(run.source, "$.benchmark_result.name", "the summary names no benchmark")
     run = _described(replace(run, benchmark=name), summary)
-    cause = _cause_of_failure(result, summary.nested("benchmark_info"))
+    cause = None
+    if summary.nested("benchmark_info").get("has_exception") is True:
+        cause = "the benchmark raised an exception"
+    elif result.get("succeeded") is False:
+        cause = "the benchmark did not succeed"
     wall_time = result.number("wall_time", low=-1.0)
     process = summary.nested("process_info")
     values = [
@@ -119,14 +122,6 @@ def _of_execution(run: Run, summary: Fields) -> Iterator[BenchmarkResult]:
         else:
             validity = Validity.UNKNOWN if violation is None else Validity.INVALID
             yield run.stated(each, value, validity=validity, reason=violation)
-
-
-def _cause_of_failure(result: Mapping[str, Any], information: Mapping[str, Any]) -> str | None:
-    if information.get("has_exception") is True:
-        return "the benchmark raised an exception"
-    if result.get("succeeded") is False:
-        return "the benchmark did not succeed"
-    return None
 
 
 def _reported_metrics(
@@ -184,8 +179,11 @@ def perfzero_summaries(results: Iterable[BenchmarkResult]) -> Iterator[dict[str,
     parameters; results without a value are left out.
     """
     measured = (it for it in results if it.value is not None)
-    for parameters, group in groupby(measured, key=lambda it: (it.benchmark, it.parameters)):
-        yield _summary(*parameters, list(group))
+    for (benchmark, parameters), group in groupby(
+        measured, key=lambda it: (it.benchmark, it.parameters)
+    ):
+        of_benchmark = list(group)
+        yield _summary(benchmark, parameters, of_benchmark)
 
 
 def _summary(
@@ -201,17 +199,15 @@ def _summary(
         "process_info": {},
         "benchmark_result": {
             "name": benchmark, "succeeded": True, "wall_time": _NOT_REPORTED,
-            "metrics": [_written_metric(it) for it in results],
+            "metrics": [
+                {"name": it.metric.name, "value": it.value, "extra_info": {
+                    "unit": it.metric.unit, "direction": it.metric.direction,
+                    "definition": it.metric.definition, "samples": list(it.samples),
+                }} for it in results
+            ],
         },
     }  # fmt: skip
     if first.measured_at is not None:
         summary["execution_id"] = f"{first.measured_at:%Y-%m-%d-%H-%M-%S-%f}"
         summary["execution_timestamp"] = first.measured_at.timestamp()
     return summary
-
-
-def _written_metric(result: BenchmarkResult) -> dict[str, Any]:
-    metric = result.metric
-    extra = {"unit": metric.unit, "direction": metric.direction, "definition": metric.definition,
-             "samples": list(result.samples)}  # fmt: skip
-    return {"name": metric.name, "value": result.value, "extra_info": extra}

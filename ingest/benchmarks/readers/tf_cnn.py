@@ -18,16 +18,22 @@ from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, results_or_refusal
-from ingest.benchmarks.results import HIGHER, LOWER, Run, measure, numbered_parts, with_parameters
-from ingest.benchmarks.text_tables import csv_rows
-from ingest.benchmarks.values import (
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
     finite_number,
+    first_group,
     mapping_of,
+    measure,
+    numbered_parts,
     stated_texts,
     time_of_epoch,
     time_of_text,
     whole_number,
+    with_parameters,
 )
+from ingest.benchmarks.text_tables import csv_rows
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 
@@ -87,11 +93,18 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
         name = basename(place)
         if name in (*_RUN_FILES, "eval.log") and join(dirname(place), "metric.log") in places:
             continue  # read with metric.log
-        if name == "metric.log":
-            results = _json_logs(tree, place)
-        else:
-            results = _table(tree, place) if name.endswith(".csv") else _console(tree, place)
-        yield from results_or_refusal(results, place)
+        yield from results_or_refusal(_results(tree, place), place)
+
+
+def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    name = basename(place)
+    if name == "metric.log":
+        yield from _json_logs(tree, place)
+    elif not name.endswith(".csv"):
+        yield from _console(tree, place)
+    elif "throughput" in name:  # a table of batch sizes has no results
+        # Rows of one machine may stand apart.
+        yield from sorted(_table(tree.file(place)), key=entry_id_of)
 
 
 def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
@@ -99,19 +112,15 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
     if file.text.startswith("{"):
         raise missing_value(place, "metric.log", "this describes a run; its values are missing")
-    runs = list(_runs(file.text))
+    runs: list[str] = []
+    for text in _headed_runs(file.text):
+        starts = [0, *_restarts(text), len(text)]
+        runs += (text[start:end] for start, end in pairwise(starts))
     if not runs:
         raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
     for run, text in numbered_parts(file.run(SYSTEM), runs):
         # TensorFlow may find the GPUs before the run prints its head.
         yield from _of_console(run, text, _gpus(text) or _gpus(file.text))
-
-
-def _runs(text: str) -> Iterator[str]:
-    """The text of each run; the heads of runs may be missing."""
-    for run in _headed_runs(text):
-        starts = [0, *_restarts(run), len(run)]
-        yield from (run[start:end] for start, end in pairwise(starts))
 
 
 def _restarts(text: str) -> Iterator[int]:
@@ -157,21 +166,30 @@ def _gpus(text: str) -> list[str]:
 
 def _of_console(run: Run, text: str, gpus: Sequence[str]) -> Iterator[BenchmarkResult]:
     header = _head(text)
-    per_device, first = _PER_DEVICE.search(text), _UNIX_TIME.search(text)
     devices = _devices(header.get("Devices"))
+    parameters: dict[str, Parameter] = {
+        name: header[key] for key, name in _TITLED.items() if key in header
+    }
+    if parameters.get("phase") == "BenchmarkMode.TRAIN":  # TensorFlow 1.12
+        parameters["phase"] = "training"
+    counts = {
+        "global_batch_size": whole_number(header.get("Batch size", "").partition(" ")[0]),
+        "batches": whole_number(header.get("Num batches", "").partition(" ")[0]),
+        "batch_size": whole_number(first_group(_PER_DEVICE, text)),
+    }
     run = replace(
         run,
         benchmark=header.get("Model", "unknown"),
-        parameters=_console_parameters(header, per_device[1] if per_device else None),
+        parameters=parameters | {name: it for name, it in counts.items() if it is not None},
         # Which of several models was used is not known, and a run on processors used none.
         hardware={"accelerator": gpus[0]} if len(gpus) == 1 and devices != 0 else {},
         accelerators=devices,
         software={"tensorflow": header.get("TensorFlow")},
-        measured_at=time_of_epoch(first[1]) if first else None,
+        measured_at=time_of_epoch(first_group(_UNIX_TIME, text)),
     )
-    total = _TOTAL_LINE.search(text)
-    failure = f"the total is {total[1][:50]!r}" if total else "the run printed no total"
-    yield run.result(_TOTAL, total[1] if total else None, failure)
+    total = first_group(_TOTAL_LINE, text)
+    failure = "the run printed no total" if total is None else f"the total is {total[:50]!r}"
+    yield run.result(_TOTAL, total, failure)
     if accuracy := _ACCURACY.search(text):
         for name, value in zip(_ACCURACIES, accuracy.groups(), strict=True):
             yield run.result(_LOGGED[name], value)
@@ -185,21 +203,6 @@ def _of_console(run: Run, text: str, gpus: Sequence[str]) -> Iterator[BenchmarkR
         yield run.result(_JITTER, last[4])
 
 
-def _console_parameters(header: Mapping[str, str], per_device: str | None) -> dict[str, Parameter]:
-    parameters: dict[str, Parameter] = {
-        name: header[key] for key, name in _TITLED.items() if key in header
-    }
-    counts = {
-        "global_batch_size": header.get("Batch size", "").partition(" ")[0],
-        "batches": header.get("Num batches", "").partition(" ")[0],
-        "batch_size": per_device,
-    }
-    if parameters.get("phase") == "BenchmarkMode.TRAIN":  # TensorFlow 1.12
-        parameters["phase"] = "training"
-    numbers = {name: whole_number(text) for name, text in counts.items()}
-    return parameters | {name: it for name, it in numbers.items() if it is not None}
-
-
 def _devices(text: str | None) -> int | None:
     """Number of accelerators in a list of devices; 0 for processors alone."""
     return None if text is None else len(re.findall(r"(?:gpu|tpu):\d+", text, re.IGNORECASE))
@@ -211,7 +214,21 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     beside = (tree.description(join(dirname(place), name)) for name in _RUN_FILES)
     description, *described_by = next(filter(None, beside), ({},))
     run = _described(file.run(SYSTEM, *described_by), description)
-    yield from _of_logged_run(run, _logged_values(file.text))
+    series: list[float] = []
+    values: dict[str, float | None] = {}
+    for entry in _logged_values(file.text):
+        name, value = entry.get("name"), finite_number(entry.get("value"))
+        if name == _CURRENT and value is not None:
+            series.append(value)
+        elif name in _LOGGED:
+            values[str(name)] = value
+    # An evaluation logs rates of its own, and no average of the training.
+    expected = _AVERAGE if not any(it.startswith("eval_") for it in values) else ""
+    for name in sorted({*values, expected} - {""}):
+        samples = tuple(series) if name == _AVERAGE else ()
+        yield run.result(
+            _LOGGED[name], values.get(name), "the run logged no average", samples=samples
+        )
 
 
 def _logged_values(text: str) -> list[dict[str, Any]]:
@@ -227,7 +244,12 @@ def _logged_values(text: str) -> list[dict[str, Any]]:
         unfinished = number == len(lines) and not line.rstrip().endswith("}")
         if unfinished or not line.strip():
             continue
-        entry = _object_of(line, number)
+        try:
+            entry = json.loads(line)  # Python writes NaN, which is no JSON
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            raise InvalidDocument(Reason.INVALID_JSON, "not a JSON object", field=f"line {number}")
         if entry.get("name") == _CURRENT:
             at = finite_number(entry.get("global_step"))
             if averaged or (at is not None and at <= step):
@@ -237,34 +259,6 @@ def _logged_values(text: str) -> list[dict[str, Any]]:
         averaged = averaged or entry.get("name") == _AVERAGE
         values.append(entry)
     return values
-
-
-def _of_logged_run(run: Run, entries: Sequence[Mapping[str, Any]]) -> Iterator[BenchmarkResult]:
-    series: list[float] = []
-    values: dict[str, float | None] = {}
-    for entry in entries:
-        name, value = entry.get("name"), finite_number(entry.get("value"))
-        if name == _CURRENT and value is not None:
-            series.append(value)
-        elif name in _LOGGED:
-            values[str(name)] = value
-    # An evaluation logs rates of its own, and no average of the training.
-    expected = _AVERAGE if not any(it.startswith("eval_") for it in values) else ""
-    for name in sorted({*values, expected} - {""}):
-        samples = tuple(series) if name == _AVERAGE else ()
-        yield run.result(
-            _LOGGED[name], values.get(name), "the run logged no average", samples=samples
-        )
-
-
-def _object_of(line: str, number: int) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)  # Python writes NaN, which is no JSON
-    except (ValueError, RecursionError):
-        entry = None
-    if not isinstance(entry, dict):
-        raise InvalidDocument(Reason.INVALID_JSON, "not a JSON object", field=f"line {number}")
-    return entry
 
 
 def _described(run: Run, description: Mapping[str, Any]) -> Run:
@@ -292,14 +286,8 @@ def _described(run: Run, description: Mapping[str, Any]) -> Run:
     )
 
 
-def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
-    """A published table of rounded rates by machine; a table of batch sizes has no results."""
-    if "throughput" in basename(place):
-        # Rows of one machine may stand apart.
-        yield from sorted(_rows(tree.file(place)), key=entry_id_of)
-
-
-def _rows(file: ResultFile) -> Iterator[BenchmarkResult]:
+def _table(file: ResultFile) -> Iterator[BenchmarkResult]:
+    """Results of a published table of rounded rates by machine."""
     names, *rows = list(csv_rows(file.text)) or [[]]
     for number, cells in enumerate(rows, 2):
         if cells == names:

@@ -1,29 +1,47 @@
-"""Record v3 of the PyTorch OSS benchmark database, as vLLM, torchbench and torchao write it.
+"""Results of PyTorch models: pytorch-benchmark, and records v3 of the OSS benchmark database.
 
-A file has a list of records, one record, or one record on each line. A record has one metric of one
-model. Options of the measured program may contain paths and names of machines, so that only a few
-of them are read.
+pytorch-benchmark returns a mapping that users write as YAML: latency of a batch and images a
+second. Consoles print the tree of the model's modules before it. Its texts for readers are rounded,
+so that only ``metrics`` is read.
+
+vLLM, torchbench and torchao write records v3. A file has a list of records, one record, or one
+record on each line. A record has one metric of one model. Options of the measured program may
+contain paths and names of machines, so that only a few of them are read.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from common.formats.yaml_documents import yaml_value
 from graph.record.benchmark_entries import entry_id_of
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.results import Run, measure
-from ingest.benchmarks.values import (
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    missing_value,
+    reader_of_files,
+    reader_of_parts,
+)
+from ingest.benchmarks.results import (
+    HIGHER,
+    LOWER,
+    Run,
     direction_of,
     finite_number,
     is_rate_or_time,
     mapping_of,
+    measure,
     model_name,
+    positive_number,
     software_versions,
+    stated_texts,
     time_of_epoch,
     unit_of,
+    whole_number,
+    with_parameters,
 )
 from model.errors import InvalidDocument, Reason
 from model.json_documents import json_value_of
@@ -35,9 +53,96 @@ from model.measurements.benchmark_results import (
     Validity,
 )
 
-SYSTEM = "pytorch-v3"
+_DEFINITION = "pytorch-benchmark-1"
+_LATENCY = measure("seconds_per_batch", "s", LOWER, _DEFINITION, Aggregate.MEAN)
+_RATE = measure("images_per_second", "images/s", HIGHER, _DEFINITION, Aggregate.MEAN)
+_MEMORY = measure("max_inference_memory", "bytes", LOWER, _DEFINITION, Aggregate.MAXIMUM)
+#: Parts of a run that newer releases write by batch size; older ones write one peak of memory.
+_BY_BATCH_SIZE = {
+    "memory": {"max_inference_bytes": _MEMORY},
+    "energy": {"joules": measure("joules", "J", LOWER, _DEFINITION)},
+}
+_BATCH_SIZE = re.compile(r"\Abatch_size_(\d{1,9})\Z")
+#: The first line of the tree of modules names the class of the model.
+_MODEL = re.compile(r"^(\w{1,100})\($", re.MULTILINE)
+#: A line that continues a document: an empty one, one of a list or an inner mapping, or a key.
+_CONTINUES = re.compile(r"\s*\Z|[ -]|[a-z_]+:(?:\s|\Z)")
+
+
+def _documents(file: ResultFile) -> Iterator[tuple[str, str]]:
+    """Each YAML document with the console output before it."""
+    before: list[str] = []
+    document: list[str] = []
+    complete = False
+    for line in [*file.text.split("\n"), "end of the file"]:
+        starts = line.startswith("device:")
+        if document and (starts or not _CONTINUES.match(line)):
+            yield "\n".join(before), "\n".join(document)
+            before, document, complete = [], [], True
+        if starts or document:
+            document.append(line)
+        else:
+            before.append(line)
+    if not complete:
+        raise missing_value(file.place, "device", "no line begins with `device:`")
+
+
+@reader_of_parts("pytorch-benchmark", _documents)
+def read_benchmark(run: Run, text: tuple[str, str]) -> Iterator[BenchmarkResult]:
+    """Results of a document of pytorch-benchmark, by batch size and part of the work."""
+    before, written = text
+    value = yaml_value(written)
+    document = value if isinstance(value, dict) else {}
+    device = document.get("device")
+    device = device[:100] if isinstance(device, str) else ""
+    counts = {name: whole_number(document.get(name)) for name in ("flops", "params")}
+    parameters: dict[str, Parameter] = {**stated_texts(None, device=device)}
+    run = replace(
+        run,
+        benchmark=next(reversed(_MODEL.findall(before)), "unknown"),
+        parameters=parameters | {name: it for name, it in counts.items() if it},
+        hardware=_parts(mapping_of(document, "machine_info"), device),
+        # The library runs a model on one device.
+        accelerators=0 if device == "cpu" else 1 if device.startswith("cuda") else None,
+        software={"torch": None},
+    )
+    timing = mapping_of(document, "timing")
+    if not timing:
+        raise InvalidDocument(Reason.MISSING_FIELD, "no batch was timed", field="$.timing")
+    for batch_size, parts in _by_batch_size(timing):
+        for part in parts:
+            metrics = mapping_of(mapping_of(parts, part), "metrics")
+            timed = with_parameters(run, batch_size=batch_size, part=str(part)[:100])
+            yield timed.result(_LATENCY, metrics.get("seconds_per_batch_mean"))
+            batches = positive_number(metrics.get("batches_per_second_mean"))
+            yield timed.result(_RATE, None if batches is None else batches * batch_size)
+    yield from run.results(document, {"max_inference_memory": _MEMORY})
+    for part, measures in _BY_BATCH_SIZE.items():
+        for batch_size, measured in _by_batch_size(mapping_of(document, part)):
+            yield from with_parameters(run, batch_size=batch_size).results(measured, measures)
+
+
+def _by_batch_size(measured: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for key in measured:
+        match = _BATCH_SIZE.match(key) if isinstance(key, str) else None
+        if match is not None:
+            yield int(match[1]), mapping_of(measured, key)
+
+
+def _parts(machine: Mapping[str, Any], device: str) -> dict[str, str]:
+    """Names of the parts; the name of the machine is not read."""
+    gpus = machine.get("gpus")
+    named = (
+        it.get("name") for it in (gpus if isinstance(gpus, list) else ()) if isinstance(it, dict)
+    )
+    names = {it[:200] for it in named if isinstance(it, str) and it}
+    # Which of several kinds was used is not known.
+    accelerator = names.pop() if device != "cpu" and len(names) == 1 else None
+    return stated_texts(200, cpu=mapping_of(machine, "cpu").get("model"), accelerator=accelerator)
+
+
 #: Fields of a runner that name parts of the hardware.
-_PARTS = {"description": "type", "cpu": "cpu_info", "accelerator": "gpu_info"}
+_RUNNER_PARTS = {"description": "type", "cpu": "cpu_info", "accelerator": "gpu_info"}
 #: Options of the measured program that say what was measured.
 _OPTIONS = (
     "batch_size", "input_len", "output_len", "random_input_len", "random_output_len", "num_prompts",
@@ -52,12 +157,12 @@ _MOST_PARAMETERS = 40
 
 
 @reader_of_files
-def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+def read_records(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of a file, sorted by machine and software."""
     # Results of one entry must follow each other, and records of several machines may alternate.
     entries: dict[str, list[BenchmarkResult]] = {}
     for number, record in enumerate(_records(file)):
-        result = _of_record(file.run(SYSTEM), record, f"$[{number}]")
+        result = _of_record(file.run("pytorch-v3"), record, f"$[{number}]")
         entries.setdefault(entry_id_of(result), []).append(result)
     for results in entries.values():
         yield from results
@@ -93,6 +198,12 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
     samples, reason = _samples(metric.get("benchmark_values"), unit)
     several = len(samples) > 1
     definition = _text(extra, "definition") or str(suite)
+    software: dict[str, str | None] = {}
+    for package, dependency in list(mapping_of(record, "dependencies").items())[:_MOST_PARAMETERS]:
+        if isinstance(dependency, dict):
+            known = next(iter(software_versions([package])), package.lower()[:_LONGEST])
+            # A revision stands for a version that is not given.
+            software[known] = _text(dependency, "version") or _text(dependency, "sha")
     aggregate = Aggregate.MEAN if several else Aggregate.SINGLE
     return replace(
         run,
@@ -100,7 +211,7 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
         parameters=_parameters(benchmark, model, extra),
         hardware=_hardware(record, benchmark),
         accelerators=_accelerators(record, benchmark),
-        software=_software(record),
+        software=software,
         measured_at=time_of_epoch(record.get("timestamp")),
         validity=Validity.UNKNOWN if samples else Validity.FAILED,
         reason=reason,
@@ -158,7 +269,7 @@ def _hardware(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> dict[s
     """Names of the parts, and the type of the runner; its name may be a person's machine."""
     hardware: dict[str, str] = {}
     for runner in _runners(record):
-        for name, key in _PARTS.items():
+        for name, key in _RUNNER_PARTS.items():
             value = _text(runner, key)
             if value is not None and _may_be_stored(value):
                 hardware.setdefault(name, value)
@@ -180,17 +291,6 @@ def _accelerators(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> in
 def _runners(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     runners = record.get("runners")
     return (it for it in (runners if isinstance(runners, list) else ()) if isinstance(it, dict))
-
-
-def _software(record: Mapping[str, Any]) -> dict[str, str | None]:
-    """Versions of the dependencies; a revision stands for a version that is not given."""
-    versions: dict[str, str | None] = {}
-    for name, dependency in list(mapping_of(record, "dependencies").items())[:_MOST_PARAMETERS]:
-        if isinstance(dependency, dict):
-            version = _text(dependency, "version") or _text(dependency, "sha")
-            known = next(iter(software_versions([name])), name.lower()[:_LONGEST])
-            versions[known] = version
-    return versions
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:
