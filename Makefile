@@ -49,11 +49,11 @@ test: $(VENV)/.dev ## the tests, on real stores, from nothing
 test-faults: $(VENV)/.dev ## the tests that kill processes, fill disks and cut connections
 	$(PYTEST) -m faults
 
-test-rest: $(VENV)/.dev $(VENV)/.notebooks ## what `make test` leaves out: slow tests, more examples, PyTorch and TensorFlow
+test-rest: $(VENV)/.dev $(VENV)/.notebooks ## what `make test` leaves out: faults, slow tests, more examples, PyTorch and TensorFlow
 	@echo "The first run installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
-	$(PYTEST) --thorough -m '(slow or frameworks or hypothesis) and not faults'
+	$(PYTEST) --thorough -m 'slow or faults or frameworks or hypothesis'
 
-test-all: test test-faults test-rest ## every test
+test-all: test test-rest ## every test
 
 test-bare: $(VENV)/.dev ## the tests around optional programs, as if none of these were installed
 	$(PYTEST) --without-programs -m 'not slow and not faults'
