@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -305,20 +307,25 @@ def _record(
     """
     if not accepted:
         return
-    data = lock_content(path) if path.exists() else None
-    for statement in accepted:
-        matching = [
-            it for it in closed if statement.names & {one.upper() for one in (it.id, *it.aliases)}
-        ]
-        if not matching:
-            raise InvalidArgument(
-                f"--accept: the lock has no vulnerability {', '.join(statement.names)}",
-                hint="`thoth fix` lists those that it has",
-            )
-        for vulnerability in matching:
-            names = vulnerability.id, *vulnerability.aliases
-            data = with_acceptance(data, vulnerability.package, names, statement)
-    write_file(path, data or b"")
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # two commands at once would lose one acceptance
+        data = lock_content(path) if path.exists() else None
+        for statement in accepted:
+            matching = [
+                it for it in closed if statement.names & {a.upper() for a in (it.id, *it.aliases)}
+            ]
+            if not matching:
+                raise InvalidArgument(
+                    f"--accept: the lock has no vulnerability {', '.join(statement.names)}",
+                    hint="`thoth fix` lists those that it has",
+                )
+            for vulnerability in matching:
+                names = vulnerability.id, *vulnerability.aliases
+                data = with_acceptance(data, vulnerability.package, names, statement)
+        write_file(path, data or b"")
+    finally:
+        os.close(folder)
     print_note(f"recorded in {path}")
 
 

@@ -64,7 +64,8 @@ class EmbeddedStores:
         If all stores are running already, no lock is taken.
 
         :param announce: called with a one-line message before a store is started
-        :raises ServiceFailed: if a store does not start, or the disk is too small for new stores
+        :raises ServiceFailed: if a store does not start, or the disk is too small for new stores;
+            no store that this call started runs then
         """
         wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
         kinds = [kind for kind in self.kinds if wanted[kind]]
@@ -86,7 +87,12 @@ class EmbeddedStores:
                 names = " and ".join(outdated)
                 announce(f"Restarting {names} with the configuration of this version …")
             with ThreadPoolExecutor(len(services)) as pool:
-                return list(pool.map(_start, services))
+                starts = [pool.submit(_start, service) for service in services]
+            if any(it.exception() for it in starts):
+                for service, it in zip(services, starts, strict=True):
+                    if not it.exception() and it.result().now:
+                        service.stop()
+            return [it.result() for it in starts]
 
     def stop(self) -> list[Stopped]:
         """Stop the running stores in parallel."""

@@ -27,7 +27,7 @@ from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
-from model.errors import StoreUnavailable
+from model.errors import ServiceFailed, StoreUnavailable
 from tests.services.commands import run_here
 from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
@@ -130,6 +130,21 @@ def test_concurrent_starts_start_each_store_once(own_home: Settings) -> None:
     answers = [json.loads(it.communicate(timeout=DEADLINE_S)[0])["stores"] for it in starters]
     assert len({tuple(store["pid"] for store in stores) for stores in answers}) == 1
     assert sum(store["started"] for stores in answers for store in stores) == 2
+
+
+@pytest.mark.slow
+def test_no_store_is_left_running_if_the_other_one_does_not_start(running: EmbeddedStores) -> None:
+    running.stop()
+    settings = running.home.root / "postgresql" / "postgresql.auto.conf"
+    kept = settings.read_text("utf-8")
+    settings.write_text(f"{kept}\nno_such_parameter = 1\n", encoding="utf-8")
+    try:
+        with pytest.raises(ServiceFailed):
+            running.start()
+        assert [running.record_of(kind) for kind in running.kinds] == [None, None]
+    finally:
+        settings.write_text(kept, encoding="utf-8")
+    assert [it.now for it in running.start()] == [True, True]
 
 
 def test_private_files_are_closed_to_other_users(running: EmbeddedStores) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -216,6 +218,21 @@ def test_accepted_vulnerability_is_recorded_and_reopened_after_its_end(
     record.write_text('{"bomFormat": "CycloneDX", "vulnerabilities": 1}', encoding="utf-8")
     broken = fix(stores, index, harm)
     assert (broken.returncode, "thoth.vex.json: vulnerabilities" in broken.stderr) == (2, True)
+
+
+def test_two_acceptances_at_once_are_both_recorded(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    why = "--reason", "reads only our files", "--until", "2999-01-31"
+    with ThreadPoolExecutor() as pool:
+        accept = partial(fix, stores, index, lock, "--accept")
+        done = [pool.submit(accept, it, *why) for it in ("GHSA-core", "PYSEC-lib")]
+    assert [it.result().stderr for it in done if "recorded in" not in it.result().stderr] == []
+    record = json.loads((tmp_path / "thoth.vex.json").read_text("utf-8"))
+    assert {it["affects"][0]["ref"] for it in record["vulnerabilities"]} == {
+        "pkg:pypi/core", "pkg:pypi/lib",
+    }  # fmt: skip
 
 
 def test_a_pipfile_lock_keeps_the_hash_of_its_pipfile(
