@@ -86,7 +86,7 @@ class YankedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to take instead of a harmful version of the new lock."""
+    """A replacement for a harmful version of the new lock."""
 
     package: Annotated[str, PACKAGE]
     version: Annotated[str, Field("Harmful version in the new lock.", "2.4.6")]

@@ -101,7 +101,7 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
 
 
 def proposal_text(proposal: Proposal) -> str:
-    """What to take instead, and whether it is proven, in one sentence."""
+    """The replacement, and whether it is proven, in one sentence."""
     what = f"{proposal.package} {proposal.instead}"
     if proposal.problem is not None:
         return f"no version of {proposal.package} without it is known: {proposal.problem}"
@@ -152,7 +152,7 @@ def change_lines(upgrade: GuardResult) -> Iterator[str]:
 
 
 def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[str]:
-    """The findings by group, and below each group with harm what to take instead."""
+    """The findings by group, with replacements below each group with harm."""
     proposals = {it.package: it for it in upgrade.proposals}
     for group in GuardGroup:
         listed = [it for it in findings if it.group is group]

@@ -1,4 +1,4 @@
-"""Propose what to take instead of a harmful version of a new lock, without I/O.
+"""Proposes replacements for harmful versions of a new lock, without I/O.
 
 The nearest version without the harm is proposed, if the whole lock with it is a valid stack. The
 resolver proves this over the versions of both locks; packages without harm move only if the lock
@@ -38,7 +38,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ProposedLock:
-    """The new lock without what does harm.
+    """The new lock without harmful changes.
 
     :param versions: by name; empty if no such lock is known
     :param unread: its packages whose requirements are unknown, so that it is not proven

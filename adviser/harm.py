@@ -226,7 +226,7 @@ class PremiseSearch:
 
 
 def _slower(guarded: GuardResult, own: OwnBenchmarks) -> list[Claim]:
-    """The claims that count: those of indicators do not, about what own benchmarks compared."""
+    """The claims that count, without those of indicators about what own benchmarks compared."""
     compared = (*guarded.claims, *guarded.stacks, *guarded.undetermined)
     covered = {name for it in compared if own.name_of(it) is not None for name in it.differs}
     counted = [it for it in guarded.slower if not own.ignores(it)]

@@ -595,7 +595,7 @@ _ReleaseOrder = tuple[bool, bool, Version]
 
 
 def _release_order(text: str | None) -> _ReleaseOrder:
-    """Final releases are after pre-releases, and those after what is no version."""
+    """Final releases are after pre-releases, and these after texts that are no versions."""
     version = version_of(text or "")
     if version is None:
         return False, False, Version("0")

@@ -66,7 +66,7 @@ def chosen_benchmarks(
 def of_these_files(
     evidence: Evidence, folders: Sequence[Path], note: Callable[[str], object] = print_note
 ) -> Evidence:
-    """The evidence without measurements of commands whose files are others in these folders.
+    """The evidence without measurements of commands whose files have changed in these folders.
 
     They are of other projects, or of earlier states of these files.
 

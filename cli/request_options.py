@@ -161,12 +161,12 @@ def lock_environment_options(command: Command) -> Command:
 
 
 def lock_options(command: Command) -> Command:
-    """Add the options that select what of a lock counts; :func:`lock_selection` reads them."""
+    """Add the options that select a part of a lock; :func:`lock_selection` reads them."""
     return _with(_LOCK, command)
 
 
 def lock_selection(options: Mapping[str, Any]) -> LockSelection:
-    """What of a lock counts.
+    """The selected part of a lock.
 
     :param options: values of :func:`lock_options` by name
     """

@@ -336,7 +336,7 @@ def proposals_for(
     allowed: Collection[str] = (),
     requirements: Sequence[Dependency] = (),
 ) -> UpgradeProposals:
-    """What to take instead of harm; the parameters are those of :func:`compare_lock_versions`.
+    """Replacements for harmful versions; the parameters are those of :func:`compare_lock_versions`.
 
     :param requirements: those of the project, which the lock must meet
     """

@@ -304,7 +304,7 @@ class StackSpace:
     def _split(
         self, opened: dict[int, tuple[int, int]], settled: dict[int, tuple[int, int]]
     ) -> tuple[_State, ...] | None:
-        """The independent parts of what is open; ``None`` if a permit can no longer be met."""
+        """The independent parts of the open packages; ``None`` if a permit can no longer be met."""
         reach = {number: self._reach(number, mask) for number, (mask, _) in opened.items()}
         active: list[tuple[int, _Decided]] = []
         connected = 0

@@ -93,8 +93,8 @@ def claim_document(claim: Claim) -> dict[str, Any]:
     """A claim as JSON values.
 
     If the error is unknown, as with a single job in an arm, then ``interval_low_pct``,
-    ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given. What
-    is about packs is absent if there is nothing to say: claims from own jobs keep their digests.
+    ``interval_high_pct`` and ``effect_pct`` are ``None``. ``observed_pct`` is always given. Empty
+    fields about packs are left out, so that claims from own jobs keep their digests.
     """
     document: dict[str, Any] = plain(claim)
     for key in ("origin", "confirms", "overrules"):

@@ -6,7 +6,7 @@ version is chosen; :mod:`adviser.scoring.version_choice` does.
 
 Own jobs and each pack are estimated and judged apart. They share the error rate of the family, and
 their shares do not depend on what packs contain. Where own jobs have settled a question, they
-decide. What decides nothing has no share, and is only shown.
+decide. Comparisons that decide nothing have no share, and are only shown.
 """
 
 from __future__ import annotations

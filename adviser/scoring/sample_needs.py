@@ -293,7 +293,7 @@ def settling_seconds(comparison: OpenComparison) -> float:
 
 
 def can_settle(comparison: OpenComparison) -> bool:
-    """Whether a night of jobs is likely to settle a comparison, or its first jobs are missing."""
+    """Whether a night is likely to settle a comparison, or to run the first jobs that it lacks."""
     few = max(comparison.jobs_missing, comparison.baseline_jobs_missing) <= MIN_JOBS
     seconds = settling_seconds(comparison)
     return seconds <= NIGHT_S or (few and math.isfinite(seconds))

@@ -55,7 +55,7 @@ class SeriesFilter:
     stack: str | None = None
 
     def admits(self, series: SeriesEstimates) -> bool:
-        """Whether it is one of them."""
+        """Whether ``series`` meets the filter."""
         key = series.series
         return (
             (self.indicator is None or key.indicator == self.indicator)

@@ -182,7 +182,7 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
 def awaited(analysis: Analysis, wait_s: float) -> Analysis:
     """The analysis once it has ended, or after ``wait_s``.
 
-    It does not wait at all if as many clients as may wait do.
+    It does not wait if the largest permitted number of clients already waits.
     """
     waiters = service().waiters
     if wait_s > 0 and not analysis.state.is_terminal and waiters.acquire(blocking=False):

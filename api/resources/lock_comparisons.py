@@ -139,7 +139,7 @@ def _names(description: str, example: str) -> fields.List[Any]:
 
 
 class LockSelectionSchema(StrictSchema):
-    """What of both locks is installed, as the options of the tool that writes them say."""
+    """Which packages of both locks are installed, by options of the tool that writes them."""
 
     extras = _names("Extras of the project.", "gpu")
     groups = _names("Dependency groups; the environment of a `pixi.lock`.", "test")

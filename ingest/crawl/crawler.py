@@ -1,6 +1,7 @@
 """Crawls one index: stores packages and all that they require, layer by layer.
 
-Failed requests are repeated later, and an index that no longer answers or a bug ends what it must.
+Failed requests are repeated later. A bug ends the work on one package, and an index that no longer
+answers ends the crawl.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ class Evidence:
         """This evidence with that of packs, whose series stay apart.
 
         Observations of this evidence are left out of the packs. A stack that a pack describes
-        otherwise has another digest. What wheels bundle is not believed of a pack that never
-        decides.
+        otherwise has another digest. Bundled libraries are ignored if a pack that never decides
+        names them.
 
         :param others: the evidence of one pack each
         """

@@ -1,8 +1,8 @@
 """Reads which libraries the wheels of an environment bundle, without running any of their code.
 
 Sources are SBOMs (PEP 770, CycloneDX or SPDX) and the wheel's native libraries, whose names have
-versions, or whose content has one (OpenBLAS). What is linked statically and is in no SBOM is not
-seen.
+versions, or whose content has one (OpenBLAS). Statically linked libraries without an SBOM are not
+found.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _ANY_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class LockSelection:
-    """What is installed of a lock, by the options of the tool that writes it. Names are normalised.
+    """Which packages of a lock are installed, by options of its tool. Names are normalised.
 
     :param groups: dependency groups besides the default ones
     :param members: members of a workspace that are installed instead of its root

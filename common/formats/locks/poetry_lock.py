@@ -1,8 +1,8 @@
 """``poetry.lock`` of Poetry 1 and 2.
 
 From version 2.1 of the format on, each package names the groups that need it, and the markers of
-that need. An earlier lock says only what packages need of each other, so that it is followed from
-the dependencies of the ``pyproject.toml`` beside it.
+that need. An earlier lock has only the dependencies between packages, so it is followed from those
+of the ``pyproject.toml`` beside it.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class _Graph:
         }
 
     def _choose_all(self) -> None:
-        """Find all installed extras, also those that packages need of others.
+        """Find all installed extras, also those that packages require of other packages.
 
         :raises InvalidFile: if two of them exclude each other
         """
@@ -227,7 +227,7 @@ class _Graph:
             yield from self._required(requirement)
 
     def _required(self, requirement: LockTable) -> Iterator[Edge]:
-        """What a requirement leads to that names no version; forks of a package have markers."""
+        """Packages for a requirement without a version; forks of a package have markers."""
         for (place, extra), marker in self._targets(requirement):
             forks = self.packages[place].texts("resolution-markers")
             parts = [*([marker] if marker else ()), *([" or ".join(forks)] if forks else ())]
