@@ -94,7 +94,7 @@ def test_notice_is_signed_and_has_the_documented_fields(
     assert [it.notice_id for it in listed(relational, NoticeState.DELIVERED)] == [request.notice_id]
 
 
-def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
+def test_delivery_is_retried_after_errors_timeouts_and_refused_connections(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
@@ -132,7 +132,7 @@ def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
     assert (notice.state, notice.attempts, notice.error) == (NoticeState.DELIVERED, 6, None)
 
 
-def test_a_response_that_never_ends_is_not_read(
+def test_endless_response_of_a_receiver_is_not_read(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()

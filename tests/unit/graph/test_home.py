@@ -97,7 +97,7 @@ def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> N
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
-def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
+def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
     log = tmp_path / "log"
@@ -108,7 +108,7 @@ def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
     assert alive(process.pid, created) is None
 
 
-def test_output_goes_to_the_log_and_its_end_can_be_told(tmp_path: Path) -> None:
+def test_output_is_logged_and_its_last_lines_can_be_shown(tmp_path: Path) -> None:
     log = tmp_path / "log"
     spawn(["/bin/sh", "-c", "seq 1 9; echo odd >&2"], log, tmp_path)
     wait_until(lambda: log.exists() and "odd" in log.read_text(), "the output is in the log")
