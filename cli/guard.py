@@ -231,7 +231,7 @@ def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str,
     :raises UnwritableLock: if none are known
     """
     if upgrade.outcome is not GuardOutcome.HARM:
-        print_note("nothing does harm, so nothing is proposed")
+        print_note("no harm is known, so nothing is proposed")
         return None
     if not (harmful := harmful_packages(upgrade)):
         raise UnwritableLock(
