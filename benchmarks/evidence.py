@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from cli.inspect_view import Lines, print_outcomes
+from cli.inspect import Lines, print_outcomes
 from cli.machine import machine_of_this_command, print_wait
 from common.settings import Settings
 from model.errors import ProjectError
@@ -30,8 +30,7 @@ from pis.amun.launchers import Job
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.pinning import pinned_specification
 from pis.amun.processes import interrupted_by_signals
-from pis.amun.specification import Specification, load_specification
-from pis.amun.specification_files import read_specification
+from pis.amun.specification import Specification, load_specification, read_specification
 
 _JOB_S = 4.0  # before one was measured
 
@@ -67,7 +66,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     progress.before_jobs = partial(
         wait_until_quiet, settings.loop_wait_s, settings.loop_busy_share, on_wait
     )
-    with interrupted_by_signals(), machine_of_this_command(settings.loop_wait_s, chosen.dry_run):
+    with (
+        interrupted_by_signals(),
+        machine_of_this_command(settings.loop_wait_s, chosen.dry_run, warns=False),
+    ):
         for library in (it for it, jobs in left.items() if jobs):
             print(f"== {library}", flush=True)
             if chosen.dry_run:

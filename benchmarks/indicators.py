@@ -13,9 +13,9 @@ from statistics import median
 from benchmarks.timing import seconds_of
 from common.settings import Settings
 from pis.amun.environments import BuiltEnvironment, build_environment
-from pis.amun.job_limits import JobLimits
 from pis.amun.jobs import run_job
 from pis.amun.pinning import pinned_specification
+from pis.amun.processes import JobLimits
 from pis.amun.specification import load_specification
 
 ROOT = Path(__file__).parents[1]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import click
 from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import LockFixes
 from adviser.answering.stack_generation import files_of_stack, recorded_ranking
-from adviser.bisect.search import SearchStopped, StopReason
+from adviser.bisect.search import SearchStopped
 from adviser.fix import UNSETTLED
 from adviser.monkey.documents import NotInstallable, lock_of, python_part
 from adviser.monkey.job_value import WORTHWHILE
@@ -35,10 +34,9 @@ from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.samples import MIN_JOBS
 from adviser.stack_request import StackRequest
-from cli.bisect_measurer import SearchFolder
-from cli.compare_jobs import StackFailed
-from cli.inspect import hint_to_resume, ingest_folders, inspection_observer
-from cli.machine import busy_hint, machine_of_this_command, print_wait
+from cli.inspect import ingest_folders, inspection_observer
+from cli.machine import machine_of_this_command
+from cli.measuring import SearchFolder, StackFailed, StackRuns, local_launcher
 from cli.monkey import known_stacks
 from cli.own_benchmarks import chosen_benchmarks
 from common.settings import Settings
@@ -51,15 +49,9 @@ from model.measurements.evidence import COMMAND
 from model.packages.environments import host_environment
 from model.packages.identity import same_version
 from model.text import counted, duration_text, first_few, printable
-from pis.amun.conditions import wait_until_quiet
-from pis.amun.inspect import InspectOptions, inspect, inspections_of
-from pis.amun.inspection_folder import read_job
+from pis.amun.inspection_folder import InspectionOutcome, read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of
-from pis.amun.launchers.local import LocalLauncher
-from pis.amun.outcomes import InspectionOutcome
-from pis.amun.processes import interrupted_by_signals
 from pis.amun.schema import InvalidSpecification
-from pis.amun.specification import Specification, load_specification
 from pis.catalogue import indicator_of
 from pis.commands import COMMAND_TIMEOUT_S, Command, command_of
 
@@ -140,14 +132,14 @@ def measure_for_advice(
     }  # fmt: skip
     place = settings.home / "measure" / digest(question).removeprefix("sha256:")[:8]
     with ExitStack() as stack:
-        stack.enter_context(interrupted_by_signals())
-        stack.enter_context(hint_to_resume())
-        share = options["share_machine"]
-        stack.enter_context(machine_of_this_command(options["wait"], share))
         commands = [it.command for it in benchmarks if it.command is not None]
-        launcher = stack.enter_context(closing(LocalLauncher(settings, commands=commands)))
+        launcher = stack.enter_context(local_launcher(settings, commands, {}))
+        stack.enter_context(
+            machine_of_this_command(options["wait"], options["share_machine"], warns=False)
+        )
+        stacks = StackRuns(place, launcher, dict(settings.package_indexes), bool(commands))
         run = _Measuring(
-            settings, request, benchmarks, SearchFolder(place, _STATE), launcher, resolver, options,
+            settings, request, benchmarks, SearchFolder(place, _STATE), stacks, resolver, options,
             find,
         )  # fmt: skip
         run.measure(question, budget_s)
@@ -161,7 +153,7 @@ class _Measuring:
     request: StackRequest
     benchmarks: Sequence[_Benchmark]
     folder: SearchFolder
-    launcher: LocalLauncher
+    stacks: StackRuns
     resolver: Any
     options: Mapping[str, Any]
     find: Callable[[], LockFixes] | None = None
@@ -204,7 +196,7 @@ class _Measuring:
             return False
         plan, fault = self.state["plan"], ""
         for benchmark in self.benchmarks:
-            outcomes = self._inspected(benchmark, plan["stacks"], plan["jobs"], self._submission())
+            outcomes = self._outcomes(benchmark, plan["stacks"], plan["jobs"], self._submission())
             for chosen, outcome in zip(plan["stacks"], outcomes, strict=True):
                 if not outcome.measured:
                     reason = outcome.failure or f"{benchmark.name} fails on it"
@@ -320,9 +312,7 @@ class _Measuring:
         usable, problem = [], ""
         for benchmark in self.benchmarks:
             try:
-                load_specification(
-                    benchmark.specification(python), dict(self.settings.package_indexes)
-                )
+                self.stacks.specifications([benchmark.specification(python)])
                 usable.append(benchmark)
             except InvalidSpecification as error:
                 problem = str(error)
@@ -340,7 +330,7 @@ class _Measuring:
         job_s, names = 0.0, [it.name for it in self.benchmarks]
         for benchmark in self.benchmarks:
             submission = f"warm-up {self.state['round']}"
-            (outcome,) = self._inspected(benchmark, [reference], 1, submission)
+            (outcome,) = self._outcomes(benchmark, [reference], 1, submission)
             if outcome.failure is not None:
                 raise StackFailed(f"the environment cannot be built: {outcome.failure}")
             result = read_job(outcome.folder, 0)
@@ -357,43 +347,27 @@ class _Measuring:
             f" needs at least {2 * MIN_JOBS}"
         )
 
-    def _inspected(
+    def _outcomes(
         self,
         benchmark: _Benchmark,
         stacks: Sequence[Mapping[str, Any]],
         jobs: int,
         submission: str,
     ) -> list[InspectionOutcome]:
-        specifications = [
-            load_specification(
-                benchmark.specification(it["python"]), dict(self.settings.package_indexes)
-            )
-            for it in stacks
-        ]
-        options = InspectOptions(
-            self.folder.path, jobs, submission=submission, reference_jobs=1,
-            trust_script=benchmark.command is not None,
-        )  # fmt: skip
-        with inspection_observer(quiet=self.options["as_json"]) as observer, busy_hint():
-            if not self.options["share_machine"]:
-                wait = self.options["wait"]
-                observer.before_jobs = partial(
-                    wait_until_quiet, wait, self.settings.loop_busy_share,
-                    partial(print_wait, wait_s=wait),
-                )  # fmt: skip
-            timed = _Timed(observer, self.deadline, len(stacks))
-            if "plan" in self.state:  # else a warm-up, which is not ingested
-                self._remember(specifications, options)
-            return inspect(specifications, self.launcher, options, timed)
-
-    def _remember(self, specifications: Sequence[Specification], options: InspectOptions) -> None:
-        """Note which folders the end of the round ingests, also after an interruption."""
-        known = self.state.setdefault("folders", [])
-        for inspection in inspections_of(specifications, self.launcher.name, options):
-            place = str(options.out / inspection.inspection_id)
-            if place not in known:
-                known.append(place)
-        self._write_state()
+        documents = [benchmark.specification(it["python"]) for it in stacks]
+        specifications = self.stacks.specifications(documents)
+        if "plan" in self.state:  # else a warm-up, which is not ingested
+            # The end of the round ingests these folders, also after an interruption.
+            known = self.state.setdefault("folders", [])
+            folders = map(str, self.stacks.folders(specifications, jobs, submission))
+            known.extend(it for it in folders if it not in known)
+            self._write_state()
+        wait = None if self.options["share_machine"] else self.options["wait"]
+        with inspection_observer(self.settings, wait, quiet=self.options["as_json"]) as observer:
+            return self.stacks.run(
+                specifications, jobs, submission, observer,
+                lambda: time.monotonic() > self.deadline,
+            )  # fmt: skip
 
     def _write_state(self) -> None:
         """Write the state with what is left of the budget."""
@@ -422,27 +396,6 @@ def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
             raise NotInstallable(f"{reason}: not installable here: {first_few(sorted(missing), 5)}")
         stacks.append(GeneratedStack(ResolvedStack(tuple(choices), 0), reason))
     return replace(universe, direct=tuple(it.name for it in universe.roots)), stacks
-
-
-@dataclass
-class _Timed:
-    """Passes on the progress of jobs, and ends them between two turns when the time is over."""
-
-    observer: Any
-    deadline: float
-    stacks: int
-    finished: int = 0
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        method: Callable[..., None] = getattr(self.observer, name)
-        return method
-
-    def job_finished(self, job: Any, result: Mapping[str, Any]) -> None:
-        """:raises SearchStopped: after a turn, if there is no time for another one"""
-        self.finished += 1
-        self.observer.job_finished(job, result)
-        if self.finished % self.stacks == 0 and time.monotonic() > self.deadline:
-            raise SearchStopped(StopReason.TIME, "the budget is spent")
 
 
 def _label(generated: GeneratedStack, reference: Mapping[str, str] | None) -> str:

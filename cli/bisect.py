@@ -6,7 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -24,24 +24,16 @@ from adviser.answering.target_hardware import own_hardware
 from adviser.bisect.search import SearchState, StackUnavailable, StepSearch, StopReason, find_step
 from adviser.bisect.series import StackSeries, search_document, search_sentence
 from adviser.resolver.worker import ResolverWorker
-from cli.bisect_measurer import (
-    ExecutorMeasurer,
-    MachineGuard,
-    SearchFolder,
-    StackPinner,
-)
-from cli.bisect_recorder import BisectRecorder, identity
-from cli.bisect_series import SeriesMaker
+from cli.bisect_search import BisectRecorder, ExecutorMeasurer, SeriesMaker, identity
 from cli.compare_stacks import project_requirements
 from cli.console import print_json
-from cli.inspect import hint_to_resume, ingest_folders
+from cli.inspect import ingest_folders
 from cli.machine import (
     explained_errors,
     machine_of_this_command,
     machine_options,
-    print_wait,
-    warn_if_busy,
 )
+from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
 from cli.own_benchmarks import benchmark_option, confirmation_option, program_of_benchmark
 from cli.project_files import lock_content
@@ -54,9 +46,6 @@ from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.redaction import shown_variables, without_command_secrets
 from model.text import counted, printable
-from pis.amun.launchers import Launcher
-from pis.amun.launchers.local import LocalLauncher
-from pis.amun.processes import interrupted_by_signals
 from pis.catalogue import indicator_of
 from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
@@ -167,15 +156,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     index = index or DEFAULT_INDEX
     state = folder.state(question)
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    guard = MachineGuard(
-        None if share_machine else wait, settings.loop_busy_share, partial(print_wait, wait_s=wait)
-    )
     with ExitStack() as stack:
-        stack.enter_context(interrupted_by_signals())
-        stack.enter_context(hint_to_resume())
-        launcher = stack.enter_context(closing(
-            LocalLauncher(settings, commands=[command] if command else [], concealed=concealed)
-        ))  # fmt: skip
+        commands = [command] if command else []
+        launcher = stack.enter_context(local_launcher(settings, commands, concealed))
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
             folder, IndexStacks(settings, index, environment(python_version), resolver),
@@ -200,12 +183,14 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         def begin() -> None:
             folder.write_state(state)
             recorder.open()
-            _hold_machine(stack, wait, share=share_machine, command=command)
+            if command is not None:
+                click.echo(printable(f"note: {command} runs as you, as in a shell"), err=True)
+            stack.enter_context(machine_of_this_command(wait, share_machine))
 
         searches = _StepSearches(
-            pinner, launcher, begin, guard, max_jobs, deadline, recorder,
-            trust_script=trust_script or command is not None, quiet=as_json,
-            command=command, variables=settled,
+            StackRuns(folder.path, launcher, pinner.indexes, trust_script or command is not None),
+            begin, MachineGuard.of_this_command(settings, wait, share=share_machine), max_jobs,
+            deadline, recorder, as_json, command, settled,
         )  # fmt: skip
         series = SeriesMaker(settings, folder, state, pinner, chosen, dev=command is not None)
         stack.enter_context(explained_errors())
@@ -223,15 +208,6 @@ def _exit_code(search: StepSearch) -> int:
         return 0
     stopped = search.stopped
     return _BUSY if stopped is not None and stopped.reason is StopReason.BUSY else 1
-
-
-def _hold_machine(stack: ExitStack, wait_s: float, *, share: bool, command: Command | None) -> None:
-    """Hold this machine until the stack is closed; warn if it is shared with busy processes."""
-    if command is not None:
-        click.echo(printable(f"note: {command} runs as you, as in a shell"), err=True)
-    stack.enter_context(machine_of_this_command(wait_s, share))
-    if share:
-        warn_if_busy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,17 +382,15 @@ class _StepSearches:
     :ivar folders: folders of all inspections
     """
 
-    pinner: StackPinner
-    launcher: Launcher
+    stacks: StackRuns
     begin: Callable[[], None]
     guard: MachineGuard
     max_jobs: int
     deadline: float | None
     recorder: BisectRecorder
-    trust_script: bool
     quiet: bool
-    command: Command | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
+    command: Command | None
+    variables: Mapping[str, str]
     done: list[tuple[StackSeries, StepSearch]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
@@ -428,9 +402,8 @@ class _StepSearches:
         if not self.done:
             self.begin()
         measurer = ExecutorMeasurer(
-            series.name, self.pinner.folder, self.launcher, self.guard, self.pinner.indexes,
-            partial(self._specification, series), self.deadline, self.trust_script,
-            warm=self.command is None,
+            series.name, self.stacks, self.guard, partial(self._specification, series),
+            self.deadline, warm=self.command is None,
         )  # fmt: skip
         spent = sum(earlier.jobs for _, earlier in self.done)
         try:

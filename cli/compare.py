@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,9 @@ from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.verdicts import family_document, family_text
 from adviser.stack_comparison import StackGroup, StackResult
 from adviser.stacks_document import comparison_count, group_document
-from cli.bisect_measurer import MachineGuard, SearchFolder, StackPinner
-from cli.compare_jobs import StackMeasurer
 from cli.compare_stacks import (
     STATE_NAME,
+    StackMeasurer,
     Subject,
     changed_series,
     indicator_fields,
@@ -41,16 +40,15 @@ from cli.compare_stacks import (
     subject_of,
 )
 from cli.console import Column, Styled, Table, print_json
-from cli.inspect import hint_to_resume, ingest_folders
+from cli.inspect import ingest_folders
 from cli.knowledge import answer_from_pack
 from cli.machine import (
     SecondsRange,
     explained_errors,
     machine_of_this_command,
     machine_options,
-    print_wait,
-    warn_if_busy,
 )
+from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
 from cli.options import (
     NamedPath,
     ProgramCommand,
@@ -70,8 +68,6 @@ from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.redaction import shown_variables
 from model.text import counted, first_few, printable
-from pis.amun.launchers.local import LocalLauncher
-from pis.amun.processes import interrupted_by_signals
 from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
@@ -209,12 +205,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     kept = SearchFolder(place.absolute(), STATE_NAME)
     state, index = kept.state(question), index or DEFAULT_INDEX
     with ExitStack() as stack:
-        stack.enter_context(interrupted_by_signals())
-        stack.enter_context(hint_to_resume())
+        launcher = stack.enter_context(local_launcher(settings, commands, concealed))
         stack.enter_context(explained_errors())
-        launcher = stack.enter_context(
-            closing(LocalLauncher(settings, commands=commands, concealed=concealed))
-        )
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
             kept, IndexStacks(settings, index, environment(python_version), resolver),
@@ -224,19 +216,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         stacks, parts = resolved_stacks(pinner, named, others, variables, state)
         kept.write_state(state)
         stack.enter_context(machine_of_this_command(wait, share_machine))
-        if share_machine:
-            warn_if_busy()
         for note in _notes(kept.path, question, commands, named):
             click.echo(f"note: {note}", err=True)
-        guard = MachineGuard(
-            None if share_machine else wait, settings.loop_busy_share,
-            partial(print_wait, wait_s=wait),
-        )  # fmt: skip
         labels = labels_of(stacks)
         measurer = StackMeasurer(
-            kept.path, launcher, guard, pinner.indexes, stacks, labels,
+            StackRuns(kept.path, launcher, pinner.indexes, bool(commands)),
+            MachineGuard.of_this_command(settings, wait, share=share_machine), stacks, labels,
             _specifications(settings, commands, named, stacks, parts, timeout),
-            bool(commands), state, lambda: kept.write_state(state), 60 * max_minutes,
+            state, lambda: kept.write_state(state), 60 * max_minutes,
             partial(_print_progress, quiet=as_json), partial(_say, as_json=as_json),
         )  # fmt: skip
         look, stopped = measurer.run()

@@ -1,13 +1,17 @@
-"""The stacks that ``thoth compare`` measures: what a person named, resolved once."""
+"""The stacks of ``thoth compare``: what a person named, resolved once, and measured."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from statistics import fmean, median
 from string import ascii_uppercase
 from typing import Any
 
@@ -15,24 +19,55 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from adviser.answering.index_stacks import NoValidStack
-from adviser.planned_comparison import ComparedStack
+from adviser.answering.target_hardware import own_hardware
+from adviser.bisect.search import SearchStopped, StopReason
+from adviser.planned_comparison import (
+    LOOK_BLOCKS,
+    Attribution,
+    ComparedStack,
+    PlannedLook,
+    judge_look,
+)
 from adviser.projects.pyproject import has_requirements
-from cli.bisect_measurer import StackPinner, pins_of
+from cli.measuring import MachineGuard, StackFailed, StackPinner, StackRuns, pins_of
 from cli.project_files import names_file, read_lock_file, read_project
+from common.formats.job_results import Measurement, measurements_of, run_of
 from common.formats.locks.entries import LockEntry, LockSelection
 from common.settings import Settings
+from ingest.inspections.results import library_of
 from model.errors import InvalidArgument, InvalidFile
+from model.json_documents import digest
+from model.json_fields import ROOT, Fields
+from model.measurements.evidence import MeasuredObservation, Reading, Series
+from model.measurements.inspection import Hardware
+from model.measurements.job_stability import instability
 from model.packages.environments import environment
+from model.packages.identity import package_version
+from model.packages.native_libraries import bundled_of, bundled_steps, context_lines
 from model.text import first_few, printable
+from pis.amun.inspection_folder import InspectionOutcome, measured_jobs, read_build, read_job
+from pis.amun.job_output import duration_s, error_lines, readings_of
+from pis.amun.launchers import Inspection
 from pis.amun.locks import Lock, pipfile_lock_of
-from pis.amun.specification import load_specification, packages_of
-from pis.amun.specification_files import read_specification
+from pis.amun.specification import (
+    Specification,
+    load_specification,
+    packages_of,
+    read_specification,
+)
 from pis.catalogue import indicator_of
+from pis.commands import VARIABLES
 
 #: Name of the file in a folder of a comparison that keeps the question and the resolved stacks.
 STATE_NAME = "compare.json"
 #: Versions of a resolved stack, by name.
 Pins = Mapping[str, str]
+
+
+#: What a command used beside the time.
+_USAGE = ("user_s", "system_s", "memory_bytes", "energy_j")
+#: Failed jobs of one stack from which the comparison ends.
+_MOST_FAILED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,3 +312,240 @@ def _question_in(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError):
         return {}
     return question if isinstance(question, dict) else {}
+
+
+@dataclass
+class StackMeasurer:
+    """Runs blocks of jobs until every comparison is settled, or the time is over.
+
+    :param specifications: of each stack, one for each thing to measure
+    :param labels: of each stack
+    :param hardware: label of this machine
+    :param limit_s: no new block starts after this time, from the first one
+    :param progress: called after each look
+    :param say: called with what is done before the jobs
+    :ivar folders: of all inspections
+    """
+
+    runner: StackRuns
+    guard: MachineGuard
+    stacks: Sequence[ComparedStack]
+    labels: Sequence[str]
+    specifications: Sequence[Sequence[dict[str, Any]]]
+    state: dict[str, Any]
+    write_state: Callable[[], None]
+    limit_s: float
+    progress: Callable[[PlannedLook], None]
+    say: Callable[[str], None]
+    folders: dict[str, Path] = field(default_factory=dict)
+    jobs: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
+    hardware: Hardware = field(default_factory=own_hardware)
+    _warm: set[int] = field(default_factory=set)
+    _began: float | None = None
+    _warming_up: bool = False
+
+    def run(self) -> tuple[PlannedLook, SearchStopped | None]:
+        """Measure, and return the last look and why measuring stopped before all was settled.
+
+        :raises StackFailed: if a stack cannot be measured
+        """
+        look: PlannedLook | None = None
+        letters = {it.letter for it in self.stacks}
+        for number, blocks in enumerate(LOOK_BLOCKS):
+            try:
+                self._measure(letters, blocks)
+            except SearchStopped as stopped:
+                return self._judged(number, None, look), stopped
+            look = self._judged(number, blocks, look)
+            self.progress(look)
+            if look.settled:
+                return look, None
+            letters = {"A", *look.open_stacks}
+        assert look is not None  # noqa: S101 - there are looks
+        return look, SearchStopped(StopReason.JOBS, f"{LOOK_BLOCKS[-1]} jobs of each stack ran")
+
+    def _measure(self, letters: set[str], blocks: int) -> None:
+        """Run the missing jobs of the first ``blocks`` blocks."""
+        places = [n for n, it in enumerate(self.stacks) if it.letter in letters]
+        for number in range(len(self.specifications[0])):
+            documents = [self.specifications[it][number] for it in places]
+            keys = [f"{self.stacks[it].letter}{number}" for it in places]
+            specifications = self.runner.specifications(documents)
+            folders = self.runner.folders(specifications, blocks, None)
+            self.folders |= dict(zip(keys, folders, strict=True))
+            if any(len(measured_jobs(it)) < blocks for it in folders):
+                if number not in self._warm:
+                    self._warm_up(number)
+                self._outcomes(specifications, blocks, None)
+            for key in keys:
+                self._read(key, blocks)
+                failed = [it for it in self.jobs[key].values() if not readings_of(it).rates]
+                if len(failed) >= _MOST_FAILED:
+                    self._require_result(key[0], failed[-1])
+
+    def _outcomes(
+        self, specifications: Sequence[Specification], jobs: int, submission: str | None
+    ) -> list[InspectionOutcome]:
+        outcomes = self.runner.run(specifications, jobs, submission, self, self._time_is_over)
+        for specification, outcome in zip(specifications, outcomes, strict=True):
+            if outcome.failure is not None:
+                stack = self._label_of(specification)
+                raise StackFailed(f"{stack}: {outcome.failure}", hint=outcome.failure.hint)
+        return outcomes
+
+    def _warm_up(self, number: int) -> None:
+        """Run each stack once, so that files are in the cache, and see whether the command works.
+
+        :raises StackFailed: with the last lines of the command's errors
+        """
+        self._warm.add(number)
+        self.state["warm_ups"] = self.state.get("warm_ups", 0) + 1
+        self.write_state()
+        specifications = self.runner.specifications(it[number] for it in self.specifications)
+        self._warming_up = True
+        outcomes = self._outcomes(specifications, 1, f"warm-up {self.state['warm_ups']}")
+        self._warming_up = False
+        for stack, outcome in zip(self.stacks, outcomes, strict=True):
+            self._require_result(stack.letter, read_job(outcome.folder, 0))
+
+    def build_started(self, inspection: Inspection) -> None:
+        """Say whose environment is built or found."""
+        if self._warming_up:
+            self.say(f"preparing {self._label_of(inspection.specification)}")
+
+    def build_finished(self, inspection: object, failure: object) -> None: ...
+
+    def jobs_started(self, jobs: int) -> None:
+        """Wait until the machine is quiet."""
+        if jobs and not self._warming_up:
+            self.guard.jobs_started(jobs)
+            self._began = self._began or time.monotonic()
+
+    def job_finished(self, job: object, result: object) -> None: ...
+
+    def _time_is_over(self) -> bool:
+        began = None if self._warming_up else self._began
+        return began is not None and time.monotonic() - began > self.limit_s
+
+    def _label_of(self, specification: Specification) -> str:
+        return self._label(str(specification.identifier)[-1].upper())
+
+    def _label(self, letter: str) -> str:
+        return self.labels[ascii_uppercase.index(letter)]
+
+    def _require_result(self, letter: str, result: Mapping[str, Any]) -> None:
+        readings = readings_of(result)
+        if readings.rates:
+            return
+        message = readings.fault or f"exit code {result.get('exit_code')} ({result.get('ended')})"
+        text = f"{self._label(letter)}: no measurement: {message}"
+        raise StackFailed("\n  ".join([text, *error_lines(result)]))
+
+    def _read(self, key: str, blocks: int) -> None:
+        """Read the jobs of the first blocks that are not known yet."""
+        for job in range(blocks):
+            if job not in self.jobs[key] and (result := read_job(self.folders[key], job)):
+                self.jobs[key][job] = result
+
+    def _judged(self, number: int, blocks: int | None, earlier: PlannedLook | None) -> PlannedLook:
+        """:param blocks: of the look; ``None`` for all jobs so far, between two looks"""
+        if blocks is None:
+            for key in self.folders:
+                self._read(key, LOOK_BLOCKS[number])
+        observed: dict[Any, list[MeasuredObservation]] = defaultdict(list)
+        for series, row in self._measurements(blocks):
+            observed[series.comparison_key].append(row)
+        # Stacks that an earlier look settled run no longer.
+        letters = {it.letter for it in self.stacks} if earlier is None else earlier.open_stacks
+        done, block_s = blocks_so_far(self.jobs, {"A", *letters})
+        return judge_look(list(observed.values()), number, blocks or done, block_s, earlier)
+
+    def _measurements(self, blocks: int | None) -> Iterator[tuple[Series, MeasuredObservation]]:
+        for key, results in self.jobs.items():
+            for job, result in results.items():
+                if (blocks is None or job < blocks) and readings_of(result).rates:
+                    for each in measurements_of(result["stdout"], "", ROOT):
+                        yield self._observed(key[0], job, result, each)
+
+    def _observed(
+        self, letter: str, job: int, result: Mapping[str, Any], measurement: Measurement
+    ) -> tuple[Series, MeasuredObservation]:
+        name = str(result["stdout"].get("name"))
+        stack, identity = self.stacks[ascii_uppercase.index(letter)], f"{letter}{job}"
+        # A comparison may vary the variables.
+        stated = measurement.parameters.record.items()
+        parameters = {it: value for it, value in stated if it != VARIABLES}
+        key = digest([name, parameters, measurement.unit, self.hardware.digest])
+        series = Series(
+            key, name, result.get("script_sha256"), parameters, None, measurement.unit,
+            self.hardware.digest, ".".join(str(result.get("python_full_version")).split(".")[:2]),
+        )  # fmt: skip
+        schedule = result.get("schedule") or {}
+        reading = Reading(
+            identity, 0, letter, letter, identity, measurement.rate,
+            # Repetitions of a person's own benchmark may scatter: the job counts by its median.
+            instability((), run_of(Fields(dict(result))).conditions), result.get("host"),
+            f"{schedule.get('run')}:{schedule.get('block')}",
+            datetime.fromisoformat(result["end_datetime"]),
+        )  # fmt: skip
+        packages = tuple(package_version(*it) for it in stack.pins.items())
+        label = self._label(letter).removesuffix(f" ({letter})")
+        return series, MeasuredObservation(
+            series, reading, self.hardware.label, label, None, packages
+        )
+
+    def usage(self, letter: str | None) -> dict[str, float]:
+        """Medians of what the first command's jobs used on a stack, by name with the unit."""
+        ended = [it for it in self.jobs.get(f"{letter}0", {}).values() if readings_of(it).rates]
+        outputs = (it["stdout"] for it in ended)
+        results = [dict(it.get("process") or it.get("@result") or {}) for it in outputs]
+        for result, job in zip(results, ended, strict=True):
+            if (energy := run_of(Fields(job)).energy_j) is not None:
+                result["energy_j"] = energy
+        columns = {name: [it[name] for it in results if name in it] for name in _USAGE}
+        return {name: median(them) for name, them in columns.items() if them}
+
+    def context(self, look: PlannedLook) -> list[str]:
+        """What was observed beside settled differences: bundled libraries, and kernels that ran."""
+        recorded: dict[str, Any] = {}
+        for folder in self.folders.values():
+            recorded |= read_build(folder).get("bundled") or {}
+        bundled, baseline = bundled_of(Fields(recorded)), self.stacks[0]
+        different = {
+            it.stack_digest for _, it, judged in look.comparisons if judged.verdict.different
+        }
+        lines = []
+        for stack in (it for it in self.stacks if it.letter in different):
+            pins = ((it, stack.pins[it], baseline.pins.get(it)) for it in stack.pins)
+            lines += context_lines(bundled_steps(bundled, pins), stack.pins)
+            ours, theirs = map(self._kernels, (stack.letter, baseline.letter))
+            if stack.attribution(baseline) is Attribution.SETTING and ours and theirs != ours:
+                lines.append(f"{ours} ran with the setting, {theirs or 'unknown kernels'} without")
+        return [f"{it}." for it in dict.fromkeys(lines)]
+
+    def _kernels(self, letter: str) -> str:
+        """The linear algebra libraries with their kernels that the jobs of a stack observed."""
+        jobs = [it for key, them in self.jobs.items() if key[0] == letter for it in them.values()]
+        observed = {library_of(it["stdout"]).blas for it in jobs if readings_of(it).rates}
+        return " and ".join(sorted(filter(None, observed)))
+
+    def excluded(self) -> list[str]:
+        """Benchmarks that decide nothing, with the reason."""
+        results = (
+            it for jobs in self.jobs.values() for it in jobs.values() if readings_of(it).rates
+        )
+        reasons = (it["stdout"].get("excluded", {}) for it in results)
+        return list(dict.fromkeys(f"{name}: {it}" for them in reasons for name, it in them.items()))
+
+
+def blocks_so_far(
+    jobs: Mapping[str, Mapping[int, Mapping[str, Any]]], letters: set[str]
+) -> tuple[int, float]:
+    """How many blocks of some stacks ran, and the mean duration of one, s.
+
+    :param jobs: results by number, of each thing that is measured on a stack: ``A0`` of stack A
+    :param letters: of the stacks that still run
+    """
+    running = [it for key, it in jobs.items() if key[0] in letters]
+    spans = (fmean(map(duration_s, it.values())) for it in running if it)
+    return min(map(len, running), default=0), sum(spans)

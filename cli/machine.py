@@ -61,18 +61,26 @@ def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
+def machine_of_this_command(wait_s: float, share: bool, *, warns: bool = True) -> Iterator[None]:
     """Hold this machine for measurements, unless it is shared; say what the command waits for.
 
+    :param warns: whether to warn of other processes on a shared machine, beside which threads of a
+        job wait for each other, so that rates drop sharply
     :raises MachineBusy: after ``wait_s`` seconds
     """
-    from pis.amun.conditions import free_machine
+    from pis.amun.conditions import BUSY_SHARE, busy_share, free_machine
 
     with ExitStack() as stack:
         if not share:
             with busy_hint():
                 on_wait = partial(print_wait, wait_s=wait_s)
                 stack.enter_context(free_machine(wait_s, on_wait=on_wait))
+        elif warns and (used := busy_share()) > BUSY_SHARE:
+            click.echo(
+                f"warning: other processes use {used:.0%} of the processors, so rates will be low"
+                " and scattered",
+                err=True,
+            )
         yield
 
 
@@ -86,19 +94,6 @@ def busy_hint() -> Iterator[None]:
     except MachineBusy as error:
         error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
         raise
-
-
-def warn_if_busy() -> None:
-    """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
-    from pis.amun.conditions import BUSY_SHARE, busy_share
-
-    share = busy_share()
-    if share > BUSY_SHARE:
-        click.echo(
-            f"warning: other processes use {share:.0%} of the processors, so rates will be low and"
-            " scattered",
-            err=True,
-        )
 
 
 def print_wait(cause: str, waited_s: float, wait_s: float) -> None:

@@ -76,7 +76,7 @@ COMMANDS = {
     "check": ("advise", "Verify a report of advice."),
     "clean": ("stores", "Remove old environments of inspections, and cached pages."),
     "compare": ("compare", "Compare the speed of a command with other versions or settings."),
-    "completion": ("help", "Print the completion script for a shell."),
+    "completion": ("main", "Print the completion script for a shell."),
     "cypher": ("graph", "Query the graph, read-only."),
     "down": ("stores", "Stop the embedded stores; their data stays."),
     "explain": ("explain", "Show what a claim of an advice rests on."),
@@ -84,7 +84,7 @@ COMMANDS = {
     "fix": ("fix", "Find the smallest change of a lock that removes its vulnerabilities."),
     "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
     "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),
-    "help": ("help", "Show the help of a command, or of all commands with `all`."),
+    "help": ("main", "Show the help of a command, or of all commands with `all`."),
     "ingest": (
         "ingest",
         "Ingest inspections and results of benchmarks, and list refused documents.",
@@ -131,6 +131,9 @@ PURPOSES = {
     "Operate": ("up", "down", "migrate", "backup", "restore", "graph", "record", "clean",
                 "completion", "help"),
 }  # fmt: skip
+
+
+_ALL = "all"
 
 
 class LazyGroup(CommandGroup):
@@ -261,3 +264,49 @@ def main() -> None:
     # `thoth advise`. It skips frozen objects.
     gc.freeze()
     sys.exit(exit_code)
+
+
+@click.command()
+@click.argument("command", nargs=-1)
+@click.pass_context
+def help(context: click.Context, command: Sequence[str]) -> None:
+    """Show the help of a command, or of all commands with `all`."""
+    parent = context.find_root()
+    if command == (_ALL,):
+        click.echo(_all_commands(parent))
+        return
+    shown: click.Command = parent.command
+    for name in command:
+        subcommand = shown.get_command(parent, name) if isinstance(shown, click.Group) else None
+        if subcommand is None:
+            message = f"{parent.command_path} has no command {name!r}"
+            raise click.UsageError(message, context.find_root())
+        parent, shown = click.Context(subcommand, parent, name), subcommand
+    click.echo(parent.get_help())
+
+
+def _all_commands(root: click.Context) -> str:
+    """Every command with its sentence, by purpose."""
+
+    formatter = root.make_formatter()
+    for purpose, names in {"Start here": FIRST_COMMANDS, **PURPOSES}.items():
+        with formatter.section(purpose):
+            formatter.write_dl([(it, COMMANDS[it][1]) for it in names if it in COMMANDS])
+    return formatter.getvalue().strip("\n")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell.
+
+    To load the script in each session, put `eval "$(thoth completion bash)"` into ~/.bashrc, the
+    same line with zsh into ~/.zshrc, or `thoth completion fish | source` into
+    ~/.config/fish/config.fish.
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    if script is None:
+        raise click.ClickException(f"click cannot complete commands in {shell}")
+    click.echo(script(thoth, {}, "thoth", "_THOTH_COMPLETE").source())

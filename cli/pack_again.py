@@ -42,7 +42,7 @@ from model.measurements.evidence import EvidencePack, MeasuredObservation
 from model.text import counted, duration_text
 from pis import catalogue
 from pis.amun.inspect import InspectOptions
-from pis.amun.outcomes import InspectionOutcome
+from pis.amun.inspection_folder import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 from pis.bundle import script_sha256
 

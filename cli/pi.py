@@ -128,7 +128,7 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     asks_for_help = bool(_HELP & set(arguments))
     with (
         interrupted_by_signals(),
-        machine_of_this_command(wait, share_machine or asks_for_help),
+        machine_of_this_command(wait, share_machine or asks_for_help, warns=False),
         _status(name) as on_line,
     ):
         finished = run_script(name, program, [*flags, *arguments], on_line)

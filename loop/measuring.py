@@ -24,11 +24,10 @@ from model.errors import AlreadyRunning, InvalidArgument, StoreUnavailable
 from model.json_documents import finite_or_none
 from pis.amun.conditions import MachineBusy, free_machine
 from pis.amun.inspect import InspectOptions, inspect
-from pis.amun.inspection_folder import finished_jobs, read_job
+from pis.amun.inspection_folder import InspectionOutcome, finished_jobs, read_job
 from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Inspection, Job, Launcher
 from pis.amun.launchers.local import LocalLauncher
-from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import load_specification
 from pis.commands import COMMAND_TIMEOUT_S, Command
 

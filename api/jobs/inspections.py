@@ -36,9 +36,9 @@ from model.json_documents import digest, digest_bytes
 from model.text import counted
 from pis.amun.conditions import free_machine
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
+from pis.amun.inspection_folder import InspectionOutcome
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher
-from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 
 #: How long to wait for another run, s; two at a time would disturb each other's measurements.

@@ -25,11 +25,13 @@ from model.json_documents import digest
 from model.measurements.job_stability import HOST_FAILED, reason_of
 from pis.amun.inspection_folder import (
     BuildStatus,
+    InspectionOutcome,
     environments_of,
     failed_to_launch,
     finished_jobs,
     job_result,
     measured_jobs,
+    outcome_of,
     read_job,
     recover,
     unknown_setup,
@@ -48,7 +50,6 @@ from pis.amun.launchers import (
     PreparedInspection,
     Script,
 )
-from pis.amun.outcomes import InspectionOutcome, outcome_of
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of

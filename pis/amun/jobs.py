@@ -23,9 +23,15 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from pis.amun.conditions import Conditions, conditions_between, read_conditions
-from pis.amun.job_limits import KIBIBYTE, MEBIBYTE, JobLimits
 from pis.amun.launchers import Job
-from pis.amun.processes import dying_with_parent, kill_group, pinned_to_cpus
+from pis.amun.processes import (
+    KIBIBYTE,
+    MEBIBYTE,
+    JobLimits,
+    dying_with_parent,
+    kill_group,
+    pinned_to_cpus,
+)
 
 #: How much of a job's output is kept. The rest is counted, and the result marked as truncated.
 STDOUT_BYTES = MEBIBYTE

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from pis.amun.job_limits import KIBIBYTE, MEBIBYTE, JobLimits
 from pis.amun.jobs import JobEnd
+from pis.amun.processes import KIBIBYTE, MEBIBYTE, JobLimits
 
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

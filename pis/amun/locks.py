@@ -6,6 +6,7 @@ Repositories, paths, URLs and version ranges are refused.
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import tomllib
@@ -13,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 
+from common.formats.installer_configuration import pip_options
 from common.formats.locks import pipfile_lock, pylock
 from common.formats.locks.entries import (
     NEVER,
@@ -35,9 +38,8 @@ from common.formats.requirements_files import (
 )
 from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath
-from model.packages.identity import DEFAULT_INDEX
+from model.packages.identity import DEFAULT_INDEX, index_identity, package_version, public_index_url
 from model.packages.releases import parse_requirement
-from pis.amun.indexes import index_name
 from pis.amun.schema import SpecificationProblem
 
 NEEDS_HASHES = (
@@ -246,6 +248,27 @@ def _faults(entry: LockEntry) -> Iterator[EntryFault]:
     except ValueError:  # a URL that cannot be parsed
         yield EntryFault("index", Reason.OUT_OF_RANGE, "not the name of an index")
     yield from faults_of(entry)
+
+
+def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
+    """Return the name of an index; a URL that neither the settings nor the machine has stays one.
+
+    :raises ValueError: if a URL cannot be split
+
+    >>> index_name("pypi-org", {}), index_name("https://a.example/simple/", {"a": "https://a.example/simple"})
+    ('pypi', 'a')
+    """
+    if not name_or_url:
+        return DEFAULT_INDEX
+    if "://" in name_or_url:
+        variables = [os.environ.get(it) for it in ("UV_DEFAULT_INDEX", "UV_INDEX_URL")]
+        defaults = (public_index_url(), *variables, pip_options(os.environ).get("index-url"))
+        known = {index_identity(url): DEFAULT_INDEX for url in defaults if url}
+        known |= {index_identity(url): name for name, url in indexes.items()}
+        urlsplit(name_or_url)
+        identity = index_identity(name_or_url)
+        return known.get(identity, identity)
+    return package_version("any", "1", name_or_url).index
 
 
 def _is_for_installers(marker: str) -> bool:

@@ -20,11 +20,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.settings import Settings
 from model.errors import InvalidArgument
 from pis.amun.environments import Interpreter
-from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, build_failure, run_installer
-from pis.amun.job_limits import CONFINED, MEBIBYTE
+from pis.amun.installer import BuildLog, build_failure, installer_environment, run_installer
 from pis.amun.jobs import FinishedJob, JobEnd, run_job
 from pis.amun.limit_watch import Watch
+from pis.amun.processes import CONFINED, MEBIBYTE
 from pis.amun.sandbox import end_of_job, interpreter_folders, sandbox_command
 from pis.scratch import scratch_folder
 

@@ -11,8 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from model.packages.identity import DEFAULT_INDEX
-from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, LineCallback, run_installer
+from pis.amun.installer import BuildLog, LineCallback, installer_environment, run_installer
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
 from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification

@@ -25,9 +25,8 @@ from pathlib import Path
 from shutil import which
 
 from model.errors import ProjectError
-from pis.amun.job_limits import CONFINED, GIBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, JobEnd
-from pis.amun.processes import SIGNAL_EXIT_CODE
+from pis.amun.processes import CONFINED, GIBIBYTE, SIGNAL_EXIT_CODE, JobLimits
 
 #: ``struct sock_filter``: operation, jump if true, jump if false, operand (linux/filter.h).
 _INSTRUCTION = struct.Struct("=HBBI")

@@ -11,8 +11,8 @@ from adviser.advise import in_this_process
 from adviser.answering.index_stacks import IndexStacks, NoValidStack
 from adviser.bisect.search import StepSearch, find_step
 from adviser.bisect.series import StackSeries
-from cli.bisect_measurer import SearchFolder, StackPinner, pins_of
-from cli.bisect_series import SeriesMaker
+from cli.bisect_search import SeriesMaker
+from cli.measuring import SearchFolder, StackPinner, pins_of
 from common.settings import Settings
 from model.errors import IndexProblem, InvalidArgument
 from model.packages.environments import environment

@@ -14,7 +14,7 @@ from sqlalchemy import delete
 
 from adviser.bisect.search import SearchState
 from adviser.bisect.series import search_document
-from cli.bisect_recorder import BisectRecorder, identity
+from cli.bisect_search import BisectRecorder, identity
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.changes import BisectFilter, bisect_named, browse_bisects

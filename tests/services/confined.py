@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from pis.amun.job_limits import MEBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, run_job
 from pis.amun.limit_watch import Watch
+from pis.amun.processes import MEBIBYTE, JobLimits
 from pis.amun.sandbox import interpreter_folders, sandbox_command
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,6 @@ from model.measurements.units import THREAD_VARIABLES
 from pis.amun.hardware import hwinfo
 from pis.amun.inspection_folder import JobSetup, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure
-from pis.amun.job_limits import CONFINED, MEBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, JobEnd, run_job
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 from pis.amun.launchers.images import (
@@ -31,7 +30,7 @@ from pis.amun.launchers.images import (
     prepared_of,
 )
 from pis.amun.launchers.local import unmet_requests
-from pis.amun.processes import SIGNAL_EXIT_CODE
+from pis.amun.processes import CONFINED, MEBIBYTE, SIGNAL_EXIT_CODE, JobLimits
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
 

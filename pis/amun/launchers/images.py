@@ -22,8 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 from common.settings import Settings
 from model.measurements.job_stability import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from pis.amun.environments import requirements_of
-from pis.amun.indexes import installer_environment
-from pis.amun.installer import BuildLog, build_failure
+from pis.amun.installer import BuildLog, build_failure, installer_environment
 from pis.amun.launchers import BuildFailed, Inspection, PreparedInspection
 from pis.amun.schema import NATIVE_PACKAGE
 from pis.amun.specification import Specification

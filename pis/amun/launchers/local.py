@@ -24,10 +24,10 @@ from pis.amun.environments import build_environment
 from pis.amun.hardware import hwinfo, read_limits, separate_cores
 from pis.amun.inspection_folder import JobSetup, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure
-from pis.amun.job_limits import CONFINED, JobLimits
 from pis.amun.jobs import FinishedJob, run_job
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
 from pis.amun.limit_watch import Watch
+from pis.amun.processes import CONFINED, JobLimits
 from pis.amun.sandbox import (
     CannotConfine,
     end_of_job,

@@ -12,7 +12,7 @@ from adviser.resolver.checker import check_resolution
 from adviser.resolver.relaxation import NeededReads
 from adviser.resolver.results import ResolutionStatus
 from adviser.stack_request import StackRequest
-from cli.report_view import certificate_line
+from cli.advise import certificate_line
 from model.packages.candidates import KnownVulnerability
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot, revision_of

@@ -9,7 +9,7 @@ from adviser.advise import Advice, advise
 from adviser.explain import ForcedOutcome, why_not
 from adviser.resolver.admission import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
-from cli.report_view import certificate_line
+from cli.advise import certificate_line
 from model.packages.candidates import Dependency, KnownVulnerability
 from tests.factories.evidence import Bench, jobs
 from tests.factories.reports import report_of

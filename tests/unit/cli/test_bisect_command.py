@@ -13,8 +13,8 @@ import pytest
 from adviser.bisect.search import SearchStopped, StopReason, find_step
 from adviser.bisect.series import StackSeries
 from cli.bisect import command_line, measured_script, print_searches, question_of
-from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.main import run, thoth
+from cli.measuring import MachineGuard, SearchFolder
 from model.errors import InvalidArgument
 from pis.amun.launchers import BuildFailed
 from tests.factories.golden import compare_views

@@ -9,17 +9,17 @@ import pytest
 from packaging.requirements import Requirement
 
 from adviser.answering.index_stacks import NoValidStack
-from cli.bisect_measurer import StackPinner
-from cli.compare_jobs import blocks_so_far
 from cli.compare_stacks import (
     STATE_NAME,
     Subject,
+    blocks_so_far,
     changed_series,
     held_equal,
     project_requirements,
     resolved_stacks,
 )
 from cli.main import run, thoth
+from cli.measuring import StackPinner
 from model.errors import InvalidArgument
 
 

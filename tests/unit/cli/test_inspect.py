@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.inspect_view import Lines, print_outcomes
+from cli.inspect import Lines, print_outcomes
 from cli.main import run, thoth
+from pis.amun.inspection_folder import InspectionOutcome, Noise
 from pis.amun.installer import BuildLog, build_failure, reason_of
 from pis.amun.launchers import BuildFailed, Job
 from pis.amun.launchers.images import _not_built
-from pis.amun.outcomes import InspectionOutcome, Noise
 from tests.factories.golden import compare_views
 from tests.factories.specifications import measured, specification
 

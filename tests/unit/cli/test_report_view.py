@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from adviser.advise import advise
-from cli.report_view import certificate_line, coverage_lines, packages_table, print_report
+from cli.advise import certificate_line, coverage_lines, packages_table, print_report
 from model.measurements.evidence import ADVISORIES
 from model.packages.candidates import KnownVulnerability
 from tests.factories.golden import compare_views

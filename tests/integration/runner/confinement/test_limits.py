@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pis.amun.job_limits import GIBIBYTE
 from pis.amun.jobs import JobEnd
+from pis.amun.processes import GIBIBYTE
 from tests.requirements import needs
 from tests.services.confined import LIMITS, refusals, run
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from model.packages.native_libraries import BundledLibrary, bundled_changes
-from pis.amun.bundled import bundled_libraries
+from pis.amun.environments import bundled_libraries
 
 SBOM = "numpy.dist-info/sboms/numpy.cdx.json"
 

@@ -6,7 +6,8 @@ import pytest
 
 from model.packages.identity import public_index_url
 from model.redaction import without_credentials
-from pis.amun.indexes import index_name, installer_environment
+from pis.amun.installer import installer_environment
+from pis.amun.locks import index_name
 
 
 def test_configured_indexes_of_the_machine_are_the_default(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from pis.amun import jobs, limit_watch
-from pis.amun.job_limits import CONFINED, JobLimits
 from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd, run_job
 from pis.amun.limit_watch import Watch
+from pis.amun.processes import CONFINED, JobLimits
 from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
@@ -203,7 +203,7 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from pis.amun.jobs import run_job\n"
-        "from pis.amun.job_limits import JobLimits\n"
+        "from pis.amun.processes import JobLimits\n"
         "run_job(['/bin/sh', '-c', 'echo $$ > pid; exec sleep 120'], environment={},"
         f" limits=JobLimits(), workdir=Path({str(tmp_path)!r}))\n"
     )

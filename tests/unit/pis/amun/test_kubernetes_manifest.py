@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pis.amun.launchers.container import allotment_of
-from pis.amun.launchers.kubernetes_manifest import (
+from pis.amun.launchers.kubernetes import (
     job_manifest,
     literal,
     network_policy,

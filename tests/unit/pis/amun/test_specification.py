@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pis.amun.schema import InvalidSpecification, field_paths
-from pis.amun.specification import load_specification
-from pis.amun.specification_files import read_specification
+from pis.amun.specification import load_specification, read_specification
 from tests.factories.specifications import HASH, SCRIPT, locked, pipfile_lock, specification
 
 ROOT = Path(__file__).parents[4]
@@ -414,7 +413,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 def test_all_files_together_have_the_bound_of_a_specification(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pis.amun.specification_files._MOST_BYTES", 1000)
+    monkeypatch.setattr("pis.amun.specification._MOST_BYTES", 1000)
     (tmp_path / "half").write_text("x" * 600)
     assert read_specification(str(referring(tmp_path, {"script": {"file": "half"}})))
     files = [{"path": name, "content": {"file": "half"}} for name in ("a", "b")]

@@ -1,38 +1,137 @@
-"""Measures the stacks of ``thoth bisect`` with the executor, and replays what was measured before.
+"""Measures stacks on this machine, for ``thoth compare``, ``bisect``, ``advise`` and ``fix``.
 
-A folder of a search contains ``bisect.json`` (the question and its releases), ``stacks`` (one
-specification or refusal per stack) and one inspection folder for each stack and call.
+What was measured before is replayed. A folder of a search or comparison contains its state (the
+question, and what a later run must repeat), ``stacks`` (one specification or refusal per stack) and
+inspection folders.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from adviser.answering.index_stacks import IndexStacks, NoValidStack
-from adviser.bisect.posterior import MeasuredRate
-from adviser.bisect.search import SearchStopped, StackUnavailable, StopReason
-from adviser.scoring.samples import job_log_rate, mean_of
+from adviser.bisect.search import SearchStopped, StopReason
+from cli.inspect import hint_to_resume
+from cli.machine import print_wait
 from common.private_folders import private_folder
-from model.errors import InvalidArgument
+from common.settings import Settings
+from model.errors import InvalidArgument, ProjectError
 from model.json_documents import digest
 from pis.amun.conditions import MachineBusy, OnWait, wait_until_quiet
 from pis.amun.inspect import InspectOptions, Observer, inspect, inspections_of
-from pis.amun.inspection_folder import measured_jobs, read_job
-from pis.amun.job_output import error_lines, readings_of
+from pis.amun.inspection_folder import InspectionOutcome
+from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Launcher
-from pis.amun.outcomes import InspectionOutcome
+from pis.amun.launchers.local import LocalLauncher
 from pis.amun.pinning import pinned_specification
+from pis.amun.processes import interrupted_by_signals
 from pis.amun.specification import Specification, load_specification
+from pis.commands import Command
 
 #: From this number of unusable jobs in one run, the search is stopped if they are the majority.
 _UNUSABLE_JOBS = 20
+
+
+class StackFailed(ProjectError):
+    """The environment of a stack could not be built, or the command failed in it."""
+
+
+@contextmanager
+def local_launcher(
+    settings: Settings, commands: Sequence[Command], concealed: Mapping[str, str]
+) -> Iterator[LocalLauncher]:
+    """A launcher for this machine; whatever interrupts it, the user learns how to continue.
+
+    :param concealed: see :class:`LocalLauncher`
+    """
+    with (
+        interrupted_by_signals(),
+        hint_to_resume(),
+        closing(LocalLauncher(settings, commands=commands, concealed=concealed)) as launcher,
+    ):
+        yield launcher
+
+
+@dataclass
+class StackRuns:
+    """Builds the environments of stacks, and runs their jobs in blocks.
+
+    :param path: folder of the inspections
+    :param trusted: run scripts that are no indicators without a sandbox
+    """
+
+    path: Path
+    launcher: Launcher
+    indexes: Mapping[str, str]
+    trusted: bool
+
+    def specifications(self, documents: Iterable[Mapping[str, Any]]) -> list[Specification]:
+        """:raises InvalidSpecification: if one is invalid"""
+        return [load_specification(it, self.indexes) for it in documents]
+
+    def folders(
+        self, specifications: Sequence[Specification], jobs: int, submission: str | None
+    ) -> list[Path]:
+        """The folder of each inspection, which need not exist yet."""
+        options = self._options(jobs, submission)
+        inspections = inspections_of(specifications, self.launcher.name, options)
+        return [self.path / it.inspection_id for it in inspections]
+
+    def run(
+        self,
+        specifications: Sequence[Specification],
+        jobs: int,
+        submission: str | None,
+        observer: Observer,
+        time_is_over: Callable[[], bool] = lambda: False,
+    ) -> list[InspectionOutcome]:
+        """Run the jobs of each stack that have no result yet, in turns.
+
+        :param submission: see :class:`InspectOptions`
+        :param time_is_over: asked after each turn
+        :raises SearchStopped: between two turns, if the time is over
+        """
+        turns = _Turns(observer, len(specifications), time_is_over)
+        return inspect(specifications, self.launcher, self._options(jobs, submission), turns)
+
+    def _options(self, jobs: int, submission: str | None) -> InspectOptions:
+        return InspectOptions(
+            self.path, jobs, submission=submission, trust_script=self.trusted, reference_jobs=1
+        )
+
+
+@dataclass
+class _Turns:
+    """Passes on the progress of jobs, and ends them between two turns when the time is over."""
+
+    observer: Observer
+    stacks: int
+    time_is_over: Callable[[], bool]
+    finished: int = 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        method: Callable[..., None] = getattr(self.observer, name)
+        return method
+
+    def job_finished(self, job: Any, result: Mapping[str, Any]) -> None:
+        """:raises SearchStopped: after a turn, if there is no time for another one"""
+        self.finished += 1
+        self.observer.job_finished(job, result)
+        if self.finished % self.stacks == 0 and self.time_is_over():
+            raise TimeIsOver
+
+
+class TimeIsOver(SearchStopped):
+    """No block may start any more."""
+
+    def __init__(self) -> None:
+        super().__init__(StopReason.TIME, "the limit of time was reached")
 
 
 @dataclass(frozen=True)
@@ -173,6 +272,15 @@ class MachineGuard:
     measured: int = 0
     unusable: int = 0
 
+    @classmethod
+    def of_this_command(cls, settings: Settings, wait_s: float, *, share: bool) -> MachineGuard:
+        """With the options of a command.
+
+        :param share: run beside other processes
+        """
+        on_wait = partial(print_wait, wait_s=wait_s)
+        return cls(None if share else wait_s, settings.loop_busy_share, on_wait)
+
     def build_started(self, inspection: object) -> None: ...
     def build_finished(self, inspection: object, failure: object) -> None: ...
 
@@ -198,114 +306,3 @@ class MachineGuard:
             wait_until_quiet(self.wait_s, self.most_busy, self.on_wait)
         except MachineBusy as error:
             raise SearchStopped(StopReason.BUSY, str(error)) from error
-
-
-@dataclass
-class ExecutorMeasurer:
-    """Measures stacks by :func:`pis.amun.inspect.inspect`, one submission for each call.
-
-    :param name: distinguishes the searches of a folder
-    :param specification_of: returns the specification of a stack, or ``None`` and the reason
-    :param deadline: time by ``time.monotonic`` from which no new block starts
-    :param trust_script: run a script that is no indicator without a sandbox
-    :param warm: whether no run is needed before the first that counts
-    :ivar folders: folders of all inspections so far
-    """
-
-    name: str
-    folder: SearchFolder
-    launcher: Launcher
-    observer: Observer
-    indexes: Mapping[str, str]
-    specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
-    deadline: float | None = None
-    trust_script: bool = False
-    warm: bool = True
-    folders: list[Path] = field(default_factory=list)
-    _calls: int = 0
-    _warmed: set[int] = field(default_factory=set)
-
-    def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
-        """Run ``blocks`` blocks; what a stored inspection holds is not measured again."""
-        specifications = []
-        for stack in stacks:
-            document, refusal = self.specification_of(stack)
-            if document is None:
-                raise StackUnavailable(stack, refusal)
-            document = {**document, "batch_size": blocks}
-            specifications.append((stack, load_specification(document, self.indexes)))
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            raise SearchStopped(StopReason.TIME, "the limit of time was reached")
-        self._calls += 1
-        if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
-            specifications.reverse()
-        submission = f"bisect {self.name} {self._calls}"
-        inspections = inspections_of(
-            [it for _, it in specifications], self.launcher.name, self._options(submission)
-        )
-        folders = [self.folder.path / it.inspection_id for it in inspections]
-        if not self.warm and any(len(measured_jobs(it)) < blocks for it in folders):
-            self._warm_up(specifications)
-        outcomes = self._inspect(specifications, submission)
-        jobs: list[MeasuredRate] = []
-        for (stack, _), outcome in zip(specifications, outcomes, strict=True):
-            self.folders.append(outcome.folder)
-            jobs += _rates_of(stack, outcome, blocks)
-        return jobs
-
-    def _options(self, submission: str) -> InspectOptions:
-        return InspectOptions(
-            self.folder.path, submission=submission, trust_script=self.trust_script,
-            reference_jobs=1,
-        )  # fmt: skip
-
-    def _inspect(
-        self, specifications: Sequence[tuple[int, Specification]], submission: str
-    ) -> list[InspectionOutcome]:
-        options, loaded = self._options(submission), [it for _, it in specifications]
-        outcomes = inspect(loaded, self.launcher, options, self.observer)
-        for (stack, _), outcome in zip(specifications, outcomes, strict=True):
-            if outcome.failure is not None:
-                if outcome.failure.host_problem:
-                    raise outcome.failure
-                raise StackUnavailable(stack, str(outcome.failure))
-        return outcomes
-
-    def _warm_up(self, specifications: Sequence[tuple[int, Specification]]) -> None:
-        """Run stacks that did not run yet once, so that their files are in the cache.
-
-        A later search runs them again: failures may be repaired, and caches may be cold again.
-
-        :raises StackUnavailable: if a run fails
-        """
-        cold = [
-            (stack, replace(specification, batch_size=1))
-            for stack, specification in specifications
-            if stack not in self._warmed
-        ]
-        self._warmed |= {stack for stack, _ in cold}
-        for (stack, _), outcome in zip(
-            cold, self._inspect(cold, f"warm-up {uuid4()}"), strict=True
-        ):
-            result = read_job(outcome.folder, 0)
-            if not readings_of(result).rates:
-                reason = (error_lines(result) or ["no output"])[-1]
-                raise StackUnavailable(
-                    stack, f"the command failed: exit code {result.get('exit_code')}: {reason}"
-                )
-
-
-def _rates_of(stack: int, outcome: InspectionOutcome, blocks: int) -> list[MeasuredRate]:
-    """Read the jobs of an inspection; the rate of several measurements is their geometric mean."""
-    rates = []
-    for number in range(blocks):
-        result = read_job(outcome.folder, number)
-        readings = readings_of(result)
-        schedule = result.get("schedule") or {}
-        block = f"{schedule.get('run')} {schedule.get('block')}"
-        log_rate = math.nan
-        if readings.rates and not any(readings.unstable):
-            log_rate = mean_of([job_log_rate([it]) for it in readings.rates])
-        failed = not readings.rates
-        rates.append(MeasuredRate(stack, block, log_rate, failed))
-    return rates
