@@ -165,7 +165,11 @@ def duration(text: str, option: str = "--expires") -> timedelta:
 
 def _document(token: Token) -> dict[str, Any]:
     values = {it.name: getattr(token, it.name) for it in fields(token)}
-    times = {name: _text(it) for name, it in values.items() if isinstance(it, datetime)}
+    times = {
+        name: it.astimezone(UTC).isoformat(timespec="seconds")
+        for name, it in values.items()
+        if isinstance(it, datetime)
+    }
     return {**values, "scopes": sorted(token.scopes), **times}
 
 
@@ -181,10 +185,6 @@ def _line(token: Token) -> str:
     used = "never used" if token.last_used_at is None else f"used {moment_text(token.last_used_at)}"
     scopes = ",".join(sorted(token.scopes))
     return f"{token.token_id}  {token.prefix}…  {token.name}  {scopes}  {validity}  {used}"
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)

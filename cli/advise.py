@@ -356,21 +356,12 @@ def replay(
     context.exit(0 if same else 1)
 
 
-def print_report(
-    report: Mapping[str, Any],
-    *,
-    fetched: bool = False,
-    offline: bool = False,
-    verbose: bool = False,
-) -> None:
+def print_report(report: Mapping[str, Any], **options: bool) -> None:
     """Print all stacks of a report, or the conflict of a failure.
 
-    :param fetched: whether indexes were just asked, so that no note suggests it
-    :param offline: whether the request was not to ask them, so that notes suggest to omit that
-    :param verbose: also print the score, the certificate, the claims about the best stack, and
-        which measured stack is nearest to it
+    :param options: of :func:`report_parts`
     """
-    for part in report_parts(report, fetched=fetched, offline=offline, verbose=verbose):
+    for part in report_parts(report, **options):
         if isinstance(part, Table):
             part.print()
         else:
@@ -384,7 +375,13 @@ def report_parts(
     offline: bool = False,
     verbose: bool = False,
 ) -> Iterator[Table | Styled]:
-    """The tables and lines of a report; the parameters are those of :func:`print_report`."""
+    """The tables and lines of a report.
+
+    :param fetched: whether indexes were just asked, so that no note suggests it
+    :param offline: whether the request was not to ask them, so that notes suggest to omit that
+    :param verbose: also the score, the certificate, the claims about the best stack, and which
+        measured stack is nearest to it
+    """
     result = report["result"]
     inner = result["report"]
     products = inner["products"]

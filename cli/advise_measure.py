@@ -188,15 +188,14 @@ class _Measuring:
         self.folder.write_state(self.state)
 
     def _round(self) -> bool:
-        """Measure and ingest the stacks of one round; ``False`` if there is none.
-
-        :raises StackFailed: if nothing can be measured on the reference
-        """
+        """Measure and ingest the stacks of one round; ``False`` if there is none."""
         if "plan" not in self.state and not self._plan():
             return False
         plan, fault = self.state["plan"], ""
         for benchmark in self.benchmarks:
-            outcomes = self._outcomes(benchmark, plan["stacks"], plan["jobs"], self._submission())
+            outcomes = self._outcomes(
+                benchmark, plan["stacks"], plan["jobs"], f"round {self.state['round']}"
+            )
             for chosen, outcome in zip(plan["stacks"], outcomes, strict=True):
                 if not outcome.measured:
                     reason = outcome.failure or f"{benchmark.name} fails on it"
@@ -211,14 +210,8 @@ class _Measuring:
             raise StackFailed(fault)
         return True
 
-    def _submission(self) -> str:
-        return f"round {self.state['round']}"
-
     def _ingest(self) -> None:
-        """Ingest the jobs of the round, which is over then.
-
-        :raises StackFailed: if the record refuses some
-        """
+        """Ingest the jobs of the round, which is over then."""
         folders = sorted(Path(it) for it in self.state.get("folders", []) if Path(it).is_dir())
         accepted = not folders or ingest_folders(self.settings, folders, as_json=True)
         for name in ("folders", "plan"):
@@ -305,10 +298,7 @@ class _Measuring:
         return known.universe, StackGenerator(known.universe, generation, clock).stacks()
 
     def _check(self, python: Mapping[str, Any]) -> None:
-        """Leave out indicators that measure no package of the project.
-
-        :raises NotInstallable: if none is left
-        """
+        """Leave out indicators that measure no package of the project."""
         usable, problem = [], ""
         for benchmark in self.benchmarks:
             try:
@@ -323,10 +313,7 @@ class _Measuring:
         self.benchmarks = usable
 
     def _time_reference(self, reference: Mapping[str, Any]) -> None:
-        """Run everything once on the reference, to know how long it takes.
-
-        :raises StackFailed: if that fails
-        """
+        """Run everything once on the reference, to know how long it takes."""
         job_s, names = 0.0, [it.name for it in self.benchmarks]
         for benchmark in self.benchmarks:
             submission = f"warm-up {self.state['round']}"

@@ -145,10 +145,7 @@ def list_command(context: click.Context, subject: str, as_json: bool) -> None:
 
 
 def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
-    """Name and version of each package that a person names or a lock pins.
-
-    :raises InvalidArgument: if it is neither
-    """
+    """Name and version of each package that a person names or a lock pins."""
     path = Path(subject)
     if (path.suffix and path.is_file()) or path.suffix in {".txt", ".lock", ".toml", ".yml"}:
         lock = read_lock_file(path)
@@ -159,10 +156,7 @@ def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
 
 
 def _named_package(text: str) -> tuple[str, str | None]:
-    """Name and version of ``NAME`` or ``NAME==VERSION``.
-
-    :raises InvalidArgument: if it is neither
-    """
+    """Name and version of ``NAME`` or ``NAME==VERSION``."""
     name, equals, version = (part.strip() for part in text.partition("=="))
     try:
         canonicalize_name(name, validate=True)
@@ -244,19 +238,17 @@ def _print_vulnerabilities(vulnerabilities: Sequence[PackageVulnerability], titl
     for each in vulnerabilities:
         known = _versions_text(each.versions) or "none"
         ranges = ranges_text(each.packages)
-        table.add(_names(each), _severity(each), ranges, known, each.summary or "")
+        others = [alias for alias in each.aliases if alias != each.vulnerability_id]
+        withdrawn = ["(withdrawn)"] if each.withdrawn_at else []
+        severity = each.severity or "unknown"
+        table.add(
+            "\n".join((each.vulnerability_id, *others, *withdrawn)),
+            severity if each.score is None else f"{severity} {each.score:g}",
+            ranges,
+            known,
+            each.summary or "",
+        )
     table.print()
-
-
-def _names(vulnerability: PackageVulnerability) -> str:
-    others = [alias for alias in vulnerability.aliases if alias != vulnerability.vulnerability_id]
-    withdrawn = ["(withdrawn)"] if vulnerability.withdrawn_at else []
-    return "\n".join((vulnerability.vulnerability_id, *others, *withdrawn))
-
-
-def _severity(vulnerability: PackageVulnerability) -> str:
-    severity = vulnerability.severity or "unknown"
-    return severity if vulnerability.score is None else f"{severity} {vulnerability.score:g}"
 
 
 def _versions_text(versions: Sequence[str]) -> str:

@@ -30,7 +30,6 @@ from model.packages.native_libraries import (
     Analysis,
     EnvironmentAnalysis,
     Interface,
-    UnreadableLibrary,
     WheelAnalysis,
     highest_versions,
 )
@@ -75,17 +74,11 @@ def wheel(
         analysis = analyze_wheel(Path(wheel), index=index)
         source = str(Path(wheel).absolute())
     else:
-        analysis = _of_index(settings, wheel, index, (python, platform))
+        named, target = parse_pin(wheel), environment(python, platform)
+        with fetched_wheel(settings, named, index, target) as (path, served_by):
+            analysis = analyze_wheel(path, index=served_by)
         source = f"{wheel} ({analysis.package.index})"
     _finish(context, analysis, source, as_json=as_json, ingest=ingest)
-
-
-def _of_index(
-    settings: Settings, wanted: str, index: str | None, target: tuple[str | None, str | None]
-) -> WheelAnalysis:
-    named, chosen = parse_pin(wanted), environment(*target)
-    with fetched_wheel(settings, named, index, chosen) as (path, served_by):
-        return analyze_wheel(path, index=served_by)
 
 
 @analyze.command()
@@ -159,7 +152,8 @@ def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_
         _print_wheel(analysis)
     else:
         _print_environment(analysis)
-    _print_skipped(analysis.skipped)
+    for file in analysis.skipped:
+        print_field("broken", printable(f"{file.path}: {file.message}"), err=True)
     if recorded is not None:
         print_field("record", "new" if recorded.new else "already known")
         print_graph_state(None, recorded.graph_error)
@@ -206,7 +200,9 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
     print_field("libraries", str(len(analysis.libraries)))
     print_field("bundled", _listed(analysis.bundled))
     _print_interfaces("needs", analysis.needs)
-    _print_highest(analysis.needs)
+    highest = highest_versions(analysis.needs)
+    if highest:
+        print_field("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
     _print_promise(analysis)
 
 
@@ -248,17 +244,6 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
             heading, f"{printable(library)}  {printable(' '.join(symbol_versions))}".rstrip()
         )
         heading = ""
-
-
-def _print_highest(interfaces: Iterable[Interface]) -> None:
-    highest = highest_versions(interfaces)
-    if highest:
-        print_field("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
-
-
-def _print_skipped(skipped: Iterable[UnreadableLibrary]) -> None:
-    for file in skipped:
-        print_field("broken", printable(f"{file.path}: {file.message}"), err=True)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -215,10 +215,7 @@ class Assistant:
 
     @staticmethod
     def _checked(tool: str, values: Mapping[str, Any]) -> Fields:
-        """The arguments of a call, with defaults.
-
-        :raises InvalidDocument: for one that is missing, too much, too long or of a wrong type
-        """
+        """The arguments of a call, with defaults."""
         arguments = TOOLS[tool][1]
         defaults = {key: it["default"] for key, it in arguments.items() if "default" in it}
         call = Fields({**defaults, **values}, FieldPath(tool))
@@ -314,10 +311,7 @@ def _written(text: str, folder: Path, name: str = _FORMAT) -> str:
 
 
 def _path_below(text: str, field: FieldPath) -> str:
-    """A path, or the path in a revision, if it stays below the current folder.
-
-    :raises InvalidDocument: if it leads elsewhere, also through a link
-    """
+    """A path, or the path in a revision, if it stays below the current folder."""
     revision, colon, path = text.partition(":")
     try:
         if not colon or os.path.lexists(text):

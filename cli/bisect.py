@@ -249,9 +249,11 @@ def measured_script(
     if command is not None:
         return MeasuredScript(printable(str(command)), script_text(), command.identity)
     name = script_file or ""
-    text = _content(name)
     try:
+        text = Path(name).read_bytes()
         script = text.decode()
+    except OSError as error:
+        raise InvalidArgument(f"{name}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{name}: {error}") from None
     identity = {"script_sha256": sha256(text).hexdigest(), "trusted": trusted}
@@ -431,22 +433,8 @@ class _StepSearches:
     def _progress(self, series: StackSeries, at: StepSearch, spent: int) -> None:
         self.recorder.progress([*self.done, (series, at)])
         if not self.quiet:
-            click.echo(printable(progress_line(at, series, spent)), err=True)
-
-
-def _content(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise InvalidArgument(f"{name}: {error.strerror or error}") from None
-
-
-def progress_line(at: StepSearch, series: StackSeries, spent: int) -> str:
-    """One line on the state of a search.
-
-    :param spent: jobs of earlier searches of this command
-    """
-    return f"{counted(at.jobs + spent, 'job')}: {search_sentence(series, at)}"
+            jobs = counted(at.jobs + spent, "job")
+            click.echo(printable(f"{jobs}: {search_sentence(series, at)}"), err=True)
 
 
 def print_searches(

@@ -185,10 +185,7 @@ class SeriesMaker:
         return releases[name]
 
     def _listed(self, name: str, specifier: SpecifierSet) -> list[str]:
-        """The releases that the index lists and a specifier admits, oldest first, none yanked.
-
-        :raises model.errors.IndexProblem: if the index does not answer or lacks the package
-        """
+        """The releases that the index lists and a specifier admits, oldest first, none yanked."""
 
         async def read() -> Mapping[str, ListedVersion]:
             index = index_of(self.settings, self.pinner.index)
@@ -308,7 +305,9 @@ class BisectRecorder:
         """Write the state of all searches so far."""
         if self._stores is None:
             return
-        documents = [_storable(search_document(*it)) for it in searches]
+        documents = [search_document(*it) for it in searches]
+        for skipped in (skip for document in documents for skip in document["skipped"]):
+            skipped["reason"] = _public(skipped["reason"], keep="\n")
         packages = {it["package"] for it in documents if it["package"]}
         self._state = replace(
             self.template, state=documents[-1]["state"], searches=documents,
@@ -336,11 +335,6 @@ class BisectRecorder:
     @staticmethod
     def _warn(error: ProjectError) -> None:
         click.echo(printable(f"warning: the search is not recorded: {error}"), err=True)
-
-
-def _storable(document: dict[str, Any]) -> dict[str, Any]:
-    skipped = [{**it, "reason": _public(it["reason"], keep="\n")} for it in document["skipped"]]
-    return {**document, "skipped": skipped}
 
 
 def _public(text: str, *, keep: str = "") -> str:
@@ -411,8 +405,6 @@ class ExecutorMeasurer:
         """Run stacks that did not run yet once, so that their files are in the cache.
 
         A later search runs them again: what failed may be mended, and what was warm is cold.
-
-        :raises StackUnavailable: if a run fails
         """
         cold = [it for it in chosen if it[0] not in self._warmed]
         self._warmed |= {stack for stack, _ in cold}

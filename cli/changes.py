@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 from packaging.utils import canonicalize_name
@@ -134,16 +133,10 @@ def _print_one(bisect: RecordedBisect, *, as_json: bool) -> None:
         print_field(search["series"], printable(search["sentence"]))
         for skipped in search["skipped"]:
             print_field("skipped", printable(f"{skipped['stack']}: {skipped['reason'][:300]}"))
-        for step in _likely(search["posterior"]):
-            print_field("", step)
+        if (posterior := search["posterior"]) is not None:
+            steps = [("no step", posterior["none"])]
+            steps += [(f"step at {it['after']}", it["chance"]) for it in posterior["steps"]]
+            for name, chance in sorted(steps, key=lambda it: -it[1])[:5]:
+                if chance >= 0.005:
+                    print_field("", printable(f"{100 * chance:.0f} % {name}"))
     print_field("command", printable(bisect.command))
-
-
-def _likely(posterior: dict[str, Any] | None) -> list[str]:
-    """The most probable steps, and no step."""
-    if posterior is None:
-        return []
-    steps = [("no step", posterior["none"])]
-    steps += [(f"step at {it['after']}", it["chance"]) for it in posterior["steps"]]
-    likely = sorted(steps, key=lambda it: -it[1])[:5]
-    return [printable(f"{100 * chance:.0f} % {name}") for name, chance in likely if chance >= 0.005]

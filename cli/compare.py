@@ -241,10 +241,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 def _variables(
     count: int, shared: Sequence[str], own_a: Sequence[str], own_b: Sequence[str]
 ) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """The variables of each stack without secrets, and for each value that is shown, the real one.
-
-    :raises InvalidArgument: if an option is not ``NAME=VALUE``
-    """
+    """The variables of each stack without secrets, and the real value of each one shown."""
     common = dict(key_and_value(it, "--env") for it in shared)
     own = [
         dict(key_and_value(it, name) for it in texts)
@@ -265,8 +262,6 @@ def _specifications(
     """For each stack, a specification for each thing that is measured.
 
     That is a command, the script of the first specification among the subjects, or an indicator.
-
-    :raises InvalidArgument: if no indicator measures a package that differs
     """
     own = next((it.document for it in subjects if it.document is not None), None)
     scripts = [{name: own[name] for name in _SCRIPT_FIELDS if name in own}] if own else []

@@ -29,7 +29,14 @@ from adviser.planned_comparison import (
     judge_look,
 )
 from adviser.projects.pyproject import has_requirements
-from cli.measuring import MachineGuard, StackFailed, StackPinner, StackRuns, pins_of
+from cli.measuring import (
+    MachineGuard,
+    StackFailed,
+    StackPinner,
+    StackRuns,
+    pinned_requirements,
+    pins_of,
+)
 from cli.project_files import names_file, read_lock_file, read_project
 from common.formats.job_results import Measurement, measurements_of, run_of
 from common.formats.locks.entries import LockEntry, LockSelection
@@ -233,7 +240,7 @@ def held_equal(
     for chosen in alone:
         held = {it: version for it, version in chosen.items() if it not in compared}
         try:
-            return [best([*side, *_pinned(held)]) for side in sides]
+            return [best([*side, *pinned_requirements(held)]) for side in sides]
         except NoValidStack:
             continue
     first = alone[0]
@@ -252,15 +259,11 @@ def _nearest(
         if stack.get(name) == first[name]:
             continue
         try:
-            stack = best([*side, *_pinned({**kept, name: first[name]})])
+            stack = best([*side, *pinned_requirements({**kept, name: first[name]})])
             kept[name] = first[name]
         except NoValidStack:
             continue
     return stack
-
-
-def _pinned(pins: Pins) -> list[str]:
-    return [f"{name}=={version}" for name, version in sorted(pins.items())]
 
 
 def indicator_fields(settings: Settings, stacks: Sequence[ComparedStack]) -> list[dict[str, Any]]:
@@ -394,10 +397,7 @@ class StackMeasurer:
         return outcomes
 
     def _warm_up(self, number: int) -> None:
-        """Run each stack once, so that files are in the cache, and see whether the command works.
-
-        :raises StackFailed: with the last lines of the command's errors
-        """
+        """Run each stack once: files are in the cache then, and a command that fails is found."""
         self._warm.add(number)
         self.state["warm_ups"] = self.state.get("warm_ups", 0) + 1
         self.write_state()

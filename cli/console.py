@@ -324,19 +324,15 @@ class ProgressBars:
     def _show(self, name: str, total: int | None, description: str) -> None:
         completed = self._completed[name]
         if self._bars is not None:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=None)
             self._bars.update(
-                self._task(name), completed=completed, total=total, description=description
+                self._tasks[name], completed=completed, total=total, description=description
             )
         elif not self._hidden and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_S
             of_all = "" if total is None else f" of {total:,}"
             click.echo(f"{description}: {completed:,}{of_all}", err=True)
-
-    def _task(self, name: str) -> TaskID:
-        assert self._bars is not None  # noqa: S101 - callers checked
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=None)
-        return self._tasks[name]
 
 
 @contextmanager

@@ -276,10 +276,7 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
 
 
 def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
-    """What ``--accept`` accepts.
-
-    :raises InvalidArgument: if the last day is no day, or has passed
-    """
+    """What ``--accept`` accepts."""
     reason, until = " ".join((options["reason"] or "").split()), options["until"]
     if not options["accepted"] and not reason and until is None:
         return []
@@ -300,11 +297,7 @@ def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
 def _record(
     path: Path, accepted: Sequence[VexStatement], closed: Sequence[OpenVulnerability]
 ) -> None:
-    """Write acceptances into a VEX document, if there are any.
-
-    :raises InvalidArgument: if the lock does not have the vulnerability, or if the document is not
-        CycloneDX
-    """
+    """Write acceptances into a VEX document, if there are any."""
     if not accepted:
         return
     folder = os.open(path.parent, os.O_RDONLY)
@@ -491,11 +484,7 @@ def _sarif(result: FixResult, lock: Path) -> dict[str, Any]:
 
 
 def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping[str, Any]) -> None:
-    """Write a fix into the lock, with the tool that made it if one is known.
-
-    :raises UnwritableLock: if the lock cannot be written here
-    :raises ToolFailed: if the tool fails or chooses other versions
-    """
+    """Write a fix into the lock, with the tool that made it if one is known."""
     before = {name: it.version for name, it in lock.packages.items()}
     if not (changes := changes_of(before, fix.versions)):
         click.echo(f"{lock.path} stays as it is", err=True)

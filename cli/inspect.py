@@ -189,10 +189,7 @@ def _lacks_sandbox(outcome: InspectionOutcome) -> bool:
 
 
 def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Specification]:
-    """Read the specifications.
-
-    :raises UnusableSpecification: with the problems of all of them
-    """
+    """Read the specifications."""
     indexes, problems = dict(settings.package_indexes), []
     checked: list[Specification] = []
     for name in names:

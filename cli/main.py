@@ -198,7 +198,8 @@ def _status_of(command: click.Command, arguments: Sequence[str] | None) -> int:
         click.echo("interrupted", err=True)
         return _INTERRUPTED
     except ProjectError as error:
-        return _report(str(error), error.hint, _exit_code_of(error))
+        codes = (code for kind, code in _EXIT_CODES.items() if isinstance(error, kind))
+        return _report(str(error), error.hint, next(codes, _FAILED))
     except UnicodeEncodeError as error:
         # Python has decoded bytes that are not UTF-8 to surrogates, which stores refuse.
         if not any("\ud800" <= it <= "\udfff" for it in error.object[error.start : error.end]):
@@ -238,11 +239,6 @@ def _report(message: str, hint: str | None, exit_code: int) -> int:
     return exit_code
 
 
-def _exit_code_of(error: ProjectError) -> int:
-    codes = (code for kind, code in _EXIT_CODES.items() if isinstance(error, kind))
-    return next(codes, _FAILED)
-
-
 def _unwritten(error: OSError) -> int:
     """Report that the output cannot be written, and discard the rest."""
     # Otherwise, Python reports an error when it flushes standard output at exit.
@@ -273,7 +269,11 @@ def help(context: click.Context, command: Sequence[str]) -> None:
     """Show the help of a command, or of all commands with `all`."""
     parent = context.find_root()
     if command == (_ALL,):
-        click.echo(_all_commands(parent))
+        formatter = parent.make_formatter()
+        for purpose, names in {"Start here": FIRST_COMMANDS, **PURPOSES}.items():
+            with formatter.section(purpose):
+                formatter.write_dl([(it, COMMANDS[it][1]) for it in names if it in COMMANDS])
+        click.echo(formatter.getvalue().strip("\n"))
         return
     shown: click.Command = parent.command
     for name in command:
@@ -283,16 +283,6 @@ def help(context: click.Context, command: Sequence[str]) -> None:
             raise click.UsageError(message, context.find_root())
         parent, shown = click.Context(subcommand, parent, name), subcommand
     click.echo(parent.get_help())
-
-
-def _all_commands(root: click.Context) -> str:
-    """Every command with its sentence, by purpose."""
-
-    formatter = root.make_formatter()
-    for purpose, names in {"Start here": FIRST_COMMANDS, **PURPOSES}.items():
-        with formatter.section(purpose):
-            formatter.write_dl([(it, COMMANDS[it][1]) for it in names if it in COMMANDS])
-    return formatter.getvalue().strip("\n")
 
 
 @click.command()

@@ -87,7 +87,7 @@ _SHOWN = 10
               help="Seed of random choices; the same seed gives the same stacks.")  # fmt: skip
 @click.option("--strength", type=click.IntRange(1, 6), default=2, show_default=True, metavar="T",
               help="For coverage: number of packages in a combination.")  # fmt: skip
-@click.option("--threshold", type=click.FloatRange(0), metavar="VALUE",
+@click.option("--threshold", type=click.FloatRange(0), default=WORTHWHILE, metavar="VALUE",
               help="For informative: least difference, in per cent, that an hour of jobs is"
               " expected to settle.  [default: 0.005]")  # fmt: skip
 @click.option("--only-packages", "varied", multiple=True, metavar="PKG",
@@ -138,8 +138,9 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
         print_json(document)
     else:
         _print_run(run, document)
-    if options["submit"] not in (None, _QUEUE):
-        _inspect(context, run, options["submit"])
+    if options["submit"] not in (None, _QUEUE) and run.paths:
+        paths = tuple(map(str, run.paths))
+        context.invoke(inspect, specifications=paths, launcher=options["submit"], ingest=True)
     context.exit(1 if problems else 0)
 
 
@@ -204,7 +205,7 @@ def _generator(
         indicators = [indicator_of(it).title for it in options["indicators"]]
         ranking = recorded_ranking(
             stores, request, known, indicators,
-            usual_minutes=options["job_minutes"], threshold=_threshold(options),
+            usual_minutes=options["job_minutes"], threshold=options["threshold"],
         )  # fmt: skip
     made = GenerationOptions(
         strategy, _most_stacks(strategy.value, options), options["seed"], varied, base,
@@ -227,11 +228,6 @@ def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collecti
                 f"--base: {name} {version} does not meet the request, or its metadata was not read;"
                 f" so no stack contains {name}"
             )
-
-
-def _threshold(options: Mapping[str, Any]) -> float:
-    value = options["threshold"]
-    return WORTHWHILE if value is None else float(value)
 
 
 def _most_stacks(strategy: str, options: Mapping[str, Any]) -> int | None:
@@ -303,7 +299,7 @@ class MonkeyRun:
             "strategy": generation.strategy.value,
             "seed": generation.seed,
             "strength": generation.strength,
-            "threshold": _threshold(self._options),
+            "threshold": self._options["threshold"],
             "only_packages": list(generation.varied),
             "base": None if generation.base is None else dict(sorted(generation.base.items())),
             "indicators": list(self._options["indicators"]),
@@ -345,10 +341,7 @@ class MonkeyRun:
         return WrittenStack(generated, names, inspections)
 
     def _specifications(self, generated: GeneratedStack) -> dict[str, dict[str, Any]]:
-        """The specifications of a stack by indicator.
-
-        :raises NotInstallable: if it cannot be measured
-        """
+        """The specifications of a stack by indicator."""
         universe, files = self._known.universe, files_of_stack(self._stores, generated)
         lock = lock_of(generated, universe, files, self._request.environment)
         indexes = dict(self._stores.settings.package_indexes)
@@ -387,14 +380,6 @@ class MonkeyRun:
         """The written specifications."""
         folder = self._folder or Path()
         return [folder / name for it in self.written for name in it.specifications.values()]
-
-
-def _inspect(context: click.Context, run: MonkeyRun, launcher: str) -> None:
-    """Measure the written specifications now."""
-    if run.paths:
-        context.invoke(
-            inspect, specifications=tuple(map(str, run.paths)), launcher=launcher, ingest=True
-        )
 
 
 def _print_size(size: SpaceReport, unread: Mapping[str, int], *, as_json: bool) -> None:

@@ -71,7 +71,10 @@ def measure_again(  # noqa: PLR0913 - one for each option
             hint="if you would install what `thoth pack show` lists, add --trust-packages",
         )
     check_contents(pack)
-    here, observed = own_hardware(), _observations(pack)
+    purls = [it["purl"] for it in pack.rows("stacks", ("purl",))]
+    about = EvidencePack(pack.digest, pack.manifest.name)
+    evidence = packed_evidence(pack, about, purls, datetime.now(UTC))
+    here, observed = own_hardware(), list(observations_of(pack.manifest, evidence))
     if between is None:
         chosen = chosen_cells(compare_stacks(observed), here.digest, cells, pack.digest)
     else:
@@ -113,13 +116,6 @@ def measure_again(  # noqa: PLR0913 - one for each option
         if agreeing == len(results):
             click.echo("`thoth pack sign --assurance reproduced` may say so.", err=True)
     return agreeing == len(results)
-
-
-def _observations(pack: Pack) -> list[MeasuredObservation]:
-    purls = [it["purl"] for it in pack.rows("stacks", ("purl",))]
-    about = EvidencePack(pack.digest, pack.manifest.name)
-    evidence = packed_evidence(pack, about, purls, datetime.now(UTC))
-    return list(observations_of(pack.manifest, evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +182,6 @@ def _script(pack: Pack, group: StackGroup) -> tuple[str, dict[str, Any]]:
     """The indicator of a series, with parameters that it takes.
 
     All operations of a library run in one job, as in the pack.
-
-    :raises ProjectError: if this version has another script, whose jobs would be another series
     """
     sha256 = group.script_sha256
     name = next((it for it in catalogue.INDICATORS if script_sha256(it) == sha256), None)

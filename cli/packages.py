@@ -9,11 +9,11 @@ from typing import Any
 import click
 from packaging.utils import canonicalize_name
 
-from cli.console import print_graph_state, print_json, progress_bars
+from cli.console import print_field, print_graph_state, print_json, progress_bars
 from cli.options import CommandGroup, as_json_option
 from cli.packages_view import (
     crawl_progress,
-    print_crawls,
+    print_crawl,
     print_package,
     print_providers,
     print_releases,
@@ -114,7 +114,11 @@ def _finish(
     if as_json:
         print_json(packages_document(outcome))
     else:
-        print_crawls(outcome)
+        for report in outcome.report:
+            print_crawl(report)
+        if not outcome.report:
+            print_field("packages", "none known; add some with `thoth packages add NAME`")
+        print_graph_state(outcome.lag, outcome.graph_error)
     context.exit(crawl_exit_code(outcome.report))
 
 
@@ -264,9 +268,12 @@ def import_command(
     addresses = {
         index.url.rstrip("/"): name for name, index in configured_indexes(settings).items()
     }
-    reading = ReleaseSourceOptions(
-        as_of=None if as_of is None else _past_moment(as_of), addresses=addresses
-    )
+    moment, now = None, datetime.now(UTC)
+    if as_of is not None:
+        moment = moment_of(as_of, now, "--as-of")
+        if moment is None or moment > now:
+            raise InvalidArgument(f"--as-of: {as_of!r} lies in the future")
+    reading = ReleaseSourceOptions(as_of=moment, addresses=addresses)
     with progress_bars("releases", hidden=as_json) as bars:
 
         def on_release() -> None:
@@ -289,11 +296,3 @@ def import_command(
         print_graph_state(outcome.lag, outcome.graph_error)
     if not report.clean:
         context.exit(1)
-
-
-def _past_moment(text: str) -> datetime:
-    now = datetime.now(UTC)
-    moment = moment_of(text, now, "--as-of")
-    if moment is None or moment > now:
-        raise InvalidArgument(f"--as-of: {text!r} lies in the future")
-    return moment

@@ -15,7 +15,6 @@ from cli.console import (
     Table,
     moment_text,
     print_field,
-    print_graph_state,
     print_list,
     progress_bars,
 )
@@ -24,11 +23,9 @@ from graph.record.indexes import IndexStatus
 from graph.record.modules import ModuleProvider
 from graph.record.packages import PackageView, ReleaseVulnerability
 from graph.record.release_merging import KnownRelease
-from ingest.background_projection import RunOutcome
 from ingest.crawl.reports import CrawlReport
 from ingest.releases.pipeline import ReleaseReport
 from model.advisories import NO_ADVISORIES
-from model.packages.import_names import ImportNames
 from model.packages.releases import ReleaseFile, ReleaseState
 from model.text import counted, counts_text, first_few, printable
 
@@ -84,15 +81,6 @@ def print_releases(report: ReleaseReport, *, dry_run: bool) -> None:
             f"{it.purl} {it.filename}: {it.known} became {it.offered}" for it in report.alarms
         ]
         print_list("", alarms, _SHOWN_LINES)
-
-
-def print_crawls(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> None:
-    """Print the result for each index, and what to do next."""
-    for report in outcome.report:
-        print_crawl(report)
-    if not outcome.report:
-        print_field("packages", "none known; add some with `thoth packages add NAME`")
-    print_graph_state(outcome.lag, outcome.graph_error)
 
 
 def print_crawl(report: CrawlReport) -> None:
@@ -184,7 +172,8 @@ def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
         _print_fact("releases", counts_text(status.releases) or "none")
         _print_fact("not solved", counts_text(status.problems))
         _print_fact("projects", counts_text(status.projects))
-        _print_fact("as of", _period(status))
+        moments = (moment_text(it) for it in (status.oldest, status.newest) if it is not None)
+        _print_fact("as of", " to ".join(dict.fromkeys(moments)))
         _print_fact("watched", str(status.watched) if status.watched else "")
         _print_fact("queue", counts_text(waiting))
         _print_fact(f"last {days} days", counts_text(status.events))
@@ -197,13 +186,6 @@ def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
 def _print_fact(label: str, text: str) -> None:
     if text:
         print_field(f"  {label}", printable(text), width=LABEL_WIDTH + 2)
-
-
-def _period(status: IndexStatus) -> str:
-    if status.oldest is None or status.newest is None:
-        return ""
-    oldest, newest = moment_text(status.oldest), moment_text(status.newest)
-    return newest if oldest == newest else f"{oldest} to {newest}"
 
 
 def print_providers(providers: Sequence[ModuleProvider]) -> None:
@@ -269,6 +251,10 @@ def _print_releases(view: PackageView) -> None:
     )  # fmt: skip
     for release in view.releases:
         vulnerabilities = _vulnerabilities(view, release)
+        wheels = sum(file.kind == "wheel" for file in release.files.values())
+        kinds = [counted(wheels, "wheel")] if wheels else []
+        if release.has_sdist:
+            kinds.append("sdist")
         table.add(
             release.version,
             release.index,
@@ -276,7 +262,7 @@ def _print_releases(view: PackageView) -> None:
             f"{release.uploaded_at:%Y-%m-%d}" if release.uploaded_at else "",
             release.requires_python or "",
             str(len(release.requirements)),
-            _kinds_of_files(release),
+            " + ".join(kinds) or ("none" if release.files_complete else "unknown"),
             "unknown"
             if vulnerabilities is None
             else ", ".join(
@@ -291,14 +277,6 @@ def _state(release: KnownRelease) -> str:
     if release.state not in (ReleaseState.SOLVED, ReleaseState.UNREAD):
         state += f": {release.problem}"
     return f"{state}, yanked" if release.yanked else state
-
-
-def _kinds_of_files(release: KnownRelease) -> str:
-    wheels = sum(file.kind == "wheel" for file in release.files.values())
-    kinds = [counted(wheels, "wheel")] if wheels else []
-    if release.has_sdist:
-        kinds.append("sdist")
-    return " + ".join(kinds) or ("none" if release.files_complete else "unknown")
 
 
 def _vulnerabilities(
@@ -322,7 +300,11 @@ def _print_release(
     _print_fact("licence", release.license or "")
     _print_fact("extras", ", ".join(release.extras))
     _print_fact("read from", f"{release.metadata_file or ''} {source}".strip())
-    _print_fact("imports", _imports_text(release.imports))
+    imports = "unknown"
+    if release.imports is not None:
+        names, source_of_names = release.imports.names, release.imports.source.value
+        imports = f"{', '.join(names) or 'none'} ({source_of_names})"
+    _print_fact("imports", imports)
     for requirement in release.requirements:
         problem = f"  ({requirement.problem})" if requirement.problem else ""
         _print_fact("requires", requirement.raw + problem)
@@ -336,12 +318,6 @@ def _print_release(
         score = "" if each.score is None else f" {each.score}"
         severity = f"{each.severity or 'unrated'}{score}"
         _print_fact("affected by", f"{each.vulnerability_id} {severity}: {each.summary or ''}")
-
-
-def _imports_text(imports: ImportNames | None) -> str:
-    if imports is None:
-        return "unknown"
-    return f"{', '.join(imports.names) or 'none'} ({imports.source.value})"
 
 
 def _file_text(file: ReleaseFile) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -69,7 +69,10 @@ def list_indicators(as_json: bool) -> None:
     if as_json:
         print_json({"indicators": [_head(indicator) for indicator in indicators]})
     else:
-        indicators_table(indicators).print()
+        table = Table([Column("name"), Column("libraries"), Column("what it does", wraps=True)])
+        for indicator in indicators:
+            table.add(indicator.name, ", ".join(indicator.frameworks), indicator.summary)
+        table.print()
 
 
 @pi.command()
@@ -149,17 +152,13 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
         click.echo(finished.stdout, nl=False)
         return
     if perfzero:
-        _print_perfzero(document)
+        for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
+            click.echo(canonical_json(summary))
         return
     click.echo(result_title(document))
     result_table(document).print()
     for note in result_notes(document):
         click.echo(note)
-
-
-def _print_perfzero(document: dict[str, Any]) -> None:
-    for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
-        click.echo(canonical_json(summary))
 
 
 @contextmanager
@@ -233,7 +232,13 @@ def pin(
         folder = output.absolute().parent
         if not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
             raise UnusableSpecification(f"-o: {folder} is not a writable folder")
-    measured, requirements = (names[0], names[1:]) if script is None else (_text(script), names)
+    if script is None:
+        measured, requirements = names[0], names[1:]
+    else:
+        try:
+            measured, requirements = script.read_text(encoding="utf-8"), names
+        except (OSError, UnicodeDecodeError) as error:
+            raise UnusableSpecification(f"--script: {script}: {error}") from None
     if not requirements:
         raise click.UsageError("missing argument 'REQUIREMENT...', such as numpy==2.1.0")
     chosen = lock_selection(selection)
@@ -276,13 +281,6 @@ def _pinned(text: str, python_version: str | None, selection: LockSelection) -> 
     return [f"{name}=={it.version}" for name, it in lock.packages(markers).items()]
 
 
-def _text(script: Path) -> str:
-    try:
-        return script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableSpecification(f"--script: {script}: {error}") from None
-
-
 def _head(indicator: Indicator) -> dict[str, Any]:
     return {
         "name": indicator.name,
@@ -302,14 +300,6 @@ def _parameter(parameter: Any) -> dict[str, Any]:
         "environment": list(parameter.environment),
         "help": parameter.help,
     }
-
-
-def indicators_table(indicators: Iterable[Indicator]) -> Table:
-    """One row for each indicator."""
-    table = Table([Column("name"), Column("libraries"), Column("what it does", wraps=True)])
-    for indicator in indicators:
-        table.add(indicator.name, ", ".join(indicator.frameworks), indicator.summary)
-    return table
 
 
 def parameters_table(indicator: Indicator) -> Table:
@@ -361,7 +351,14 @@ def result_table(document: dict[str, Any]) -> Table:
     table = Table([Column(title, right=True) for title in titles])
     for result in results:
         parameters = [str(result["@parameters"].get(name, "")) for name in differing]
-        table.add(*parameters, *_numbers(result["@result"]))
+        measured = result["@result"]
+        peak, calls = measured["peak"], measured["calls_per_repetition"]
+        table.add(
+            *parameters, f"{measured['rate']:,.5g}", f"{measured['elapsed']:,.5g}",
+            f"{measured['jitter'] / measured['rate']:.1%}",
+            f"{len(measured['repetitions'])} × {calls}",
+            "–" if peak is None else f"{measured['rate'] / peak['rate']:.1%}",
+        )  # fmt: skip
     return table
 
 
@@ -387,17 +384,6 @@ def _shared(parameters: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if all(other.get(name) == value for other in parameters)
     }
-
-
-def _numbers(result: dict[str, Any]) -> list[str]:
-    peak, calls = result["peak"], result["calls_per_repetition"]
-    return [
-        f"{result['rate']:,.5g}",
-        f"{result['elapsed']:,.5g}",
-        f"{result['jitter'] / result['rate']:.1%}",
-        f"{len(result['repetitions'])} × {calls}",
-        "–" if peak is None else f"{result['rate'] / peak['rate']:.1%}",
-    ]
 
 
 def result_notes(document: dict[str, Any]) -> list[str]:

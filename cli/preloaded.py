@@ -73,7 +73,12 @@ def main() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
         while _is_at(path, inode) and store_runs(settings):
             while select.select([listener], [], [], _EVERY_S)[0]:
-                _accept(listener, path, code)
+                connection, _ = listener.accept()
+                # Without a fork (such as without memory), the client runs its command itself.
+                with connection, suppress(OSError):
+                    if peer_of(connection)[1] == os.getuid() and os.fork() == 0:
+                        listener.close()
+                        _answer(connection, path, code)
         if _is_at(path, inode):
             path.unlink(missing_ok=True)
 
@@ -84,16 +89,6 @@ def _is_at(path: Path, inode: int) -> bool:
         return path.stat().st_ino == inode
     except OSError:
         return False
-
-
-def _accept(listener: socket.socket, path: Path, code: list[Any]) -> None:
-    """Fork for the next client."""
-    connection, _ = listener.accept()
-    # Without a fork (too many processes, or no memory), the client runs its command itself.
-    with connection, suppress(OSError):
-        if peer_of(connection)[1] == os.getuid() and os.fork() == 0:
-            listener.close()
-            _answer(connection, path, code)
 
 
 def _answer(connection: socket.socket, path: Path, code: list[Any]) -> NoReturn:

@@ -237,17 +237,9 @@ def refusing_files() -> Iterator[None]:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file completely or not at all."""
+    temporary = None
     try:
-        _write_beside(path, data)
-    except OSError as error:
-        # Name the file that the user gave, not the temporary one.
-        error.filename = str(path)
-        raise
-
-
-def _write_beside(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         # mkstemp makes the file private, but everyone who can read the folder may read the lock.
@@ -255,8 +247,12 @@ def _write_beside(path: Path, data: bytes) -> None:
         os.umask(mask)
         Path(temporary).chmod(0o666 & ~mask)
         Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # Name the file that the user gave, not the temporary one.
+            error.filename = str(path)
         raise
 
 
@@ -266,19 +262,13 @@ def _located(
     """The file of a revision that a path names, folder, name, and the content of files there.
 
     :returns: ``None`` instead of a file on disk, and instead of the name of a folder
-    :raises InvalidArgument: if there is no such file, folder or revision
     """
     if (file := revision_file(str(path))) is not None:
         return file, Path(file.folder), file.name, file.content
-    folder, name = _folder_of(path)
-    return None, folder, name, partial(_content_if_there, folder)
-
-
-def _folder_of(path: Path) -> tuple[Path, str | None]:
     if path.is_dir():
-        return path, None
+        return None, path, None, partial(_content, path)
     if path.is_file():
-        return path.parent, path.name
+        return None, path.parent, path.name, partial(_content, path.parent)
     if path.exists():
         raise InvalidArgument(f"{path}: a pipe or a device; name a file or a folder")
     raise InvalidArgument(f"{path}: no such file or folder")
@@ -297,13 +287,11 @@ def _with_included(
     return files
 
 
-def _content_if_there(folder: Path, name: str) -> bytes | None:
-    return _content(folder, name) if (folder / name).is_file() else None
-
-
-def _content(folder: Path, name: str) -> bytes:
-    """Read a file in a folder, but at most one byte more than the limit that parsing enforces."""
+def _content(folder: Path, name: str) -> bytes | None:
+    """A file in a folder, at most one byte more than parsing admits; ``None`` if it is missing."""
     path = folder / name
+    if not path.is_file():
+        return None
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InvalidArgument(f"{path} leads out of the project's folder")
     try:

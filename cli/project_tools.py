@@ -232,7 +232,6 @@ def _run(command: Sequence[str], folder: Path, **variables: str) -> str:
     """Run a tool of the user.
 
     :returns: its standard output
-    :raises ToolFailed: with the end of its output, without secrets
     """
     program = shutil.which(command[0])
     if program is None:

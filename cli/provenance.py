@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from adviser.answering.file_listings import places_of, recorded_listings, served
 from adviser.answering.index_selection import called_indexes, foreign_indexes, stages_of_lock
 from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
 from adviser.projects.project import Project
-from adviser.provenance import KnownIndexes, ProvenanceIssue, check_lock
+from adviser.provenance import KnownIndexes, check_lock
 from adviser.scoring.assessment_types import NoteLevel
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option
@@ -84,7 +83,13 @@ def provenance(
     if as_json:
         print_canonical_json([it.document() for it in issues])
     else:
-        print_lines(_lines(issues))
+        for issue in issues:
+            what = f"{issue.package_name} {issue.package_version}: " if issue.package_name else ""
+            digest = f" ({issue.digest})" if issue.digest else ""
+            text = f"{what}{issue.justification}{digest}; {issue.remedy}"
+            print_lines([f"{issue.type.value}: {issue.id.value}: {text}"])
+        if not issues:
+            print_lines(["every file is the one that its index serves"])
     context.exit(1 if any(it.type is NoteLevel.ERROR for it in issues) else 0)
 
 
@@ -98,13 +103,3 @@ def _project_of(path: Path, selection: LockSelection) -> Project:
         return read_project(path, selection)
     project = read_project(manifest, selection)
     return project if project.lock_source == path.name else read_project(path, selection)
-
-
-def _lines(issues: list[ProvenanceIssue]) -> Iterator[str]:
-    for issue in issues:
-        what = f"{issue.package_name} {issue.package_version}: " if issue.package_name else ""
-        digest = f" ({issue.digest})" if issue.digest else ""
-        text = f"{what}{issue.justification}{digest}; {issue.remedy}"
-        yield f"{issue.type.value}: {issue.id.value}: {text}"
-    if not issues:
-        yield "every file is the one that its index serves"

@@ -8,9 +8,9 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,17 +49,6 @@ PROCESSES = 3
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tls:
-    self_signed: bool
-    certificate: Path | None
-    key: Path | None
-
-    @property
-    def wanted(self) -> bool:
-        return self.self_signed or self.certificate is not None
-
-
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True,
@@ -90,14 +79,20 @@ def serve(ctx: click.Context, /, **arguments: Any) -> int:
     """
     settings: Settings = ctx.obj
     if arguments.pop("with_workers"):
-        _tls(arguments)
-        return serve_with_workers(ctx, _arguments(arguments), arguments["metrics_dir"])
+        _check_tls(arguments)
+        forwarded: list[str] = []
+        for name, value in arguments.items():
+            if value is not None and value is not False:
+                option = f"--{name.replace('_', '-')}"
+                forwarded += [option] if value is True else [option, str(value)]
+        return serve_with_workers(ctx, forwarded, arguments["metrics_dir"])
     _serve(settings, is_verbose(ctx), arguments)
     return 0
 
 
 def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None:
-    tls = _tls(arguments)
+    _check_tls(arguments)
+    tls = arguments["tls_self_signed"] or arguments["tls_cert"] is not None
     log_service(settings, verbose)
     with listen(arguments["host"], arguments["port"]) as listener:
         behind_proxy, fetch_missing = arguments["behind_proxy"], arguments["fetch_missing"]
@@ -108,7 +103,7 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
             if not error.older:
                 raise
             _LOG.warning("read_only", extra={"error": str(error)})
-        certificate, key = _files(settings, tls, arguments["host"])
+        certificate, key = _certificate(settings, arguments)
         options = ServerOptions(
             arguments["workers"],
             arguments["threads"],
@@ -120,7 +115,9 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
         # No module above may import prometheus_client, which looks for the folder when imported.
         with metrics_folder(metrics_root(settings, arguments["metrics_dir"]), "serve"):
             check(settings, options)
-            click.echo(f"Serving {_address(arguments['host'], listener, tls.wanted)}")
+            host = f"[{arguments['host']}]" if ":" in arguments["host"] else arguments["host"]
+            address = f"{'https' if tls else 'http'}://{host}:{listener.getsockname()[1]}"
+            click.echo(f"Serving {address}")
             if settings.log_format == "brief":
                 click.echo("Open it in a browser, which warns once of the self-signed certificate."
                            " Ctrl-C stops the service.")  # fmt: skip
@@ -145,44 +142,41 @@ def is_verbose(ctx: click.Context) -> bool:
     return bool(ctx.find_root().params.get("verbose"))
 
 
-def _arguments(options: dict[str, Any]) -> list[str]:
-    arguments: list[str] = []
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            arguments.append(option)
-        elif value is not None and value is not False:
-            arguments += [option, str(value)]
-    return arguments
-
-
-def _tls(arguments: dict[str, Any]) -> _Tls:
-    tls = _Tls(arguments["tls_self_signed"], arguments["tls_cert"], arguments["tls_key"])
-    if tls.self_signed and tls.certificate:
+def _check_tls(arguments: Mapping[str, Any]) -> None:
+    if arguments["tls_self_signed"] and arguments["tls_cert"]:
         raise InvalidArgument("--tls-self-signed and --tls-cert: give one of them")
-    if (tls.certificate is None) is not (tls.key is None):
+    if (arguments["tls_cert"] is None) is not (arguments["tls_key"] is None):
         raise InvalidArgument("--tls-cert and --tls-key: give both, or --tls-self-signed")
-    return tls
 
 
 def _refuse_open(
-    listener: socket.socket, tls: _Tls, *, behind_proxy: bool, fetch_missing: bool
+    listener: socket.socket, tls: bool, *, behind_proxy: bool, fetch_missing: bool
 ) -> None:
     if fetch_missing and (behind_proxy or not is_private(listener)):
         raise InvalidArgument(
             "--fetch-missing: others can reach this service; give them tokens with the scope ingest"
         )
-    if not (tls.wanted or behind_proxy or is_private(listener)):
+    if not (tls or behind_proxy or is_private(listener)):
         raise InvalidArgument(
             "--host: this address can be reached from other machines, so tokens need TLS: add"
             " --tls-self-signed, or --tls-cert and --tls-key, or --behind-proxy"
         )
 
 
-def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path | None]:
-    if not tls.self_signed:
-        return _checked(tls)
-
+def _certificate(
+    settings: Settings, arguments: Mapping[str, Any]
+) -> tuple[Path | None, Path | None]:
+    """The files of the certificate and its key, which can be loaded or were just made."""
+    if not arguments["tls_self_signed"]:
+        if arguments["tls_cert"] is not None:
+            try:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                # With an empty password, an encrypted key fails instead of asking for a password.
+                context.load_cert_chain(arguments["tls_cert"], arguments["tls_key"], password="")
+            except OSError as error:
+                raise InvalidArgument(f"--tls-cert and --tls-key: {error}") from error
+        return arguments["tls_cert"], arguments["tls_key"]
+    host = arguments["host"]
     names = [host] if host not in {"0.0.0.0", "::", ""} else []  # noqa: S104 - compared, not bound
     try:
         certificate = self_signed(settings.home / "tls", names)
@@ -191,26 +185,6 @@ def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path 
     click.echo(f"certificate: {certificate.path}, until {certificate.expires_at:%Y-%m-%d}")
     click.echo(f"sha256 fingerprint: {certificate.fingerprint}")
     return certificate.path, certificate.key_path
-
-
-def _checked(tls: _Tls) -> tuple[Path | None, Path | None]:
-    """Return the files of a certificate, if it can be loaded.
-
-    :raises InvalidArgument: otherwise
-    """
-    if tls.certificate is not None:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            # With an empty password, an encrypted key fails instead of asking for a password.
-            context.load_cert_chain(tls.certificate, tls.key, password="")
-        except OSError as error:
-            raise InvalidArgument(f"--tls-cert and --tls-key: {error}") from error
-    return tls.certificate, tls.key
-
-
-def _address(host: str, listener: socket.socket, tls: bool) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{shown}:{listener.getsockname()[1]}"
 
 
 @click.command()

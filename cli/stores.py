@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -368,7 +368,10 @@ def clean(settings: Settings, days: float, cache: bool, dry_run: bool, as_json: 
     stores stay. Exit code 5 while a measurement runs on this machine.
     """
     with free_machine(0):
-        folders = list(_old_environments(settings.home / "environments", days))
+        # Each use of an environment touches its description.
+        oldest = time.time() - days * _DAY_S
+        descriptions = sorted((settings.home / "environments").glob("*/environment.json"))
+        folders = [it.parent for it in descriptions if it.stat().st_mtime <= oldest]
         if cache:
             folders += filter(Path.is_dir, (settings.index_cache / it for it in _CACHES))
         sizes = {str(folder): size_of(folder) for folder in folders}
@@ -383,10 +386,3 @@ def clean(settings: Settings, days: float, cache: bool, dry_run: bool, as_json: 
         click.echo(f"{byte_size(size):>9}  {name}")
     verb = "would be removed" if dry_run else "removed"
     click.echo(f"{counted(len(sizes), 'folder')} {verb}, {byte_size(sum(sizes.values()))}")
-
-
-def _old_environments(home: Path, days: float) -> Iterator[Path]:
-    """Environments whose description, which each use touches, is old."""
-    for description in sorted(home.glob("*/environment.json")):
-        if description.stat().st_mtime <= time.time() - days * _DAY_S:
-            yield description.parent

@@ -67,10 +67,7 @@ def _end_users(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock ``folder``, because containers that share it do not see each other's processes.
-
-    :raises BlockingIOError: if its owner is alive
-    """
+    """Lock ``folder``, because containers that share it do not see each other's processes."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

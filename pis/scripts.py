@@ -69,7 +69,11 @@ def run_script(
         process = _start([python, str(script), *arguments], stdout.fileno())
         with process:
             try:
-                errors = _lines(process, on_line)
+                kept: list[str] = []
+                for line in process.stderr or ():
+                    kept = [*kept[1 - _KEPT_LINES :], line.rstrip("\n")]
+                    on_line(kept[-1])
+                errors = tuple(kept)
                 process.wait()
             finally:
                 kill_group(process.pid)
@@ -93,14 +97,6 @@ def _start(command: list[str], stdout: int) -> subprocess.Popen[str]:
         )
     except OSError as error:
         raise CannotStart(f"{command[0]}: {error.strerror}") from error
-
-
-def _lines(process: subprocess.Popen[str], on_line: Callable[[str], object]) -> tuple[str, ...]:
-    kept: list[str] = []
-    for line in process.stderr or ():
-        kept = [*kept[1 - _KEPT_LINES :], line.rstrip("\n")]
-        on_line(kept[-1])
-    return tuple(kept)
 
 
 def results_in(document: Mapping[str, Any], ended_at: datetime) -> Iterator[BenchmarkResult]:

@@ -67,11 +67,14 @@ def busy_share() -> float:
 def read_conditions(proc: Path = _PROC) -> Conditions:
     """Read the current counters; counters that this machine lacks are zero."""
     steal, total = _cpu_ticks(text_of(proc / "stat"))
+    counters = dict(
+        line.split()[:2] for line in text_of(proc / "vmstat").splitlines() if " " in line
+    )
     return Conditions(
         load=os.getloadavg(),
         steal_ticks=steal,
         cpu_ticks=total,
-        swapped_pages=_swapped(text_of(proc / "vmstat")),
+        swapped_pages=sum(int(counters.get(name, 0)) for name in ("pswpin", "pswpout")),
         thermal_events=sum(int(text_of(path).strip() or 0) for path in _thermal_counters()),
         throttled_periods=throttled_periods(),
         gpu_thermal_ns=nvidia.thermal_violations_ns(),
@@ -88,11 +91,15 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
     """
     ticks = after.cpu_ticks - before.cpu_ticks
     stolen = after.steal_ticks - before.steal_ticks
+    counted = any(
+        getattr(after, name) > getattr(before, name)
+        for name in ("thermal_events", "throttled_periods", "gpu_thermal_ns")
+    )
     return {
         "before": _document(before),
         "after": _document(after),
         "steal_share": round(max(0.0, stolen / ticks), 6) if ticks > 0 else None,
-        "throttled": _throttled(before, after),
+        "throttled": counted or bool(before.gpu_throttled or after.gpu_throttled),
         "swapped": after.swapped_pages - before.swapped_pages >= SWAPPED_PAGES,
         "energy": energy_between(before.energy, after.energy),
     }
@@ -105,14 +112,6 @@ def _document(conditions: Conditions) -> dict[str, Any]:
         for name, value in asdict(conditions).items()
         if name != "energy"
     }
-
-
-def _throttled(before: Conditions, after: Conditions) -> bool:
-    counted = any(
-        getattr(after, name) > getattr(before, name)
-        for name in ("thermal_events", "throttled_periods", "gpu_thermal_ns")
-    )
-    return counted or bool(before.gpu_throttled or after.gpu_throttled)
 
 
 def _cpu_ticks(stat: str) -> tuple[int, int]:
@@ -129,11 +128,6 @@ def _cpu_ticks(stat: str) -> tuple[int, int]:
         return 0, 0
     ticks = [int(field) for field in fields[1:9]]
     return ticks[7], sum(ticks)
-
-
-def _swapped(vmstat: str) -> int:
-    counters = dict(line.split()[:2] for line in vmstat.splitlines() if " " in line)
-    return sum(int(counters.get(name, 0)) for name in ("pswpin", "pswpout"))
 
 
 @cache
@@ -223,16 +217,13 @@ _PAUSE_S = 1.0
 OnWait = Callable[[str, float], None]
 
 
-def _no_report(_cause: str, _waited_s: float) -> None: ...
-
-
 class MachineBusy(AlreadyRunning):
     """The machine did not become free in time; the message says what it waited for."""
 
 
 @contextmanager
 def free_machine(
-    wait_s: float, most_busy: float = 1.0, on_wait: OnWait = _no_report
+    wait_s: float, most_busy: float = 1.0, on_wait: OnWait = lambda *_: None
 ) -> Iterator[None]:
     """Hold the machine for measurements, once it is free.
 
@@ -251,7 +242,7 @@ def free_machine(
         yield
 
 
-def wait_until_quiet(wait_s: float, most_busy: float, on_wait: OnWait = _no_report) -> None:
+def wait_until_quiet(wait_s: float, most_busy: float, on_wait: OnWait) -> None:
     """Wait until other processes use little of the processors.
 
     :param most_busy: share of all processors that they may use

@@ -25,7 +25,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from common.formats.locks.entries import LockEntry
 from common.private_folders import private_folder
@@ -394,20 +393,16 @@ def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
 def _compare(packages: list[LockEntry], freeze: list[str], log: BuildLog) -> None:
     locked = {(package.name, package.version) for package in packages}
     pairs = [line.partition("==") for line in freeze]
-    installed = {(str(canonicalize_name(name)), _release(version)) for name, _, version in pairs}
+    installed = {
+        (str(canonicalize_name(name)), str(version_of(version) or version))
+        for name, _, version in pairs
+    }
     missing = ", ".join(sorted("==".join(pair) for pair in locked - installed))
     foreign = ", ".join(sorted("==".join(pair) for pair in installed - locked))
     if missing or foreign:
         message = "the installed packages differ from the lock: "
         message += f"missing: {missing or 'none'}; not locked: {foreign or 'none'}"
         raise build_failure("build-failed", message, log)
-
-
-def _release(version: str) -> str:
-    try:
-        return str(Version(version))
-    except InvalidVersion:
-        return version
 
 
 def _uv(

@@ -62,9 +62,16 @@ def processor_and_platform() -> dict[str, Any]:
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or listed.get("Flags") or ""
+    sizes = {}
+    for field, name in _CACHES.items():
+        match = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))
+        if match and match[2] in _UNITS:
+            sizes[name] = int(float(match[1]) * _UNITS[match[2]])
     return {
-        "cpu_info": _known(cpu_info(cpuinfo, listed)),
-        "cpu_features": {"flags": sorted(flags.split()), **_caches(listed)},
+        "cpu_info": {
+            name: value for name, value in cpu_info(cpuinfo, listed).items() if value is not None
+        },
+        "cpu_features": {"flags": sorted(flags.split()), **sizes},
         "cpu_type": {"ncpus": os.cpu_count()},
         "platform": _platform(),
     }
@@ -75,6 +82,8 @@ def cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str,
 
     ``cores`` is per socket and ``threads`` per core, as in ``lscpu``.
     """
+    machine = platform.machine()
+    names = {"x86_64": "X86_64", "amd64": "X86_64", "aarch64": "ARM_8", "arm64": "ARM_8"}
     return {
         "vendor_id_raw": cpuinfo.get("vendor_id") or listed.get("Vendor ID"),
         "brand_raw": cpuinfo.get("model name") or listed.get("Model name"),
@@ -85,7 +94,7 @@ def cpu_info(cpuinfo: Mapping[str, str], listed: Mapping[str, str]) -> dict[str,
         "sockets": _integer(listed.get("Socket(s)")) or _ids("physical_package_id"),
         "cores": _integer(listed.get("Core(s) per socket")) or _integer(cpuinfo.get("cpu cores")),
         "threads": _integer(listed.get("Thread(s) per core")),
-        "arch": _arch(platform.machine()),
+        "arch": names.get(machine.lower(), machine),
         "arch_string_raw": platform.machine(),
         "bits": struct.calcsize("P") * 8,
     }
@@ -196,16 +205,6 @@ def _fields(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return fields
 
 
-def _caches(listed: Mapping[str, str]) -> dict[str, int]:
-    """Return cache sizes in bytes, summed over all instances if ``lscpu`` reports sums."""
-    sizes = {}
-    for field, name in _CACHES.items():
-        match = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))
-        if match and match[2] in _UNITS:
-            sizes[name] = int(float(match[1]) * _UNITS[match[2]])
-    return sizes
-
-
 def _platform() -> dict[str, Any]:
     uname = platform.uname()
     return {
@@ -221,22 +220,12 @@ def _platform() -> dict[str, Any]:
     }
 
 
-def _arch(machine: str) -> str:
-    """Return the architecture by its name in documents."""
-    names = {"x86_64": "X86_64", "amd64": "X86_64", "aarch64": "ARM_8", "arm64": "ARM_8"}
-    return names.get(machine.lower(), machine)
-
-
 def _ids(name: str) -> int | None:
     return len({text_of(path) for path in _CPUS.glob(f"cpu[0-9]*/topology/{name}")}) or None
 
 
 def _integer(text: str | None) -> int | None:
     return int(text) if text and text.strip().isdigit() else None
-
-
-def _known(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if value is not None}
 
 
 _ROOT = Path("/sys/fs/cgroup")

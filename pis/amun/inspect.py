@@ -27,7 +27,6 @@ from pis.amun.inspection_folder import (
     BuildStatus,
     InspectionOutcome,
     environments_of,
-    failed_to_launch,
     finished_jobs,
     job_result,
     measured_jobs,
@@ -40,7 +39,7 @@ from pis.amun.inspection_folder import (
     write_job,
 )
 from pis.amun.job_output import readings_of
-from pis.amun.jobs import MissingJobs, blocks, reference_jobs
+from pis.amun.jobs import MissingJobs, blocks, failed_to_launch, reference_jobs
 from pis.amun.launchers import (
     BuildFailed,
     Inspection,
@@ -153,7 +152,11 @@ def inspections_of(
         specification = _with_options(original, options, 1)
         script = script_to_run(specification, trust=options.trust_script)
         identity: dict[str, Any] = {
-            "specification": _identity(specification.document),
+            "specification": {
+                name: value
+                for name, value in specification.document.items()
+                if name not in _NOT_IDENTITY and not name.startswith("@")
+            },
             "script": script.sha256,
             "launcher": launcher,
         }
@@ -191,14 +194,6 @@ def _with_options(
     timeout_s = options.timeout_s or specification.timeout_s
     document = {**specification.document, "batch_size": jobs, "timeout_s": timeout_s}
     return replace(specification, batch_size=jobs, timeout_s=timeout_s, document=document)
-
-
-def _identity(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in document.items()
-        if name not in _NOT_IDENTITY and not name.startswith("@")
-    }
 
 
 def _sha256(text: str) -> str:
@@ -299,10 +294,7 @@ def _built(
 
 
 def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
-    """Let the launcher build; an unexpected error makes only this inspection fail.
-
-    :raises BuildFailed: for any error of the launcher
-    """
+    """Let the launcher build; an unexpected error makes only this inspection fail."""
     try:
         return launcher.prepare(inspection)
     except BuildFailed:
@@ -315,10 +307,7 @@ def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
 
 
 def _require_same_environment(prepared: PreparedInspection, folder: Path) -> None:
-    """Check that earlier jobs ran in the same environment; a sample must have one stack.
-
-    :raises BuildFailed: if they ran in another one
-    """
+    """Check that earlier jobs ran in the same environment; a sample must have one stack."""
     others = environments_of(folder) - {prepared.environment}
     if prepared.environment is None or not others:
         return
@@ -361,7 +350,11 @@ def _run_blocks(
                 return
             result = _run_job(launcher, prepared[job.inspection_id], job)
             write_job(options.out / job.inspection_id, job.number, result)
-            _log_job(job, result.result)
+            fields = {name: result.result.get(name) for name in ("ended", "exit_code")}
+            logger.info(
+                "job_finished",
+                extra={"inspection_id": job.inspection_id, "number": job.number, **fields},
+            )
             observer.job_finished(job, result.result)
             script, readings = (
                 prepared[job.inspection_id].inspection.script,
@@ -389,19 +382,8 @@ def _has_measurement(folder: Path) -> bool:
     return any(readings_of(read_job(folder, it)).rates for it in finished_jobs(folder))
 
 
-def _log_job(job: Job, result: Mapping[str, Any]) -> None:
-    fields = {name: result.get(name) for name in ("ended", "exit_code")}
-    logger.info(
-        "job_finished",
-        extra={"inspection_id": job.inspection_id, "number": job.number, **fields},
-    )
-
-
 def _run_job(launcher: Launcher, prepared: PreparedInspection, job: Job) -> JobResult:
-    """Run one job; any other error of the launcher becomes the job's result.
-
-    :raises CommandChanged: if files of a command changed
-    """
+    """Run one job; any other error of the launcher becomes the job's result."""
     started_at = datetime.now(UTC)
     try:
         result = launcher.run(prepared, job)

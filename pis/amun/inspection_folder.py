@@ -29,7 +29,7 @@ from model.packages.identity import distributions_of
 from model.packages.native_libraries import Bundled, bundled_document
 from pis.amun.hardware import boot, host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import Readings, decode_output, parsed_output, readings_of
-from pis.amun.jobs import FinishedJob, JobEnd
+from pis.amun.jobs import FinishedJob
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -149,22 +149,6 @@ def with_environment(result: JobResult, prepared: PreparedInspection) -> JobResu
         "python_full_version": prepared.python_version or None,
     }
     return replace(result, result={**result.result, **environment, **result.result})
-
-
-def failed_to_launch(message: str, started_at: datetime) -> FinishedJob:
-    """Return a job that could not be started, with ``message`` as its standard error."""
-    return FinishedJob(
-        exit_code=127,
-        ended=JobEnd.LAUNCH_FAILED,
-        stdout=b"",
-        stderr=message.encode("utf-8", "backslashreplace"),
-        stdout_truncated=False,
-        stderr_truncated=False,
-        usage={},
-        started_at=started_at,
-        ended_at=datetime.now(UTC),
-        conditions={},
-    )
 
 
 def unknown_setup(launcher: str) -> JobSetup:
@@ -412,7 +396,9 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
     failed = len(results) - len(outputs)
     host_problems = sum(map(is_host_result, results))
     not_run = 0 if failure else inspection.specification.batch_size - len(numbers)
-    locked = inspection.specification.lock.version_of(*distributions_of(_library(component)))
+    locked = inspection.specification.lock.version_of(
+        *distributions_of("pytorch" if component == "torch" else component)
+    )
     return InspectionOutcome(
         inspection_id=inspection.inspection_id,
         folder=folder,
@@ -448,8 +434,3 @@ def _state(failure: BuildFailed | None, failed: int, host_problems: int, not_run
     if host_problems:
         return "host_problem"
     return "stopped" if not_run else "measured"
-
-
-def _library(component: str | None) -> str | None:
-    """Return the name of a component that :func:`distributions_of` uses."""
-    return "pytorch" if component == "torch" else component

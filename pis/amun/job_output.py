@@ -67,10 +67,7 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """Parse ``text`` as one JSON object.
-
-    :raises ValueError: if parsers would not agree on it; the message is for a person
-    """
+    """Parse ``text`` as one JSON object."""
     if "\\u0000" in text:
         raise ValueError("a string contains NUL")
     try:

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Protocol
 
-from pis.amun.conditions import Conditions, conditions_between, read_conditions
+from pis.amun.conditions import conditions_between, read_conditions
 from pis.amun.launchers import Job
 from pis.amun.processes import (
     KIBIBYTE,
@@ -42,6 +43,7 @@ GRACE_S = 2.0
 _WATCH_INTERVAL_S = 0.05
 _READ_BYTES = 64 * KIBIBYTE
 _LAUNCH_FAILED = 127
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 #: The fields of ``getrusage`` that a result contains.
 _USAGE = (
@@ -115,7 +117,7 @@ def run_job(
     :param watch: makes a watcher from the process ID and the limits. It is called some twenty
         times a second. Bundled scripts have none, so that nothing disturbs their measurement
     """
-    before, started_at = read_conditions(), _now()
+    before, started_at = read_conditions(), datetime.now(UTC)
     try:
         with pinned_to_cpus(cpus):
             process = subprocess.Popen(
@@ -128,10 +130,11 @@ def run_job(
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:
-        return _not_launched(error, started_at, before)
+        conditions = conditions_between(before, read_conditions())
+        return failed_to_launch(str(error), started_at, dict.fromkeys(_USAGE, 0), conditions)
     running = _RunningJob(process, limits, watch(process.pid, limits) if watch else None)
     ended, status, usage = running.wait()
-    ended_at, after = _now(), read_conditions()
+    ended_at, after = datetime.now(UTC), read_conditions()
     exit_code = os.waitstatus_to_exitcode(status)
     if ended is JobEnd.EXITED and exit_code < 0:
         ended = JobEnd.SIGNALLED
@@ -152,15 +155,17 @@ def run_job(
     )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _not_launched(error: Exception, started_at: datetime, before: Conditions) -> FinishedJob:
-    message = str(error).encode("utf-8", "backslashreplace")
+def failed_to_launch(
+    message: str,
+    started_at: datetime,
+    usage: Mapping[str, float] = NOTHING,
+    conditions: Mapping[str, Any] = NOTHING,
+) -> FinishedJob:
+    """Return a job that could not be started, with ``message`` as its standard error."""
+    stderr = message.encode("utf-8", "backslashreplace")
     return FinishedJob(
-        _LAUNCH_FAILED, JobEnd.LAUNCH_FAILED, b"", message, False, False,
-        dict.fromkeys(_USAGE, 0), started_at, _now(), conditions_between(before, read_conditions()),
+        _LAUNCH_FAILED, JobEnd.LAUNCH_FAILED, b"", stderr, False, False, usage, started_at,
+        datetime.now(UTC), conditions,
     )  # fmt: skip
 
 
@@ -346,7 +351,11 @@ def blocks(
     >>> [[job.inspection_id for job in block] for block in blocks(plans, "r", interleaved=True)]
     [['a', 'b'], ['b', 'a']]
     """
-    grouped = _interleaved(plans, slots) if interleaved else _one_by_one(plans)
+    grouped = (
+        _interleaved(plans, slots)
+        if interleaved
+        else [(number, [(plan.inspection_id, number)]) for plan in plans for number in plan.missing]
+    )
     return [
         tuple(
             Job(inspection_id, number, run, name, turn, interleaved, position % slots)
@@ -358,10 +367,6 @@ def blocks(
 
 #: Number of a block and its jobs in order, each as inspection and number.
 _Block = tuple[int, list[tuple[str, int]]]
-
-
-def _one_by_one(plans: Sequence[MissingJobs]) -> list[_Block]:
-    return [(number, [(plan.inspection_id, number)]) for plan in plans for number in plan.missing]
 
 
 def _interleaved(plans: Sequence[MissingJobs], slots: int) -> list[_Block]:

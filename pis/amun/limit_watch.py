@@ -91,7 +91,7 @@ class Watch:
         if most is None:
             return None
         # Reading exact figures stops the process for a moment, so they are read only if needed.
-        if usage.resident_bytes > most and proportional_bytes(usage.pids) > most:
+        if usage.resident_bytes > most and sum(map(_proportional_bytes, usage.pids)) > most:
             return JobEnd.MEMORY_LIMIT
         return JobEnd.HOST_MEMORY if available_bytes() < _SPARE_BYTES else None
 
@@ -102,7 +102,7 @@ def footprint(pid: int) -> Footprint:
     times = [_times(pid) for pid in pids]
     return Footprint(
         pids,
-        tasks=sum(map(_tasks, pids)),
+        tasks=sum(len(_threads(pid)) for pid in pids),
         resident_bytes=sum(map(_resident_bytes, pids)),
         user_s=sum(user for user, _ in times),
         system_s=sum(system for _, system in times),
@@ -127,11 +127,6 @@ def files_of(pid: int) -> int:
     return count
 
 
-def proportional_bytes(pids: tuple[int, ...]) -> int:
-    """Return the memory of all ``pids``; shared pages count once (PSS, proc(5))."""
-    return sum(map(_proportional_bytes, pids))
-
-
 def available_bytes() -> int:
     """Return the memory available without swapping (``MemAvailable``, proc(5))."""
     match = _AVAILABLE.search((_PROC / "meminfo").read_bytes())
@@ -146,18 +141,14 @@ def _tree(pid: int) -> Iterator[int]:
                 yield from _tree(int(child))
     except FileNotFoundError:
         if not _LISTS_CHILDREN:
-            yield from _descendants_by_scan(pid)
+            with contextlib.suppress(psutil.Error):
+                yield from (child.pid for child in psutil.Process(pid).children(recursive=True))
     except ProcessLookupError:
         return
 
 
 #: Whether the kernel lists the children of a process (``CONFIG_PROC_CHILDREN``); most do.
 _LISTS_CHILDREN = (_PROC / "thread-self" / "children").exists()
-
-
-def _descendants_by_scan(pid: int) -> Iterator[int]:
-    with contextlib.suppress(psutil.Error):
-        yield from (child.pid for child in psutil.Process(pid).children(recursive=True))
 
 
 def _threads(pid: int) -> list[str]:
@@ -167,41 +158,40 @@ def _threads(pid: int) -> list[str]:
         return []
 
 
-def _tasks(pid: int) -> int:
-    return len(_threads(pid))
-
-
 def _times(pid: int) -> tuple[float, float]:
     """Return user and system time of a process and of the children that it waited for, in s."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return 0.0, 0.0
     # proc_pid_stat(5): the fields after the command, which may contain anything.
-    fields = stat.rpartition(b")")[2].split()
+    fields = _content(pid, "stat").rpartition(b")")[2].split()
+    if not fields:
+        return 0.0, 0.0
     user, system, children_user, children_system = map(int, fields[11:15])
     return (user + children_user) * _TICKS_S, (system + children_system) * _TICKS_S
 
 
 def _peak_bytes(pid: int) -> int:
-    try:
-        match = _PEAK.search((_PROC / str(pid) / "status").read_bytes())
-    except OSError:
-        return 0
+    match = _PEAK.search(_content(pid, "status"))
     return int(match[1]) * KIBIBYTE if match else 0
 
 
 def _resident_bytes(pid: int) -> int:
-    try:
-        return int((_PROC / str(pid) / "statm").read_bytes().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return 0
+    sizes = _content(pid, "statm").split()
+    return int(sizes[1]) * _PAGE_BYTES if sizes else 0
 
 
 def _proportional_bytes(pid: int) -> int:
-    """Return the proportional memory of a process or, if unreadable, the larger resident memory."""
-    try:
-        match = _PSS.search((_PROC / str(pid) / "smaps_rollup").read_bytes())
-    except OSError:
+    """Return the memory of a process with its part of shared pages (PSS, proc(5)).
+
+    If that is unreadable, return the larger resident memory.
+    """
+    if not (content := _content(pid, "smaps_rollup")):
         return _resident_bytes(pid)
+    match = _PSS.search(content)
     return int(match[1]) * KIBIBYTE if match else 0
+
+
+def _content(pid: int, name: str) -> bytes:
+    """A file of a process; empty if it cannot be read, such as after the end of the process."""
+    try:
+        return (_PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""

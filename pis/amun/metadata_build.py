@@ -230,10 +230,7 @@ def _result(finished: FinishedJob, log: BuildLog) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A requirement without an address.
-
-    :raises InvalidArgument: if it has one
-    """
+    """A requirement without an address."""
     requirement = Requirement(text)
     if requirement.url is not None:
         raise InvalidArgument(f"{requirement.name} by address")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -30,8 +31,9 @@ def throttle_reasons() -> list[str]:
     nvml = _nvml()
     if nvml is None:
         return []
-    reasons = [(index, _reasons(nvml, handle)) for index, handle in enumerate(_handles(nvml))]
-    return [f"{index}: {bits:#x}" for index, bits in reasons if bits]
+    query = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    reasons = [int(_answer(nvml, query, it) or 0) & _THROTTLED for it in _handles(nvml)]
+    return [f"{index}: {bits:#x}" for index, bits in enumerate(reasons) if bits]
 
 
 def thermal_violations_ns() -> int:
@@ -39,14 +41,20 @@ def thermal_violations_ns() -> int:
     nvml = _nvml()
     if nvml is None:
         return 0
-    return sum(_thermal_ns(nvml, handle) for handle in _handles(nvml))
+    query, policy = nvml.nvmlDeviceGetViolationStatus, nvml.NVML_PERF_POLICY_THERMAL
+    violations = [_answer(nvml, query, it, policy) for it in _handles(nvml)]
+    return sum(int(it.violationTime) for it in violations if it is not None)
 
 
 def energy_mj() -> dict[int, int]:
     """Return the energy that each GPU used since the driver was loaded, if the GPU counts it."""
     nvml = _nvml()
-    counts = {} if nvml is None else {i: _energy(nvml, it) for i, it in enumerate(_handles(nvml))}
-    return {number: count for number, count in counts.items() if count is not None}
+    if nvml is None:
+        return {}
+    # GPUs before Volta have no counter.
+    query = nvml.nvmlDeviceGetTotalEnergyConsumption
+    counts = [_answer(nvml, query, it) for it in _handles(nvml)]
+    return {number: int(count) for number, count in enumerate(counts) if count is not None}
 
 
 @cache
@@ -69,47 +77,26 @@ def _handles(nvml: Any) -> list[Any]:
         return []
 
 
+def _answer(nvml: Any, query: Callable[..., Any], *arguments: Any) -> Any:
+    """What the library answers; ``None`` if the GPU or its driver does not support the query."""
+    try:
+        return query(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
 def _description(nvml: Any, handle: Any) -> dict[str, Any]:
+    # The newest CUDA version that the driver supports.
+    cuda = _answer(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return {
         "name": _text(nvml.nvmlDeviceGetName(handle)),
         "compute_capability": f"{major}.{minor}",
         "driver_version": _text(nvml.nvmlSystemGetDriverVersion()),
-        "cuda_version": _cuda(nvml),
+        "cuda_version": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         "cudnn_version": _cudnn(),
         "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
     }
-
-
-def _reasons(nvml: Any, handle: Any) -> int:
-    try:
-        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) & _THROTTLED
-    except nvml.NVMLError:  # not supported by every GPU
-        return 0
-
-
-def _thermal_ns(nvml: Any, handle: Any) -> int:
-    try:
-        policy = nvml.NVML_PERF_POLICY_THERMAL
-        return int(nvml.nvmlDeviceGetViolationStatus(handle, policy).violationTime)
-    except nvml.NVMLError:
-        return 0
-
-
-def _energy(nvml: Any, handle: Any) -> int | None:
-    try:
-        return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-    except nvml.NVMLError:  # GPUs before Volta have no counter
-        return None
-
-
-def _cuda(nvml: Any) -> str | None:
-    """Return the newest CUDA version that the driver supports."""
-    try:
-        version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
-    except nvml.NVMLError:
-        return None
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 @cache

@@ -50,14 +50,14 @@ _X32 = 0x40000000
 
 #: System calls that fail with ``EPERM``: their numbers on x86-64 and on 64-bit Arm (the kernel's
 #: ``asm/unistd.h``).
-_REFUSED_CALLS = {
+REFUSED_CALLS = {
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
     "pivot_root": (155, 41), "ptrace": (101, 117), "bpf": (321, 280),
     "perf_event_open": (298, 241), "userfaultfd": (323, 282), "add_key": (248, 217),
     "request_key": (249, 218), "keyctl": (250, 219), "syslog": (103, 116),
 }  # fmt: skip
 #: System calls that fail with ``ENOSYS``, so that libraries use their fallback.
-_ABSENT_CALLS = {
+ABSENT_CALLS = {
     "clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447),
     "shmget": (29, 194), "msgget": (68, 186), "io_uring_setup": (425, 425),
 }  # fmt: skip
@@ -67,29 +67,19 @@ _ABSENT_CALLS = {
 class _Machine:
     """An architecture and its system call numbers.
 
+    :param column: of its numbers in the tables above
     :param audit: identifier of the architecture, ``AUDIT_ARCH_…`` (linux/audit.h)
-    :param refused: calls that fail with ``EPERM``
-    :param absent: calls that fail with ``ENOSYS``
     """
 
+    column: int
     audit: int
     clone: int
     socket: int
-    refused: tuple[int, ...]
-    absent: tuple[int, ...]
-
-
-def _machine(column: int, *, audit: int, clone: int, socket: int) -> _Machine:
-    refused, absent = (
-        tuple(numbers[column] for numbers in calls.values())
-        for calls in (_REFUSED_CALLS, _ABSENT_CALLS)
-    )
-    return _Machine(audit, clone, socket, refused, absent)
 
 
 MACHINES = {
-    "x86_64": _machine(0, audit=0xC000003E, clone=56, socket=41),
-    "aarch64": _machine(1, audit=0xC00000B7, clone=220, socket=198),
+    "x86_64": _Machine(0, audit=0xC000003E, clone=56, socket=41),
+    "aarch64": _Machine(1, audit=0xC00000B7, clone=220, socket=198),
 }
 
 
@@ -109,31 +99,23 @@ def _filter_program(machine: _Machine) -> Iterator[bytes]:
     if machine is MACHINES["x86_64"]:
         yield _instruction(_AT_LEAST, _X32, 0, 1)
         yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
-    for numbers, error in ((machine.refused, errno.EPERM), (machine.absent, errno.ENOSYS)):
-        for number in numbers:
-            yield _instruction(_EQUAL, number, 0, 1)
+    for calls, error in ((REFUSED_CALLS, errno.EPERM), (ABSENT_CALLS, errno.ENOSYS)):
+        for numbers in calls.values():
+            yield _instruction(_EQUAL, numbers[machine.column], 0, 1)
             yield _instruction(_RETURN, _REFUSE | error)
-    yield from _clone(machine.clone)
-    yield from _socket(machine.socket)
-    yield _instruction(_RETURN, _SECCOMP_ALLOW)
-
-
-def _clone(number: int) -> Iterator[bytes]:
-    """Allow new threads and processes, refuse new namespaces, and skip other system calls."""
-    yield _instruction(_EQUAL, number, 0, 4)
+    # New threads and processes, but no new namespaces.
+    yield _instruction(_EQUAL, machine.clone, 0, 4)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
     yield _instruction(_RETURN, _REFUSE | errno.EPERM)
     yield _instruction(_RETURN, _SECCOMP_ALLOW)
-
-
-def _socket(number: int) -> Iterator[bytes]:
     families = len(_FAMILIES)
-    yield _instruction(_EQUAL, number, 0, families + 2)
+    yield _instruction(_EQUAL, machine.socket, 0, families + 2)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     for place, family in enumerate(_FAMILIES):
         yield _instruction(_EQUAL, family, families - place, 0)
     yield _instruction(_RETURN, _REFUSE | errno.EAFNOSUPPORT)
+    yield _instruction(_RETURN, _SECCOMP_ALLOW)
 
 
 def _instruction(operation: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -157,20 +139,30 @@ def sandbox_options(
 
     :param support: the folder with the job's ``passwd`` and ``group``
     """
-    yield from _namespaces()
-    yield from _system(support)
-    yield from _writable(disk_bytes or 0)
-    yield from _readable(readable)
-    yield from _devices(devices)
-    yield from ("--remount-ro", "/dev", "--remount-ro", "/")
-
-
-def _namespaces() -> Iterator[str]:
     yield from ("--die-with-parent", "--new-session", "--hostname", "job")
     yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
     yield "--unshare-cgroup-try"
     if os.geteuid() != 0:
         yield "--unshare-user"
+    yield from _system(support)
+    # In memory: ``/tmp`` with three quarters, ``/dev/shm`` with one quarter.
+    size = disk_bytes or 0
+    for folder, share in (("/tmp", size - size // 4), ("/dev/shm", size // 4)):  # noqa: S108
+        yield from ("--perms", "1777", *(("--size", str(share)) if share else ()))
+        yield from ("--tmpfs", folder)
+    yield from ("--perms", "0777", "--dir", str(WORKDIR))
+    # At the same places as outside. The parent folders are made first; otherwise, bubblewrap would
+    # make them unreadable for the job's user.
+    folders = {folder for path in readable for folder in path.parents}
+    for parent in sorted(folders, key=lambda folder: len(folder.parts)):
+        yield from ("--perms", "0755", "--dir", str(parent))
+    for path in readable:
+        yield from ("--ro-bind", str(path), str(path))
+    for device in devices:
+        yield from ("--dev-bind", str(device), str(device))
+    if devices:  # a GPU's driver looks for its card in /sys
+        yield from ("--ro-bind", "/sys", "/sys")
+    yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 def _system(support: Path) -> Iterator[str]:
@@ -190,34 +182,6 @@ def _system(support: Path) -> Iterator[str]:
     for folder in _TOPOLOGY:
         yield from ("--ro-bind-try", folder, folder)
     yield from ("--proc", "/proc", "--dev", "/dev")
-
-
-def _writable(size: int) -> Iterator[str]:
-    """Mount folders in memory: ``/tmp`` with three quarters, ``/dev/shm`` with one quarter."""
-    for folder, share in (("/tmp", size - size // 4), ("/dev/shm", size // 4)):  # noqa: S108
-        yield from ("--perms", "1777", *(("--size", str(share)) if share else ()))
-        yield from ("--tmpfs", folder)
-    yield from ("--perms", "0777", "--dir", str(WORKDIR))
-
-
-def _readable(paths: Sequence[Path]) -> Iterator[str]:
-    """Mount each path at the same place as outside the sandbox.
-
-    The parent folders are made first; otherwise, bubblewrap would make them unreadable for the
-    job's user.
-    """
-    folders = {folder for path in paths for folder in path.parents}
-    for folder in sorted(folders, key=lambda folder: len(folder.parts)):
-        yield from ("--perms", "0755", "--dir", str(folder))
-    for path in paths:
-        yield from ("--ro-bind", str(path), str(path))
-
-
-def _devices(devices: Sequence[Path]) -> Iterator[str]:
-    for device in devices:
-        yield from ("--dev-bind", str(device), str(device))
-    if devices:  # a GPU's driver looks for its card in /sys
-        yield from ("--ro-bind", "/sys", "/sys")
 
 
 #: User IDs of jobs that root starts: far above those that systems assign
@@ -318,13 +282,19 @@ def sandbox_command(
     if "=" in command[0]:  # `env` would read it as a variable
         raise CannotConfine(f"the path {command[0]} contains a '='", "use another path")
     support = _support_folder(workdir, user := _job_user())
+    unprivileged: tuple[str, ...] = ()
+    if os.geteuid() == 0:
+        unprivileged = (
+            _program("setpriv"), f"--reuid={user}", f"--regid={user}", "--clear-groups",
+            "--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--",
+        )  # fmt: skip
     variables = {**(environment or {}), "HOME": str(WORKDIR), "TMPDIR": "/tmp"}  # noqa: S108
     return [
         *(_program("sh"), "-c", _START, "confined", str(support / "filter")),
         _program("bwrap"),
         *sandbox_options(readable, devices, support=support, disk_bytes=limits.disk_bytes),
         *("--chdir", str(WORKDIR), *_OUR_VARIABLES, "--seccomp", "9", "--"),
-        *_without_privileges(user),
+        *unprivileged,
         *(_program("prlimit"), *_rlimits(limits, gpu=bool(devices)), "--"),
         *(_program("env"), "-i", "--"),
         *(f"{name}={value}" for name, value in variables.items()),
@@ -389,13 +359,6 @@ def _is_mapped(user: int) -> bool:
     lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
     ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     return any(first <= user < first + count for first, count in ranges)
-
-
-def _without_privileges(user: int) -> Iterator[str]:
-    if os.geteuid() == 0:
-        yield from (_program("setpriv"), f"--reuid={user}", f"--regid={user}", "--clear-groups")
-        yield from ("--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all")
-        yield from ("--bounding-set=-all", "--")
 
 
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:

@@ -41,6 +41,15 @@ def measured(inspection_id: str = "inspection-matmul-1f2e3d4c", rate: float = 10
     }
 
 
+class Quiet:
+    """Watches no inspection."""
+
+    def build_started(self, inspection: object) -> None: ...
+    def build_finished(self, inspection: object, failure: object) -> None: ...
+    def jobs_started(self, jobs: int) -> None: ...
+    def job_finished(self, job: object, result: object) -> None: ...
+
+
 class ScriptedLauncher:
     """Runs nothing: every job gives what ``results`` say, in the order of the jobs."""
 

@@ -58,6 +58,14 @@ def test_index_error_is_no_proof_that_there_is_no_stack(settings: Settings) -> N
             stacks.best(["other==1.0"])
 
 
+def series_maker(settings: Settings, index: Index, folder: Path) -> SeriesMaker:
+    ours = on_index(settings, index)
+    stacks = IndexStacks(ours, "own", environment(), in_this_process)
+    search = SearchFolder(folder / "search")
+    pinner = StackPinner(search, stacks, "import", {}, None, "own", dict(ours.package_indexes))
+    return SeriesMaker(ours, search, {}, pinner)
+
+
 def locks(folder: Path) -> list[str]:
     names = []
     for name, pins in (("old", "numpy==1.0\nother==1.0\n"), ("new", "numpy==1.3\nother==2.0\n")):
@@ -90,11 +98,7 @@ def test_bisect_of_two_locks_finds_the_package_and_its_release(
     with package_index() as index:
         add_releases(index)
         index.add_wheel("numpy", "1.1.5", metadata="Requires-Dist: absent\n")
-        ours = on_index(settings, index)
-        stacks = IndexStacks(ours, "own", environment(), in_this_process)
-        folder = SearchFolder(tmp_path / "search")
-        pinner = StackPinner(folder, stacks, "import", {}, None, "own", dict(ours.package_indexes))
-        SeriesMaker(ours, folder, {}, pinner).search_locks(locks(tmp_path), search)
+        series_maker(settings, index, tmp_path).search_locks(locks(tmp_path), search)
     packages, releases = searched
     assert list(packages.moves) == ["", "numpy 1.0 → 1.3", "other 1.0 → 2.0"]
     assert packages.step_label(0, 1) == "numpy 1.0 → 1.3"
@@ -118,15 +122,11 @@ def test_the_path_between_locks_passes_valid_stacks_only(
         index.add_wheel("numpy", "1.3")
         index.add_wheel("other", "1.0", metadata="Requires-Dist: numpy<1.3\n")
         index.add_wheel("other", "2.0", metadata="Requires-Dist: numpy>=1.3\n")
-        ours = on_index(settings, index)
-        stacks = IndexStacks(ours, "own", environment(), in_this_process)
-        folder = SearchFolder(tmp_path / "search")
-        pinner = StackPinner(folder, stacks, "import", {}, None, "own", dict(ours.package_indexes))
-        SeriesMaker(ours, folder, {}, pinner).search_locks(locks(tmp_path), search)
+        series_maker(settings, index, tmp_path).search_locks(locks(tmp_path), search)
         bad = tmp_path / "bad.txt"
         bad.write_text("numpy==1.3\nother==1.0\n")
         with pytest.raises(InvalidArgument, match=r"other 1\.0 requires numpy<1\.3"):
-            SeriesMaker(ours, folder, {}, pinner).search_locks(
+            series_maker(settings, index, tmp_path).search_locks(
                 [str(tmp_path / "old" / "requirements.txt"), str(bad)], search
             )
     (packages,) = searched

@@ -23,19 +23,9 @@ sys.exit(exit_code)
 """
 #: Loaded by optional parts of what the commands need.
 SLOW = {
-    "alembic",
-    "bs4",
-    "fsspec",
-    "httpx",
-    "numpy",
-    "ortools",
-    "pandas",
-    "pydantic",
-    "pypi_simple",
-    "requests",
-    "scipy",
-    "sqlalchemy.orm",
-}
+    "alembic", "bs4", "fsspec", "httpx", "numpy", "ortools", "pandas", "pydantic", "pypi_simple",
+    "requests", "scipy", "sqlalchemy.orm",
+}  # fmt: skip
 
 
 def loaded_by(settings: Settings, *arguments: str, **more: str) -> set[str]:
@@ -55,18 +45,14 @@ def test_status_imports_the_database_drivers_and_no_large_library(stores: Stores
     assert not loaded & {*SLOW, "rich", "packaging", "sqlalchemy", "adviser"}
 
 
-def test_status_shows_the_counts_of_the_record(stores: Stores) -> None:
+def test_advice_on_packages_that_nobody_measured_loads_no_statistics_and_no_solver(
+    stores: Stores, tmp_path: Path
+) -> None:
     deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
     done = thoth(stores.settings, "status")
     assert "  knows: 2 releases of 2 packages, 0 vulnerabilities, 0 jobs of 0 stacks" in done.stdout
     record, _ = json.loads(thoth(stores.settings, "status", "--json").stdout)["stores"]
     assert record["contents"]["releases"] == 2
-
-
-def test_advice_without_measurements_imports_neither_statistics_nor_solver(
-    stores: Stores, tmp_path: Path
-) -> None:
-    deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])
     (tmp_path / "requirements.in").write_text("web\n", encoding="utf-8")
     loaded = loaded_by(stores.settings, "advise", str(tmp_path), *WHERE)
     assert "graph.tables" in loaded

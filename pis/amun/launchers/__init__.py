@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from model.errors import ProjectError
@@ -39,14 +40,9 @@ class BuildFailed(ProjectError):
         return f"{self.message} [{self.reason}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _build_failed, (self.reason, self.message, self.log, self.exit_code, self.hint)
-
-
-def _build_failed(
-    reason: str, message: str, log: str, exit_code: int, hint: str | None
-) -> BuildFailed:
-    """Restore an error that comes from another process."""
-    return BuildFailed(reason, message, log=log, exit_code=exit_code, hint=hint or "")
+        # An error may come from another process.
+        again = partial(BuildFailed, log=self.log, exit_code=self.exit_code, hint=self.hint or "")
+        return again, (self.reason, self.message)
 
 
 @dataclass(frozen=True, slots=True)

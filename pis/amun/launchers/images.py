@@ -374,18 +374,16 @@ def _secrets(names: Sequence[str], indexes: Mapping[str, str]) -> dict[str, str]
         bundle = configured.get("SSL_CERT_FILE")
         if bundle and Path(bundle).is_file():
             certificates = Path(bundle).read_text(encoding="utf-8")
-        texts[f"index-{number}"] = _pip_configuration(configured, bool(certificates))
+        main = configured.get("UV_DEFAULT_INDEX") or configured.get("UV_INDEX_URL")
+        others = configured.get("UV_INDEX") or configured.get("UV_EXTRA_INDEX_URL") or ""
+        lines = ["[global]"]
+        lines += [f"index-url = {_index_url(main)}"] if main else []
+        lines += (
+            [f"extra-index-url = {' '.join(map(_index_url, others.split()))}"] if others else []
+        )
+        lines += ["cert = /run/secrets/certificates"] if certificates else []
+        texts[f"index-{number}"] = "\n".join(lines) + "\n"
     return texts | {"certificates": certificates}
-
-
-def _pip_configuration(configured: Mapping[str, str], with_certificates: bool) -> str:
-    main = configured.get("UV_DEFAULT_INDEX") or configured.get("UV_INDEX_URL")
-    others = configured.get("UV_INDEX") or configured.get("UV_EXTRA_INDEX_URL") or ""
-    lines = ["[global]"]
-    lines += [f"index-url = {_index_url(main)}"] if main else []
-    lines += [f"extra-index-url = {' '.join(map(_index_url, others.split()))}"] if others else []
-    lines += ["cert = /run/secrets/certificates"] if with_certificates else []
-    return "\n".join(lines) + "\n"
 
 
 def _index_url(index: str) -> str:

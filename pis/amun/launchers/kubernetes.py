@@ -17,9 +17,9 @@ from common.settings import Settings
 from model.errors import ProjectError
 from model.measurements.job_stability import LAUNCHER_UNAVAILABLE
 from pis.amun.hardware import boot, cpu_info, first_processor, host
-from pis.amun.inspection_folder import failed_to_launch, job_result
+from pis.amun.inspection_folder import job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure
-from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd
+from pis.amun.jobs import STDOUT_BYTES, FinishedJob, JobEnd, failed_to_launch
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 from pis.amun.launchers.container import Allotment, allotment_of, container_setup, with_image_system
 from pis.amun.launchers.images import (
@@ -373,6 +373,7 @@ def job_manifest(
     """
     labels = {_LABEL: object_name(name)}
     limits = allotment.limits
+    user, group = map(int, USER.split(":"))
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -390,7 +391,13 @@ def job_manifest(
                     "restartPolicy": "Never",
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "securityContext": _pod_security(),
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": user,
+                        "runAsGroup": group,
+                        "fsGroup": group,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
                     "initContainers": [_hardware_container(image)],
                     "containers": [_job_container(image, allotment, arguments, environment or {})],
                     "volumes": [
@@ -452,17 +459,6 @@ def literal(text: str) -> str:
     In them, the kubelet expands ``$(NAME)`` and replaces ``$$`` with ``$``.
     """
     return text.replace("$", "$$")
-
-
-def _pod_security() -> dict[str, Any]:
-    user, group = map(int, USER.split(":"))
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": group,
-        "fsGroup": group,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
 
 
 def _container_security() -> dict[str, Any]:

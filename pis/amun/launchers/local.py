@@ -98,10 +98,20 @@ def prepare_here(
     specification = inspection.specification
     for note in _notes(specification):
         log.write(note)
-    _require_hardware(specification.run, log)
-    _require_packages(specification.packages, log)
+    unmet = list(unmet_requests(specification.run, hwinfo()))
+    if unmet:
+        raise build_failure("hardware-not-met", "; ".join(unmet), log)
+    missing = [package for package in specification.packages if not _is_installed(package)]
+    if missing:
+        names = " ".join(missing)
+        hint = f"install them with the system's package manager: {names}"
+        message = f"not installed on this machine: {names}"
+        raise build_failure("native-packages-missing", message, log, hint=hint)
     if inspection.script.confined:
-        _require_sandbox(log)
+        try:
+            require_confinement()
+        except CannotConfine as error:
+            raise build_failure("cannot-confine", str(error), log, hint=error.hint or "") from error
     elif inspection.script.trusted:
         log.write("the script runs as the current user, without a sandbox")
     try:
@@ -319,12 +329,6 @@ def _notes(specification: Specification) -> Iterator[str]:
         yield f"{cpus:g} processors were requested; jobs are pinned to {math.ceil(cpus)}"
 
 
-def _require_hardware(requests: ResourceRequests, log: BuildLog) -> None:
-    unmet = list(unmet_requests(requests, hwinfo()))
-    if unmet:
-        raise build_failure("hardware-not-met", "; ".join(unmet), log)
-
-
 def unmet_requests(requests: ResourceRequests, info: Mapping[str, Any]) -> Iterator[str]:
     """Yield the requests that the machine described by ``info`` does not meet."""
     cpu, hardware = info["cpu_info"], requests.hardware
@@ -348,15 +352,6 @@ def unmet_requests(requests: ResourceRequests, info: Mapping[str, Any]) -> Itera
         yield f"{requests.memory_bytes} bytes of memory were requested, this machine has {memory}"
 
 
-def _require_packages(packages: tuple[str, ...], log: BuildLog) -> None:
-    missing = [package for package in packages if not _is_installed(package)]
-    if missing:
-        names = " ".join(missing)
-        hint = f"install them with the system's package manager: {names}"
-        message = f"not installed on this machine: {names}"
-        raise build_failure("native-packages-missing", message, log, hint=hint)
-
-
 def _is_installed(package: str) -> bool:
     dpkg = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", "--", package]
     for query, expected in ((dpkg, "installed"), (["rpm", "--query", package], "")):
@@ -365,10 +360,3 @@ def _is_installed(package: str) -> bool:
             if done.returncode == 0 and expected in ("", done.stdout):
                 return True
     return False
-
-
-def _require_sandbox(log: BuildLog) -> None:
-    try:
-        require_confinement()
-    except CannotConfine as error:
-        raise build_failure("cannot-confine", str(error), log, hint=error.hint or "") from error

@@ -100,16 +100,30 @@ class RayLauncher:
             except BuildFailed as error:
                 if error.reason != "hardware-not-met":
                     raise
-                unmet.append(_with_node(node, error))
+                unmet.append(
+                    BuildFailed(
+                        error.reason,
+                        f"{node.name}: {error.message}",
+                        log=f"{node.name}:\n{error.log}",
+                        exit_code=error.exit_code,
+                    )
+                )
                 continue
             built.append((node, prepared))
-            self._report(f"{node.name}:\n{prepared.log}")
+            for line in f"{node.name}:\n{prepared.log}".splitlines() if self._on_line else ():
+                self._on_line(line)  # type: ignore[misc]
         if not built:
-            raise _combined(unmet)
+            raise BuildFailed(
+                "hardware-not-met",
+                "; ".join(error.message for error in unmet),
+                log="".join(error.log for error in unmet),
+            )
         self._prepared[inspection.inspection_id] = built
         log = "".join(f"{node.name}:\n{prepared.log}" for node, prepared in built)
         log += "".join(f"{error}\n" for error in unmet)
-        return replace(built[0][1], environment=_common_environment(built), log=log)
+        environments = {prepared.environment for _, prepared in built}
+        common = environments.pop() if len(environments) == 1 else None
+        return replace(built[0][1], environment=common, log=log)
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job on the node that its slot selects among the nodes with the environment.
@@ -145,10 +159,6 @@ class RayLauncher:
             ray.kill(node.actor)
         ray.shutdown()
 
-    def _report(self, text: str) -> None:
-        for line in text.splitlines() if self._on_line else ():
-            self._on_line(line)  # type: ignore[misc]
-
 
 def _reserve_nodes(settings: Settings) -> list[Node]:
     """Reserve all nodes that become completely free within a minute."""
@@ -172,10 +182,7 @@ def _reserve_nodes(settings: Settings) -> list[Node]:
 
 
 def _started(ready: Sequence[Any], waiting: Mapping[Any, Node]) -> list[Any]:
-    """Return the references of the nodes on which the worker has started.
-
-    :raises RayUnavailable: if there are none
-    """
+    """Return the references of the nodes on which the worker has started."""
     import ray
 
     started, message = [], "all nodes are busy"
@@ -205,32 +212,6 @@ def _result(node: Node, reference: Any) -> Any:
         raise
     except ray.exceptions.RayActorError as error:
         raise NodeLost(f"the node {node.name} was lost: {error}") from error
-
-
-def _common_environment(built: Sequence[tuple[Node, PreparedInspection]]) -> str | None:
-    """Return the environment that all nodes have in common; ``None`` if they differ.
-
-    Each result names the environment of its own node.
-    """
-    environments = {prepared.environment for _, prepared in built}
-    return environments.pop() if len(environments) == 1 else None
-
-
-def _with_node(node: Node, error: BuildFailed) -> BuildFailed:
-    return BuildFailed(
-        error.reason,
-        f"{node.name}: {error.message}",
-        log=f"{node.name}:\n{error.log}",
-        exit_code=error.exit_code,
-    )
-
-
-def _combined(unmet: Sequence[BuildFailed]) -> BuildFailed:
-    return BuildFailed(
-        "hardware-not-met",
-        "; ".join(error.message for error in unmet),
-        log="".join(error.log for error in unmet),
-    )
 
 
 _ANSWER_S = 60.0
@@ -263,7 +244,11 @@ def join_cluster(packages: Sequence[str], address: str = "auto") -> None:
     except ImportError as error:
         raise RayUnavailable("Ray is not installed", "install the extra `ray`") from error
     try:
-        _require_answer(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
+        known = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+        host, _, port = known.rpartition(":")
+        # If the address does not answer, Ray itself would wait for minutes.
+        if port.isdigit() and "/" not in host:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
         _join(address, {})
         if not all(map(_is_same_release, live_nodes())):
             ray.shutdown()
@@ -287,13 +272,6 @@ def only_on(node: Mapping[str, Any]) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-
-
-def _require_answer(address: str) -> None:
-    """Check that the address answers; Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
 
 
 def _join(address: str, runtime_env: Mapping[str, Any]) -> None:

@@ -267,9 +267,5 @@ def test_two_processes_build_a_shared_environment_once(index: Index, settings: S
 def test_a_folder_that_cannot_be_written_is_a_failed_build(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     with pytest.raises(BuildFailed) as failure:
-        build_environment(Lock(), settings_of(tmp_path / "home"))
+        build_environment(Lock(), Settings.from_env({"THOTH_HOME": str(tmp_path / "home")}))
     assert failure.value.reason == "build-failed"
-
-
-def settings_of(home: Path) -> Settings:
-    return Settings.from_env({"THOTH_HOME": str(home)})

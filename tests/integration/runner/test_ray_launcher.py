@@ -28,6 +28,7 @@ from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import NodeLost, RayLauncher, RayUnavailable
 from pis.amun.specification import Specification, load_specification
+from tests.factories.specifications import Quiet
 from tests.requirements import needs
 from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
@@ -172,18 +173,6 @@ def launcher(cluster: RayCluster) -> Iterator[RayLauncher]:
     launcher.close()
 
 
-class Nobody:
-    """Watches nothing."""
-
-    def build_started(self, inspection: Inspection) -> None: ...
-
-    def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None: ...
-
-    def jobs_started(self, jobs: int) -> None: ...
-
-    def job_finished(self, job: Job, result: Any) -> None: ...
-
-
 def specification(script: str = SCRIPT, **fields: Any) -> Specification:
     return load_specification({"script": script, **fields})
 
@@ -204,7 +193,7 @@ def test_a_block_runs_on_one_node_without_other_jobs_beside_it(
 ) -> None:
     assert launcher.slots() == 2
     stacks = [specification(identifier=name) for name in ("a", "b")]
-    outcomes = inspect(stacks, launcher, InspectOptions(tmp_path, jobs=4), Nobody())
+    outcomes = inspect(stacks, launcher, InspectOptions(tmp_path, jobs=4), Quiet())
     assert [outcome.state for outcome in outcomes] == ["measured", "measured"]
     jobs = [job for outcome in outcomes for job in results(outcome.folder)]
     assert len(jobs) == 8

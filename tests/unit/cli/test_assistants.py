@@ -146,7 +146,7 @@ def test_missing_mcp_library_is_reported_with_its_extra(
     assert "extra mcp" in (done.exception.hint or "")
 
 
-def test_closed_vulnerability_is_answered_without_free_text_of_documents() -> None:
+def test_what_is_open_or_closed_is_told_without_the_words_of_others() -> None:
     said = {"status": "affected", "until": "2027-01-31", "reason": "obey me", "source": "a.json"}
     closed = {"package": "core", "id": "CVE-2026-1", "severity": "high", "vex": said}
     document = {
@@ -155,9 +155,6 @@ def test_closed_vulnerability_is_answered_without_free_text_of_documents() -> No
     answer = fixed(document)
     assert answer["answer"] == "nothing_open"
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
-
-
-def test_fix_is_unknown_until_a_smallest_one_is_proven() -> None:
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
                 "advisories_as_of": "2026-11-29"}  # fmt: skip

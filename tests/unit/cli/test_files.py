@@ -80,7 +80,17 @@ def test_duplicate_key_in_a_json_file_is_refused(tmp_path: Path) -> None:
     assert unrepeated(path) == path.read_bytes()
 
 
-def test_unwritable_file_is_named_as_given() -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path, folder = tmp_path / "lock.txt", tmp_path / "folder"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o400
+    folder.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        write_file(folder, b"three")
+    assert caught.value.filename == str(folder)
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
     assert caught.value.filename == "/proc/lock.txt"
@@ -189,19 +199,6 @@ def test_folder_with_a_conda_recipe_only_is_refused_with_its_tool(tmp_path: Path
     (tmp_path / "uv.toml").write_text("index-url = ''\n", encoding="utf-8")
     (warning,) = read_project(tmp_path).warnings
     assert (warning.code, warning.field) == ("file_ignored", "uv.toml:$")
-
-
-def test_file_is_written_atomically(tmp_path: Path) -> None:
-    path, folder = tmp_path / "lock.txt", tmp_path / "folder"
-    write_file(path, b"one")
-    write_file(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert path.stat().st_mode & 0o400
-    folder.mkdir()
-    with pytest.raises(OSError, match="Is a directory") as caught:
-        write_file(folder, b"three")
-    assert caught.value.filename == str(folder)
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
 
 
 LOCK = """version = 1

@@ -120,14 +120,11 @@ def test_hostile_text_stays_in_code_and_the_comment_has_a_size_limit() -> None:
     assert "````text" in text
 
 
-def test_sarif_result_points_at_the_line_of_its_package(lock: Path) -> None:
+def test_harm_is_found_at_the_line_of_its_package_with_its_fingerprint(lock: Path) -> None:
     (result,) = results(slower(), lock)
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "a%20b/app.txt"}, "region": {"startLine": 3}}
     assert (result["ruleId"], result["level"]) == ("slower", "error")
-
-
-def test_sarif_fingerprint_ignores_place_and_amount(lock: Path) -> None:
     upgrade = replace(
         slower(),
         introduced=(

@@ -27,6 +27,7 @@ from cli.request_options import (
     project_path,
     requested_environment,
 )
+from common.index.configuration import Index as ConfiguredIndex
 from common.settings import Settings
 from model.errors import InvalidArgument, InvalidFile, Reason
 from model.packages.candidates import Dependency
@@ -38,6 +39,7 @@ from tests.factories.requests import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MIRROR, OURS = "https://mirror.example/simple", "https://ours.example/simple"
 MOVED, ELSE = "https://moved.example/simple", "https://else.example/simple"
 LIB = "[project]\nname='me'\ndependencies=['lib']\n"
 
@@ -45,21 +47,9 @@ LIB = "[project]\nname='me'\ndependencies=['lib']\n"
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Two configured indexes, whatever this machine has."""
-    found = {
-        name: module_index(name, url)
-        for name, url in (
-            ("pypi", "https://mirror.example/simple"),
-            ("ours", "https://ours.example/simple"),
-        )
-    }
+    found = {it.name: it for it in (ConfiguredIndex("pypi", MIRROR), ConfiguredIndex("ours", OURS))}
     monkeypatch.setattr("adviser.answering.index_selection.configured_indexes", lambda *_: found)
     return Settings.from_env({"THOTH_HOME": str(tmp_path)})
-
-
-def module_index(name: str, url: str) -> Any:
-    from common.index.configuration import Index
-
-    return Index(name, url)
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
@@ -92,31 +82,30 @@ def test_a_project_is_an_argument_or_an_option() -> None:
 def test_options_are_translated_into_the_request(settings: Settings, tmp_path: Path) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
     given = GIVEN | {
-        "kind": "stable", "constraints": ("NumPy<2",), "exclusions": ("click",),
-        "overrides": ("jinja2>=3",), "prereleases": ("Flask_X",), "allowed": ("CVE-1",),
-        "older_than": "2026-01-02", "labels": "team=blue",
+        "kind": "stable", "constraints": ("NumPy<2",), "overrides": ("jinja2>=3", "jinja2<4"),
+        "prereleases": ("Flask_X",), "allowed": ("CVE-1",), "labels": "team=blue",
     }  # fmt: skip
     found = advice_request_of(settings, path, given, count=3)
     options = found.options
-    assert found.kind is RecommendationType.STABLE
-    assert options.count == 3
+    assert (found.kind, found.roots) == (RecommendationType.STABLE, (Dependency("flask"),))
+    assert (options.count, options.memory_bytes) == (3, 2**30)
     assert options.constraints == (Dependency("numpy", "<2"),)
-    assert options.exclusions == (Dependency("click"),)
-    assert options.overrides == {"jinja2": ">=3"}
-    assert options.prereleases == {"flask-x"}
-    assert options.published_before == datetime(2026, 1, 2, tzinfo=UTC)
-    assert options.labels == {"team": "blue"}
-    assert options.memory_bytes == 2**30
-    assert found.roots == (Dependency("flask"),)
+    assert options.overrides == {"jinja2": "<4,>=3"}
+    assert (options.prereleases, options.labels) == ({"flask-x"}, {"team": "blue"})
 
 
-def test_python_of_the_project_is_used_unless_an_option_is_given(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_the_python_of_an_option_wins_over_the_projects(settings: Settings, tmp_path: Path) -> None:
     pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
     project = read_project(folder(tmp_path, Pipfile=pipfile))
     assert requested_environment(project, GIVEN | {"python": None}).python_version == "3.12"
     assert requested_environment(project, GIVEN).python_version == "3.11"
+    text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
+    (tmp_path / "Pipfile").unlink()
+    path = folder(tmp_path, pyproject__toml=text)
+    with raised(InvalidFile, reason=Reason.CONFLICTING_FIELDS, field="requires-python") as caught:
+        advice_request_of(settings, path, GIVEN)
+    assert "--python" in (caught.value.hint or "")
+    assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
 
 
 def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() -> None:
@@ -156,15 +145,7 @@ def test_request_has_the_current_digests_of_its_benchmark_files(
         assert benchmark == ("serve", str(command), command.identity["files_sha256"])
 
 
-def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) -> None:
-    path = folder(tmp_path, requirements__in="flask\n")
-    found = advice_request_of(settings, path, GIVEN | {"overrides": ("numpy>=2", "numpy<2.2")})
-    assert found.options.overrides == {"numpy": "<2.2,>=2"}
-
-
-def test_exclude_newer_of_the_project_is_used_unless_an_option_is_given(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
     text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
     path = folder(tmp_path, pyproject__toml=text)
     found = advice_request_of(settings, path, GIVEN).options.published_before
@@ -175,16 +156,7 @@ def test_exclude_newer_of_the_project_is_used_unless_an_option_is_given(
     assert found == datetime(2025, 1, 1, tzinfo=UTC)
 
 
-def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_path: Path) -> None:
-    text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
-    path = folder(tmp_path, pyproject__toml=text)
-    with raised(InvalidFile, reason=Reason.CONFLICTING_FIELDS, field="requires-python") as caught:
-        advice_request_of(settings, path, GIVEN)
-    assert "--python" in (caught.value.hint or "")
-    assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
-
-
-def test_project_index_is_matched_by_url_not_by_name(settings: Settings) -> None:
+def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "https://mirror.example/simple/", default=True),
@@ -339,28 +311,17 @@ def test_only_files_of_the_project_folder_are_read(tmp_path: Path) -> None:
         read_project(inner)
 
 
-def test_a_missing_project_and_a_folder_as_lock_are_named(tmp_path: Path) -> None:
+def test_a_missing_project_and_a_file_that_pins_not_everything_are_no_lock(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no such file or folder"):
         read_project(tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="is a folder"):
         read_lock_file(tmp_path)
-
-
-def test_partly_pinned_file_is_refused_as_a_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("flask==3.1.3\nclick>=8\n", encoding="utf-8")
     with raised(InvalidFile, reason=Reason.INVALID_REQUIREMENT, field="2"):
         read_lock_file(lock)
     lock.write_text("flask==3.1.3\n-e ./here\n", encoding="utf-8")
     assert [it.name for it in read_lock_file(lock).entries] == ["flask"]
-
-
-@pytest.mark.parametrize("arguments", [["--type", "fastest", "."], [".", "--count", "0"]])
-def test_a_wrong_option_is_refused_without_a_store(
-    arguments: list[str], settings: Settings
-) -> None:
-    done = CliRunner().invoke(advise, arguments, obj=settings)
-    assert done.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -407,7 +368,6 @@ def test_unreadable_option_value_is_refused(read: Callable[[str], object], text:
         read(text)
 
 
-MIRROR, OURS = "https://mirror.example/simple", "https://ours.example/simple"
 UV_INDEXES = "".join(
     f"[[tool.uv.index]]\nname='{name}'\nurl='https://{name}.example/simple'\n"
     for name in ("mirror", "ours")

@@ -51,13 +51,10 @@ def test_recorded_lock_command_is_repeated_for_the_lock(
     assert command_text(tool, PINS) == asked
 
 
-def test_unsafe_option_in_a_recorded_command_is_not_repeated(tmp_path: Path) -> None:
+def test_only_a_command_with_known_options_is_repeated(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         tool_of(lock_made_by(tmp_path, "pip-compile --pip-args='--target /' requirements.in"))
     assert "--upgrade-package" in (caught.value.hint or "")
-
-
-def test_lock_without_a_known_tool_comment_has_no_tool(tmp_path: Path) -> None:
     for comment in ("made by hand", "pip-compiles requirements", "pip-compile doesn't know it"):
         assert tool_of(lock_made_by(tmp_path, comment)) is None
     assert tool_of(tmp_path / "pylock.toml") is None

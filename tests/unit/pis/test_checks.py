@@ -82,20 +82,14 @@ def test_inputs_are_reproducible_from_the_seed() -> None:
     assert np.array_equal(NUMPY.integers((9,), -3, 3, 5), NUMPY.integers((9,), -3, 3, 5))
 
 
-def test_unsupported_types_and_devices_of_numpy_are_named() -> None:
+def test_numpy_says_what_it_cannot_do_and_how_it_was_built() -> None:
     with pytest.raises(Unsupported, match="bfloat16"):
         product_of(NUMPY, (2, 2), (2, 2), "bfloat16", 0)
     with pytest.raises(Unsupported, match="CPU"):
         load_framework("numpy", "cuda", 1, "function")
-
-
-def test_numpy_build_information_has_no_paths_of_the_build_machine() -> None:
     build = NUMPY.build()
     assert build["blas"]["name"]
     assert "/opt/" not in str(build)
-
-
-def test_numpys_threads_are_set_and_read_back() -> None:
     for threads in (2, 1):
         framework = load_framework("numpy", "cpu", threads, "function")
         assert framework.threads() in (threads, None)
@@ -116,13 +110,10 @@ def test_operations_of_a_product_follow_its_definition(m: int, n: int, k: int) -
     assert gemm_operations(m, n, k, batch=3) == 3 * counted(m, n, k)
 
 
-def test_square_matrices_take_two_n_cubed_less_n_squared() -> None:
+def test_square_matrices_and_the_triad_take_what_their_formulas_say() -> None:
     for n in (1, 2, 3, 512):
         assert matmul_operations(n) == 2 * n**3 - n**2 == units.matmul_operations(n)
     assert matmul_operations(8, batch=40) == 40 * (2 * 8**3 - 8**2)
-
-
-def test_the_triad_moves_three_arrays() -> None:
     assert triad_bytes(1000, 4) == 12_000
 
 
@@ -161,14 +152,11 @@ def test_transformer_block_counts_the_weights_that_are_read() -> None:
     assert sum(int(np.prod(shape)) for shape in shapes) == 12 * 16**2 + 13 * 16
 
 
-def test_falling_loss_passes_the_check_and_the_first_loss_is_returned() -> None:
+def test_a_training_whose_loss_falls_passes_after_some_steps_and_names_its_first_loss() -> None:
     step = Descent(0.1)
     check = TrainingCheck(NUMPY, step)
     assert check(step()) == 1.0
     assert check(step()) == 1.0
-
-
-def test_first_training_check_follows_several_steps() -> None:
     step = Descent(0.1)
     TrainingCheck(NUMPY, step)(step())
     assert step.place == pytest.approx(0.8 ** (STEPS + 1), rel=1e-4)

@@ -48,10 +48,13 @@ def test_inline_programs_are_no_files_and_links_are_resolved(tmp_path: Path) -> 
     assert list(command_of(["python", str(link / "bench.py")], folder).files) == ["bench.py"]
 
 
-def test_empty_or_unparsable_command_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_command_and_a_huge_result_file_are_refused(tmp_path: Path) -> None:
     for words in ([""], ["python 'bench"], []):
         with pytest.raises(InvalidArgument):
             command_of(words, tmp_path)
+    command = command_of(["truncate", "--size=1T", "{results}"], tmp_path)
+    result = ran([command], command.specification(PYTHON, {}, 60))
+    assert "[file_too_large]" in str(result)
 
 
 def test_a_submitted_specification_of_a_command_is_confined_and_runs_nothing(
@@ -172,9 +175,3 @@ def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction(
     with pytest.raises(InvalidDocument) as refused:
         results_document(printed, json.dumps({"results": results[3:]}).encode())
     assert (refused.value.reason, refused.value.field) == (Reason.MISSING_FIELD, "$")
-
-
-def test_huge_result_file_is_refused_without_reading_it(tmp_path: Path) -> None:
-    command = command_of(["truncate", "--size=1T", "{results}"], tmp_path)
-    result = ran([command], command.specification(PYTHON, {}, 60))
-    assert "[file_too_large]" in str(result)

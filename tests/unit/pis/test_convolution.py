@@ -153,13 +153,10 @@ def test_historic_variables_choose_device_and_repetitions() -> None:
     assert (values["device"], values["reps"], values["mini_batch"]) == ("cuda", 7, 3)
 
 
-def test_a_filter_with_other_channels_than_the_input_is_refused() -> None:
+def test_a_filter_that_does_not_fit_the_input_is_refused() -> None:
     values = values_for("conv1d", FILTER_INPUT_CHANNELS="3")
     with pytest.raises(Unsupported, match="filter_input_channels"):
         convolution_of(values, ("input_width",), ("filter_width",))
-
-
-def test_a_filter_larger_than_the_input_is_refused_without_padding() -> None:
     with pytest.raises(Unsupported, match="does not fit"):
         work_of("conv1d", "--padding", "VALID", "--filter-width", "200")
 

@@ -57,16 +57,11 @@ def test_matmul_rate_is_its_operations_per_second(
     assert result["rate"] == pytest.approx(rate)
 
 
-def test_integer_products_are_reported_in_operations_per_second(
+def test_a_product_counts_operations_of_integers_and_one_thread_where_numpy_has_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=16", "--dtype=int8")
     assert document["@result"]["unit"] == "GOPS"
-
-
-def test_numpy_product_of_short_floats_reports_one_thread(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
     flags = ["--matrix-size=16", "--dtype=float16", "--threads=2"]
     document = document_of(capsys, matmul.INDICATOR, *flags)
     assert document["@parameters"]["threads"] == 1
@@ -81,15 +76,12 @@ def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str])
     assert [second["@parameters"][name] for name in "mnk"] == [3, 5, 7]
 
 
-def test_triad_rate_is_its_bytes_per_second(
+def test_moved_bytes_and_imports_have_rates_of_their_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, memory.INDICATOR, "--array-mib=1", "--dtype=float32")
     assert document["@result"]["per_call"] == {"amount": 3 * 2**20, "unit": "B"}
     assert document["@result"]["unit"] == "GB/s"
-
-
-def test_import_is_measured_in_separate_processes(capsys: pytest.CaptureFixture[str]) -> None:
     document = document_of(capsys, import_time.INDICATOR)
     assert document["@result"]["unit"] == "imports/s"
     assert document["@result"]["peak"] is None

@@ -36,7 +36,13 @@ def test_cpu_peak_is_operations_per_cycle_times_clock(
     assert peak.rate == 3 * per_cycle * 2e9
 
 
-def test_an_unknown_cpu_has_no_peak() -> None:
+def test_memory_has_the_peak_of_its_data_sheet_and_an_unknown_device_none() -> None:
+    peak = gpu_peak("memory", A100, "float32")
+    assert peak.rate == pytest.approx(1555e9, rel=0.01)
+    assert memory_peak(256, 5e9, 2).rate == 4e12
+    assert memory_peak(1, 5e9, 2).rate == 128 * 5e9
+    assert gpu_peak("compute", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
+    assert gpu_peak("memory", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
     assert cpu_peak(set(), "float32", 1, 1e9) is None
 
 
@@ -57,28 +63,10 @@ def test_gpu_peak_equals_its_data_sheet(gpu: Gpu, dtype: str, published: float) 
     assert peak.rate == pytest.approx(published, rel=0.01)
 
 
-def test_gpu_memory_peak_equals_its_data_sheet() -> None:
-    peak = gpu_peak("memory", A100, "float32")
-    assert peak.rate == pytest.approx(1555e9, rel=0.01)
-
-
-def test_a_gpu_of_an_unknown_kind_has_no_peak() -> None:
-    assert gpu_peak("compute", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
-    assert gpu_peak("memory", Gpu("new", (99, 0), 1, 1e9, 0, 0, 0), "float32") is None
-
-
-def test_multi_core_peak_is_bounded_by_sockets() -> None:
-    assert memory_peak(256, 5e9, 2).rate == 4e12
-    assert memory_peak(1, 5e9, 2).rate == 128 * 5e9
-
-
-def test_thread_flag_overrides_the_environment_for_every_library() -> None:
+def test_threads_are_those_of_the_flag_else_of_the_environment() -> None:
     environ = {"OMP_NUM_THREADS": "7"}
     assert set_threads(3, environ) == 3
     assert environ == dict.fromkeys(THREAD_VARIABLES, "3")
-
-
-def test_environment_sets_the_threads_without_a_flag() -> None:
     assert set_threads(0, {"OMP_NUM_THREADS": "7"}) == 7
 
 

@@ -72,11 +72,8 @@ def test_recurrent_operations_equal_those_of_the_gate_products(recurrence: Recur
     assert recurrence.operations == counted * recurrence.steps * recurrence.batch
 
 
-def test_upper_recurrent_layers_take_hidden_states() -> None:
+def test_upper_layers_take_hidden_states_and_large_networks_are_checked_at_two_steps() -> None:
     assert Recurrence("gru", 3, 7, 5, 1, 1).input_sizes == [7, 5, 5]
-
-
-def test_the_reference_looks_at_all_steps_of_a_small_network_and_at_two_of_a_large_one() -> None:
     assert Recurrence("lstm", 1, 20, 20, 30, 8).reference_steps == 30
     assert Recurrence("lstm", 1, 4096, 4096, 30, 8).reference_steps == 2
 

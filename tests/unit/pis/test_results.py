@@ -38,20 +38,14 @@ def test_mean_error_and_jitter_are_of_the_rates() -> None:
     assert result["mean"] == pytest.approx(7 / 3)
     assert result["standard_error"] == pytest.approx(math.sqrt(7 / 3 / 3))
     assert result["jitter"] == pytest.approx(1.4826)
-
-
-def test_a_single_repetition_has_no_error() -> None:
     assert result_of(timing(1.0), 1, "tokens", 0.0, None)["standard_error"] is None
 
 
-def test_a_rate_above_the_peak_is_an_error() -> None:
+def test_a_rate_above_the_peak_or_a_checksum_that_is_no_number_is_an_error() -> None:
     peak = Peak(832e9, "2 CPUs x 64 a cycle (avx512f) x 6.5 GHz")
     assert result_of(timing(1.0), 832 * 10**9, "FLOP", 0.0, peak)["rate"] == pytest.approx(832.0)
     with pytest.raises(WrongResult, match="peak of 832 GFLOPS"):
         result_of(timing(1.0), 833 * 10**9, "FLOP", 0.0, peak)
-
-
-def test_a_checksum_that_is_no_number_is_an_error() -> None:
     with pytest.raises(WrongResult, match="nan"):
         result_of(timing(1.0), 1, "B", math.nan, None)
 
@@ -143,9 +137,11 @@ def test_training_steps_have_the_four_metrics_of_tf_cnn_benchmarks() -> None:
     }
 
 
-def test_a_batch_has_the_mean_time_and_the_mean_rate_of_pytorch_benchmark() -> None:
+def test_batches_have_the_quantities_of_pytorch_benchmark_and_of_aiia() -> None:
     values = values_by_name("PiBatchLatency", (1.0, 4.0), part="total")
     assert values == {"seconds_per_batch": 2.5, "images_per_second": 5.0}
+    values = values_by_name("PiBatchSweep", (1.0, 3.0))
+    assert values == {"latency": 2000.0, "throughput": 4.0}
 
 
 def test_frame_metrics_have_the_percentiles_of_the_reader() -> None:
@@ -155,11 +151,6 @@ def test_frame_metrics_have_the_percentiles_of_the_reader() -> None:
         assert values[f"frame_latency_{suffix}"] == percentile(seconds, per_cent)
     assert values["frame_latency_max"] == 100.0
     assert values_by_name("PiFrameLatency", (2.0,), form="tail") == {"frame_latency_p99": 2.0}
-
-
-def test_batch_sizes_have_the_latency_and_throughput_metrics_of_aiia() -> None:
-    values = values_by_name("PiBatchSweep", (1.0, 3.0))
-    assert values == {"latency": 2000.0, "throughput": 4.0}
 
 
 def test_a_compilation_has_a_time_and_the_compiled_network_a_rate() -> None:

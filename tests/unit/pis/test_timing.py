@@ -42,35 +42,26 @@ def test_repetition_is_long_enough_for_the_clock(seconds: float) -> None:
     assert timing.repetitions_s == pytest.approx([seconds] * len(timing.repetitions_s))
 
 
-def test_at_least_nine_repetitions_and_the_minimal_time_are_measured() -> None:
+def test_there_are_as_many_repetitions_as_requested_else_nine_and_the_minimal_time() -> None:
     assert len(time_work(Device(always(1.0)), plan(min_time_s=1.0)).repetitions_s) == 9
     timing = time_work(Device(always(1e-6)), plan(min_time_s=1.0))
     assert sum(timing.repetitions_s) * timing.calls >= 1.0
     assert 9 <= len(timing.repetitions_s) <= 60
-
-
-def test_the_requested_number_of_repetitions_runs() -> None:
     assert len(time_work(Device(always(1e-3)), plan(repetitions=4)).repetitions_s) == 4
+    timing = time_work(Device(always(1e-6)), plan(min_time_s=10.0, calls=100))
+    assert len(timing.repetitions_s) == MOST_REPETITIONS
 
 
-def test_the_requested_number_of_calls_is_timed() -> None:
+def test_the_requested_number_of_calls_is_timed_or_refused_if_the_clock_cannot_see_them() -> None:
     device = Device(always(1e-3))
     assert time_work(device, plan(calls=7)).calls == 7
     assert set(device.asked) == {7}
-
-
-def test_calls_too_short_for_the_clock_are_refused() -> None:
     with pytest.raises(Unsupported, match="--mini-batch"):
         time_work(Device(always(1e-7)), plan(calls=499))  # 1000 readings are 50 µs
     assert time_work(Device(always(1e-7)), plan(calls=501)).calls == 501
 
 
-def test_the_number_of_repetitions_is_bounded() -> None:
-    timing = time_work(Device(always(1e-6)), plan(min_time_s=10.0, calls=100))
-    assert len(timing.repetitions_s) == MOST_REPETITIONS
-
-
-def test_slow_first_calls_do_not_change_the_result() -> None:
+def test_slow_first_calls_do_not_decide() -> None:
     def slow_at_first() -> Iterator[float]:
         yield from (1.0, 0.5, 0.1, 0.05)
         yield from always(1e-6)

@@ -10,9 +10,15 @@ from pis.amun.installer import installer_environment
 from pis.amun.locks import index_name
 
 
-def test_configured_indexes_of_the_machine_are_the_default(tmp_path: Path) -> None:
+def test_uvs_configuration_wins_over_pips(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "UV_INDEX_URL": "https://own.example/simple"}
     assert installer_environment("pypi", {}, environ)["UV_INDEX_URL"] == environ["UV_INDEX_URL"]
+    environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
+    assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
+    (tmp_path / ".config" / "uv").mkdir(parents=True)
+    (tmp_path / ".config" / "uv" / "uv.toml").touch()
+    environ = {"HOME": str(tmp_path), "PIP_INDEX_URL": "https://pip.example"}
+    assert "UV_DEFAULT_INDEX" not in installer_environment("pypi", {}, environ)
 
 
 def test_pip_configuration_is_used_where_uv_has_none(tmp_path: Path) -> None:
@@ -27,14 +33,7 @@ def test_pip_configuration_is_used_where_uv_has_none(tmp_path: Path) -> None:
     assert made["UV_INDEX"] == "https://said.example"
 
 
-def test_uv_configuration_file_overrides_that_of_pip(tmp_path: Path) -> None:
-    (tmp_path / ".config" / "uv").mkdir(parents=True)
-    (tmp_path / ".config" / "uv" / "uv.toml").touch()
-    environ = {"HOME": str(tmp_path), "PIP_INDEX_URL": "https://pip.example"}
-    assert "UV_DEFAULT_INDEX" not in installer_environment("pypi", {}, environ)
-
-
-def test_named_index_is_the_only_one_used(tmp_path: Path) -> None:
+def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "UV_INDEX": "https://more.example",
@@ -46,7 +45,7 @@ def test_named_index_is_the_only_one_used(tmp_path: Path) -> None:
     assert not {"UV_INDEX", "UV_FIND_LINKS"} & made.keys()
 
 
-def test_variables_that_mislead_the_installer_are_dropped(tmp_path: Path) -> None:
+def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "VIRTUAL_ENV": "/elsewhere",
@@ -57,9 +56,6 @@ def test_variables_that_mislead_the_installer_are_dropped(tmp_path: Path) -> Non
     }
     made = installer_environment("pypi", {}, environ)
     assert not (environ.keys() - {"HOME"}) & made.keys()
-
-
-def test_installer_gets_only_the_variables_that_it_needs(tmp_path: Path) -> None:
     kept = {
         "HOME": str(tmp_path),
         "PATH": "/usr/bin",
@@ -74,11 +70,6 @@ def test_installer_gets_only_the_variables_that_it_needs(tmp_path: Path) -> None
     made = installer_environment("pypi", {}, kept | other)
     assert kept.items() <= made.items()
     assert not other.keys() & made.keys()
-
-
-def test_missing_folders_of_wheels_are_skipped(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
-    assert installer_environment("pypi", {}, environ)["UV_FIND_LINKS"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("credentials", ["me:p@ss", "u:pa/ss", "u:p@s/s@", "token"])

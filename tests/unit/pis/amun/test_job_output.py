@@ -10,9 +10,9 @@ import pytest
 from ingest.inspections.parsing import parse_inspections
 from model.measurements.inspection import Outcome
 from pis.amun.inspect import InspectOptions, inspections_of
-from pis.amun.inspection_folder import failed_to_launch, job_result, unknown_setup
+from pis.amun.inspection_folder import job_result, unknown_setup
 from pis.amun.job_output import parsed_output, readings_of
-from pis.amun.jobs import FinishedJob, JobEnd
+from pis.amun.jobs import FinishedJob, JobEnd, failed_to_launch
 from pis.amun.launchers import Job
 from pis.amun.specification import load_specification
 from tests.factories.inspections import inspection, job_document, measured, printed

@@ -115,15 +115,14 @@ def test_job_that_exits_cleanly_after_its_time_limit_is_timed_out(
     assert finished.exit_code != 0
 
 
-def test_beginning_of_long_output_is_kept(tmp_path: Path) -> None:
+def test_much_output_is_kept_from_its_beginning_and_endless_output_ends_the_job(
+    tmp_path: Path,
+) -> None:
     finished = run(f"import sys; sys.stdout.write('ab' * {STDOUT_BYTES})", tmp_path)
     assert finished.ended is JobEnd.EXITED
     assert finished.stdout_truncated
     assert not finished.stderr_truncated
     assert finished.stdout == b"ab" * (STDOUT_BYTES // 2)
-
-
-def test_endless_output_ends_the_job(tmp_path: Path) -> None:
     limits = JobLimits(wall_s=60.0, output_bytes=4_000_000)
     finished = shell("yes; sleep 60", tmp_path, limits=limits)
     assert finished.ended is JobEnd.OUTPUT_LIMIT
@@ -222,16 +221,13 @@ def breach(**limits: int) -> JobEnd | None:
     return Watch(os.getpid(), replace(PLENTY, **limits)).breach()
 
 
-def test_job_within_its_limits_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_told_apart_and_a_short_machine_from_a_greedy_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limit_watch, "available_bytes", lambda: 1 << 60)
     assert breach() is None
     assert breach(memory_bytes=1) is JobEnd.MEMORY_LIMIT
     assert breach(processes=1) is JobEnd.PROCESS_LIMIT
-
-
-def test_memory_shortage_of_the_host_is_distinguished_from_a_job_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setattr(limit_watch, "available_bytes", lambda: 0)
     assert breach() is JobEnd.HOST_MEMORY
     assert breach(memory_bytes=1) is JobEnd.MEMORY_LIMIT

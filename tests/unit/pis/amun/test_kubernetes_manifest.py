@@ -71,23 +71,6 @@ def test_kubernetes_manifests_equal_the_golden_file() -> None:
     assert selector("Inspection X") == "=".join(label)
 
 
-def test_pod_is_unprivileged_without_token_and_runs_once() -> None:
-    made = manifest(completions=3)
-    spec, pod = made["spec"], pod_of(made)
-    assert (spec["completionMode"], spec["completions"], spec["backoffLimit"]) == ("Indexed", 3, 0)
-    assert (spec["parallelism"], spec["activeDeadlineSeconds"]) == (1, 3 * 600 + 600)
-    assert (pod["restartPolicy"], pod["automountServiceAccountToken"]) == ("Never", False)
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in [*pod["containers"], *pod["initContainers"]]:
-        security = container["securityContext"]
-        assert security["allowPrivilegeEscalation"] is False
-        assert security["readOnlyRootFilesystem"] is True
-        assert security["capabilities"] == {"drop": ["ALL"]}
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
-
-
 def expanded(text: str, variables: dict[str, str]) -> str:
     """As the kubelet expands it: ``$$`` is ``$``, ``$(NAME)`` a known variable's value."""
 

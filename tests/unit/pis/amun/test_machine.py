@@ -23,7 +23,6 @@ from pis.amun.hardware import (
     first_processor,
     host,
     hwinfo,
-    os_release,
     read_limits,
     separate_cores,
     throttled_periods,
@@ -74,26 +73,20 @@ def test_cgroup_v1_limits_are_read_from_their_controllers(tmp_path: Path) -> Non
     assert throttled_periods(root, own) == 2
 
 
-def test_cgroup_root_is_read_inside_a_container(tmp_path: Path) -> None:
+def test_the_root_of_a_containers_own_view_counts_and_no_limit_is_none(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu.max": "200000 100000\n"})
     own = tree(tmp_path, {"own": "0::/../elsewhere/pod\n"}) / "own"
     assert read_limits(root, own).cpu_quota == 2.0
-
-
-def test_missing_limits_are_none(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu.max": "max 100000\n"})
     own = tree(tmp_path, {"own": "1:cpu:/\n0::/\n"}) / "own"
     assert read_limits(root, own) == CgroupLimits(None, None)
     assert read_limits(tmp_path / "none", tmp_path / "none") == CgroupLimits(None, None)
 
 
-def test_steal_is_the_share_of_time_between_two_readings() -> None:
+def test_conditions_are_json_and_steal_is_the_share_of_the_time_between() -> None:
     after = replace(CALM, steal_ticks=15, cpu_ticks=1200)
     assert conditions_between(CALM, after)["steal_share"] == 0.025
     assert conditions_between(CALM, CALM)["steal_share"] is None
-
-
-def test_conditions_survive_json() -> None:
     between = conditions_between(read_conditions(), read_conditions())
     assert between == json.loads(json.dumps(between))
 
@@ -137,38 +130,27 @@ def test_description_of_this_machine_is_plausible() -> None:
     assert isinstance(info["gpu"], list)
 
 
-def test_processor_is_read_from_cpuinfo_without_lscpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpuinfo_and_lscpu_complete_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
     info = cpu_info(first_processor(text), {})
     assert (info["family"], info["model"], info["stepping"], info["cores"]) == (6, 85, 4, 8)
-
-
-def test_missing_cpuinfo_fields_are_read_from_lscpu() -> None:
     listed = {"Vendor ID": "ARM", "Model name": "Neoverse-N1", "Model": "1", "Stepping": "r3p1"}
     info = cpu_info({"BogoMIPS": "50"}, listed)
     assert (info["vendor_id_raw"], info["brand_raw"], info["model"]) == ("ARM", "Neoverse-N1", 1)
     assert info["stepping"] is None
 
 
-def test_host_identifier_is_stable_and_hides_the_machine_id(
+def test_identifiers_of_a_host_and_of_a_boot_are_stable_and_hide_what_they_are_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert host() == host()
     assert host().startswith("sha256:")
     monkeypatch.setattr(hardware, "text_of", lambda path: "another-machine\n")
     assert "another" not in host()
-
-
-def test_the_identifier_of_a_boot_hides_that_of_the_kernel() -> None:
     assert boot("8c1f") == boot("8c1f") != boot("8c20")
     assert "8c1f" not in str(boot("8c1f"))
-
-
-def test_the_release_has_lower_case_keys() -> None:
-    release = os_release()
-    assert release is None or all(key == key.lower() for key in release)
 
 
 def test_jobs_are_pinned_to_separate_cores_first(

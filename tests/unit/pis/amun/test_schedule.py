@@ -33,10 +33,14 @@ def test_every_slot_has_its_own_turns() -> None:
     assert of_slot == [["ab", "ba", "ab"], ["ab", "ba", "ab"]]
 
 
-def test_resumed_run_schedules_the_missing_jobs() -> None:
+def test_a_resumed_run_has_what_is_missing_also_within_a_block() -> None:
     made = blocks([MissingJobs("a", (2, 3)), MissingJobs("b", (1, 3))], "r", interleaved=True)
     jobs = [(job.inspection_id, job.number, job.block, job.turn) for block in made for job in block]
     assert jobs == [("b", 1, 1, 1), ("a", 2, 2, 1), ("a", 3, 3, 1), ("b", 3, 3, 2)]
+    made = blocks([MissingJobs("r", (2, 3), 2), MissingJobs("a", (1,))], "run", interleaved=True)
+    assert [[(job.inspection_id, job.number, job.block) for job in block] for block in made] == [
+        [("r", 2, 1), ("a", 1, 1), ("r", 3, 1)]
+    ]
 
 
 @given(plans, st.booleans(), st.integers(1, 3))
@@ -75,13 +79,6 @@ def test_reference_runs_several_times_within_a_block() -> None:
     ]
     assert [(job.number, job.block) for block in made for job in block if job.inspection_id == "r"
             ] == [(0, 0), (1, 0), (2, 0), (5, 1), (4, 1), (3, 1)]  # fmt: skip
-
-
-def test_a_resumed_run_goes_on_within_a_block_of_several_jobs() -> None:
-    made = blocks([MissingJobs("r", (2, 3), 2), MissingJobs("a", (1,))], "run", interleaved=True)
-    assert [[(job.inspection_id, job.number, job.block) for job in block] for block in made] == [
-        [("r", 2, 1), ("a", 1, 1), ("r", 3, 1)]
-    ]
 
 
 @pytest.mark.parametrize(

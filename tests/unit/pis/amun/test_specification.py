@@ -25,15 +25,12 @@ def problems_of(value: Any) -> dict[str, str]:
     return {problem.field: problem.message for problem in refused.value.problems}
 
 
-def test_minimal_specification_has_the_documented_defaults() -> None:
+def test_a_plain_specification_has_its_defaults_and_is_written_without_them() -> None:
     loaded = load_specification(specification())
     assert (loaded.script, loaded.batch_size, loaded.timeout_s) == ("matmul", 1, 600.0)
     assert loaded.lock.version_of("numpy") == "2.2.6"
     assert loaded.python_version == "3.11"
     assert loaded.run.cpus is None
-
-
-def test_a_specification_is_written_without_default_requests() -> None:
     assert "run" not in load_specification(specification()).document
 
 
@@ -43,10 +40,15 @@ def test_huge_number_in_a_specification_is_refused_with_its_field(tmp_path: Path
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
 
 
-def test_kubernetes_quantities_are_converted_to_numbers() -> None:
+def test_values_come_in_their_own_types() -> None:
     requests = {"requests": {"cpu": "1500m", "memory": "256Mi", "hardware": {"cpu_family": 6}}}
     run = load_specification(specification(run=requests)).run
     assert (run.cpus, run.memory_bytes, run.hardware.cpu_family) == (1.5, 256 * 2**20, 6)
+    variables = [{"name": "OMP_NUM_THREADS", "value": "2"}]
+    loaded = load_specification(specification(environment=variables))
+    assert loaded.environment == (("OMP_NUM_THREADS", "2"),)
+    loaded = load_specification(specification(parameters={"matrix_size": "64"}))
+    assert loaded.parameters == {"framework": "numpy", "matrix_size": 64}
 
 
 @pytest.mark.parametrize(
@@ -132,12 +134,6 @@ def test_specification_cannot_run_code_in_an_indicator_process(
     load_specification(specification(script=SCRIPT, **fields))
 
 
-def test_indicator_may_be_tuned_by_known_variables() -> None:
-    variables = [{"name": "OMP_NUM_THREADS", "value": "2"}]
-    loaded = load_specification(specification(environment=variables))
-    assert loaded.environment == (("OMP_NUM_THREADS", "2"),)
-
-
 @pytest.mark.parametrize(
     ("packages", "framework"),
     [
@@ -162,20 +158,12 @@ def test_an_indicator_of_two_libraries_measures_the_one_that_is_locked(package: 
     assert loaded.parameters["framework"] == package
 
 
-def test_parameters_are_converted_to_their_types() -> None:
-    loaded = load_specification(specification(parameters={"matrix_size": "64"}))
-    assert loaded.parameters == {"framework": "numpy", "matrix_size": 64}
-
-
-def test_the_written_specification_has_the_lock_that_ingest_reads() -> None:
+def test_a_written_specification_has_the_lock_that_ingest_reads_and_can_be_used_again() -> None:
     loaded = load_specification({"script": "matmul", "python": {"requirements_txt": REQUIREMENTS}})
     python = loaded.document["python"]
     assert python["requirements_locked"]["default"] == {"numpy": locked()}
     assert python["requirements_txt"] == REQUIREMENTS
     assert "requirements" in python
-
-
-def test_a_written_specification_can_be_used_again() -> None:
     first = load_specification({"script": "matmul", "python": {"requirements_txt": REQUIREMENTS}})
     assert load_specification(json.loads(json.dumps(first.document))).document == first.document
 
@@ -276,11 +264,8 @@ def documented() -> set[str]:
     return {name for head in heads for name in re.findall(r"`([^`]+)`", head)}
 
 
-def test_every_specification_field_is_documented() -> None:
+def test_the_reference_and_the_published_schema_have_every_field() -> None:
     assert documented() == set(field_paths())
-
-
-def test_the_published_schema_has_the_same_fields() -> None:
     path = ROOT / "docs/reference/specification.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     assert set(published_paths(schema, "")) == set(field_paths())
