@@ -404,7 +404,7 @@ class ExecutorMeasurer:
     def _warm_up(self, chosen: Sequence[tuple[int, Specification]]) -> None:
         """Run stacks that did not run yet once, so that their files are in the cache.
 
-        A later search runs them again: what failed may be mended, and what was warm is cold.
+        A later search runs them again: failures may be repaired, and caches may be cold again.
         """
         cold = [it for it in chosen if it[0] not in self._warmed]
         self._warmed |= {stack for stack, _ in cold}

@@ -409,7 +409,7 @@ class StackMeasurer:
             self._require_result(stack.letter, read_job(outcome.folder, 0))
 
     def build_started(self, inspection: Inspection) -> None:
-        """Say whose environment is built or found."""
+        """Print which stack is being prepared."""
         if self._warming_up:
             self.say(f"preparing {self._label_of(inspection.specification)}")
 

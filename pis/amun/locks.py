@@ -251,7 +251,7 @@ def _faults(entry: LockEntry) -> Iterator[EntryFault]:
 
 
 def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
-    """Return the name of an index; a URL that neither the settings nor the machine has stays one.
+    """Return the name of an index; the URL of an index that is not configured is unchanged.
 
     :raises ValueError: if a URL cannot be split
 
