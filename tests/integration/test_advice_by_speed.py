@@ -99,21 +99,13 @@ def test_guard_calls_no_advised_stack_harm(stores: Stores, tmp_path: Path, kind:
     assert advised["frames"] == ("2.2.3" if kind == "best" else "3.0.6")
     guarded = run(stores, "guard", str(project / "requirements.txt"), str(output), "--json")
     assert json.loads(guarded.stdout)["outcome"] != "harm"
+    newest = tmp_path / "newest.txt"
+    newest.write_text("frames==3.2.0\n", encoding="utf-8")
+    locks = ("guard", str(output), str(newest))
+    assert run(stores, *locks).returncode == 1
+    assert run(stores, *locks, "--allow-vulnerability", "GHSA-AAAA-bbbb-cccc").returncode != 1
     accepted = run(stores, "advise", str(project), "--type", "latest", "--offline", "--json",
                    "--allow-vulnerability", "GHSA-aaaa-bbbb-cccc")  # fmt: skip
     assert versions_in(accepted)["frames"] == "3.2.0"
     why_not = run(stores, "why-not", "frames==3.1.1", str(project), "--offline")
     assert "frames 3.1.1" in why_not.stdout
-
-
-def test_guard_accepts_a_vulnerability_by_name(stores: Stores, tmp_path: Path) -> None:
-    deliver(stores, RELEASES)
-    measured(stores, tmp_path / "inspections", {1.0: {"frames": "2.2.3", "zone": "1.0"}})
-    bad = osv("GHSA-aaaa-bbbb-cccc", affected("frames", ("introduced", "3.2.0")))
-    sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "all.zip", [bad])))
-    locks = [tmp_path / f"{version}.txt" for version in ("3.1.1", "3.2.0")]
-    for lock in locks:
-        lock.write_text(f"frames=={lock.stem}\n", encoding="utf-8")
-    assert run(stores, "guard", *map(str, locks)).returncode == 1
-    accepted = ("--allow-vulnerability", "GHSA-AAAA-bbbb-cccc")
-    assert run(stores, "guard", *map(str, locks), *accepted).returncode == 0

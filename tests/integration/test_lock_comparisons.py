@@ -13,7 +13,6 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from adviser.answering import lock_comparison
-from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api.jobs.queue import QueueClient
 from api.resources import lock_comparisons
 from api.service import EXTENSION
@@ -65,27 +64,7 @@ def test_service_compares_locks_as_the_command_does(
     assert [it["verdict"] for it in answer["claims"]] == ["faster"]
 
 
-def test_lock_comparison_does_not_read_other_hardware(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = []
-
-    def noted(*arguments: Any) -> LockKnowledge:
-        read.append(knowledge_of_locks(*arguments))
-        return read[-1]
-
-    monkeypatch.setattr(lock_comparisons, "knowledge_of_locks", noted)
-    lock = {"requirements.txt": "numpy==2.0.2\n"}
-    for where in (_WHERE, {**_WHERE, "hardware": None}):
-        body = {"old": lock, "new": lock, "environment": {k: v for k, v in where.items() if v}}
-        assert client.post("/api/v2/lock-comparisons", json=body).status_code == 200
-    (series, *_), nothing = (it.evidence.series for it in read)
-    assert series.hardware_digest.startswith(f"sha256:{_HARDWARE}")
-    assert {it.hardware_digest for it in read[0].evidence.series} == {series.hardware_digest}
-    assert nothing == ()
-
-
-def test_compared_locks_link_to_their_measured_stacks(client: FlaskClient) -> None:
+def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:
     answer = _compared(client, "numpy==2.0.2\n", "numpy==2.4.6\n")
     assert answer["old"]["measured"]
     assert answer["new"]["measured"]

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions
-from adviser.projects.locks import read_lock
+from adviser.locks.formats import LockablePackage, LockFormat, LockOptions, render_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from model.packages.environments import host_environment
@@ -188,17 +186,6 @@ def test_installers_obey_written_constraints(
     else:
         done = uv(index, python, "install", "app", "-c", str(path))
         assert installed(python) == {"app": "1.0", "lib": "1.5"}, done.stderr
-
-
-def test_written_locks_are_read_back(index: Index, project: Project, tmp_path: Path) -> None:
-    markers = host_environment().markers
-    for format in LockFormat:
-        path = written(index, project, format, tmp_path)
-        lock = read_lock(path.name, {path.name: path.read_bytes()})
-        assert lock.complete, format
-        assert {name: it.version for name, it in lock.packages(markers).items()} == STACK
-        if format is not LockFormat.CONSTRAINTS:
-            assert all(it.hashes for it in lock.entries)
 
 
 @needs("pipenv")

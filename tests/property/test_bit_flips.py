@@ -21,7 +21,7 @@ from adviser.answering.recorded_advice import (
     unrepeated,
     why_it_may_differ,
 )
-from adviser.locks.lock_model import LockFormat
+from adviser.locks.formats import LockFormat
 from adviser.reports.checking import check_offline
 from adviser.reports.documents import (
     SCHEMA_VERSION,

@@ -12,8 +12,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions
+from adviser.locks.formats import LockablePackage, LockFormat, LockOptions, render_lock
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
@@ -292,9 +291,10 @@ def test_written_lock_is_read_back_equal(stack: dict[str, str], data: st.DataObj
     options = LockOptions(HERE, {"pypi": "https://h.example/simple"})
     for format in LockFormat:
         lock = render_lock(format, chosen, Project(), options)
-        read = read_lock(lock.name, {lock.name: lock.data}).packages(HERE.markers)
-        assert {it.name: it.version for it in read.values()} == {
-            it.name: it.version for it in chosen
-        }
+        read = read_lock(lock.name, {lock.name: lock.data})
+        assert read.complete
+        assert all(it.hashes for it in read.entries) == (format is not LockFormat.CONSTRAINTS)
+        installed = read.packages(HERE.markers).values()
+        assert {it.name: it.version for it in installed} == {it.name: it.version for it in chosen}
         shuffled = data.draw(st.permutations(chosen))
         assert render_lock(format, shuffled, Project(), options) == lock

@@ -11,7 +11,7 @@ from adviser.advise import in_this_process
 from adviser.answering.lock_fixes import LockFixes
 from adviser.fix import FixResult, FixSearch
 from adviser.fix_universe import CountedVulnerabilities, LockToFix
-from adviser.reports.fix_proof import check_fix_proof, proof_document
+from adviser.reports.checking import check_fix_proof, proof_document
 from adviser.resolver.relaxation import UniverseResolver
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Resolution

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice, advise, in_this_process
-from adviser.locks.lock_model import LockFormat
+from adviser.locks.formats import LockFormat
 from adviser.reports.checking import check_offline
 from adviser.reports.documents import ReleaseKnowledge, lock_of
 from adviser.resolver.checker import check_resolution

@@ -8,10 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from adviser.projects.indexes import public_text
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash
-from adviser.projects.project import WarningCode
+from adviser.projects.project import WarningCode, public_text
 from api.amun.submission import public_specification, refuse_secrets
 from api.http.project_files import public_file, public_project
 from model.errors import InvalidFile

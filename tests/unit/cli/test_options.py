@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from adviser.advise import advise as advice_of
 from adviser.answering.index_selection import called_indexes, indexes_to_search
-from adviser.locks.lock_model import LockFormat
+from adviser.locks.formats import LockFormat
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType

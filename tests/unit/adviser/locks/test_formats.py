@@ -12,8 +12,14 @@ import pytest
 from packaging.pylock import Pylock
 from packaging.specifiers import SpecifierSet
 
-from adviser.locks.formats import environment_marker, render_lock
-from adviser.locks.lock_model import LockablePackage, LockFormat, LockOptions, UnwritableLock
+from adviser.locks.formats import (
+    LockablePackage,
+    LockFormat,
+    LockOptions,
+    UnwritableLock,
+    environment_marker,
+    render_lock,
+)
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from model.packages.environments import environment

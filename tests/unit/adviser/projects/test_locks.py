@@ -24,12 +24,6 @@ def test_packages_of_a_pipfile_lock_depend_on_the_environment_and_on_development
     assert set(lock.packages(WINDOWS)) == {"t"}
 
 
-def test_a_pylock_is_read_for_each_environment() -> None:
-    lock = read(PYLOCK, "pylock.toml")
-    assert {name: it.version for name, it in lock.packages(LINUX).items()} == {"numpy": "2.2.6"}
-    assert {name: it.version for name, it in lock.packages(WINDOWS).items()} == {"numpy": "2.0"}
-
-
 def test_groups_that_a_pylock_installs_by_default_count() -> None:
     lock = read('default-groups = ["dev"]\n' + PYLOCK, "pylock.toml")
     assert set(lock.packages(LINUX)) == {"numpy", "tool"}

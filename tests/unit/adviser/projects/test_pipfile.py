@@ -3,8 +3,7 @@
 import tomllib
 from typing import Any
 
-from adviser.locks.formats import pipfile_lock_document
-from adviser.locks.lock_model import LockOptions
+from adviser.locks.formats import LockOptions, pipfile_lock_document
 from adviser.projects.documents import table_of
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile

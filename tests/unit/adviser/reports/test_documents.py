@@ -21,7 +21,6 @@ from adviser.reports.documents import (
 )
 from adviser.reports.serialization import (
     claim_document,
-    code_version,
     dataclass_from_json,
     dataclass_to_json,
     digest_of_code,
@@ -34,7 +33,6 @@ from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Claim, Premises
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common import __version__
 from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence
@@ -170,30 +168,13 @@ def test_stored_request_gives_the_same_report_with_any_number_of_threads() -> No
         )
     known = dataclass_from_json(dataclass_to_json(known_for(first)), ReleaseKnowledge)
     assert report_bytes(report_document(result_document(again, known), METADATA)) == report
-
-
-def test_stored_forms_are_the_canonical_json_of_the_plain_values() -> None:
-    request = request_for(
-        "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
-    )
-    first = advice_for(request)
-    for value in (request, first.request, known_for(first), {"least": float("-inf")}):
+    for value in (request, known, {"least": float("-inf")}):
         assert dataclass_to_json(value) == canonical_json(plain(value))
 
 
 def test_request_with_an_unknown_field_is_refused() -> None:
     with raised(InvalidDocument, reason=Reason.UNREADABLE):
         dataclass_from_json(b'{"project": {}, "more": 1}', StackRequest)
-
-
-def test_changed_result_does_not_match_the_digest_in_its_metadata() -> None:
-    advice = advice_for()
-    report = report_of(advice)
-    report["result"]["error_msg"] = "all is well"
-    assert problems(report, advice) == [
-        "the digest in the metadata is not that of the result",
-        'result.error_msg is "all is well" instead of null',
-    ]
 
 
 def test_a_document_that_is_no_report_is_refused() -> None:
@@ -325,11 +306,6 @@ def test_pipeline_is_reported_only_for_debug_requests() -> None:
         jsonschema.validate(report, schema)
         pipeline = report["result"]["report"]["pipeline"]
         assert (pipeline is not None) is debug
-
-
-def test_the_version_has_a_digest_of_the_code() -> None:
-    version, _, code = code_version().partition("+")
-    assert (version, len(code)) == (__version__, 12)
 
 
 def test_a_changed_added_or_renamed_module_changes_the_digest(tmp_path: Path) -> None:

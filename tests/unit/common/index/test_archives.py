@@ -7,7 +7,7 @@ import lzma
 import random
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import BinaryIO, cast
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from common.formats.core_metadata import parse_core_metadata
 from common.http.transport import StopReceiving
 from common.index.partial_zip import MissingSpan, SparseFile, entry_in_tail, import_names_in
-from common.index.sdists import SdistReader, read_sdist
+from common.index.sdists import SdistMetadata, SdistReader, read_sdist
 from common.index.wheel_metadata import wheel_metadata
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import MAX_NAMES, ImportNames, ImportSource, names_in_wheel
@@ -56,7 +56,13 @@ def of_sdist(data: bytes, name: str = "parrot-1.0.tar.gz") -> bytes | None:
     return metadata.text.encode() if metadata else None
 
 
-def test_own_metadata_of_a_wheel_is_preferred_to_bundled_ones() -> None:
+def read_both_ways(*files: tuple[str, bytes]) -> Iterator[SdistMetadata | None]:
+    """What is read of a source distribution with these files, packed as tar and as zip."""
+    for data, end in ((gzip.compress(tar(*files)), "tar.gz"), (wheel(*files), "zip")):
+        yield read_sdist(io.BytesIO(data), f"parrot-1.0.{end}", LIMIT)
+
+
+def test_the_wheels_own_metadata_is_read_and_not_a_bundled_ones() -> None:
     data = wheel(
         ("vendored-1.dist-info/METADATA", b"no"),
         ("parrot/x.dist-info/METADATA", b"no"),
@@ -80,14 +86,10 @@ def test_a_bomb_is_too_large() -> None:
     with pytest.raises(IndexProblem) as of_a_source:
         of_sdist(gzip.compress(tar(("parrot-1.0/PKG-INFO", bytes(1 << 20)))))
     assert of_a_wheel.value.code == of_a_source.value.code == IndexFault.TOO_LARGE
-
-
-def test_oversized_archive_header_is_refused() -> None:
-    member = tarfile.TarInfo("x")
-    member.type, member.size = tarfile.GNUTYPE_LONGNAME, 17 << 20
-    data = gzip.compress(member.tobuf() + bytes(17 << 20), 1)
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 17 << 20
     with raised(IndexProblem, code=IndexFault.TOO_LARGE):
-        of_sdist(data)
+        of_sdist(gzip.compress(header.tobuf() + bytes(17 << 20), 1))
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"<html>", b"\x1f\x8b", b"PK\x05\x06" + bytes(18)])
@@ -128,11 +130,7 @@ def test_missing_requirements_are_uncertain_if_setup_py_decides(
     others: list[str], certainty: str
 ) -> None:
     files = [("parrot-1.0/PKG-INFO", OLD), *((f"parrot-1.0/{it}", b"") for it in others)]
-    for data, name in (
-        (gzip.compress(tar(*files)), "parrot-1.0.tar.gz"),
-        (wheel(*files), "parrot-1.0.zip"),
-    ):
-        read = read_sdist(io.BytesIO(data), name, LIMIT)
+    for read in read_both_ways(*files):
         assert read.certainty == certainty
 
 
@@ -142,11 +140,7 @@ def test_requirements_that_setuptools_left_are_likely() -> None:
         ("parrot-1.0/other.egg-info/requires.txt", b"no\n"),
         ("parrot-1.0/src/parrot.egg-info/requires.txt", REQUIRES),
     )
-    for data, name in (
-        (gzip.compress(tar(*files)), "parrot-1.0.tar.gz"),
-        (wheel(*files), "parrot-1.0.zip"),
-    ):
-        read = read_sdist(io.BytesIO(data), name, LIMIT)
+    for read in read_both_ways(*files):
         assert read.certainty == "likely"
         assert parse_core_metadata(read.text).requires_dist == (
             "seed>=1",
@@ -246,10 +240,8 @@ TAIL = 4096
 def long_wheel(
     name: str = "parrot-1.0.dist-info/METADATA", extra: bytes = b"", behind: int = 3
 ) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(200):
-            archive.writestr(f"parrot/{number:05}.txt", b"")
+    packed = io.BytesIO(wheel(*((f"parrot/{number:05}.txt", b"") for number in range(200))))
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
         info = zipfile.ZipInfo(name)
         info.extra = extra
         info.compress_type = zipfile.ZIP_DEFLATED
@@ -305,14 +297,6 @@ def test_damaged_end_of_a_wheel_never_gives_wrong_metadata(place: int, damage: b
 INFO = "parrot-1.0.dist-info"
 
 
-def wheel_of(members: Mapping[str, str]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, content in members.items():
-            archive.writestr(path, content)
-    return packed.getvalue()
-
-
 def end_of(data: bytes, tail: int = TAIL, *spans: tuple[int, int]) -> BinaryIO:
     """A wheel of which only the last bytes and some spans are known."""
     sparse = SparseFile(len(data))
@@ -326,7 +310,8 @@ def large(**texts: str) -> bytes:
     """A wheel whose central directory is longer than :data:`TAIL`."""
     modules = {f"parrot/talk/module_{it:03}.py": "" for it in range(200)}
     infos = {f"{INFO}/{name}.txt": content for name, content in texts.items()}
-    return wheel_of({"parrot/__init__.py": "", **modules, f"{INFO}/METADATA": "", **infos})
+    members = {"parrot/__init__.py": "", **modules, f"{INFO}/METADATA": "", **infos}
+    return wheel(*((path, content.encode()) for path, content in members.items()))
 
 
 @pytest.mark.parametrize(
@@ -346,17 +331,15 @@ def large(**texts: str) -> bytes:
     ],
 )  # fmt: skip
 def test_names_are_the_shallowest_packages_and_modules(paths: list[str], names: list[str]) -> None:
-    read = import_names_in(io.BytesIO(wheel_of(dict.fromkeys(paths, ""))))
+    read = import_names_in(io.BytesIO(wheel(*((it, b"") for it in paths))))
     assert read == ImportNames(tuple(names), ImportSource.DIRECTORY)
 
 
-def test_declared_namespace_is_not_an_import_name() -> None:
-    members = {
-        "zope/__init__.py": "",
-        "zope/interface/__init__.py": "",
-        f"{INFO}/namespace_packages.txt": "zope\n",
-    }
-    read = import_names_in(io.BytesIO(wheel_of(members)))
+def test_a_declared_namespace_is_no_package() -> None:
+    members = ("zope/__init__.py", b""), ("zope/interface/__init__.py", b"")
+    read = import_names_in(
+        io.BytesIO(wheel(*members, (f"{INFO}/namespace_packages.txt", b"zope\n")))
+    )
     assert read.names == ("zope", "zope.interface")
 
 
@@ -378,8 +361,8 @@ def test_a_whole_directory_gives_all_names() -> None:
     assert read == ImportNames(("parrot",), ImportSource.DIRECTORY)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + bytes(18) + b"x", wheel_of({})[:-1]])
-def test_broken_zip_directory_gives_no_import_names(data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + bytes(18) + b"x", wheel()[:-1]])
+def test_a_broken_end_gives_nothing(data: bytes) -> None:
     assert import_names_in(io.BytesIO(data)) is None
 
 
