@@ -19,10 +19,10 @@ from adviser.answering.recorded_advice import (
     why_it_may_differ,
 )
 from adviser.guard import changes_of
-from adviser.locks.lock_model import LockFormat
+from adviser.locks.formats import LockFormat
 from adviser.projects.project import Project, ProjectFormat
+from adviser.reports.checking import check_fix_proof, fix_proof_in
 from adviser.reports.documents import lock_of
-from adviser.reports.fix_proof import check_fix_proof, fix_proof_in
 from adviser.reports.note_codes import remark_of
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import fetch_hint, unread_texts

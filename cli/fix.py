@@ -20,10 +20,10 @@ from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
 from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult, OpenVulnerability
 from adviser.guard import changes_of
-from adviser.locks.lock_model import UnwritableLock
+from adviser.locks.formats import UnwritableLock
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement
-from adviser.reports.fix_proof import proof_document
+from adviser.reports.checking import proof_document
 from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
 from adviser.stack_request import StackRequest

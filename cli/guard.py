@@ -35,7 +35,7 @@ from adviser.guard_findings import (
     remaining_lines,
 )
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
-from adviser.locks.lock_model import LockFormat, UnwritableLock
+from adviser.locks.formats import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectFormat, WarningCode
 from adviser.reports.documents import lock_of

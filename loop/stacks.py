@@ -11,7 +11,7 @@ import orjson
 from adviser.advise import Advice, Resolver, advise, assess_candidates
 from adviser.answering.answers import files_known, on_hardware
 from adviser.answering.knowledge import stored_knowledge
-from adviser.locks.lock_model import LockFormat
+from adviser.locks.formats import LockFormat
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim, Premises

@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
-from sqlalchemy import Connection
-
 from adviser.advise import Advice
 from adviser.answering.target_hardware import requested_hardware
 from adviser.packs.stored_packs import known_hardware
@@ -39,7 +37,6 @@ from graph.record.release_queries import files_of, metadata_files_of, unread_of
 from model.advice import StoredAdvice
 from model.errors import StoreUnavailable
 from model.json_documents import digest_bytes
-from model.measurements.benchmark_results import ResultContext
 from model.packages.candidates import Dependency
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
@@ -88,7 +85,16 @@ def make_answer(
     with timed(timings, "files_s"):
         known = files_known(stores, advice, all_listed=all_listed)
         if urls:
-            known = _with_addresses(stores, known, advice)
+            from adviser.answering.file_listings import addresses_of
+
+            wanted = {
+                (candidate.index, choice.name, choice.version)
+                for stack in advice.resolution.stacks
+                for choice in stack.choices
+                for candidate in advice.universe.packages[choice.name]
+                if candidate.purl == choice.purl
+            }
+            known = replace(known, urls=addresses_of(stores.settings, wanted))
     with timed(timings, "report_s"):
         result = result_document(advice, known)
     timings["total_s"] = sum(timings[it] for it in _STEPS if it in timings)
@@ -112,8 +118,10 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
     """
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
+        names = {it.name for it in advice.request.requirements}
         known = ReleaseKnowledge(
-            files=files_of(connection, purls), benchmarks=_context(connection, advice.request)
+            files=files_of(connection, purls),
+            benchmarks=tuple(context_of(connection, names, advice.request.hardware)),
         )
         if not all_listed:
             read = metadata_files_of(connection, purls)
@@ -143,11 +151,6 @@ def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> t
         if rank[0] < inf and not same and installed_rank(source.filename, environment) != rank:
             names.add(choice.name)
     return tuple(sorted(names))
-
-
-def _context(connection: Connection, request: StackRequest) -> tuple[ResultContext, ...]:
-    names = {it.name for it in request.requirements}
-    return tuple(context_of(connection, names, request.hardware))
 
 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
@@ -224,19 +227,6 @@ def on_hardware(stores: Stores, request: StackRequest, prefix: str | None) -> St
     return replace(
         request, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
     )
-
-
-def _with_addresses(stores: Stores, known: ReleaseKnowledge, advice: Advice) -> ReleaseKnowledge:
-    from adviser.answering.file_listings import addresses_of
-
-    wanted = {
-        (candidate.index, choice.name, choice.version)
-        for stack in advice.resolution.stacks
-        for choice in stack.choices
-        for candidate in advice.universe.packages[choice.name]
-        if candidate.purl == choice.purl
-    }
-    return replace(known, urls=addresses_of(stores.settings, wanted))
 
 
 def _distribution() -> dict[str, Any]:

@@ -570,7 +570,12 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     # What a build says counts for requests that want builds, and for no others.
     memory = IndexMemory() if memory is None or options.build else memory
     knowledge = recorded(memory)
-    earlier = EarlierReads(settings.index_cache, _reading_key(request, more))
+    # The same text for requests that mostly read the same versions.
+    roots = sorted(repr(it) for it in (*request.roots, *more))
+    earlier = EarlierReads(
+        settings.index_cache,
+        repr((roots, request.kind, request.environment, request.options.indexes)),
+    )
     builder = _builder(settings, request, on_build) if options.build else None
     outcome: list[tuple[T, IndexResolution]] = []
 
@@ -604,12 +609,6 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     if resolution.progress.read and not options.build:
         earlier.keep(resolution.reads())
     return result, resolution
-
-
-def _reading_key(request: StackRequest, more: Iterable[Dependency]) -> str:
-    """The same text for requests that mostly read the same versions."""
-    roots = sorted(repr(it) for it in (*request.roots, *more))
-    return repr((roots, request.kind, request.environment, request.options.indexes))
 
 
 def _builder(settings: Settings, request: StackRequest, on_build: OnBuild) -> SdistBuilder:

@@ -327,18 +327,15 @@ class IndexSnapshot:
             required = dict.fromkeys(self._roots)
             for package in self.packages.values():
                 required.update(dict.fromkeys(package.build(self._builder).required))
-            if not self._request_extras(required):
+            # Request the extras that requirements name; return whether any is new.
+            new = False
+            for dependency in required:
+                package = self.package(dependency.name) if dependency.extras else None
+                if package is not None and not package.extras.issuperset(dependency.extras):
+                    package.request(dependency.extras)
+                    new = True
+            if not new:
                 return [it for it in required if it.url is None]
-
-    def _request_extras(self, required: Iterable[Dependency]) -> bool:
-        """Request the extras that requirements name; return whether any is new."""
-        new = False
-        for dependency in required:
-            package = self.package(dependency.name) if dependency.extras else None
-            if package is not None and not package.extras.issuperset(dependency.extras):
-                package.request(dependency.extras)
-                new = True
-        return new
 
     def freeze(self) -> Snapshot:
         """The snapshot of everything that can be reached from the roots, without a revision.

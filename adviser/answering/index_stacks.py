@@ -52,15 +52,14 @@ class IndexStacks:
         :raises NoValidStack: with the conflict
         :raises IndexProblem: if the index does not answer
         """
-        return asyncio.run(self._best(self._request(requirements)))
-
-    def _request(self, requirements: Sequence[str]) -> StackRequest:
         text = "".join(f"{it}\n" for it in requirements)
         project = parse_project({REQUIREMENTS_TXT: text.encode()})
         options = RequestOptions(
             only_wheels=True, indexes=indexes_to_search(self._settings, project, [self._index])
         )
-        return StackRequest(project, self._environment, RecommendationType.LATEST, options)
+        return asyncio.run(
+            self._best(StackRequest(project, self._environment, RecommendationType.LATEST, options))
+        )
 
     async def _best(self, request: StackRequest) -> dict[str, str]:
         async with opened_clients(self._settings, [self._index]) as clients:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adviser.locks.lock_model import LockablePackage, LockOptions, fits, hashes_of
+from adviser.locks.formats import LockablePackage, LockOptions, fits, hashes_of
 from adviser.monkey.strategies import (
     GeneratedStack,
     ImpossibleVersions,

@@ -100,7 +100,9 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
     :raises InvalidFile: with line and column
     """
     text = text_of(name, data)
-    _check_depth(name, text)
+    # Refuse keys with many parts: parsing a key of n parts takes n² steps.
+    if _DEEP_KEY.search(_SPACE_AFTER_DOT.sub("", text)):
+        _too_deep(name)
     try:
         value = tomllib.loads(text)
     except RecursionError:
@@ -197,12 +199,6 @@ _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"(?<![\w\-.\"'])(?:{_PART}[ \t]*\.){{{_MAX_DEPTH}}}")
 #: Space after a dot, which makes a part look like the start of a key.
 _SPACE_AFTER_DOT = re.compile(r"(?<=\.)[ \t]+")
-
-
-def _check_depth(name: str, text: str) -> None:
-    """Refuse keys with many parts: parsing a key of n parts takes n² steps."""
-    if _DEEP_KEY.search(_SPACE_AFTER_DOT.sub("", text)):
-        _too_deep(name)
 
 
 def _too_deep(name: str) -> NoReturn:

@@ -85,7 +85,17 @@ def parse_project(
         # Files beside a script belong to another project.
         project = _with_constraints(_with_lock(project, files, context, selection), files, context)
         project = replace(project, benchmarks=own_benchmarks(files, context))
-    _warn_of_duplicates(project, context)
+    for requirements in (project.requirements, project.dev):
+        seen: dict[str, ProjectRequirement] = {}
+        for requirement in requirements:
+            first = seen.setdefault(requirement.name, requirement)
+            if first is not requirement and first.marker == requirement.marker:
+                context.warn(
+                    WarningCode.ASKED_TWICE,
+                    f"{value_text(requirement.name)} is also required at {first.origin}; "
+                    "both count",
+                    requirement.origin,
+                )
     return replace(
         project,
         warnings=tuple(context.warnings),
@@ -365,17 +375,3 @@ def _with_constraints(
             f"{project.source}:$",
         )
     return project
-
-
-def _warn_of_duplicates(project: Project, context: ParseContext) -> None:
-    for requirements in (project.requirements, project.dev):
-        seen: dict[str, ProjectRequirement] = {}
-        for requirement in requirements:
-            first = seen.setdefault(requirement.name, requirement)
-            if first is not requirement and first.marker == requirement.marker:
-                context.warn(
-                    WarningCode.ASKED_TWICE,
-                    f"{value_text(requirement.name)} is also required at {first.origin}; "
-                    "both count",
-                    requirement.origin,
-                )

@@ -91,11 +91,6 @@ def read_pipfile(manifest: FileTable, name: str, context: ParseContext) -> Proje
 _PYTHONS = ("python_full_version", "python_version")
 
 
-def _default_source() -> dict[str, Any]:
-    """The source that pipenv uses for a Pipfile without sources."""
-    return {"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}
-
-
 def _allowed_prereleases(table: FileTable) -> frozenset[str]:
     """Packages whose pre-releases a table allows with ``thoth.allow_prereleases``."""
     allowed = table.nested("thoth").nested("allow_prereleases")
@@ -113,9 +108,12 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
     :param as_written: do not normalise names, like older versions of pipenv
     """
     sections = {_DEFAULT: "default", _DEVELOP: "develop"}
+    # The source that pipenv uses for a Pipfile without sources.
     data: dict[str, Any] = {
         "_meta": {
-            "sources": manifest.get("source", [_default_source()]),
+            "sources": manifest.get(
+                "source", [{"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}]
+            ),
             "requires": manifest.get("requires", {}),
         },
         "default": {},
@@ -175,7 +173,7 @@ def _entries(requirements: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
     """Entries of a Pipfile; several requirements of a package are merged."""
     entries: dict[str, Any] = {}
     for requirement in requirements:
-        entry = {
+        entry: dict[str, Any] = {
             "version": requirement.specifier or "*",
             "extras": list(requirement.extras),
             "markers": requirement.marker,
@@ -185,25 +183,21 @@ def _entries(requirements: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
         name = requirement.name
         first = entries.setdefault(name, entry)
         if first != entry:
-            entries[name] = _merged(first, entry)
+            # Merge two requirements of a package; with different markers, the result has no bounds.
+            same = first.get("markers") == entry.get("markers")
+            bounds = sorted({first["version"], entry["version"]} - {"*"}) if same else []
+            extras = sorted({*first.get("extras", ()), *entry.get("extras", ())})
+            merged = {
+                "version": ",".join(bounds) or "*",
+                "extras": extras,
+                "markers": first.get("markers") if same else None,
+                "index": first.get("index") or entry.get("index"),
+            }
+            entries[name] = {key: value for key, value in merged.items() if value}
     return {
         name: entry["version"] if entry.keys() == {"version"} else entry
         for name, entry in sorted(entries.items())
     }
-
-
-def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two requirements of a package; with different markers, the result has no bounds."""
-    same = first.get("markers") == second.get("markers")
-    bounds = sorted({first["version"], second["version"]} - {"*"}) if same else []
-    extras = sorted({*first.get("extras", ()), *second.get("extras", ())})
-    merged = {
-        "version": ",".join(bounds) or "*",
-        "extras": extras,
-        "markers": first.get("markers") if same else None,
-        "index": first.get("index") or second.get("index"),
-    }
-    return {key: value for key, value in merged.items() if value}
 
 
 def _indexes(manifest: FileTable, context: ParseContext) -> tuple[ProjectIndex, ...]:

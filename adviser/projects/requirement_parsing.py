@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.project import (
@@ -26,7 +25,7 @@ from common.formats.requirements_files import (
     without_name,
 )
 from model.errors import Reason
-from model.packages.releases import Requirement, parse_requirement
+from model.packages.releases import parse_requirement
 from model.redaction import holds_user, without_secrets
 from model.text import counted, first_few
 
@@ -164,7 +163,15 @@ def parse_project_requirement(
     context.count(at)
     parsed = parse_requirement(text.strip())
     if parsed.name is None:
-        _refuse(parsed, at)
+        hint = "use the form of PEP 508, such as `flask[async]>=3,<4; python_version < '3.13'`"
+        if has_variable(parsed.raw):
+            hint = "variables are not expanded: write the value"
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{value_text(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",
+            at,
+            hint,
+        )
     if parsed.problem is not None:
         context.warn(WarningCode.OLD_SPECIFIER, parsed.problem, at)
     check_marker(parsed.marker, at)
@@ -225,15 +232,3 @@ def _is_local(code: WarningCode, what: str) -> bool:
     if code is not WarningCode.EDITABLE:
         return code is WarningCode.LOCAL_PATH
     return not is_remote(without_name(what))
-
-
-def _refuse(parsed: Requirement, at: str) -> NoReturn:
-    hint = "use the form of PEP 508, such as `flask[async]>=3,<4; python_version < '3.13'`"
-    if has_variable(parsed.raw):
-        hint = "variables are not expanded: write the value"
-    refuse(
-        Reason.INVALID_REQUIREMENT,
-        f"{value_text(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",
-        at,
-        hint,
-    )

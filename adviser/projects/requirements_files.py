@@ -10,7 +10,11 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import refuse_foreign, requirements_text_of
 from adviser.projects.indexes import index_named
-from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
+from adviser.projects.project import (
+    ProjectIndex,
+    ProjectRequirement,
+    WarningCode,
+)
 from adviser.projects.requirement_parsing import (
     ParseContext,
     parse_marker,
@@ -132,13 +136,10 @@ class _Reader:
                 text = f"{value_text(line.ignored)} has no effect here, as in pip"
                 self._context.warn(WarningCode.OPTION_IGNORED, text, at)
             if line.requirement:
-                self._requirement(line, constraint, at)
+                with self._context.optional(constraint):
+                    self._read_requirement(line, constraint, at)
             else:
                 self._options(line, constraint, at, (*path, name))
-
-    def _requirement(self, line: Line, constraint: bool, at: str) -> None:
-        with self._context.optional(constraint):
-            self._read_requirement(line, constraint, at)
 
     def _read_requirement(self, line: Line, constraint: bool, at: str) -> None:
         elsewhere = reference_without_name(line.requirement)
@@ -194,7 +195,11 @@ class _Reader:
                 # Files that a constraints file includes by -r are requirements, as in pip.
                 name = included(value, path[-1], at)
                 if name not in self._files:
-                    _missing(option, name, at)
+                    message = (
+                        f"{option} names {value_text(name)}, which is not among the project's files"
+                    )
+                    hint = "add the file, or remove the line"
+                    refuse(Reason.INCLUDE_MISSING, message, at, hint)
                 self.read(name, option == "--constraint", path)
             elif option == "--editable":
                 self._leave_out(WarningCode.EDITABLE, value, at)
@@ -269,12 +274,3 @@ def included(value: str, includer: str, at: str) -> str:
             "only files inside the project's folder are read: copy it there",
         )
     return name
-
-
-def _missing(option: str, name: str, at: str) -> None:
-    refuse(
-        Reason.INCLUDE_MISSING,
-        f"{option} names {value_text(name)}, which is not among the project's files",
-        at,
-        "add the file, or remove the line",
-    )

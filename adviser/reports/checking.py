@@ -25,6 +25,8 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assess_candidates, universe_for
+from adviser.fix import FixResult
+from adviser.fix_universe import LEVELS
 from adviser.harm import harmful_versions, pins_of
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -33,11 +35,12 @@ from adviser.reports.documents import (
     result_document,
     unbounded_in,
 )
-from adviser.reports.serialization import code_version, dataclass_from_json
+from adviser.reports.serialization import code_version, dataclass_from_json, dataclass_of, plain
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
-from adviser.resolver.problem import ProblemSizes
-from adviser.resolver.resolver_request import ResolverRequest
+from adviser.resolver.compression import compress
+from adviser.resolver.problem import ProblemSizes, SelectionProblem
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import (
     Choice,
     Conflict,
@@ -209,6 +212,7 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
 def resolution_in(inner: Mapping[str, Any]) -> Resolution:
     """The result of the search according to the report."""
     certificate = inner["certificate"]
+    sizes = inner["search"]["sizes"]
     return Resolution(
         status=ResolutionStatus(certificate["status"]),
         stacks=tuple(map(_stack, inner["products"])),
@@ -218,7 +222,7 @@ def resolution_in(inner: Mapping[str, Any]) -> Resolution:
         complete=certificate["complete"],
         conflict=_conflict(inner),
         limit=None if certificate["limit"] is None else SearchLimit(certificate["limit"]),
-        sizes=_sizes(inner),
+        sizes=None if sizes is None else dataclass_from_json(orjson.dumps(sizes), ProblemSizes),
         model=certificate["model"],
         solver=certificate["solver"],
     )
@@ -231,11 +235,6 @@ def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
     return dataclass_from_json(
         orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict
     )
-
-
-def _sizes(inner: Mapping[str, Any]) -> ProblemSizes | None:
-    sizes = inner["search"]["sizes"]
-    return None if sizes is None else dataclass_from_json(orjson.dumps(sizes), ProblemSizes)
 
 
 def _stack(product: Mapping[str, Any]) -> ResolvedStack:
@@ -293,41 +292,35 @@ def check_offline(
     """
     expect_schema(report)
     try:
-        return _checked(report, snapshot, evidence)
+        inner, certificate = report["result"]["report"], report["result"]["report"]["certificate"]
+        problems, verified, unverified = list(_by_itself(report)), [_CONSISTENT_REPORT], []
+        named, based = certificate["snapshot"], certificate["evidence"]
+        if snapshot is not None and snapshot.revision != named:
+            problems.append(f"it is based on snapshot {named}, not on {snapshot.revision}")
+        if evidence is not None and evidence.revision != based:
+            problems.append(f"it is based on evidence {based}, not on {evidence.revision}")
+        if snapshot is None:
+            unverified.append(f"{_FEASIBLE}: it needs snapshot {named} (--snapshot)")
+            unverified.append(f"{_SCORED}: it needs both")
+            return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
+        parameters = report["result"]["parameters"]
+        rules = dataclass_from_json(orjson.dumps(parameters["rules"]), ResolverRequest)
+        rules = replace(
+            rules, inferred_bounds=True, unbounded=unbounded_in(certificate, snapshot.packages)
+        )
+        resolution = resolution_in(inner)
+        author = other_version(report)
+        if evidence is None or author is not None:
+            problems += _unfeasible(resolution, snapshot, rules)
+            needed = f"{_SCORED}: it needs evidence {based} (--evidence)"
+            unverified.append(needed if author is None else f"{OTHER_VERSION} {author}")
+        else:
+            problems += _unscored(resolution, snapshot, evidence, parameters, inner, rules)
+            verified.append(_SCORED)
+        verified.insert(1, _FEASIBLE)
+        return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     except READING_ERRORS as error:
         raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
-
-
-def _checked(
-    report: Mapping[str, Any], snapshot: Snapshot | None, evidence: Evidence | None
-) -> ReportCheck:
-    inner, certificate = report["result"]["report"], report["result"]["report"]["certificate"]
-    problems, verified, unverified = list(_by_itself(report)), [_CONSISTENT_REPORT], []
-    named, based = certificate["snapshot"], certificate["evidence"]
-    if snapshot is not None and snapshot.revision != named:
-        problems.append(f"it is based on snapshot {named}, not on {snapshot.revision}")
-    if evidence is not None and evidence.revision != based:
-        problems.append(f"it is based on evidence {based}, not on {evidence.revision}")
-    if snapshot is None:
-        unverified.append(f"{_FEASIBLE}: it needs snapshot {named} (--snapshot)")
-        unverified.append(f"{_SCORED}: it needs both")
-        return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
-    parameters = report["result"]["parameters"]
-    rules = dataclass_from_json(orjson.dumps(parameters["rules"]), ResolverRequest)
-    rules = replace(
-        rules, inferred_bounds=True, unbounded=unbounded_in(certificate, snapshot.packages)
-    )
-    resolution = resolution_in(inner)
-    author = other_version(report)
-    if evidence is None or author is not None:
-        problems += _unfeasible(resolution, snapshot, rules)
-        needed = f"{_SCORED}: it needs evidence {based} (--evidence)"
-        unverified.append(needed if author is None else f"{OTHER_VERSION} {author}")
-    else:
-        problems += _unscored(resolution, snapshot, evidence, parameters, inner, rules)
-        verified.append(_SCORED)
-    verified.insert(1, _FEASIBLE)
-    return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
 
 
 def _unfeasible(
@@ -387,14 +380,6 @@ def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
     if digest(result) != report["metadata"]["result_digest"]:
         yield "the digest in the metadata is not that of the result"
     resolution = resolution_in(inner)
-    yield from _certificate_problems(resolution)
-    for number, product in enumerate(inner["products"], 1):
-        for holds, message in _PRODUCT:
-            if not holds(product):
-                yield f"stack {number}: {message}"
-
-
-def _certificate_problems(resolution: Resolution) -> Iterator[str]:
     if bool(resolution.stacks) != (
         resolution.status in (ResolutionStatus.OPTIMAL, ResolutionStatus.FEASIBLE)
     ):
@@ -412,6 +397,10 @@ def _certificate_problems(resolution: Resolution) -> Iterator[str]:
     ]
     if any(key > following for key, following in pairwise(keys)):
         yield "the stacks are not sorted by score"
+    for number, product in enumerate(inner["products"], 1):
+        for holds, message in _PRODUCT:
+            if not holds(product):
+                yield f"stack {number}: {message}"
 
 
 def _lock_matches_stack(product: Mapping[str, Any]) -> bool:
@@ -451,3 +440,129 @@ _PRODUCT: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = (
     (_graph_matches_stack, "the dependency graph has other packages than the stack"),
     (_lock_matches_stack, "the lock has other versions than the stack"),
 )
+
+
+#: The proof of a smallest fix holds the compressed problem that was solved, and the answer.
+FIX_PROOF_SCHEMA = "fix-proof-1"
+_FOLLOWED = "every requirement that the roots reach is met, by at most one version of each package"
+_ADDED_UP = "the numbers of the answer, level by level"
+_LEAST = "no other answer has smaller numbers: searched again, from the file alone"
+_UNKNOWN = "that indexes list these versions with these requirements: run `thoth fix` again"
+#: Limits of the second proof.
+_BUDGET = Budget(time_s=60.0, steps=0)
+
+
+def proof_document(result: FixResult) -> dict[str, Any] | None:
+    """The proof of the first fix as JSON values; ``None`` if it is not proven."""
+    fix, universe = result.fixes[0], result.proven_in
+    if universe is None or result.resolution is None or not (fix.proof and fix.is_proven):
+        return None
+    problem = compress(universe)
+    places = {it.name: it.place for it in result.resolution.stacks[0].choices}
+    chosen = [
+        number
+        for number, node in enumerate(problem.nodes)
+        if places.get(problem.names[node.package]) == node.place
+    ]
+    return {
+        "schema_version": FIX_PROOF_SCHEMA,
+        "assumption": fix.proof.assumption,
+        "numbers": fix.proof.numbers,
+        "chosen": {problem.names[problem.nodes[it].package]: it for it in chosen},
+        "versions": fix.versions,
+        "model": problem.digest,
+        "solver": fix.proof.solver,
+        "problem": plain(problem),
+    }
+
+
+def fix_proof_in(data: bytes) -> dict[str, Any] | None:
+    """The proof in the content of a file; ``None`` if the file is something else."""
+    try:
+        document = orjson.loads(data)
+    except ValueError:
+        return None
+    is_proof = isinstance(document, dict) and document.get("schema_version") == FIX_PROOF_SCHEMA
+    return document if is_proof else None
+
+
+def check_fix_proof(document: Mapping[str, Any]) -> ReportCheck:
+    """Check the proof of a fix by itself: nothing but the file is read.
+
+    The check follows the requirements of the answer from the roots, adds up what it costs, and then
+    searches again for an answer that costs less, by the solver alone.
+
+    :raises InvalidDocument: if it is not of this schema
+    """
+    try:
+        problem = dataclass_of(document["problem"], SelectionProblem)
+        chosen = {str(name): int(it) for name, it in document["chosen"].items()}
+        numbers = [int(document["numbers"][it]) for it in LEVELS]
+        assumed = document["assumption"]
+        problems = list(_wrong(problem, chosen, numbers, document))
+    except READING_ERRORS as error:
+        raise InvalidDocument(Reason.UNREADABLE, f"not a proof: {fault_in(error)}") from error
+    if problems:
+        return ReportCheck(tuple(problems))
+    # The solver is loaded only for a proof.
+    from adviser.resolver.cp_sat_search import search
+
+    unknown = (*([f"that {assumed}"] if assumed else []), _UNKNOWN)
+    again = search(problem, _BUDGET)
+    if again.bound is None or again.objective is None or again.bound != again.objective:
+        return ReportCheck((), (_FOLLOWED, _ADDED_UP), (f"{_LEAST}: no time", *unknown))
+    best = [-it for it in again.objective]
+    if best != numbers:
+        return ReportCheck((f"an answer with the numbers {best} exists",))
+    return ReportCheck((), (_FOLLOWED, _ADDED_UP, _LEAST), unknown)
+
+
+def _wrong(
+    problem: SelectionProblem,
+    chosen: Mapping[str, int],
+    numbers: list[int],
+    document: Mapping[str, Any],
+) -> Iterator[str]:
+    """What is wrong with an answer, without the searches' own functions."""
+    if document["model"] != problem.digest:
+        yield "the problem is not the one that its digest names"
+    if chosen.keys() != document["versions"].keys():
+        yield "the versions are not those of the answer"
+    of_package = {name: place for place, name in enumerate(problem.names)}
+    for name, number in chosen.items():
+        if problem.nodes[number].package != of_package[name]:
+            yield f"node {number} is no version of {name}"
+    yield from _unmet(problem, set(chosen.values()))
+    absent = [of_package[name] for name in problem.names if name not in chosen]
+    for level, number in enumerate(numbers):
+        cost = sum(problem.costs[it][level] for it in chosen.values())
+        cost += sum(problem.absence[it][level] for it in absent)
+        if cost != number:
+            yield f"{LEVELS[level]}: {cost} instead of {number}"
+
+
+def _unmet(problem: SelectionProblem, nodes: set[int]) -> Iterator[str]:
+    """The requirements from the roots that nodes do not meet, and nodes that nothing requires."""
+    held, met, pending = set[int](), set[int](), list(problem.roots)
+    while pending:
+        atom = pending.pop()
+        if atom in held:
+            continue
+        held.add(atom)
+        members = problem.members[atom]
+        if members is not None:
+            reached = nodes.intersection(members)
+            if not reached:
+                yield f"requirement {atom} is not met"
+            met |= reached
+        for number in met:
+            node = problem.nodes[number]
+            pending += [it for it in node.requires if it not in held]
+            for extra, brought in node.by_extra:
+                if extra in held:
+                    pending += [it for it in brought if it not in held]
+    if met != nodes:
+        yield "the answer has packages that nothing requires"
+    for permit in problem.permits:
+        if permit.node in nodes and held.isdisjoint(permit.atoms):
+            yield f"nothing permits node {permit.node}"

@@ -8,15 +8,14 @@ Everything that differs from run to run, such as times, is in ``metadata``.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adviser.advise import Advice
-from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import LockFile, LockFormat, UnwritableLock
-from adviser.reports.file_notes import file_notes
+from adviser.locks.formats import LockFile, LockFormat, UnwritableLock, render_lock
 from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, manifest_of
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
@@ -37,13 +36,18 @@ from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better
 from adviser.resolver.results import Conflict, ResolvedStack
+from adviser.resolver.specifiers import admits
 from adviser.scoring.assessment_types import Claim, NoteLevel, Premises
 from adviser.scoring.criteria import SCALE, SECURITY, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
 from model.json_documents import canonical_json, digest
 from model.measurements.benchmark_results import ResultContext
-from model.packages.identity import Purl
+from model.packages.candidates import Candidate, ExclusionReason
+from model.packages.identity import Purl, version_of
+from model.packages.releases import wheel_tags
+from model.packages.wheels import installed_wheel, pythons_of
+from model.text import counted, first_few
 
 #: Kinds that existing clients expect and that have no counterpart here; always empty.
 _UNUSED_KINDS = ("boots", "pseudonyms", "wraps")
@@ -62,29 +66,19 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
     kinds["sieves"] = [
         _unit(reason.value, {"versions": count}) for reason, count in sorted(refused.items())
     ]
-    kinds["steps"] = [
-        _unit(
-            criterion.name,
-            {
-                "weight": criterion.weight,
-                "unit": criterion.unit,
-                "penalty": criterion.penalty,
-                "newness": criterion.newness,
-            },
-        )
-        for criterion in criteria
-    ]
-    limits = {
-        "count": options.count,
-        "time_s": options.time_s,
-        "memory_bytes": options.memory_bytes,
-    }
-    kinds["strides"] = [_unit("search", limits)]
+    weighing = ("weight", "unit", "penalty", "newness")
+    kinds["steps"] = [_unit(it.name, _values(it, *weighing)) for it in criteria]
+    kinds["strides"] = [_unit("search", _values(options, "count", "time_s", "memory_bytes"))]
     return dict(sorted(kinds.items()))
 
 
 def _unit(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "configuration": configuration, "unit_run": True}
+
+
+def _values(source: object, *names: str) -> dict[str, Any]:
+    """Attributes as JSON values, by name."""
+    return {name: plain(getattr(source, name)) for name in names}
 
 
 #: Changes when a key changes its meaning or disappears, not when a key is added.
@@ -156,7 +150,12 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
             "settled": advice.premises.settled,
             "locked": advice.request.locked is not None,
         },
-        "premises": _premises(advice.premises),
+        # The baseline, which they include, is a part of its own.
+        "premises": {
+            key: it
+            for key, it in plain(advice.premises).items()
+            if key not in ("baseline", "settled")
+        },
     }
     if failure is not None:
         report["ERROR"] = failure
@@ -165,19 +164,6 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "error_msg": failure,
         "parameters": _parameters(advice),
         "report": report,
-    }
-
-
-def _premises(premises: Premises) -> dict[str, Any]:
-    """What the assessment started from, apart from the baseline."""
-    context = premises.context
-    return {
-        "context": None if context is None else list(context),
-        "slower": dict(premises.slower),
-        "slower_stacks": [dict(it) for it in premises.slower_stacks],
-        "kept": premises.kept,
-        "speed_accepted": premises.speed_accepted,
-        "harm_accepted": premises.harm_accepted,
     }
 
 
@@ -351,12 +337,7 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
         total = sum(choice.contributions[place] for choice in stack.choices)
         criteria.append(
             {
-                "name": criterion.name,
-                "weight": criterion.weight,
-                "unit": criterion.unit,
-                "description": criterion.description,
-                "penalty": criterion.penalty,
-                "newness": criterion.newness,
+                **plain(criterion),
                 "value": None
                 if criterion.name == SECURITY and not advice.evidence.knows_advisories
                 else criterion.value(worth),
@@ -370,20 +351,13 @@ def _certificate(advice: Advice) -> dict[str, Any]:
     """What the search proved, and for which inputs. Times are in the metadata."""
     resolution = advice.resolution
     return {
-        "status": resolution.status.value,
+        **_values(resolution, "status", "objective", "bound", "gap", "settled", "complete"),
+        **_values(resolution, "limit", "model", "solver"),
         "levels": level_names(advice.universe.direct),
-        "objective": _listed(resolution.objective),
-        "bound": _listed(resolution.bound),
-        "gap": _listed(resolution.gap),
         "scale": SCALE,
         "bounds_dropped": bool(advice.unbounded),
         "unbounded": sorted(advice.unbounded),
         "unread_invitations_ignored": may_invite_better(advice.universe, resolution),
-        "settled": resolution.settled,
-        "complete": resolution.complete,
-        "limit": resolution.limit and resolution.limit.value,
-        "model": resolution.model,
-        "solver": resolution.solver,
         "snapshot": advice.snapshot.revision,
         "evidence": advice.evidence.revision,
     }
@@ -405,10 +379,6 @@ def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:
             " that was not read requires by name"
         )
         yield ReportNote(NoteCode.UNREAD_INVITATIONS, NoteLevel.INFO, message)
-
-
-def _listed(values: tuple[int, ...] | None) -> list[int] | None:
-    return None if values is None else list(values)
 
 
 def _search(advice: Advice) -> dict[str, Any]:
@@ -438,16 +408,8 @@ def conflict_document(conflict: Conflict | None) -> dict[str, Any] | None:
 def _next_jobs(claim: Claim) -> dict[str, Any]:
     """An undetermined comparison, and the number of jobs that could settle it."""
     return {
-        "package": claim.package,
-        "purl": claim.purl,
-        "baseline_purl": claim.baseline_purl,
-        "stack": claim.stack,
-        "baseline_stack": claim.baseline_stack,
-        "indicator": claim.indicator,
-        "parameters": dict(claim.parameters),
-        "device": claim.device,
-        "comparison_key": claim.comparison_key,
-        "hardware_digest": claim.hardware_digest,
+        **_values(claim, "package", "purl", "baseline_purl", "stack", "baseline_stack"),
+        **_values(claim, "indicator", "parameters", "device", "comparison_key", "hardware_digest"),
         "jobs": claim.jobs_missing,
         "baseline_jobs": claim.baseline_jobs_missing,
         "chance": claim.chance,
@@ -479,3 +441,119 @@ def _runtime_environment(advice: Advice) -> dict[str, Any]:
         "platform": where.platform,
         "cuda_version": where.cuda,
     }
+
+
+#: Why a version must be built or cannot be installed, although it has wheels for other Pythons.
+_OTHER_PYTHON = frozenset(
+    {ExclusionReason.PYTHON_TAG, ExclusionReason.ABI_TAG, ExclusionReason.SDIST_TOO_OLD}
+)
+#: Packages that only builds of PyTorch for GPUs require.
+_CUDA_PARTS = re.compile(r"(?:nvidia|cuda)-.+|triton")
+_NAMED = 5
+
+
+def file_notes(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """All notes about files.
+
+    :param files: of the releases of the advised stacks
+    """
+    yield from _other_python(advice, files)
+    yield from _cuda_build(advice, files)
+
+
+def _other_python(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """A note about the nearest Python for which most of the packages without a wheel have one."""
+    environment, stack = advice.request.environment, advice.best
+    chosen = candidates_of(advice.universe, stack) if stack else {}
+    pythons = _of_stack(advice, chosen, files) if stack else _of_conflict(advice)
+    counts = Counter(minor for minors in pythons.values() for minor in minors)
+    counts = Counter({it: n for it, n in counts.items() if _may_run(advice, chosen, f"3.{it}")})
+    own = version_of(environment.python_version)
+    if not counts or own is None:
+        return
+    minor = max(counts, key=lambda it: (counts[it], -abs(it - own.minor), it))
+    names = sorted(name for name, minors in pythons.items() if minor in minors)
+    packages = counted(len(names), "package has", "packages have")
+    message = (
+        f"{packages} wheels for Python 3.{minor}, but not for {environment.python_version}:"
+        f" add `--python 3.{minor}` ({first_few(names, _NAMED)})"
+    )
+    yield ReportNote(NoteCode.OTHER_PYTHON, NoteLevel.WARNING, message)
+
+
+def _may_run(advice: Advice, names: Iterable[str], python: str) -> bool:
+    """Whether the project supports a Python, and a suitable version of each package does."""
+    project = (advice.request.project.requires_python or "").split("||")
+    universe = advice.universe
+    wanted: dict[str, list[str]] = {}
+    for root in universe.roots:
+        wanted.setdefault(root.name, []).append(universe.specifier_of(root))
+    return any(admits(it, python) for it in project) and all(
+        any(
+            admits(it.requires_python or "", python)
+            and all(admits(text, it.version) for text in wanted.get(name, ()))
+            for it in universe.packages[name]
+        )
+        for name in names
+    )
+
+
+def _of_stack(
+    advice: Advice, chosen: Mapping[str, Candidate], files: Files
+) -> dict[str, frozenset[int]]:
+    """Minor versions of Python 3 that the wheels of versions without a fitting wheel are for."""
+    return {
+        name: pythons_of(wheel_tags(files.get(it.purl, ())), advice.request.environment)
+        for name, it in chosen.items()
+        if it.wheel_mismatch in _OTHER_PYTHON
+    }
+
+
+def _of_conflict(advice: Advice) -> dict[str, frozenset[int]]:
+    """The same for versions that only the environment excludes from a conflict's packages."""
+    conflict, pythons = advice.resolution.conflict, dict[str, frozenset[int]]()
+    steps = [it for it in conflict.steps if it.kind in ("asked", "requires")] if conflict else []
+    for name in dict.fromkeys(it.required for it in steps if it.required):
+        wanted = [it.specifier for it in steps if it.required == name]
+        messages = [
+            it.message.partition(", this ")[0]
+            for it in advice.snapshot.excluded.get(name, ())
+            if it.reason in _OTHER_PYTHON and all(admits(text, it.version) for text in wanted)
+        ]
+        minors = (int(it) for text in messages for it in re.findall(r"\bcp3(\d+)\b", text))
+        pythons[name] = frozenset(minors)
+    return pythons
+
+
+def _cuda_build(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """A note about the download that a build of PyTorch for CPUs saves where there is no GPU."""
+    environment, stack = advice.request.environment, advice.best
+    if stack is None or environment.cuda is not None:
+        return
+    candidates = candidates_of(advice.universe, stack)
+    extras = {it.name: it.extras for it in stack.choices}
+    pending = [it.name for it in advice.universe.roots]
+    kept: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in kept or name not in candidates:
+            continue
+        kept.add(name)
+        required = (it.name for it in candidates[name].requirements(extras[name]))
+        pending += (it for it in required if name != "torch" or not _CUDA_PARTS.fullmatch(it))
+    sizes = {}
+    for name in candidates.keys() - kept:
+        wheel = installed_wheel(files.get(candidates[name].purl, ()), environment)
+        if wheel is not None and wheel.size_bytes is not None:
+            sizes[name] = wheel.size_bytes
+    if sizes:
+        packages = counted(len(sizes), "package")
+        message = (
+            f"there is no GPU here, and torch is a build for CUDA: its build for CPUs saves the"
+            f" download of {packages} ({sum(sizes.values()) / 1e9:.1f} GB). To take it, make"
+            " PyTorch's index of builds for CPUs the owner of torch (INDEX_NAMESPACES), as"
+            " docs/guides/advise.md shows; for a machine with a GPU, add `--cuda`"
+        )
+        link = "docs/guides/advise.md#pytorch-without-a-gpu"
+        version = candidates["torch"].version
+        yield ReportNote(NoteCode.CUDA_BUILD, NoteLevel.INFO, message, "torch", version, link)

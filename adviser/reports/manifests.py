@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adviser.advise import Advice
-from adviser.locks.lock_model import LockablePackage, LockOptions
+from adviser.locks.formats import LockablePackage, LockOptions
 from adviser.projects.pipfile import pipfile_of
 from adviser.reports.serialization import plain
 from adviser.reports.version_rationale import candidates_of

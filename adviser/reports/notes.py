@@ -92,6 +92,13 @@ class ReportNote:
 
 def stack_notes(advice: Advice) -> list[ReportNote]:
     """Notes about the request as a whole, whether or not there is a stack."""
+    # The age of each data source in days. Exact times are in ``coverage``.
+    known = [
+        f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
+        for it in advice.assessment.coverage.sources
+    ]
+    date = f"as of {advice.evidence.as_of:%Y-%m-%d}"
+    message = f"{date}; last update of each source: {', '.join(known)}" if known else date
     notes = [
         _environment(advice),
         *_hardware(advice),
@@ -100,7 +107,7 @@ def stack_notes(advice: Advice) -> list[ReportNote]:
         *_limits(advice),
         *_baseline(advice),
         *_coverage(advice),
-        _sources(advice),
+        ReportNote(NoteCode.SOURCES, NoteLevel.INFO, message),
         *_next_jobs(advice),
         *_request(advice),
     ]
@@ -256,7 +263,11 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
             yield ReportNote(NoteCode.INDEX_OWNER, NoteLevel.INFO, text, name)
     for name, refused in advice.universe.refused.items():
         # If no index in use has the package, the conflict reports that.
-        others = {it.message for it in refused if _is_elsewhere(it)}
+        others = {
+            it.message
+            for it in refused
+            if it.reason is RequestRule.OTHER_INDEX and it.rule.startswith("from ")
+        }
         for message in sorted(others):
             text = f"{name}: two indexes offer this name: {message}; the other one is ignored"
             yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
@@ -294,10 +305,6 @@ def _decided_by_order(advice: Advice, rules: ResolverRequest) -> Iterator[Report
             "names an index owns"
         )
         yield ReportNote(NoteCode.INDEX_ORDER, NoteLevel.INFO, text)
-
-
-def _is_elsewhere(refused: RefusedVersion) -> bool:
-    return refused.reason is RequestRule.OTHER_INDEX and refused.rule.startswith("from ")
 
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
@@ -389,17 +396,6 @@ def _measured(coverage: Coverage, hardware: str | None) -> str:
     return f"{measured} of {packages} measured in this version{where}"
 
 
-def _sources(advice: Advice) -> ReportNote:
-    """The age of each data source in days. Exact times are in ``coverage``."""
-    known = [
-        f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
-        for it in advice.assessment.coverage.sources
-    ]
-    date = f"as of {advice.evidence.as_of:%Y-%m-%d}"
-    message = f"{date}; last update of each source: {', '.join(known)}" if known else date
-    return ReportNote(NoteCode.SOURCES, NoteLevel.INFO, message)
-
-
 def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
     claims = next_claims(advice.assessment.claims)
     if claims:
@@ -445,9 +441,24 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     """Notes about missing advisories, and about options of the request that have no effect."""
     yield from _advisories(advice)
     yield from _unread(advice)
-    yield from _refused_evidence(advice)
-    yield from _prereleases(advice)
-    yield from _allowed(advice)
+    if count := advice.evidence.refused:
+        message = refused_text(count)
+        yield ReportNote(NoteCode.REFUSED_EVIDENCE, NoteLevel.WARNING, message)
+    known = {*advice.snapshot.packages, *advice.snapshot.missing}
+    for name in sorted(advice.request.options.prereleases - known):
+        message = f"pre-releases of {name} are allowed, but nothing requires {name}"
+        yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message, name)
+    vulnerabilities = [
+        vulnerability
+        for candidates in advice.snapshot.packages.values()
+        for it in candidates
+        for vulnerability in it.vulnerabilities
+    ]
+    for identifier in sorted(advice.request.options.allowed_vulnerabilities):
+        allowed = AllowList([identifier], advice.evidence.vulnerabilities)
+        if not any(map(allowed.accepts, vulnerabilities)):
+            message = f"{identifier} is allowed, but no version here is known to be affected by it"
+            yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message)
     yield from _missing_extras(advice)
     yield from _old_specifiers(advice)
     yield from _inferred_bounds(advice)
@@ -527,33 +538,6 @@ def _unread(advice: Advice) -> Iterator[ReportNote]:
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message)
 
 
-def _refused_evidence(advice: Advice) -> Iterator[ReportNote]:
-    if count := advice.evidence.refused:
-        message = refused_text(count)
-        yield ReportNote(NoteCode.REFUSED_EVIDENCE, NoteLevel.WARNING, message)
-
-
-def _prereleases(advice: Advice) -> Iterator[ReportNote]:
-    known = {*advice.snapshot.packages, *advice.snapshot.missing}
-    for name in sorted(advice.request.options.prereleases - known):
-        message = f"pre-releases of {name} are allowed, but nothing requires {name}"
-        yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message, name)
-
-
-def _allowed(advice: Advice) -> Iterator[ReportNote]:
-    vulnerabilities = [
-        vulnerability
-        for candidates in advice.snapshot.packages.values()
-        for it in candidates
-        for vulnerability in it.vulnerabilities
-    ]
-    for identifier in sorted(advice.request.options.allowed_vulnerabilities):
-        allowed = AllowList([identifier], advice.evidence.vulnerabilities)
-        if not any(map(allowed.accepts, vulnerabilities)):
-            message = f"{identifier} is allowed, but no version here is known to be affected by it"
-            yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message)
-
-
 #: Rules that can remove a release although the request does not name the package.
 _GENERAL_RULES = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
 
@@ -563,35 +547,31 @@ def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote
     candidates = candidates_of(advice.universe, stack)
     for choice in stack.choices:
         yield from _prerelease(advice, stack, choice, candidates[choice.name])
-        yield from _without_wheel(candidates[choice.name])
-
-
-def _without_wheel(candidate: Candidate) -> Iterator[ReportNote]:
-    if candidate.sdist_only:
-        known = candidate.wheel_mismatch is not None
-        why = (
-            MISMATCHES[candidate.wheel_mismatch]
-            if candidate.wheel_mismatch
-            else "it has no wheel for this environment"
-        )
-        message = f"it is built from its source distribution, because {why}"
-        if candidate.requirements_built:
-            message += "; its requirements are from a build in this environment"
-        elif not candidate.requirements_likely:
-            message += "; its requirements are certain" + " (those of its wheels)" * known
-        level = NoteLevel.WARNING if known else NoteLevel.INFO
-        yield ReportNote(
-            NoteCode.BUILT_FROM_SDIST, level, message, candidate.name, candidate.version
-        )
-    if candidate.requirements_likely:
-        message = "its requirements are likely, not certain: its metadata lets a build change them"
-        yield ReportNote(
-            NoteCode.REQUIREMENTS_LIKELY,
-            NoteLevel.WARNING,
-            message,
-            candidate.name,
-            candidate.version,
-        )
+        candidate = candidates[choice.name]
+        if candidate.sdist_only:
+            known = candidate.wheel_mismatch is not None
+            why = (
+                MISMATCHES[candidate.wheel_mismatch]
+                if candidate.wheel_mismatch
+                else "it has no wheel for this environment"
+            )
+            message = f"it is built from its source distribution, because {why}"
+            if candidate.requirements_built:
+                message += "; its requirements are from a build in this environment"
+            elif not candidate.requirements_likely:
+                message += "; its requirements are certain" + " (those of its wheels)" * known
+            level = NoteLevel.WARNING if known else NoteLevel.INFO
+            yield ReportNote(
+                NoteCode.BUILT_FROM_SDIST, level, message, candidate.name, candidate.version
+            )
+        if candidate.requirements_likely:
+            yield ReportNote(
+                NoteCode.REQUIREMENTS_LIKELY,
+                NoteLevel.WARNING,
+                "its requirements are likely, not certain: its metadata lets a build change them",
+                candidate.name,
+                candidate.version,
+            )
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:

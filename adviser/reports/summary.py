@@ -18,7 +18,7 @@ from adviser.scoring.stack_pairs import name_of, newest_first, release_order, ve
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
 from adviser.scoring.vulnerability_policy import AllowList
-from model.measurements.evidence import COMMAND, Evidence
+from model.measurements.evidence import COMMAND
 from model.packages.identity import Purl, same_version
 from model.text import counted, first_few
 
@@ -253,17 +253,11 @@ def _command(advice: Advice, measured: PackageChoice, purl: Purl) -> str:
     names = [] if measured.own else [it for it in INDICATORS if indicator_of(it).title == title]
     what = names[0] if names else "--script SCRIPT"
     release = f"{name_of(purl)}=={version_of_purl(purl)}"
-    minutes = _minutes(advice.evidence, measured.indicators)
-    duration = f" in about {counted(minutes, 'minute')}" if minutes else ""
-    return f"`thoth pi pin {what} '{release}'` and `thoth inspect` settle it{duration}"
-
-
-def _minutes(evidence: Evidence, indicators: tuple[str, ...]) -> int | None:
-    """Minutes that ten jobs of two stacks take, by the times between recorded jobs."""
+    # Minutes that ten jobs of two stacks take, by the times between recorded jobs.
     ends: dict[object, set[float]] = defaultdict(set)
-    for reading in evidence.readings:
-        series = evidence.series[reading.series]
-        if reading.seen_at is not None and series.indicator in indicators:
+    for reading in advice.evidence.readings:
+        series = advice.evidence.series[reading.series]
+        if reading.seen_at is not None and series.indicator in measured.indicators:
             ends[series.comparison_key, reading.host].add(reading.seen_at.timestamp())
     gaps = [
         later - earlier
@@ -271,7 +265,9 @@ def _minutes(evidence: Evidence, indicators: tuple[str, ...]) -> int | None:
         for earlier, later in pairwise(sorted(times))
         if later - earlier <= _LONGEST_JOB_S
     ]
-    return max(1, math.ceil(2 * _JOBS * median(gaps) / 60)) if gaps else None
+    minutes = max(1, math.ceil(2 * _JOBS * median(gaps) / 60)) if gaps else None
+    duration = f" in about {counted(minutes, 'minute')}" if minutes else ""
+    return f"`thoth pi pin {what} '{release}'` and `thoth inspect` settle it{duration}"
 
 
 def _nothing_decides(advice: Advice, stack: ResolvedStack) -> str:

@@ -93,7 +93,9 @@ def _unfetched(
     others = _conflict_specifiers(name, steps)
     prereleases = request.all_prereleases or name in request.prereleases
     prereleases |= any(map(names_prerelease, own))
-    dated = _with_upload_time(name, index, snapshot)
+    # Versions that were read and have an upload time, newest first.
+    read = snapshot.packages.get(name, ())
+    dated = [it for it in read if it.index == index and it.uploaded_at is not None]
     left = [
         version
         for version in listed.get(name, {}).get(index, ())
@@ -138,12 +140,6 @@ def _conflict_specifiers(name: str, steps: Sequence[ConflictStep]) -> list[list[
         if step.kind == "requires" and step.required == name:
             specifiers.setdefault(step.name, []).append(step.specifier)
     return list(specifiers.values())
-
-
-def _with_upload_time(name: str, index: str, snapshot: Snapshot) -> list[Candidate]:
-    """Versions that were read and have an upload time, newest first."""
-    read = snapshot.packages.get(name, ())
-    return [it for it in read if it.index == index and it.uploaded_at is not None]
 
 
 def _is_too_old(text: str, dated: Sequence[Candidate], after: datetime | None) -> bool:

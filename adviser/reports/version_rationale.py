@@ -218,7 +218,8 @@ class VersionRationales:
         plain = [
             it
             for it in passed
-            if not it.yanked and (allowed or not self._is_unrequested_prerelease(it))
+            if not it.yanked
+            and (allowed or not (it.prerelease and it.name not in self._universe.prereleases))
         ]
         if not plain:
             state = "was yanked" if passed[0].yanked else "is a pre-release, and none was requested"
@@ -265,9 +266,6 @@ class VersionRationales:
             return f"{requirer} {self._versions[requirer]} needs {wanted}: {dependency.reason}"
         return f"{requirer} {self._versions[requirer]} requires {wanted}"
 
-    def _is_unrequested_prerelease(self, candidate: Candidate) -> bool:
-        return candidate.prerelease and candidate.name not in self._universe.prereleases
-
     def _held(self, choice: Choice, newest: Candidate) -> Rationale | None:
         if (override := self._universe.overrides.get(choice.name)) is not None:
             if admits(override, newest.version):
@@ -304,25 +302,21 @@ class VersionRationales:
 
     def _needs(self, newest: Candidate) -> Rationale | None:
         """The requirement of a newer version that the other packages of the stack do not allow."""
-        others = self._requirers_besides(newest.name)
-        obstacles = self._obstacles(newest, self._extras[newest.name], others)
+        # All requirements by package, without those of one package and of what it alone needs.
+        requirements: dict[str, list[tuple[str, Dependency]]] = {}
+        pending = [("", it) for it in self._universe.roots]
+        for requirer, dependency in pending:  # grows
+            name = dependency.name
+            if name not in requirements and name != newest.name and name in self._chosen:
+                more = self._chosen[name].requirements(self._extras[name])
+                pending += [(name, it) for it in more if it.name != name]
+            requirements.setdefault(name, []).append((requirer, dependency))
+        obstacles = self._obstacles(newest, self._extras[newest.name], requirements)
         rank_and_text = min(obstacles, default=None, key=lambda it: it[0])
         if rank_and_text is None:
             return None
         message = f"{newest.version} {rank_and_text[1]}"
         return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
-
-    def _requirers_besides(self, left_out: str) -> dict[str, list[tuple[str, Dependency]]]:
-        """All requirements by package, without those of one package and of what it alone needs."""
-        requirements: dict[str, list[tuple[str, Dependency]]] = {}
-        pending = [("", it) for it in self._universe.roots]
-        for requirer, dependency in pending:  # grows
-            name = dependency.name
-            if name not in requirements and name != left_out and name in self._chosen:
-                more = self._chosen[name].requirements(self._extras[name])
-                pending += [(name, it) for it in more if it.name != name]
-            requirements.setdefault(name, []).append((requirer, dependency))
-        return requirements
 
     def _obstacles(
         self,

@@ -28,23 +28,17 @@ OUT_OF_MEMORY = 77
 READY, PROGRESS, DONE, FAILED = range(4)
 
 
-def _leave_out_pandas() -> None:
-    """Let OR-Tools load an empty pandas in this process.
-
-    OR-Tools uses two classes of pandas for models of data frames, which Thoth never builds. Without
-    pandas, the process is ready in half the time.
-    """
-    pandas = ModuleType("pandas")
-    vars(pandas).update(Index=type("Index", (), {}), Series=type("Series", (), {}))
-    sys.modules.setdefault(pandas.__name__, pandas)
-
-
 def main(requests: int, replies: int) -> None:
     """Serve requests of the form (function name, budget, deadline, arguments).
 
     The deadline is a value of ``time.monotonic``, which is the same clock in all processes.
     """
-    _leave_out_pandas()
+    # Let OR-Tools load an empty pandas in this process. OR-Tools uses two classes of pandas for
+    # models of data frames, which Thoth never builds. Without pandas, the process is ready in half
+    # the time.
+    pandas = ModuleType("pandas")
+    vars(pandas).update(Index=type("Index", (), {}), Series=type("Series", (), {}))
+    sys.modules.setdefault(pandas.__name__, pandas)
     # These imports are slow; they run before the first request.
     from adviser.resolver.conflicts import conflict_of
     from adviser.resolver.cp_sat_search import search

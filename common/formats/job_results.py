@@ -62,18 +62,14 @@ def measurements_of(stdout: Any, stderr: str, at: FieldPath) -> list[Measurement
         return []
     printed = Fields(stdout, at)
     if printed.get("@results") is not None:
-        return _of_results(printed)
+        # Several results: ``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}``.
+        if printed.get("@result") is not None:
+            message = "both @result and @results: only one is allowed"
+            raise printed.invalid(Reason.CONFLICTING_FIELDS, message, "@results")
+        return [it for entry in printed.each("@results") for it in _of_result(entry)]
     if printed.get("@result") is not None:
         return _of_result(printed)
     return _by_size(printed, stderr)
-
-
-def _of_results(stdout: Fields) -> list[Measurement]:
-    """Several results: ``{"@results": [{"@parameters": {…}, "@result": {…}}, …]}``."""
-    if stdout.get("@result") is not None:
-        message = "both @result and @results: only one is allowed"
-        raise stdout.invalid(Reason.CONFLICTING_FIELDS, message, "@results")
-    return [it for entry in stdout.each("@results") for it in _of_result(entry)]
 
 
 def _of_result(printed: Fields) -> list[Measurement]:
@@ -85,23 +81,20 @@ def _of_result(printed: Fields) -> list[Measurement]:
     if not result:
         return []
     unit = _unit(result)
+    calls = result.get("calls_per_repetition")
+    values = enumerate(result.sequence("repetitions"))
     return [
         Measurement(
             printed.nested("@parameters"),
             _rate(result, unit),
             _elapsed_s(result, "elapsed"),
             result,
-            _repetitions_s(result),
+            tuple(_duration_s(value, result, "repetitions", index) for index, value in values),
             unit,
             float(result["rate"]),
-            _calls(result),
+            calls if type(calls) is int and 0 < calls < _INT32 else 1,
         )
     ]
-
-
-def _calls(result: Fields) -> int:
-    calls = result.get("calls_per_repetition")
-    return calls if type(calls) is int and 0 < calls < _INT32 else 1
 
 
 def _by_size(stdout: Fields, stderr: str) -> list[Measurement]:
@@ -168,11 +161,6 @@ def _rate(record: Fields, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
 def _elapsed_s(record: Fields, key: str) -> float | None:
     value = record.get(key)
     return None if value is None else _duration_s(value, record, key)
-
-
-def _repetitions_s(result: Fields) -> tuple[float, ...]:
-    values = enumerate(result.sequence("repetitions"))
-    return tuple(_duration_s(value, result, "repetitions", index) for index, value in values)
 
 
 def _duration_s(value: Any, record: Fields, *keys: str | int) -> float:
@@ -278,6 +266,9 @@ def run_of(result: Fields) -> JobRun:
     swapped = swapped or conditions.flag("swapped")
     ended = result.text("ended")
     block, turn = _schedule(result.nested("schedule"))
+    # Load average of the minute before the job, the first of three values.
+    before = conditions.nested("before")
+    means = before.sequence("load")
     return JobRun(
         ours=True,
         inspection=result.text("inspection_id"),
@@ -292,7 +283,7 @@ def run_of(result: Fields) -> JobRun:
         steal_share=steal,
         throttled=throttled if conditions else None,
         swapped=swapped if conditions else None,
-        load=_load(conditions),
+        load=before.checked_number(means[0], 0.0, 1e9, "load") if means else None,
         energy_j=energy.number("joules", low=1e-6),
         energy_note=energy.text("reason", 100) or ", ".join(energy.texts("counters", 100)) or None,
         launcher=result.text("launcher"),
@@ -336,25 +327,11 @@ def _schedule(schedule: Fields) -> tuple[str | None, int | None]:
     return f"{run}:{block}" if interleaved else None, turn
 
 
-def _load(conditions: Fields) -> float | None:
-    """Load average of the minute before the job, the first of three values."""
-    before = conditions.nested("before")
-    means = before.sequence("load")
-    return before.checked_number(means[0], 0.0, 1e9, "load") if means else None
-
-
 def _limits(limits: Fields) -> Allowance | None:
     if not limits:
         return None
-    return Allowance(
-        cpus=limits.integer("cpus", low=1),
-        cpu_quota=limits.number("cpu_quota"),
-        threads=_thread_variables(limits.nested("threads")),
-    )
-
-
-def _thread_variables(variables: Fields) -> dict[str, str]:
-    """The variables that set the number of threads, as texts of at most 20 characters."""
+    # The variables that set the number of threads, as texts of at most 20 characters.
+    variables = limits.nested("threads")
     threads = {}
     for name in THREAD_VARIABLES:
         value = variables.get(name)
@@ -363,4 +340,8 @@ def _thread_variables(variables: Fields) -> dict[str, str]:
         if type(value) is not int and not isinstance(value, str):
             raise variables.wrong_type(value, "text", name)
         threads[name] = str(value)[:20]
-    return threads
+    return Allowance(
+        cpus=limits.integer("cpus", low=1),
+        cpu_quota=limits.number("cpu_quota"),
+        threads=threads,
+    )

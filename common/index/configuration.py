@@ -150,13 +150,13 @@ def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[st
         return user or "", password or ""
     if parts.username or parts.password:
         return unquote(parts.username or ""), unquote(parts.password or "")
-    return _from_netrc(parts.hostname, environ)
-
-
-def _from_netrc(host: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
     path = Path(environ.get("NETRC") or Path(environ.get("HOME", "/"), ".netrc"))
     try:
-        login = netrc.netrc(path).authenticators(host) if host and path.is_file() else None
+        login = (
+            netrc.netrc(path).authenticators(parts.hostname)
+            if parts.hostname and path.is_file()
+            else None
+        )
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
         return None
     return (login[0], login[2] or "") if login else None

@@ -154,17 +154,15 @@ class _Links:
                 self._close_anchor()
                 self._open = None if piece.closing else piece
             elif not piece.closing:
-                self._read_head(piece.name, piece.attributes)
+                attributes = piece.attributes
+                if piece.name == "base" and attributes.get("href") and not self._base_seen:
+                    self._base_seen = True
+                    base = base_of(_joined(self._base_url, attributes["href"]) or "")
+                    self._base_url = base or self._base_url
+                elif piece.name == "meta" and attributes.get("name", "").startswith(_ABOUT):
+                    key = attributes["name"].removeprefix(_ABOUT)
+                    self.about[key] = attributes.get("content", "")
         self._close_anchor()
-
-    def _read_head(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "base" and attributes.get("href") and not self._base_seen:
-            self._base_seen = True
-            base = base_of(_joined(self._base_url, attributes["href"]) or "")
-            self._base_url = base or self._base_url
-        elif name == "meta" and attributes.get("name", "").startswith(_ABOUT):
-            key = attributes["name"].removeprefix(_ABOUT)
-            self.about[key] = attributes.get("content", "")
 
     def _close_anchor(self) -> None:
         tag, self._open = self._open, None

@@ -88,9 +88,6 @@ class FilenameParser:
             wheel_of, version, tags, archive_of, archived = match.groups()
             if self._is_own(wheel_of or archive_of):
                 return (version, "wheel", tags) if wheel_of else (archived, "sdist", "")
-        return self._odd(filename)
-
-    def _odd(self, filename: str) -> FilenameParts | None:
         match = _SYSTEM_NAME.fullmatch(filename)
         if match is not None:
             egg_of, egg, package_of, package = match.groups()

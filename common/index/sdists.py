@@ -206,7 +206,9 @@ class SdistReader:
                 self._skipped = _BLOCK + -(-size // _BLOCK) * _BLOCK
                 self._count(name)
                 continue
-            self._check_size(name, size, is_header)
+            most = _LONGEST_HEADER if is_header else self._most_bytes
+            if size > most:
+                raise too_large(f"{name.rpartition('/')[2][:80]} of {self._filename}", most)
             if len(self._buffer) < _BLOCK + size:
                 return
             data = bytes(self._buffer[_BLOCK : _BLOCK + size])
@@ -230,11 +232,6 @@ class SdistReader:
             raise ValueError(f"more than {_MOST_MEMBERS:,} members")
         if len(name) > _LONGEST_PATH:
             raise ValueError(f"a path of {len(name):,} characters")
-
-    def _check_size(self, name: str, size: int, is_header: bool) -> None:
-        most = _LONGEST_HEADER if is_header else self._most_bytes
-        if size > most:
-            raise too_large(f"{name.rpartition('/')[2][:80]} of {self._filename}", most)
 
     def _is_wanted(self, name: str) -> bool:
         parts = name.removeprefix("./").split("/")

@@ -18,16 +18,20 @@ from packaging.version import Version
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.locks.entries import (
     MAKE_AGAIN,
+    Edge,
     LockContent,
     LockEntry,
     LockRequest,
     LockTable,
+    Node,
+    by_package,
+    conditions_of,
     git_target,
     locked_file,
+    marker_of,
     readable,
     require_known,
 )
-from common.formats.locks.graph import Edge, Node, by_package, conditions_of, marker_of
 from common.formats.poetry_constraints import allows, python_marker
 from common.formats.requirements_files import SourceKind
 from model.errors import Reason

@@ -20,24 +20,22 @@ from common.formats.locks.entries import (
     ALWAYS,
     MAKE_AGAIN,
     NEVER,
+    Edge,
     LockContent,
     LockedFile,
     LockEntry,
     LockRequest,
     LockTable,
+    Node,
+    by_package,
+    conditions_of,
     git_target,
     locked_file,
     marker_fault,
     marker_holds,
+    marker_of,
     readable,
     require_known,
-)
-from common.formats.locks.graph import (
-    Edge,
-    Node,
-    by_package,
-    conditions_of,
-    marker_of,
 )
 from common.formats.poetry_constraints import (
     allows,
@@ -270,7 +268,7 @@ class _Graph:
         constraint = entry.text("version")
         compatible = [
             it for it in self._named.get(key, ())
-            if constraint is None or self._allows(constraint, it, entry)
+            if constraint is None or allows(constraint, self._version(it), entry.at)
         ]  # fmt: skip
         if self._markers is not None:
             compatible = [it for it in compatible if self._runs_here(it)]
@@ -279,9 +277,6 @@ class _Graph:
         for place in compatible[:1]:
             extras = ("", *map(canonicalize_name, entry.texts("extras")))
             yield from (((place, extra), marker) for extra in extras)
-
-    def _allows(self, constraint: str, place: int, entry: FileTable) -> bool:
-        return allows(constraint, self._version(place), entry.at)
 
     def _runs_here(self, place: int) -> bool:
         python = (self._markers or {})["python_full_version"]

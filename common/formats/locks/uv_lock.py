@@ -15,22 +15,20 @@ from common.formats.locks.entries import (
     ALWAYS,
     MAKE_AGAIN,
     NEVER,
+    Condition,
+    Edge,
     LockContent,
     LockEntry,
     LockRequest,
     LockTable,
-    git_target,
-    locked_file,
-    readable,
-    require_known,
-)
-from common.formats.locks.graph import (
-    Condition,
-    Edge,
     Node,
     by_package,
     conditions_of,
+    git_target,
+    locked_file,
     marker_of,
+    readable,
+    require_known,
 )
 from common.formats.requirements_files import SourceKind
 from model.errors import Reason
@@ -96,8 +94,25 @@ class _Graph:
         self._roots = self._chosen_roots()
         self.groups = request.selection.groups | self._default_groups()
         self._check_names()
-        self._chosen: set[str] = set()
-        self._choose_all()
+        # Find all installed extras, also those that packages need of others.
+        names = [self._name(it) for it in self._roots]
+        chosen = [("extra", request.selection.extras), ("group", self.groups)]
+        self._chosen: set[str] = {_choice("project", name, "") for name in names} | {
+            _choice(kind, name, it) for kind, listed in chosen for name in names for it in listed
+        }
+        conflicts = self._lock.sequence("conflicts")
+        if not conflicts:
+            return
+        reached = self._conditions(self.groups)
+        self._chosen |= {_choice("extra", self._name(at), extra) for at, extra in reached if extra}
+        for number, _ in enumerate(conflicts):
+            at = self._lock.at / "conflicts" / number
+            items = (LockTable(it, at) for it in conflicts[number])
+            if len(excluded := [label for it in items for label in self._excluding(it)]) > 1:
+                message = (
+                    f"{first_few(excluded, 5)} exclude each other, so one cannot have them all"
+                )
+                refuse(Reason.CONFLICTING_FIELDS, message, at, "select only one of them")
 
     def _chosen_roots(self) -> list[int]:
         selection, listed = self._request.selection, self._lock.nested("manifest").texts("members")
@@ -157,31 +172,6 @@ class _Graph:
             *package.nested("dev-dependencies"),
             *package.nested("metadata").nested("requires-dev"),
         }
-
-    def _choose_all(self) -> None:
-        """Find all installed extras, also those that packages require of other packages.
-
-        :raises InvalidFile: if two of them exclude each other
-        """
-        selection = self._request.selection
-        names = [self._name(it) for it in self._roots]
-        chosen = [("extra", selection.extras), ("group", self.groups)]
-        self._chosen = {_choice("project", name, "") for name in names} | {
-            _choice(kind, name, it) for kind, listed in chosen for name in names for it in listed
-        }
-        conflicts = self._lock.sequence("conflicts")
-        if not conflicts:
-            return
-        reached = self._conditions(self.groups)
-        self._chosen |= {_choice("extra", self._name(at), extra) for at, extra in reached if extra}
-        for number, _ in enumerate(conflicts):
-            at = self._lock.at / "conflicts" / number
-            items = (LockTable(it, at) for it in conflicts[number])
-            if len(excluded := [label for it in items for label in self._excluding(it)]) > 1:
-                message = (
-                    f"{first_few(excluded, 5)} exclude each other, so one cannot have them all"
-                )
-                refuse(Reason.CONFLICTING_FIELDS, message, at, "select only one of them")
 
     def _excluding(self, item: LockTable) -> Iterator[str]:
         """The item of a conflict as text, if it is installed."""
