@@ -325,8 +325,8 @@ class IndexSnapshot:
         """
         while True:
             required = dict.fromkeys(self._roots)
-            for package in self.packages.values():
-                required.update(dict.fromkeys(package.build(self._builder).required))
+            for listed in self.packages.values():
+                required.update(dict.fromkeys(listed.build(self._builder).required))
             # Request the extras that requirements name; return whether any is new.
             new = False
             for dependency in required:

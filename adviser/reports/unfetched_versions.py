@@ -94,8 +94,8 @@ def _unfetched(
     prereleases = request.all_prereleases or name in request.prereleases
     prereleases |= any(map(names_prerelease, own))
     # Versions that were read and have an upload time, newest first.
-    read = snapshot.packages.get(name, ())
-    dated = [it for it in read if it.index == index and it.uploaded_at is not None]
+    candidates = snapshot.packages.get(name, ())
+    dated = [it for it in candidates if it.index == index and it.uploaded_at is not None]
     left = [
         version
         for version in listed.get(name, {}).get(index, ())

@@ -92,7 +92,7 @@ def test_unread_version_is_not_reported_as_missing(
         assert all(it in done.stdout for it in words), done.stdout
 
 
-def test_live_provenance_asks_the_first_index_or_says_that_it_may_not(
+def test_live_provenance_asks_the_first_index_or_names_it_if_it_may_not(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes

@@ -100,7 +100,7 @@ def wheel_of_many_files() -> bytes:
     return packed.getvalue()
 
 
-def test_a_large_table_of_contents_is_not_read_where_its_end_says_enough(
+def test_end_of_a_large_zip_directory_is_enough_for_metadata(
     index: Index, settings: Settings
 ) -> None:
     index.add_file("parrot", "parrot-1.0-py3-none-any.whl", wheel_of_many_files())
@@ -162,7 +162,7 @@ def test_a_file_with_another_hash_or_size_is_refused(
     ["", "bytes 0-9/100", "bytes 0-99/*", "bytes 9-0/100", "bytes 0-99/SIZE", "bytes 1-100/SIZE"],
 )
 @pytest.mark.parametrize("promised", [True, False])
-def test_a_part_other_than_the_requested_end_is_refused(
+def test_partial_response_of_another_range_is_refused(
     index: Index, settings: Settings, content_range: str, promised: bool
 ) -> None:
     index.add_wheel("parrot", "1.0")

@@ -221,7 +221,7 @@ def test_the_report_of_another_version_is_only_compared_with_the_record() -> Non
 SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
 
 
-def test_only_a_replay_without_limits_by_the_same_version_has_to_be_the_same() -> None:
+def test_replay_of_a_settled_answer_by_the_same_version_must_be_equal() -> None:
     record = stored_report(ADVICE, REPORT)
     assert why_it_may_differ(record, ADVICE) is None
     assert why_it_may_differ(stored_report(CONFLICT, FAILURE), CONFLICT) is None

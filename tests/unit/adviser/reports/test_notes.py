@@ -362,7 +362,7 @@ def test_all_note_codes_are_distinct() -> None:
     assert len(codes) == len(set(codes)) == len(PAGES)
 
 
-def test_links_of_codes_and_issues_lead_to_their_anchors_and_no_anchor_is_left_over() -> None:
+def test_each_code_and_issue_links_to_an_anchor_and_every_anchor_is_linked() -> None:
     links = [link_of(it) for it in PAGES]
     links += [
         str(ProvenanceIssue(it, NoteLevel.ERROR, "", "").document()["link"]) for it in IssueId

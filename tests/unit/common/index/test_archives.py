@@ -62,7 +62,7 @@ def read_both_ways(*files: tuple[str, bytes]) -> Iterator[SdistMetadata | None]:
         yield read_sdist(io.BytesIO(data), f"parrot-1.0.{end}", LIMIT)
 
 
-def test_the_wheels_own_metadata_is_read_and_not_a_bundled_ones() -> None:
+def test_own_metadata_of_a_wheel_is_preferred_to_bundled_ones() -> None:
     data = wheel(
         ("vendored-1.dist-info/METADATA", b"no"),
         ("parrot/x.dist-info/METADATA", b"no"),
@@ -335,7 +335,7 @@ def test_names_are_the_shallowest_packages_and_modules(paths: list[str], names: 
     assert read == ImportNames(tuple(names), ImportSource.DIRECTORY)
 
 
-def test_a_declared_namespace_is_no_package() -> None:
+def test_declared_namespace_is_not_an_import_name() -> None:
     members = ("zope/__init__.py", b""), ("zope/interface/__init__.py", b"")
     read = import_names_in(
         io.BytesIO(wheel(*members, (f"{INFO}/namespace_packages.txt", b"zope\n")))
@@ -362,7 +362,7 @@ def test_a_whole_directory_gives_all_names() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + bytes(18) + b"x", wheel()[:-1]])
-def test_a_broken_end_gives_nothing(data: bytes) -> None:
+def test_broken_zip_directory_gives_no_import_names(data: bytes) -> None:
     assert import_names_in(io.BytesIO(data)) is None
 
 
