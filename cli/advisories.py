@@ -33,9 +33,8 @@ from graph.record.vulnerabilities import (
     vulnerabilities_of,
 )
 from ingest.advisories.sync import AdvisoryReport, check_source, run_sync
-from ingest.background_projection import RunOutcome
-from ingest.record import open_record
-from ingest.sources.urls import source_argument
+from ingest.record import RunOutcome, open_record
+from ingest.sources.source_items import source_argument
 from model.advisories import NO_ADVISORIES, AffectedPackage, range_text
 from model.errors import InvalidArgument
 from model.packages.identity import version_of

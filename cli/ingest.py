@@ -26,10 +26,10 @@ from cli.packages_view import print_crawl
 from cli.project_files import read_lock_file
 from common.settings import Settings
 from graph.record.quarantine import QuarantineEntry
-from ingest.background_projection import RunOutcome
 from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, known_system
 from ingest.benchmarks.stated_facts import stated_facts
 from ingest.inspections.pipeline import IngestReport, ignore_skipped
+from ingest.record import RunOutcome
 from ingest.runs import (
     NightlyReport,
     check,
@@ -41,8 +41,7 @@ from ingest.runs import (
     run_nightly,
 )
 from ingest.sources.reader import count_hint
-from ingest.sources.source_items import SkippedFile
-from ingest.sources.urls import source_argument
+from ingest.sources.source_items import SkippedFile, source_argument
 from loop.notices import deliver_notices
 from loop.pack_exchange import read_followed
 from model.errors import GraphMismatch, ProjectError

@@ -28,14 +28,13 @@ from graph.record.crawls import unwatch, watched_packages
 from graph.record.indexes import index_status
 from graph.record.modules import module_providers, releases_without_names
 from graph.record.packages import package_view
-from ingest.background_projection import RunOutcome, recording
 from ingest.crawl.closure import MAX_PACKAGES, MAX_VERSIONS, CrawlBounds, WantedPackage
-from ingest.crawl.reports import CrawlReport
+from ingest.crawl.crawler import CrawlReport
 from ingest.crawl.runs import add_packages, clean, packages_document, unanswered, wanted_packages
 from ingest.crawl.runs import refresh as refresh_all
-from ingest.record import open_record
+from ingest.record import RunOutcome, open_record, recording
 from ingest.releases.pipeline import ReleaseSourceOptions, check_releases, import_releases
-from ingest.sources.urls import source_argument
+from ingest.sources.source_items import source_argument
 from model.errors import IndexProblem, InvalidArgument
 from model.packages.identity import DEFAULT_INDEX
 

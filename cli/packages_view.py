@@ -23,7 +23,7 @@ from graph.record.indexes import IndexStatus
 from graph.record.modules import ModuleProvider
 from graph.record.packages import PackageView, ReleaseVulnerability
 from graph.record.release_merging import KnownRelease
-from ingest.crawl.reports import CrawlReport
+from ingest.crawl.crawler import CrawlReport
 from ingest.releases.pipeline import ReleaseReport
 from model.advisories import NO_ADVISORIES
 from model.packages.releases import ReleaseFile, ReleaseState

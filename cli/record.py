@@ -21,7 +21,7 @@ from graph.projection import sync
 from graph.projection import verify as verify_graph
 from graph.record.freshness import BACKUP, add_successes
 from graph.verification.run import RecordReport, verify_record
-from ingest.sources.urls import has_credentials, local_path
+from ingest.sources.source_items import has_credentials, local_path
 from model.text import counted, printable
 
 #: Maximum number of differences that are printed without ``--all``.

@@ -56,4 +56,4 @@ def set_up_logs(verbose: bool = False, *, as_json: bool = False) -> None:
     if not verbose:
         # Retries and failures of the driver are reported once, as our own error.
         logging.getLogger("neo4j").setLevel(logging.CRITICAL)
-        logging.getLogger("ingest.background_projection").setLevel(logging.ERROR)
+        logging.getLogger("ingest.record").setLevel(logging.ERROR)

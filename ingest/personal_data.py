@@ -59,7 +59,7 @@ def scrub_text(text: str) -> str:
     """
     if "@" not in text:
         return text
-    without = _EMAIL.sub(_replacement, text)
+    without = _EMAIL.sub(lambda it: it[0] if it[0].startswith("git@") else REMOVED, text)
     return text if without == text else without
 
 
@@ -77,28 +77,17 @@ def scrub_words(text: str, most: int) -> str:
     return text
 
 
-def _replacement(match: re.Match[str]) -> str:
-    return match.group() if match.group().startswith("git@") else REMOVED
-
-
 def _may_hold_address(data: bytes) -> bool:
     """Whether an ``@`` stands between characters of an address, unlike in ``"@result"``."""
     at = data.find(b"@")
     while at >= 0:
-        if (
-            0 < at < len(data) - 1
-            and data[at - 1] in _BEFORE_AT
-            and data[at + 1] in _AFTER_AT
-            and not _is_git_user(data, at)
-        ):
+        # The user ``git`` before it belongs to the URL of a repository.
+        by_git = data[max(at - 3, 0) : at] == b"git" and data[at - 4] not in _BEFORE_AT
+        inside = 0 < at < len(data) - 1 and not by_git
+        if inside and data[at - 1] in _BEFORE_AT and data[at + 1] in _AFTER_AT:
             return True
         at = data.find(b"@", at + 1)
     return False
-
-
-def _is_git_user(data: bytes, at: int) -> bool:
-    """Whether the user before the ``@`` is ``git``, as in the URL of a repository."""
-    return data[max(at - 3, 0) : at] == b"git" and data[at - 4] not in _BEFORE_AT
 
 
 def _may_name_person(value: Any) -> bool:

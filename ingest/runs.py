@@ -20,15 +20,8 @@ from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import QuarantineEntry, forget, open_refusals
 from graph.verification.run import RecordReport, verify_record
 from ingest.advisories.sync import AdvisoryReport, sync_source
-from ingest.background_projection import (
-    RecordRun,
-    RunOutcome,
-    recording,
-    recording_on,
-    start_both_stores,
-)
 from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, ingest_benchmarks
-from ingest.crawl.reports import CrawlReport
+from ingest.crawl.crawler import CrawlReport
 from ingest.crawl.runs import refresh_indexes
 from ingest.inspections.pipeline import (
     KIND,
@@ -37,9 +30,16 @@ from ingest.inspections.pipeline import (
     ignore_skipped,
     ingest_inspections,
 )
-from ingest.record import exclusive_run, open_record
-from ingest.sources.source_items import SkippedFile, SourceLimits
-from ingest.sources.urls import stored_source
+from ingest.record import (
+    RecordRun,
+    RunOutcome,
+    exclusive_run,
+    open_record,
+    recording,
+    recording_on,
+    start_both_stores,
+)
+from ingest.sources.source_items import SkippedFile, SourceLimits, stored_source
 from model.errors import InvalidArgument, ProjectError
 
 #: Key of the advisory lock of the nightly run: any number that no other lock uses.
@@ -220,13 +220,17 @@ def _nightly(
     skipped: list[tuple[str, ProjectError]] = []
     packages = advisories = record = packs = exported = None
     with _skipping("packages", skipped):
-        packages = _refresh(settings, engine, on_commit) if follows else None
+        if follows:
+            packages = tuple(refresh_indexes(settings, engine, on_commit=on_commit))
     with _skipping("advisories", skipped):
-        advisories = _advisories(settings, engine, on_commit)
+        if settings.advisories is not None:
+            advisories = sync_source(settings, engine, settings.advisories, on_commit=on_commit)
     with _skipping("packs", skipped):
         packs = read_packs(settings, engine)
     with _skipping("record", skipped):
-        record = _verify(settings, engine, on_commit)
+        record = verify_record(
+            settings, engine, seconds=settings.nightly_verify_s, on_commit=on_commit
+        )
     with _skipping("documents", skipped):
         find_unreferenced_bodies(settings, engine)
         delete_unreferenced_bodies(settings, engine)
@@ -271,27 +275,6 @@ def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[No
         yield
     except ProjectError as error:
         skipped.append((part, error))
-
-
-def _refresh(
-    settings: Settings, engine: Engine, on_commit: Callable[[], None]
-) -> tuple[CrawlReport, ...]:
-    # Imported here, because a run without packages does not need the index client.
-
-    return tuple(refresh_indexes(settings, engine, on_commit=on_commit))
-
-
-def _advisories(
-    settings: Settings, engine: Engine, on_commit: Callable[[], None]
-) -> AdvisoryReport | None:
-    if settings.advisories is None:
-        return None
-    return sync_source(settings, engine, settings.advisories, on_commit=on_commit)
-
-
-def _verify(settings: Settings, engine: Engine, on_commit: Callable[[], None]) -> RecordReport:
-    budget = settings.nightly_verify_s
-    return verify_record(settings, engine, seconds=budget, on_commit=on_commit)
 
 
 def retry_quarantine(

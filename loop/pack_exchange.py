@@ -26,8 +26,7 @@ from graph.record.packs import follow_address, followed_addresses, note_read, st
 from graph.record.postgresql_helpers import current_time
 from graph.record.quarantine import QuarantineReason, add_refusals, resolve_source
 from ingest.advisories.sources import Validators, fetch_archive
-from ingest.sources.source_items import MEBIBYTE
-from ingest.sources.urls import check_url, local_path, stored_source
+from ingest.sources.source_items import MEBIBYTE, check_url, local_path, stored_source
 from model.errors import (
     InvalidArgument,
     InvalidDocument,

@@ -19,8 +19,7 @@ from packaging.utils import canonicalize_name
 from graph.record.advisories import Vulnerability, merge_advisories
 from ingest.advisories.sources import opened_source
 from ingest.personal_data import scrub
-from ingest.sources.source_items import RawDocument, RefusedDocument
-from ingest.sources.urls import source_argument
+from ingest.sources.source_items import RawDocument, RefusedDocument, source_argument
 from model.advisories import (
     FROM_THE_FIRST,
     NO_LIMIT,
@@ -60,29 +59,24 @@ def rating_of(records: Iterable[Mapping[str, Any]]) -> tuple[Rating, int]:
     severities: list[Severity] = []
     malformed: set[str] = set()
     for record in records:
-        for kind, vector in _vectors(record):
-            rating = _scored(kind, vector)
-            if rating is None:
-                malformed.add(vector)
-            else:
-                scored.append(rating)
+        entries = record.get("severity")
+        for entry in entries if isinstance(entries, list) else ():
+            kind = entry.get("type") if isinstance(entry, dict) else None
+            if kind in _SCORED_TYPES:
+                stated = entry.get("score")
+                text = stated if isinstance(stated, str) else repr(stated)
+                vector = text.strip()[:_LONGEST_VECTOR]
+                rating = _scored(kind, vector)
+                if rating is None:
+                    malformed.add(vector)
+                else:
+                    scored.append(rating)
         severities.extend(_severities(record))
     if scored:
         newest = max(version for version, _ in scored)
         return worst(rating for version, rating in scored if version == newest), len(malformed)
     highest = max(severities, key=lambda severity: severity.rank, default=None)
     return Rating(highest, None, min(malformed, default=None)), len(malformed)
-
-
-def _vectors(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield type and text of each CVSS vector."""
-    entries = record.get("severity")
-    for entry in entries if isinstance(entries, list) else ():
-        kind = entry.get("type") if isinstance(entry, dict) else None
-        if kind in _SCORED_TYPES:
-            vector = entry.get("score")
-            text = vector if isinstance(vector, str) else repr(vector)
-            yield kind, text.strip()[:_LONGEST_VECTOR]
 
 
 @lru_cache(maxsize=16_384)
@@ -119,6 +113,7 @@ def _severities(record: Mapping[str, Any]) -> Iterator[Severity]:
 
 
 ECOSYSTEM = "PyPI"
+_PYTHON = ECOSYSTEM.casefold()
 _CREDITS = "credits"
 #: Types of ranges that name versions; other types name commits.
 _VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
@@ -155,49 +150,41 @@ def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: date
     """
     record = Fields(value)
     reading = _Reading()
-    ours = [it for it in list(record.each("affected")) if _is_python(it)]
+    ecosystems = [
+        (it, it.nested("package").text("ecosystem") or "") for it in record.each("affected")
+    ]
+    ours = [it for it, name in ecosystems if name.partition(":")[0].casefold() == _PYTHON]
     packages = tuple(map(reading.package, ours))
     rating, malformed = rating_of([record, *ours])
     identifier = record.required_text("id", "an advisory without id", _LONGEST_IDENTIFIER)
+    aliases, summary = _texts(record, "aliases") - {identifier}, _summary(record)
+    published_at, modified_at = record.time("published", now), record.time("modified", now)
+    if modified_at is None:
+        raise InvalidDocument(
+            Reason.MISSING_FIELD, "an advisory without modification date", field="$.modified"
+        )
     head = AdvisoryHead(
         advisory_id=identifier,
-        aliases=tuple(sorted(_texts(record, "aliases") - {identifier})),
-        summary=_summary(record),
+        aliases=tuple(sorted(aliases)),
+        summary=summary,
         rating=rating,
-        published_at=record.time("published", now),
-        modified_at=_modified(record, now),
+        published_at=published_at,
+        modified_at=modified_at,
         withdrawn_at=record.time("withdrawn", now),
         document_id=document_id,
     )
     return Advisory(head, packages, canonical, reading.unreadable, malformed)
 
 
-def _is_python(item: Fields) -> bool:
-    ecosystem = item.nested("package").text("ecosystem")
-    return (ecosystem or "").partition(":")[0].casefold() == ECOSYSTEM.casefold()
-
-
-def _modified(record: Fields, now: datetime) -> datetime:
-    modified = record.time("modified", now)
-    if modified is None:
-        raise InvalidDocument(
-            Reason.MISSING_FIELD, "an advisory without modification date", field="$.modified"
-        )
-    return modified
-
-
 def _summary(record: Fields) -> str | None:
     """Return the summary or, without one, the first line of the details, cut to 300 characters."""
     for key in ("summary", "details"):
         text = record.get(key)
-        if isinstance(text, str) and (line := _first_line(text)):
+        lines = text.splitlines() if isinstance(text, str) else ()
+        line = next(filter(None, (it.strip().lstrip("#").strip() for it in lines)), "")
+        if line:
             return line if len(line) <= _LONGEST_SUMMARY else line[: _LONGEST_SUMMARY - 1] + "…"
     return None
-
-
-def _first_line(text: str) -> str:
-    lines = (line.strip().lstrip("#").strip() for line in text.splitlines())
-    return next(filter(None, lines), "")
 
 
 def _texts(record: Fields, key: str) -> set[str]:
@@ -216,7 +203,7 @@ class _Reading:
         ranges = [
             self._range(it) for it in item.each("ranges") if it.text("type") in _VERSION_RANGES
         ]
-        listed = set(map(_normal, _texts(item, "versions")))
+        listed = {str(version_of(it) or it) for it in _texts(item, "versions")}
         return AffectedPackage(
             canonicalize_name(name), tuple(filter(None, ranges)), tuple(sorted(listed))
         )
@@ -246,11 +233,6 @@ class _Reading:
             return RangeEvent(kind, str(parsed))
         self.unreadable += 1
         return _REPLACED_ENDS.get(kind)
-
-
-def _normal(version: str) -> str:
-    parsed = version_of(version)
-    return version if parsed is None else str(parsed)
 
 
 class AdvisoryArchive:

@@ -75,7 +75,12 @@ class AdvisoryVerifier(Verifier):
                 if advisory.packages:
                     yield missing_row(document_id, "advisories", name)
             elif member.document_id == document_id:
-                made[document_id] = list(_rows(advisory, member.vulnerability_id))
+                head = head_row(advisory.head, member.vulnerability_id)
+                rows = made[document_id] = [
+                    (AdvisoryRow, dict(zip(HEAD_COLUMNS, head, strict=True)))
+                ]
+                for row in package_rows(advisory):
+                    rows.append((AdvisoryPackage, dict(zip(PACKAGE_COLUMNS, row, strict=True))))
             elif not _is_newer(member, advisory):
                 stored = member.document_id
                 yield RecordDifference(
@@ -126,13 +131,6 @@ def _is_newer(member: _Member | None, advisory: Advisory) -> bool:
     if member is None or member.document_id == advisory.head.document_id:
         return False
     return (member.modified_at, member.document_id) > advisory.head.age
-
-
-def _rows(advisory: Advisory, vulnerability_id: str) -> Iterator[tuple[type[Base], Row]]:
-    head = head_row(advisory.head, vulnerability_id)
-    yield AdvisoryRow, dict(zip(HEAD_COLUMNS, head, strict=True))
-    for row in package_rows(advisory):
-        yield AdvisoryPackage, dict(zip(PACKAGE_COLUMNS, row, strict=True))
 
 
 def _of_vulnerabilities(

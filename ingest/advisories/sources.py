@@ -16,10 +16,17 @@ from urllib.parse import urlsplit
 
 from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from graph.record.advisories import SourceState
-from ingest.sources.folders import documents_in_file
-from ingest.sources.reader import documents_of
-from ingest.sources.source_items import MEBIBYTE, RawDocument, RefusedDocument, SourceLimits
-from ingest.sources.urls import check_url, local_path, stored_source
+from ingest.sources.reader import documents_in_file, documents_of
+from ingest.sources.source_items import (
+    MEBIBYTE,
+    RawDocument,
+    RefusedDocument,
+    SkippedFile,
+    SourceLimits,
+    check_url,
+    local_path,
+    stored_source,
+)
 from model.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavailable
 
 #: Size limit for an advisory; the longest advisories have some hundred kilobytes.
@@ -182,16 +189,13 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
         return OpenedSource(None, before, known.sha256 if known else None, answer.as_of)
     digest = _sha256(answer.path)
     unchanged = known is not None and known.sha256 == digest
-    documents = None if unchanged else _documents_in(answer.path, stored_source(source))
-    return OpenedSource(documents, answer.validators, digest, answer.as_of)
-
-
-def _documents_in(path: Path, source: str) -> Iterator[RawDocument | RefusedDocument]:
-    for item in documents_in_file(path, source, LIMITS):
-        if isinstance(item, InvalidDocument):
-            yield RefusedDocument(source, item)
-        elif isinstance(item, RawDocument):
-            yield item
+    items = () if unchanged else documents_in_file(answer.path, stored_source(source), LIMITS)
+    documents = (
+        RefusedDocument(stored_source(source), it) if isinstance(it, InvalidDocument) else it
+        for it in items
+        if not isinstance(it, SkippedFile)
+    )  # fmt: skip
+    return OpenedSource(None if unchanged else documents, answer.validators, digest, answer.as_of)
 
 
 def _sha256(path: Path) -> str | None:

@@ -37,10 +37,8 @@ from graph.record.postgresql_helpers import storable, texts
 from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
 from ingest.advisories.sources import OpenedSource, opened_source
-from ingest.background_projection import RunOutcome, recording
-from ingest.batches import Batch, SourceRecorder, in_batches
-from ingest.sources.source_items import RawDocument, RefusedDocument
-from ingest.sources.urls import local_path, stored_source
+from ingest.record import Batch, RunOutcome, SourceRecorder, in_batches, recording
+from ingest.sources.source_items import RawDocument, RefusedDocument, local_path, stored_source
 from model.errors import DamagedDocument, InvalidDocument
 from model.json_documents import digest_bytes, load_json
 from model.measurements.inspection import DocumentId

@@ -30,8 +30,7 @@ from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
 from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
 from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
-from ingest.sources.source_items import SourceLimits
-from ingest.sources.urls import local_path, stored_source
+from ingest.sources.source_items import SourceLimits, local_path, stored_source
 from model.declared_fields import report_of
 from model.errors import InvalidArgument, InvalidDocument, Reason
 from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity

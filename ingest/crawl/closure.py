@@ -82,16 +82,11 @@ def _compares(node: ast.Compare, environment: Mapping[str, str]) -> bool:
     if not (isinstance(left, ast.Name) and isinstance(right, ast.Constant)):
         return True
     if left.id == "extra":
-        return _extra_compares(operator, environment["extra"], str(right.value))
+        same = environment["extra"] == canonicalize_name(str(right.value))
+        return {"==": same, "!=": not same}.get(operator or "", True)
     if left.id in ("python_version", "python_full_version") and operator:
         return _python_compares(left.id, operator, environment["python"], str(right.value))
     return True
-
-
-def _extra_compares(operator: str | None, extra: str, value: str) -> bool:
-    if operator == "!=":
-        return extra != canonicalize_name(value)
-    return operator != "==" or extra == canonicalize_name(value)
 
 
 @lru_cache(maxsize=16_384)

@@ -10,14 +10,15 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection, Engine
 
+from common.http.fetching import Traffic
 from common.index.client import IndexClient
 from common.index.configuration import Index
 from common.index.release_metadata import read_release
@@ -35,11 +36,13 @@ from graph.record.crawls import (
 )
 from graph.record.known_releases import known_releases
 from graph.record.postgresql_helpers import current_time
-from graph.record.release_merging import KnownRelease
+from graph.record.release_merging import HashAlarm, KnownRelease
 from graph.record.releases import ReleaseDelivery, ReleasesAdded
 from ingest.crawl.closure import CrawlRequest, FollowedPackage, RequirementClosure, WantedPackage
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.release_selection import (
+    CONFLICT,
+    EMPTIED,
     ProjectNeeds,
     ProjectPlan,
     as_listed,
@@ -49,11 +52,130 @@ from ingest.crawl.release_selection import (
     release_draft,
     release_from,
 )
-from ingest.crawl.reports import NO_ANSWER, CrawlFailure, CrawlReport
-from ingest.releases.files import public_status
+from ingest.releases.parsing import public_status
+from model.declared_fields import report_of
 from model.errors import IndexFault, IndexProblem, ProjectError
 from model.packages.project_pages import ListedVersion, ProjectPage
-from model.packages.releases import Release, ReleaseState
+from model.packages.releases import Release, ReleaseState, release_identity
+
+#: Faults that count as no answer.
+NO_ANSWER = frozenset({IndexFault.UNREACHABLE, IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED})
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlFailure:
+    """A package or release that could not be read.
+
+    :param code: an :class:`model.errors.IndexFault`, or the reason why a document is refused
+    """
+
+    name: str
+    version: str | None
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class CrawlReport:
+    """Counts of the crawl of one index.
+
+    :param packages: packages whose page was requested
+    :param followed: packages to request, as far as they are known yet
+    :param releases: selected releases
+    :param known: selected releases whose metadata was in the record
+    :param read: releases whose metadata was read, by state
+    :param changed: releases in the record that changed
+    :param missing: packages that the index does not have
+    :param waiting: releases that failed before and are not due, or were given up
+    :param left_out: packages beyond the bound
+    :param unwatched: roots that are missing and therefore not watched
+    :param unsolvable_roots: roots without a selectable release
+    :param unmet_roots: roots with selectable releases, none of which meets the specifier
+    :param emptied: packages that lost all their files
+    :param skipped: by package, number of page entries that are repeated or name no file of it
+    :param events: number of changes on the index since its last answer, by kind
+    :param lost: why the crawl ended early
+    """
+
+    index: str
+    packages: int = 0
+    followed: int = 0
+    releases: int = 0
+    known: int = 0
+    to_read: int = 0
+    read: Counter[str] = field(default_factory=Counter)
+    new: int = 0
+    changed: int = 0
+    missing: list[str] = field(default_factory=list)
+    missing_roots: list[str] = field(default_factory=list)
+    unwatched: list[str] = field(default_factory=list)
+    unsolvable_roots: list[str] = field(default_factory=list)
+    unmet_roots: list[str] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    failed: list[CrawlFailure] = field(default_factory=list)
+    waiting: int = 0
+    left_out: list[str] = field(default_factory=list)
+    alarms: list[HashAlarm] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+    elapsed_s: float = 0.0
+    lost: IndexProblem | None = None
+
+    def count_plan(self, plan: ProjectPlan, known: Collection[str], chosen: frozenset[str]) -> None:
+        """Count the plan for a package.
+
+        :param known: versions in the record
+        :param chosen: versions that were counted before
+        """
+        selected = plan.selected - chosen
+        self.releases += len(selected)
+        self.known += len(selected.intersection(known).difference(plan.to_read))
+        self.to_read += len(plan.to_read)
+        self.waiting += len(plan.waiting)
+        self.events.update(it.kind for it in plan.events)
+        self.emptied += [it.name for it in plan.events if it.kind == EMPTIED]
+        for event in (it for it in plan.events if it.kind == CONFLICT):
+            purl, *_ = release_identity(event.name, event.version, event.index)
+            file, known_hash, offered = (event.detail[it] for it in ("file", "known", "offered"))
+            self.alarms.append(HashAlarm(purl, file, known_hash, offered))
+
+    def count_added(self, added: ReleasesAdded) -> None:
+        """Count the releases that a transaction added."""
+        self.new += len(added.new)
+        self.changed += len(added.changed)
+        self.alarms += added.alarms
+
+    @property
+    def done(self) -> int:
+        """Releases that were read or failed."""
+        return self.read.total() + sum(it.version is not None for it in self.failed)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing needs attention."""
+        return not (
+            self.missing_roots or self.unsolvable_roots or self.unmet_roots or self.failed
+            or self.waiting or self.emptied or self.alarms or self.lost
+        )  # fmt: skip
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the index did not answer, or stopped answering."""
+        pages = [it for it in self.failed if it.version is None]
+        silent = all(it.code in NO_ANSWER for it in pages)
+        return self.lost is not None or (0 < self.packages == len(pages) and silent)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        document = report_of(self, "followed", "to_read")
+        for name in ("missing", "missing_roots", "unsolvable_roots", "emptied"):
+            document[name] = sorted(document[name])
+        for name in ("read", "skipped", "events"):
+            document[name] = dict(sorted(document[name].items()))
+        elapsed_s, lost = round(self.elapsed_s, 3), str(self.lost) if self.lost else None
+        return {**document, "elapsed_s": elapsed_s, "lost": lost}
+
 
 T = TypeVar("T")
 
@@ -171,19 +293,13 @@ def crawl(
     :param on_commit: called after each transaction, for example to wake the projector
     :raises StoreUnavailable: if the record is lost; committed batches are kept
     """
+
+    async def run(recorder: RecordWriter) -> CrawlReport:
+        async with IndexClient(settings, index) as client:
+            return await _Crawler(client, request, recorder, on_progress).run()
+
     with RecordWriter(settings, engine, index.name, on_commit) as recorder:
-        return asyncio.run(_crawl(settings, index, request, recorder, on_progress))
-
-
-async def _crawl(
-    settings: Settings,
-    index: Index,
-    request: CrawlRequest,
-    recorder: RecordWriter,
-    on_progress: OnProgress,
-) -> CrawlReport:
-    async with IndexClient(settings, index) as client:
-        return await _Crawler(client, request, recorder, on_progress).run()
+        return asyncio.run(run(recorder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +371,11 @@ class _Crawler:
             page = await self._page(package.name, first=seen is None)
             if page is None:
                 return
-            prepared = await self._plan_for(page, self._needs_of(package.name, fresh, seen))
+            needs = ProjectNeeds(
+                self._request.bounds_of(package.name), fresh, frozenset(),
+                self._request.follows_known(package.name), self._request.again,
+            ) if seen is None else ProjectNeeds(None, fresh, seen.selected)  # fmt: skip
+            prepared = await self._plan_for(page, needs)
             if prepared is None:
                 return
             await together(
@@ -274,23 +394,18 @@ class _Crawler:
             if page.skipped:
                 self._report.skipped[page.name] = len(page.skipped)
             self._report.count_added(prepared.added)
-            self._learn_known(prepared, needs)
+            # Follow the requirements of releases that the record knows.
+            for version in sorted(prepared.plan.selected - needs.chosen):
+                known = prepared.known.get(version)
+                if known is not None and known.state is ReleaseState.SOLVED:
+                    self._solved.add(known.name)
+                    self._closure.learn(known.name, version, known.requirements)
         except ProjectError:
             raise
         except Exception as error:
             await self._no_page(page.name, INTERNAL, bug_message(error, page.name))
             return None
         return prepared
-
-    def _needs_of(
-        self, name: str, specifiers: frozenset[str], seen: _Project | None
-    ) -> ProjectNeeds:
-        if seen is not None:
-            return ProjectNeeds(None, specifiers, seen.selected)
-        bounds = self._request.bounds_of(name)
-        return ProjectNeeds(
-            bounds, specifiers, frozenset(), self._request.follows_known(name), self._request.again
-        )
 
     async def _page(self, name: str, *, first: bool) -> ProjectPage | None:
         age_s = self._request.max_age_s if first else _SAME_CRAWL_S
@@ -349,14 +464,6 @@ class _Crawler:
         take_off_queue(connection, index, [(name, version) for version in prepared.stale])
         add_events(connection, prepared.events)
         return _Prepared(prepared, known, queue, added)
-
-    def _learn_known(self, prepared: _Prepared, needs: ProjectNeeds) -> None:
-        """Follow the requirements of releases that the record knows."""
-        for version in sorted(prepared.plan.selected - needs.chosen):
-            known = prepared.known.get(version)
-            if known is not None and known.state is ReleaseState.SOLVED:
-                self._solved.add(known.name)
-                self._closure.learn(known.name, version, known.requirements)
 
     async def _read_one(self, page: ProjectPage, version: str, queued: QueueRow | None) -> None:
         async with self._readers:

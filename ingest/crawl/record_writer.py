@@ -15,7 +15,7 @@ from graph.record.crawls import FailedRead, record_failures, record_new_pages, t
 from graph.record.known_releases import last_answers
 from graph.record.releases import ReleaseDelivery, ReleasesAdded, add_releases
 from ingest.crawl.release_selection import offered_on, release_draft, release_from
-from ingest.releases.files import public_status
+from ingest.releases.parsing import public_status
 from model.packages.project_pages import ProjectPage
 from model.packages.releases import ReleaseMetadata
 
@@ -48,7 +48,12 @@ class RecordWriter:
 
         :raises StoreUnavailable: if the record is lost
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+        def run() -> T:
+            with relational_errors(self._settings), self._engine.begin() as connection:
+                return work(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     async def store(
         self, read: Sequence[ReleaseDelivery], failures: Iterable[FailedRead]
@@ -70,20 +75,12 @@ class RecordWriter:
         """Store releases within a transaction."""
         return add_releases(connection, self._settings, read)
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
-        with relational_errors(self._settings), self._engine.begin() as connection:
-            return work(connection)
-
 
 #: Pages by index, each with the metadata of those of its releases that were read.
 ReadPages = Mapping[str, Sequence[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]]]
 
 
-def store_read(
-    settings: Settings,
-    engine: Engine,
-    read: ReadPages,
-) -> ReleasesAdded:
+def store_read(settings: Settings, engine: Engine, read: ReadPages) -> ReleasesAdded:
     """Store pages and the metadata that was read for their releases, in one transaction.
 
     A page that is already in the record is kept, so that the next refresh can report the changes.

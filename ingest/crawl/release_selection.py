@@ -17,8 +17,7 @@ from common.index.release_metadata import INVALID_VERSION, NO_FILES, metadata_fi
 from graph.record.crawls import IndexEvent, ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease
 from ingest.crawl.closure import CrawlBounds
-from ingest.releases.files import public_reason
-from ingest.releases.parsing import ReleaseDraft, checked_release
+from ingest.releases.parsing import ReleaseDraft, checked_release, public_reason
 from model.errors import InvalidDocument
 from model.packages.identity import version_of
 from model.packages.project_pages import IndexFile, ListedVersion, ProjectPage
@@ -61,7 +60,8 @@ def newest(listed: Iterable[ListedVersion], bounds: CrawlBounds) -> list[str]:
     for release in ordered:
         if counted >= bounds.max_versions:
             break
-        if _is_older(release, bounds.newer_than):
+        uploaded_at = release.uploaded_at
+        if bounds.newer_than and uploaded_at is not None and uploaded_at < bounds.newer_than:
             continue
         yanked += not release.installable
         counted += release.installable
@@ -92,16 +92,12 @@ def needed_versions(
         wanted = _specifier(specifier)
         if wanted is None or any(_meets(wanted, version) for version in (*offered, *versions)):
             continue
-        versions.update(_candidates(wanted, ordered))
+        # The newest ones; stable releases first, yanked releases last.
+        meeting = [it for it in ordered if _meets(wanted, it.version)]
+        kept = [it for it in meeting if it.installable]
+        stable = [it for it in kept if not _is_prerelease(it.version)]
+        versions.update(it.version for it in (stable or kept or meeting)[:CANDIDATES])
     return versions - set(selected)
-
-
-def _candidates(wanted: SpecifierSet, ordered: Sequence[ListedVersion]) -> list[str]:
-    """Return the newest versions in ``wanted``; stable releases first, yanked releases last."""
-    offered = [it for it in ordered if _meets(wanted, it.version)]
-    kept = [it for it in offered if it.installable]
-    stable = [it for it in kept if not _is_prerelease(it.version)]
-    return [it.version for it in (stable or kept or offered)[:CANDIDATES]]
 
 
 def _meets(wanted: SpecifierSet, version: str) -> bool:
@@ -119,10 +115,6 @@ def _specifier(text: str) -> SpecifierSet | None:
 def _is_prerelease(text: str) -> bool:
     version = version_of(text)
     return version is not None and version.is_prerelease
-
-
-def _is_older(listed: ListedVersion, than: datetime | None) -> bool:
-    return than is not None and listed.uploaded_at is not None and listed.uploaded_at < than
 
 
 #: Kinds of events that need attention: a project lost all its files; a page lists a file with two
@@ -205,7 +197,12 @@ def plan(
     }
     waiting = {it for it in unread if it in queue and not (ask.again or queue[it].is_due(now))}
     gone = set() if before is None else set(before.listed) - offered
-    metadata = _without_metadata(selected - unread, known)
+    # Releases that have no file to read.
+    metadata = {
+        it: NO_FILES if version_of(it) else INVALID_VERSION
+        for it in sorted(selected - unread)
+        if it not in known or not _is_read(known[it])
+    }
     metadata |= _with_changed_files(page, known, before, unread - waiting)
     drafts = [
         *(release_draft(index, page.name, it, page.releases[it], metadata[it]) for it in metadata),
@@ -261,27 +258,14 @@ def _selected(
     if ask.bounds is not None:
         selected |= {*newest(listed, ask.bounds), *invalid(listed, ask.bounds)}
     if ask.all_known and before is not None:
+        # The newest versions that were not listed before.
         fresh = [it for it in listed if it.version in offered]
-        selected |= _appeared(fresh, ask.bounds or CrawlBounds(), before)
+        bounds = ask.bounds or CrawlBounds()
+        everything = newest(fresh, replace(bounds, max_versions=len(fresh)))
+        appeared = [it for it in everything if it not in before.listed]
+        selected.update(appeared[: bounds.max_versions])
     selected &= on_page
     return selected | needed_versions(ask.specifiers, listed, selected)
-
-
-def _appeared(listed: Sequence[ListedVersion], bounds: CrawlBounds, before: ProjectRow) -> set[str]:
-    """Return the newest versions that were not listed before."""
-    everything = newest(listed, replace(bounds, max_versions=len(listed)))
-    return set([it for it in everything if it not in before.listed][: bounds.max_versions])
-
-
-def _without_metadata(
-    read: Collection[str], known: Mapping[str, KnownRelease]
-) -> dict[str, ReleaseMetadata]:
-    """Return the metadata of releases that have no file to read."""
-    return {
-        it: NO_FILES if version_of(it) else INVALID_VERSION
-        for it in sorted(read)
-        if it not in known or not _is_read(known[it])
-    }
 
 
 def _with_changed_files(
@@ -357,17 +341,16 @@ def release_draft(
     index: str, name: str, version: str, files: Iterable[IndexFile], metadata: ReleaseMetadata
 ) -> ReleaseDraft:
     """A release with all files that the index lists."""
-    listed = [_release_file(file) for file in files]
+    listed: list[ReleaseFile] = []
+    for file in files:
+        values = {it.name: getattr(file, it.name) for it in fields(ReleaseFile)} | {
+            "requires_python": file.requires_python or None,
+            "yanked_reason": public_reason(file.yanked_reason) if file.yanked else None,
+        }
+        if file.uploaded_at is not None and file.uploaded_at.year <= 1:
+            values["uploaded_at"] = None
+        listed.append(ReleaseFile(**values))
     return ReleaseDraft(name, version, index, metadata, listed, files_complete=True)
-
-
-def _release_file(file: IndexFile) -> ReleaseFile:
-    values = {it.name: getattr(file, it.name) for it in fields(ReleaseFile)} | {
-        "requires_python": file.requires_python or None,
-        "yanked_reason": public_reason(file.yanked_reason) if file.yanked else None,
-        "uploaded_at": file.uploaded_at if file.uploaded_at and file.uploaded_at.year > 1 else None,
-    }
-    return ReleaseFile(**values)
 
 
 def release_from(draft: ReleaseDraft) -> Release | None:

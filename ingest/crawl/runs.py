@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -12,12 +13,10 @@ from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import WatchedProject, known_projects, retry_all, watch, watched_packages
 from graph.record.freshness import INDEX, add_successes, set_sources
-from ingest.background_projection import RunOutcome, recording
 from ingest.crawl.closure import CrawlBounds, CrawlRequest, WantedPackage
-from ingest.crawl.crawler import crawl
+from ingest.crawl.crawler import CrawlReport, crawl
 from ingest.crawl.release_selection import CANDIDATES
-from ingest.crawl.reports import CrawlReport
-from ingest.record import exclusive_run
+from ingest.record import RunOutcome, exclusive_run, recording
 from model.errors import IndexFault, IndexProblem, InvalidArgument
 from model.packages.releases import parse_requirement
 from model.redaction import without_secrets
@@ -51,18 +50,17 @@ def wanted_packages(names: Iterable[str]) -> tuple[WantedPackage, ...]:
     >>> wanted_packages(["Torch[Opt]==2.9"])
     (WantedPackage(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
     """
-    return tuple(map(_root, names))
-
-
-def _root(text: str) -> WantedPackage:
-    requirement = parse_requirement(text)
-    if requirement.name is None:
-        problem = without_secrets(requirement.problem or "")
-        raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
-    if requirement.url is not None or requirement.marker is not None:
-        message = "URLs and markers are not allowed here"
-        raise InvalidArgument(f"{without_secrets(text)!r}: {message}")
-    return WantedPackage(requirement.name, requirement.specifier, frozenset(requirement.extras))
+    wanted = []
+    for text in names:
+        it = parse_requirement(text)
+        if it.name is None:
+            problem = without_secrets(it.problem or "")
+            raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
+        if it.url is not None or it.marker is not None:
+            message = "URLs and markers are not allowed here"
+            raise InvalidArgument(f"{without_secrets(text)!r}: {message}")
+        wanted.append(WantedPackage(it.name, it.specifier, frozenset(it.extras)))
+    return tuple(wanted)
 
 
 def add_packages(
@@ -81,11 +79,14 @@ def add_packages(
     :raises InvalidArgument: if there is no such index
     """
     served = index_of(settings, index)
+    # A retry uses no cached pages.
+    request = CrawlRequest(tuple(roots), bounds, again=retry, max_age_s=0.0 if retry else None)
     with recording(settings) as run:
         if retry:
-            _retry(settings, run.engine, served)
+            with relational_errors(settings), run.engine.begin() as connection:
+                retry_all(connection, served.name)
         report = crawl(
-            settings, run.engine, served, _adding(roots, bounds, retry),
+            settings, run.engine, served, request,
             on_progress=on_progress, on_commit=run.on_commit,
         )  # fmt: skip
         if watching:
@@ -135,19 +136,14 @@ def refresh_indexes(
                 on_progress=on_progress, on_commit=on_commit,
             )
             if name in indexes
-            else _unconfigured(name)
+            else CrawlReport(name, lost=IndexProblem(
+                IndexFault.UNREACHABLE, f"the index {name!r} is not configured any more"
+            ))
             for name in names
         ]  # fmt: skip
         with engine.begin() as recording:
             add_successes(recording, INDEX, [it.index for it in reports if it.lost is None])
         return reports
-
-
-def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) -> CrawlRequest:
-    """Return the crawl request for ``add_packages``; a retry uses no cached pages."""
-    if retry:
-        return CrawlRequest(tuple(roots), bounds, again=True, max_age_s=0.0)
-    return CrawlRequest(tuple(roots), bounds)
 
 
 def _refreshing(
@@ -170,16 +166,8 @@ def _refreshing(
 
 def _bounds_of(followed: WatchedProject) -> CrawlBounds:
     bounds = CrawlBounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
-    if followed.max_versions is None:
-        return bounds
-    return CrawlBounds(
-        bounds.max_packages, followed.max_versions, followed.newer_than, followed.prereleases
-    )
-
-
-def _unconfigured(name: str) -> CrawlReport:
-    message = f"the index {name!r} is not configured any more"
-    return CrawlReport(name, lost=IndexProblem(IndexFault.UNREACHABLE, message))
+    most = followed.max_versions
+    return bounds if most is None else replace(bounds, max_versions=most)
 
 
 def _watch(
@@ -207,8 +195,3 @@ def _watch(
                 for name, names in sorted(extras.items())
             ],
         )  # fmt: skip
-
-
-def _retry(settings: Settings, engine: Engine, index: Index) -> None:
-    with relational_errors(settings), engine.begin() as connection:
-        retry_all(connection, index.name)

@@ -168,7 +168,13 @@ def _kind_of(value: Any) -> SchemaVersion:
         return SchemaVersion.Y2020_02_DICTIONARY
     if _is_stored_entry(value):
         return SchemaVersion.Y2020_02_DICTIONARY
-    if _is_stored_directory(value):
+    # The stored body of an inspection folder.
+    results = value.get("results")
+    if (
+        value.keys() <= _DIRECTORY_KEYS
+        and isinstance(results, list)
+        and all(isinstance(it, dict) and it.keys() <= _DIRECTORY_RESULT_KEYS for it in results)
+    ):
         return SchemaVersion.DIRECTORY
     if "base" in value and value.keys() & {"python", "script", "build", "run"}:
         raise _unknown("the document is a specification without results")
@@ -179,16 +185,6 @@ def _kind_of(value: Any) -> SchemaVersion:
 def _is_stored_entry(value: Record) -> bool:
     """Whether this is the stored body of one inspection of a dictionary."""
     return value.keys() == {"inspection", "results"} and _is_result_list(value["results"])
-
-
-def _is_stored_directory(value: Record) -> bool:
-    """Whether this is the stored body of an inspection folder."""
-    results = value.get("results")
-    return (
-        value.keys() <= _DIRECTORY_KEYS
-        and isinstance(results, list)
-        and all(isinstance(it, dict) and it.keys() <= _DIRECTORY_RESULT_KEYS for it in results)
-    )
 
 
 def _is_result_list(value: Any) -> bool:

@@ -141,8 +141,12 @@ def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
 
 
 def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) -> InspectionDocument:
-    specification = _specification(delivery)
+    specification = UNKNOWN
     with inside(delivery.location):
+        if delivery.specification is not None:
+            specification = specification_of(delivery.specification)
+        elif delivery.lock is not None:
+            specification = bare_lock(delivery.lock, delivery.pipfile)
         created_at = Fields(delivery.created).time("@created", now)
     observations = _observations(delivery, specification, now)
     document_id = digest_bytes(delivery.body)
@@ -168,20 +172,13 @@ def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) ->
     )
 
 
-def _specification(delivery: DeliveredInspection) -> InspectionSpecification:
-    with inside(delivery.location):
-        if delivery.specification is not None:
-            return specification_of(delivery.specification)
-        if delivery.lock is not None:
-            return bare_lock(delivery.lock, delivery.pipfile)
-    return UNKNOWN
-
-
 def _observations(
     delivery: DeliveredInspection, specification: InspectionSpecification, now: datetime
 ) -> list[Observation]:
-    if delivery.failed_build is not None:
-        return [_failed_build(delivery, delivery.failed_build, specification, now)]
+    if (build := delivery.failed_build) is not None:
+        attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
+        with inside(build.location):
+            return [observation_of_build(build.result, attempt, specification, now)]
     observations: list[Observation] = []
     copies: Counter[bytes] = Counter()
     for job in delivery.jobs:
@@ -196,17 +193,6 @@ def _observations(
             relocated(error, delivery.location if in_specification else job.location)
             raise
     return observations
-
-
-def _failed_build(
-    delivery: DeliveredInspection,
-    build: JobDocument,
-    specification: InspectionSpecification,
-    now: datetime,
-) -> Observation:
-    attempt = b"[%b,%b]" % (build.canonical, delivery.specification or b"null")
-    with inside(build.location):
-        return observation_of_build(build.result, attempt, specification, now)
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:

@@ -14,11 +14,10 @@ from sqlalchemy import Engine
 
 from common.settings import Settings
 from graph.record.inspections import InspectionDelivery, InspectionsAdded, add_inspections
-from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.inspections.parsing import parse_inspections
+from ingest.record import Batch, SourceRecorder, in_batches
 from ingest.sources.reader import documents_of
-from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimits
-from ingest.sources.urls import stored_source
+from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimits, stored_source
 from model.declared_fields import report_of
 
 KIND = "inspection"

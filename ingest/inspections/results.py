@@ -154,43 +154,24 @@ def _facts(
 ) -> _Facts:
     run = run_of(result)
     usage = result.nested("usage")
-    started_at, ended_at = times or _times(result, now)
-    return _Facts(
-        job_id=job_id,
-        exit_code=result.required_integer("exit_code", -_INT32, _INT32),
-        hardware=_hardware_of(result.record, specification, run.limits),
-        environment=environment_of(result, specification),
-        started_at=started_at,
-        ended_at=ended_at,
-        usage=_usage(usage),
-        run=run,
-    )
-
-
-def _usage(usage: Fields) -> Record:
-    """Return the kernel's counters of a job (getrusage(2)), keyed by field of an observation."""
+    if times is None:
+        # Older documents have only ``datetime``, the time of the end.
+        ended_at = result.time("end_datetime", now) or result.time("datetime", now)
+        times = result.time("start_datetime", now), ended_at
+    exit_code = result.required_integer("exit_code", -_INT32, _INT32)
+    # Actual limits of the job take precedence over requested ones.
+    requested = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
+    hardware = hardware_class(result.record, run.limits or requested, specification.requested)
+    environment = environment_of(result, specification)
+    # The kernel's counters of a job (getrusage(2)), keyed by field of an observation.
     memory = usage.integer("ru_maxrss", high=2**50)
-    counts = {name: usage.integer(key, high=2**62) for key, name in _COUNTS.items()}
-    return {
+    counters = {
         "memory_bytes": None if memory is None else memory * BYTES_PER_MAXRSS,
+        **{name: usage.integer(key, high=2**62) for key, name in _COUNTS.items()},
         "user_s": usage.number("ru_utime"),
         "system_s": usage.number("ru_stime"),
-        **counts,
     }
-
-
-def _hardware_of(
-    result: Record, specification: InspectionSpecification, limits: Allowance | None
-) -> Hardware:
-    """Return the hardware class; actual limits of the job take precedence over requested ones."""
-    requested = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
-    return hardware_class(result, limits or requested, specification.requested)
-
-
-def _times(result: Fields, now: datetime) -> _Times:
-    """Start and end of a job; older documents have only ``datetime``, the time of the end."""
-    ended_at = result.time("end_datetime", now) or result.time("datetime", now)
-    return result.time("start_datetime", now), ended_at
+    return _Facts(job_id, exit_code, hardware, environment, *times, counters, run)
 
 
 def _observations(
@@ -205,13 +186,21 @@ def _observations(
     if stderr is not None and not isinstance(stderr, str):
         raise result.wrong_type(stderr, "text", "stderr")
     sha = result.text("script_sha256")
-    named = _named(specification, facts.run)
+    # The bundled indicator that the runner ran names the script.
+    name = indicator_name(facts.run.bundled)
+    named = replace(specification, script_name=name) if name else specification
     try:
         return _of_output(stdout, stderr or "", sha, facts, position, named)
     except InvalidDocument as error:
         if not facts.run.ours:
             raise
-        return [_unreadable(error, facts, position, _indicator_of(None, sha, named, False))]
+        # Invalid output of a job does not affect the other jobs of the inspection.
+        indicator = _indicator_of(None, sha, named, False)
+        message = f"{error.field}: {error.message}"
+        return [_observation(
+            facts, 0, position, Outcome.NO_RESULT, indicator,
+            failure_reason=str(error.reason), failure_message=message[:_LONGEST_MESSAGE],
+        )]  # fmt: skip
 
 
 def _of_output(
@@ -240,26 +229,6 @@ def _of_output(
     ]
 
 
-def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpecification:
-    """Return the specification, with the name of the bundled indicator that the runner ran."""
-    name = indicator_name(run.bundled)
-    return replace(specification, script_name=name) if name else specification
-
-
-def _unreadable(
-    error: InvalidDocument, facts: _Facts, position: int, indicator: PerformanceIndicator
-) -> Observation:
-    """Return an observation without a result, for a job with invalid output.
-
-    The other jobs of the inspection are not affected.
-    """
-    message = f"{error.field}: {error.message}"
-    return _observation(
-        facts, 0, position, Outcome.NO_RESULT, indicator,
-        failure_reason=str(error.reason), failure_message=message[:_LONGEST_MESSAGE],
-    )  # fmt: skip
-
-
 def _measured(
     facts: _Facts,
     index: int,
@@ -270,6 +239,10 @@ def _measured(
 ) -> Observation:
     rate, correction = corrected_rate(indicator.name, indicator.component, measurement)
     device = measurement.parameters.text("device")
+    # The historic script, which calls its component ``pytorch``, did not synchronise. This
+    # project's scripts report ``torch`` and synchronise before they stop the clock.
+    on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
+    wrong = on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch")
     return _observation(
         facts,
         index,
@@ -287,7 +260,7 @@ def _measured(
         if len(measurement.repetitions_s) > 1
         else None,
         correction=correction,
-        quarantine_reason=_exclusion(indicator, device),
+        quarantine_reason=Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED if wrong else None,
         unstable_reason=instability(measurement.repetitions_s, facts.run.conditions),
         threads=library.threads,
         blas=library.blas,
@@ -354,15 +327,3 @@ def _indicator_of(
 @lru_cache(maxsize=4096)
 def _indicator(name: str, component: str | None, sha: str | None) -> PerformanceIndicator:
     return PerformanceIndicator(digest([name, component, sha]), name, component, sha)
-
-
-def _exclusion(indicator: PerformanceIndicator, device: str | None) -> Exclusion | None:
-    """Return the reason to exclude a measurement whose script is known to be wrong.
-
-    The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and
-    synchronise before they stop the clock, so their measurements are not excluded.
-    """
-    on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
-    if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):
-        return Exclusion.PYTORCH_MATMUL_UNSYNCHRONISED
-    return None

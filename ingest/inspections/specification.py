@@ -109,7 +109,9 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
     name, component = script_hints(script, stack)
     if isinstance(script, str) and script in _INDICATOR_NAMES:
         framework = record.nested("parameters").text("framework")
-        name, component = _INDICATOR_NAMES[script], framework or _framework_of(stack)
+        # Bundled scripts measure the stack's only framework, or NumPy.
+        only = _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
+        name, component = _INDICATOR_NAMES[script], framework or only
     return InspectionSpecification(
         stack=stack,
         stack_note=note,
@@ -117,7 +119,7 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
         cpu_quota=_cpu_quota(requests),
         requested=requests.nested("hardware").record,
         base_image=record.text("base"),
-        native_packages=_native_packages(record),
+        native_packages=tuple(sorted(set(record.texts("packages", MAX_NAME_LENGTH)))),
         requires_python=_requires(requirements) or _requires(locked.nested("_meta")),
         script_name=name,
         script_component=component,
@@ -208,11 +210,6 @@ def _component_of(stack: Stack | None, known: Mapping[str, str] = _COMPONENTS) -
     return components.pop() if len(components) == 1 else None
 
 
-def _framework_of(stack: Stack | None) -> str:
-    """Return the component that bundled scripts measure: the stack's only framework, or NumPy."""
-    return _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
-
-
 def indicator_name(script: str | None) -> str | None:
     """Return the name of the indicator of a bundled script.
 
@@ -246,10 +243,6 @@ def _cpu_quota(requests: Fields) -> float | None:
         message = f"{str(value)[:40]!r} is not a quantity of CPUs"
         raise requests.invalid(Reason.WRONG_TYPE, message, "cpu")
     return float(match[1]) / (1000 if match[2] else 1)
-
-
-def _native_packages(record: Fields) -> tuple[str, ...]:
-    return tuple(sorted(set(record.texts("packages", MAX_NAME_LENGTH))))
 
 
 def _requires(pipfile: Fields) -> str | None:

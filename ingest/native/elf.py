@@ -64,25 +64,23 @@ def _read(stream: IO[bytes], path: str) -> NativeLibrary | None:
     image = _Image.of(elf, stream)
     if image.dynamic is None:
         return None
+    machine = elf["e_machine"]
+    architecture = _ARCHITECTURES.get(machine, str(machine).removeprefix("EM_").lower())
+    if machine == "EM_X86_64" and elf.elfclass == 32:
+        architecture = "x32"
+    elif machine == "EM_PPC64" and elf.little_endian:
+        architecture += "le"
     tags = list(_tags(image))
     names = _Names(image, tags)
     return NativeLibrary(
         path=path,
         soname=next(names.all("DT_SONAME"), None),
-        architecture=_architecture(elf),
+        architecture=architecture,
         needed=tuple(dict.fromkeys(names.all("DT_NEEDED"))),
         needs=tuple(dict.fromkeys(_needs(image, names))),
         defines=tuple(dict.fromkeys(_defines(image, names))),
         search=tuple(names.search()),
     )
-
-
-def _architecture(elf: ELFFile) -> str:
-    machine = elf["e_machine"]
-    name = _ARCHITECTURES.get(machine, str(machine).removeprefix("EM_").lower())
-    if machine == "EM_X86_64" and elf.elfclass == 32:
-        return "x32"
-    return name + "le" if machine == "EM_PPC64" and elf.little_endian else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,11 +112,13 @@ def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
     """Return the folders in the order in which a loader searches them, resolved and unique."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
-    wanted += _configured_by_musl(tree)
+    for _, name in _entries(tree, "etc"):
+        if fnmatchcase(name, "ld-musl-*.path"):
+            paths = re.split(r"[:\n]", read_text(tree, f"etc/{name}") or "")
+            wanted += [path for path in paths if path[:1] == "/"]
     wanted += _FOLDERS
     for parent in ("lib", "usr/lib"):
-        real = resolve(tree, parent)
-        names = [] if real is None else tree.names(real)
+        names = [name for _, name in _entries(tree, parent)]
         wanted += [f"{parent}/{name}" for name in names if _MULTIARCH.fullmatch(name)]
     return list(dict.fromkeys(filter(None, (resolve(tree, path) for path in wanted))))
 
@@ -133,27 +135,21 @@ def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
     for line in (text or "").splitlines():
         parts = line.partition("#")[0].split()
         if parts[:1] == ["include"]:
-            for pattern in parts[1:]:
-                for included in _matching(tree, pattern):
-                    folders += _configured(tree, included, budget)
+            for pattern in parts[1:]:  # a relative one starts at ``/etc``
+                absolute = pattern if pattern.startswith("/") else f"/etc/{pattern}"
+                folder, _, last = absolute.rpartition("/")
+                for real, name in _entries(tree, folder):
+                    if fnmatchcase(name, last):
+                        folders += _configured(tree, f"{real}/{name}", budget)
         elif parts and parts[0].startswith("/"):
             folders.append(parts[0])
     return folders
 
 
-def _matching(tree: Tree, pattern: str) -> list[str]:
-    """Return the files that a pattern matches; relative patterns start at ``/etc``."""
-    folder, _, last = (pattern if pattern.startswith("/") else f"/etc/{pattern}").rpartition("/")
+def _entries(tree: Tree, folder: str) -> list[tuple[str, str]]:
+    """The resolved folder with each name in it."""
     real = resolve(tree, folder)
-    names = [] if real is None else tree.names(real)
-    return [f"{real}/{name}" for name in names if fnmatchcase(name, last)]
-
-
-def _configured_by_musl(tree: Tree) -> list[str]:
-    etc = resolve(tree, "etc")
-    names = [] if etc is None else tree.names(etc)
-    texts = (read_text(tree, f"etc/{it}") for it in names if fnmatchcase(it, "ld-musl-*.path"))
-    return [path for text in texts for path in re.split(r"[:\n]", text or "") if path[:1] == "/"]
+    return [] if real is None else [(real, name) for name in tree.names(real)]
 
 
 def os_release(tree: Tree) -> dict[str, str]:

@@ -108,7 +108,6 @@ def analyze_wheel(
             stream.seek(0)
             with zipfile.ZipFile(stream) as archive:
                 members = _members(archive, stream.seek(0, 2), limits or WheelLimits())
-                _check_is_wheel(members)
                 reader = _Libraries(archive, members, limits or WheelLimits())
                 libraries = list(reader)
                 imports = _imports(archive, members)
@@ -123,7 +122,7 @@ def analyze_wheel(
         raise
     content = WheelContent(
         imports=imports,
-        bundled={_soname(library) for library in libraries if _is_shared(library)},
+        bundled={it.soname or _file_name(it) for it in libraries if _is_shared(it)},
         needs=needs_of(libraries, architectures_of(wheel.tags)),
         libraries=libraries,
         skipped=reader.skipped,
@@ -140,20 +139,12 @@ def _members(archive: zipfile.ZipFile, packed: int, limits: WheelLimits) -> list
         raise bomb(f"unpacks to {unpacked} bytes, more than {limits.unpacked_bytes}", "")
     if unpacked > _RATIO_FLOOR_BYTES and unpacked > limits.ratio * packed:
         raise bomb(f"{packed} bytes claim to unpack to {unpacked}", "")
-    for member in members:
-        _check_place(member)
-    return members
-
-
-def _check_place(member: zipfile.ZipInfo) -> None:
-    name = member.filename.replace("\\", "/")
-    if name.startswith("/") or name[1:3] == ":/" or ".." in name.split("/"):
-        raise InvalidDocument(Reason.ARCHIVE_PATH, "leaves the archive", place=name[:200])
-
-
-def _check_is_wheel(members: list[zipfile.ZipInfo]) -> None:
+    for name in (member.filename.replace("\\", "/") for member in members):
+        if name.startswith("/") or name[1:3] == ":/" or ".." in name.split("/"):
+            raise InvalidDocument(Reason.ARCHIVE_PATH, "leaves the archive", place=name[:200])
     if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", it.filename) for it in members):
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, "not a wheel: it has no .dist-info/WHEEL")
+    return members
 
 
 def _imports(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> tuple[str, ...]:
@@ -245,10 +236,6 @@ def architectures_of(tags: str) -> frozenset[str]:
 
 def _file_name(library: NativeLibrary) -> str:
     return library.path.rpartition("/")[2]
-
-
-def _soname(library: NativeLibrary) -> str:
-    return library.soname or _file_name(library)
 
 
 def _is_shared(library: NativeLibrary) -> bool:
@@ -392,8 +379,13 @@ def differences(
     with migrated_stores(settings) as stores:
         with stores.engine.connect() as connection:
             artifacts = _artifacts(connection, wheel, index)
-            provider = _environment(connection, environment)
-        return [_difference(stores, artifact, provider) for artifact in artifacts]
+            providers = environments_called(connection, environment)
+        if not providers:
+            raise InvalidArgument(
+                f"no environment {environment!r} is recorded: `thoth analyze host --ingest` or "
+                "`thoth analyze image … --ingest` records one"
+            )
+        return [_difference(stores, artifact, providers[0]) for artifact in artifacts]
 
 
 def _artifacts(connection: Connection, wheel: str, index: str | None) -> list[KnownArtifact]:
@@ -410,16 +402,6 @@ def _artifacts(connection: Connection, wheel: str, index: str | None) -> list[Kn
             f"no wheel {wheel!r} is recorded: `thoth analyze wheel … --ingest` records one"
         )
     return known
-
-
-def _environment(connection: Connection, wanted: str) -> KnownEnvironment:
-    known = environments_called(connection, wanted)
-    if not known:
-        raise InvalidArgument(
-            f"no environment {wanted!r} is recorded: `thoth analyze host --ingest` or "
-            "`thoth analyze image … --ingest` records one"
-        )
-    return known[0]
 
 
 def _difference(

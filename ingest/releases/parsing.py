@@ -1,4 +1,4 @@
-"""Parses release documents, which hold what one index says about one release.
+"""Parses release documents, which hold what one index says about one release and its files.
 
 :func:`release_of` reads documents of metadata dumps and solvers. A crawl already has typed values,
 so it calls :func:`checked_release`, which checks and normalises all releases.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from packaging.utils import canonicalize_name
 
 from ingest.personal_data import scrub_words
-from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
 from model.errors import InvalidDocument, Reason
 from model.json_documents import as_json_time, canonical_json, digest_bytes
-from model.json_fields import MAX_NAME_LENGTH, ROOT, Fields, Record, too_long
+from model.json_fields import FUTURE_TOLERANCE, MAX_NAME_LENGTH, ROOT, Fields, Record, too_long
 from model.measurements.inspection import DocumentId
 from model.packages.identity import Purl, is_project_name
 from model.packages.import_names import ImportNames, ImportSource, is_import_name
+from model.packages.project_pages import ProjectStatus
 from model.packages.releases import (
     Release,
     ReleaseFile,
@@ -32,10 +32,131 @@ from model.packages.releases import (
     Requirement,
     fault_of,
     first_upload,
+    kind_of_file,
     parse_requirement,
     release_identity,
 )
 from model.redaction import without_secrets
+
+#: The limit of file systems. With a Package URL it still fits into the key of a database index.
+MAX_FILENAME_BYTES = 255
+#: Ten times the number of the release with the most wheels.
+MAX_FILES = 10_000
+_MAX_REASON_LENGTH = 1_000
+_MAX_SIZE = 2**53
+#: Longest text that is read; the document itself is bounded, too.
+_ANY_LENGTH = 2**26
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def checked_files(files: Sequence[ReleaseFile], now: datetime) -> tuple[ReleaseFile, ...]:
+    """Check the files of a release; returns each once, sorted by name.
+
+    :param now: upper bound of upload times; later ones are removed, because one wrong clock must
+        not cost all other data
+    :raises InvalidDocument: if a value is invalid, or a file is listed with two hashes
+    """
+    if len(files) > MAX_FILES:
+        raise InvalidDocument(Reason.OUT_OF_RANGE, f"more than {MAX_FILES} files", field="$.files")
+    by_name: dict[str, ReleaseFile] = {}
+    for position, file in enumerate(files):
+        at = ROOT / "files" / position
+        if checked_filename(file.filename, at / "filename") is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=at / "filename")
+        if len(file.requires_python or "") > MAX_NAME_LENGTH:
+            raise too_long(at / "requires_python")
+        if not 0 <= (file.size_bytes or 0) <= _MAX_SIZE:
+            raise InvalidDocument(
+                Reason.OUT_OF_RANGE, f"not within 0 … {_MAX_SIZE}", field=at / "size"
+            )
+        in_future = file.uploaded_at is not None and file.uploaded_at > now + FUTURE_TOLERANCE
+        known = by_name.setdefault(
+            file.filename, replace(file, uploaded_at=None) if in_future else file
+        )
+        if known.sha256 != file.sha256:
+            raise InvalidDocument(
+                Reason.CONFLICTING_FIELDS,
+                f"{file.filename!r} is listed with two hashes",
+                field=at / "sha256",
+            )
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+def _file(record: Fields, now: datetime) -> ReleaseFile:
+    """A file in a release document; its values are not checked yet."""
+    try:
+        uploaded_at = record.time("upload_time", now)
+    except InvalidDocument as error:
+        if error.reason is not Reason.FUTURE_TIMESTAMP:  # of a wrong clock
+            raise
+        uploaded_at = None
+    filename = record.text("filename", _ANY_LENGTH) or ""
+    yanked, reason = yanked_of(record)
+    return ReleaseFile(
+        filename=filename,
+        sha256=_sha256_of(record, "sha256") or None,
+        kind=kind_of_file(filename),
+        size_bytes=record.integer("size", 0, _MAX_SIZE),
+        requires_python=record.text("requires_python"),
+        yanked=yanked,
+        yanked_reason=reason,
+        uploaded_at=uploaded_at,
+        metadata_sha256=_sha256_of(record, "metadata_sha256"),
+        attested=record.optional_flag("attested"),
+    )
+
+
+def checked_filename(name: str | None, field: str) -> str | None:
+    """Return the name of a file; ``None`` if it is missing.
+
+    :raises InvalidDocument: if it is a path, too long or not printable
+    """
+    if not name:
+        return None
+    if len(name.encode("utf-8", "replace")) > MAX_FILENAME_BYTES:
+        raise too_long(field, MAX_FILENAME_BYTES)
+    if "/" in name or "\\" in name or not name.isprintable():
+        raise InvalidDocument(Reason.WRONG_TYPE, "not the name of a file", field=field)
+    return name
+
+
+def _sha256_of(record: Fields, key: str) -> str | None:
+    """Return hexadecimal digits in lower case; an empty text is returned as it is."""
+    value = record.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise record.wrong_type(value, "text", key)
+    digits = value.lower()
+    if digits and not _SHA256.match(digits):
+        message = "not 64 hexadecimal digits"
+        raise record.invalid(Reason.WRONG_TYPE, message, key)
+    return digits
+
+
+def yanked_of(record: Fields) -> tuple[bool, str | None]:
+    """Return whether and why a file is yanked; a document may give the reason instead of a flag."""
+    value = record.get("yanked")
+    reason = record.text("yanked_reason", _ANY_LENGTH)
+    if isinstance(value, str):
+        reason = value or reason
+    elif not (value is None or isinstance(value, bool)):
+        raise record.wrong_type(value, "a boolean", "yanked")
+    if value is None or value is False:
+        return False, None
+    return True, public_reason(reason)
+
+
+def public_status(status: ProjectStatus) -> ProjectStatus:
+    """Return the state of a project, with its reason cleaned by :func:`public_reason`."""
+    return replace(status, reason=public_reason(status.reason))
+
+
+def public_reason(reason: str | None) -> str | None:
+    """Return the reason for a yank, cut to its limit, without e-mail addresses and secrets."""
+    return scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None
+
 
 MAX_INDEX_LENGTH = 128
 
@@ -57,7 +178,15 @@ def index_name(index: str | None, field: str = "$.index") -> str | None:
     """
     if index is None:
         return None
-    name = _name_of_url(index) if "://" in index else index
+    name = index
+    if "://" in index:
+        try:
+            parts = urlsplit(index)
+            host = f"{parts.hostname or ''} {parts.port or ''}"
+            path = parts.path.rstrip("/").removesuffix("/simple")
+            name = _NO_NAME.sub("-", f"{host} {path}").strip("-").lower()
+        except ValueError:
+            name = ""
     if len(name) > MAX_INDEX_LENGTH or not _NAME.match(name):
         raise InvalidDocument(
             Reason.WRONG_TYPE,
@@ -65,16 +194,6 @@ def index_name(index: str | None, field: str = "$.index") -> str | None:
             field=field,
         )
     return name
-
-
-def _name_of_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host = f"{parts.hostname or ''} {parts.port or ''}"
-    except ValueError:
-        return ""
-    path = parts.path.rstrip("/").removesuffix("/simple")
-    return _NO_NAME.sub("-", f"{host} {path}").strip("-").lower()
 
 
 #: A Package URL is a key of both stores; a character of the version takes up to twelve bytes in it.
@@ -87,8 +206,6 @@ _MAX_LICENSE_LENGTH = 200
 _MAX_MESSAGE_LENGTH = 1_000
 #: With namespaces: more than :func:`model.packages.import_names.names_in_wheel` returns.
 _MAX_IMPORTS = 10_000
-#: Longest text that is read; the document itself is bounded, too.
-_ANY_LENGTH = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +257,7 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
         record.text("version", _ANY_LENGTH) or "",
         record.text("index", 2_000),
         metadata,
-        files=release_files_of(record, moment),
+        files=[_file(it, moment) for it in record.each("files")],
         files_complete=record.flag("files_complete"),
         yanked=None if record.get("yanked") is None else yanked,
         yanked_reason=yanked_reason,
@@ -165,11 +282,19 @@ def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Rele
     requires_python = _bounded(draft.metadata.requires_python, "$.requires_python", MAX_NAME_LENGTH)
     state, problem, message = _judged(draft, version, lines, requirements, requires_python)
     files = checked_files(draft.files, datetime.now(UTC) if now is None else now)
-    yanked, yanked_reason = _yanked(draft, files)
+    yanked, yanked_reason = draft.yanked, draft.yanked_reason
+    if yanked is None:  # a release is yanked if all its files are
+        yanked = bool(files) and all(it.yanked for it in files)
+        reasons = (it.yanked_reason for it in files if yanked and it.yanked_reason)
+        yanked_reason = next(reasons, None)
+    for position, extra in enumerate(draft.metadata.provides_extra):
+        _bounded(extra, ROOT / "provides_extra" / position, MAX_NAME_LENGTH)
+    license_lines = (draft.metadata.license or "").strip().splitlines()
     facts: dict[str, Any] = {
         "requires_python": requires_python,
-        "extras": _extras_of(draft.metadata.provides_extra),
-        "license": _license_of(draft.metadata.license),
+        "extras": tuple(sorted(set(map(canonicalize_name, draft.metadata.provides_extra)))),
+        # Many projects write the whole text of a licence here.
+        "license": _short(next(iter(license_lines), None), _MAX_LICENSE_LENGTH),
         "yanked": yanked,
         "yanked_reason": yanked_reason,
         "uploaded_at": draft.uploaded_at or first_upload(files),
@@ -224,16 +349,13 @@ def _public_lines(lines: Sequence[str] | None) -> list[str] | None:
     return list(map(without_secrets, lines))
 
 
-_Judgement = tuple[ReleaseState, ReleaseProblem | None, str | None]
-
-
 def _judged(
     draft: ReleaseDraft,
     version: str,
     lines: list[str] | None,
     requirements: Iterable[Requirement],
     requires_python: str | None,
-) -> _Judgement:
+) -> tuple[ReleaseState, ReleaseProblem | None, str | None]:
     """Return the state of a release and, if it is not solved, the reason."""
     fault = fault_of(version, requirements, requires_python)
     if fault is not None:
@@ -261,30 +383,9 @@ def _imports_of(record: Fields) -> ImportNames | None:
     return ImportNames(tuple(sorted(set(names))), source)
 
 
-def _extras_of(names: Sequence[str]) -> tuple[str, ...]:
-    for position, name in enumerate(names):
-        _bounded(name, ROOT / "provides_extra" / position, MAX_NAME_LENGTH)
-    return tuple(sorted(set(map(canonicalize_name, names))))
-
-
-def _license_of(text: str | None) -> str | None:
-    """Return the first line, because many projects write the whole text of a licence here."""
-    lines = (text or "").strip().splitlines()
-    return _short(lines[0], _MAX_LICENSE_LENGTH) if lines else None
-
-
 def _short(text: str | None, most: int) -> str | None:
     """Return a text for people, cut to ``most``, without e-mail addresses and secrets."""
     return scrub_words(text, most) or None if text else None
-
-
-def _yanked(draft: ReleaseDraft, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:
-    """Whether and why the release is yanked; by default, it is yanked if all its files are."""
-    if draft.yanked is not None:
-        return draft.yanked, draft.yanked_reason
-    if not files or not all(file.yanked for file in files):
-        return False, None
-    return True, next((file.yanked_reason for file in files if file.yanked_reason), None)
 
 
 def release_body(

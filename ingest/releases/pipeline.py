@@ -19,8 +19,8 @@ from sqlalchemy import Engine
 from common.settings import Settings
 from graph.record.release_merging import HashAlarm
 from graph.record.releases import ReleaseDelivery, ReleasesAdded, add_releases
-from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.personal_data import scrub_words
+from ingest.record import Batch, SourceRecorder, in_batches
 from ingest.releases.parsing import index_name, release_of
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
@@ -256,15 +256,13 @@ class _Parser:
             yield raw
             return
         for parsed in parse_releases(raw, addresses=self.reading.addresses, now=self.now):
-            if isinstance(parsed, ParsedRelease):
-                as_of = parsed.as_of or self.reading.as_of or self._newest_upload(parsed.release)
-                yield ReleaseDelivery(parsed.release, raw.source, as_of)
-            else:
+            if isinstance(parsed, RefusedDocument):
                 yield parsed
-
-    def _newest_upload(self, release: Release) -> datetime | None:
-        uploads = (release.uploaded_at, *(file.uploaded_at for file in release.files))
-        return max((min(it, self.now) for it in uploads if it is not None), default=None)
+                continue
+            release, as_of = parsed.release, parsed.as_of or self.reading.as_of
+            uploads = (release.uploaded_at, *(file.uploaded_at for file in release.files))
+            newest = max((min(it, self.now) for it in uploads if it is not None), default=None)
+            yield ReleaseDelivery(release, raw.source, as_of or newest)
 
 
 _LONGEST_TEXT = 2**26
@@ -325,21 +323,34 @@ class SolverResult:
                 try:
                     yield release_of(read(Fields(item, at)), now=self.now)
                 except InvalidDocument as error:
-                    yield _within(error, at)
+                    if error.field.startswith(at):
+                        yield error
+                        continue
+                    # The field becomes a path in the solver's document.
+                    inner = error.field.removeprefix("$").lstrip(".")
+                    message = f"{inner}: {error.message}" if inner else error.message
+                    yield InvalidDocument(error.reason, message, field=at)
 
     def _solved(self, entry: Fields) -> Record:
-        requirements = list(map(_requirement, entry.each("dependencies")))
+        requirements = []
+        for dependency in entry.each("dependencies"):
+            name = dependency.required_text("package_name")
+            specifier = (dependency.text("required_version", 2_000) or "").strip()
+            requirements.append(name if specifier.lower() in _ANY else f"{name}{specifier}")
         return {**self._identity(entry), "requires_dist": requirements}
 
     def _failed(self, entry: Fields) -> Record:
         message = entry.nested("details").text("message", _LONGEST_TEXT) or ""
+        # The first and the last line of a traceback say what failed.
+        lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+        ends = dict.fromkeys((*lines[:1], *lines[-1:]))
         no_files = any(text in message.lower() for text in _NO_FILES)
         problem = ReleaseProblem.NO_FILES if no_files else ReleaseProblem.NOT_RECORDED
         return {
             **self._identity(entry),
             "requires_dist": None,
             "problem": problem.value,
-            "problem_message": _first_and_last(message),
+            "problem_message": " … ".join(line[:400] for line in ends),
         }
 
     def _identity(self, entry: Fields) -> Record:
@@ -355,18 +366,6 @@ class SolverResult:
         }
 
 
-def _requirement(entry: Fields) -> str:
-    name = entry.required_text("package_name")
-    specifier = (entry.text("required_version", 2_000) or "").strip()
-    return name if specifier.lower() in _ANY else f"{name}{specifier}"
-
-
-def _first_and_last(message: str) -> str:
-    """Return the first and the last line of a traceback, which say what failed."""
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
-    return " … ".join(line[:400] for line in dict.fromkeys((*lines[:1], *lines[-1:])))
-
-
 def _unparsed(entry: Fields) -> Record:
     message = (
         f"the solver could not read {(entry.text('requirement', _LONGEST_TEXT) or '')[:200]!r}"
@@ -378,12 +377,3 @@ def _unresolved(entry: Fields) -> Record:
     specifier = entry.text("version_spec", _LONGEST_TEXT) or ""
     message = f"the solver found no version of {entry.text('package_name') or ''}{specifier[:200]}"
     raise entry.invalid(Reason.UNRESOLVED, message)
-
-
-def _within(error: InvalidDocument, at: str) -> InvalidDocument:
-    """Return ``error`` with a field that is a path in the solver's document."""
-    if error.field.startswith(at):
-        return error
-    inner = error.field.removeprefix("$").lstrip(".")
-    message = f"{inner}: {error.message}" if inner else error.message
-    return InvalidDocument(error.reason, message, field=at)

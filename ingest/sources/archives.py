@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -63,7 +64,7 @@ class _Member:
     name: str
     size: int
     regular: bool
-    open: Callable[[], BinaryIO]
+    open: Opener
     method: int = zipfile.ZIP_STORED
 
 
@@ -223,11 +224,10 @@ class _Reader:
             name = _clean(member.name)
             part = inspection_part(name)
             if _leaves(member):
-                yield InvalidDocument(
-                    Reason.ARCHIVE_PATH,
-                    "leaves the archive, or is a link or a device",
-                    place=self._inside(_printable(member.name)),
-                )
+                shown = member.name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+                message = "leaves the archive, or is a link or a device"
+                place = self._inside(shown[:500])
+                yield InvalidDocument(Reason.ARCHIVE_PATH, message, place=place)
             elif part:
                 yield from self._part(member, *part)
             elif is_document(name):
@@ -267,8 +267,13 @@ class _Reader:
     def _part(self, member: _Member, folder: str, inner: str) -> Iterator[SourceItem]:
         self.survey.parts[folder] -= 1
         if folder not in self.refused:
+            place = self._inside(folder)
             try:
-                self._keep(folder, inner, self._read_part(member, folder, inner))
+                try:
+                    data = self._read(member, place)
+                except InvalidDocument as error:
+                    raise of_part(error, place, inner) from None
+                self._keep(folder, inner, data)
             except InvalidDocument as error:
                 self._release(folder)
                 self.refused[folder] = error
@@ -276,13 +281,6 @@ class _Reader:
             refusal = self.refused.pop(folder, None)
             files = self._release(folder)
             yield refusal or RawDocument(self.source, self._inside(folder), files=files)
-
-    def _read_part(self, member: _Member, folder: str, inner: str) -> bytes:
-        place = self._inside(folder)
-        try:
-            return self._read(member, place)
-        except InvalidDocument as error:
-            raise of_part(error, place, inner) from None
 
     def _keep(self, folder: str, inner: str, data: bytes) -> None:
         pending = self.pending.setdefault(folder, _IncompleteFolder())
@@ -328,10 +326,6 @@ def _clean(name: str) -> str:
     return name.replace("\\", "/").removeprefix("./")
 
 
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "replace").decode().replace("\0", "\ufffd")[:500]
-
-
 def _leaves(member: _Member) -> bool:
     name = member.name.replace("\\", "/")
     absolute = name.startswith("/") or name[1:3] == ":/"
@@ -346,19 +340,17 @@ def _tar_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         while (info := archive.next()) is not None:
             if not info.isdir():
-                yield _Member(info.name, info.size, info.isreg(), _tar_opener(archive, info))
+                opener = partial(_open_in_tar, archive, info)
+                yield _Member(info.name, info.size, info.isreg(), opener)
             # Otherwise tarfile keeps every header. typeshed does not know the attribute.
             archive.members = []  # type: ignore[attr-defined]
 
 
-def _tar_opener(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Callable[[], BinaryIO]:
-    def opened() -> BinaryIO:
-        stream = archive.extractfile(info)
-        if stream is None:
-            raise tarfile.ReadError("a member without content")
-        return cast(BinaryIO, stream)
-
-    return opened
+def _open_in_tar(archive: tarfile.TarFile, info: tarfile.TarInfo) -> BinaryIO:
+    stream = archive.extractfile(info)
+    if stream is None:
+        raise tarfile.ReadError("a member without content")
+    return cast(BinaryIO, stream)
 
 
 def _zip_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
@@ -368,12 +360,8 @@ def _zip_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
                 continue
             kind = stat.S_IFMT(info.external_attr >> 16)
             regular = kind in (0, stat.S_IFREG)
-            opener = _zip_opener(archive, info)
+            opener = cast(Opener, partial(archive.open, info))
             yield _Member(info.filename, info.file_size, regular, opener, info.compress_type)
-
-
-def _zip_opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], BinaryIO]:
-    return lambda: cast(BinaryIO, archive.open(info))
 
 
 def count_in_zip(path: str) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.native.environments import analyze_image
-from ingest.native.image_layers import Layer, LayeredTree
+from ingest.native.images import Layer, LayeredTree
 from model.packages.native_libraries import EnvironmentAnalysis
 from tests.factories.native import Member, Symlink, elf, layer
 

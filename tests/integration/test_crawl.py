@@ -23,9 +23,8 @@ from graph.record.freshness import source_times
 from graph.record.indexes import index_status
 from ingest.crawl import crawler
 from ingest.crawl.closure import CrawlBounds, CrawlRequest
-from ingest.crawl.crawler import crawl
+from ingest.crawl.crawler import CrawlReport, crawl
 from ingest.crawl.record_writer import RecordWriter
-from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, wanted_packages
 from model.errors import AlreadyRunning
 from tests.services.commands import row_counts

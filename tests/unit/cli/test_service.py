@@ -7,7 +7,7 @@ from cli.access import duration
 from cli.packages import crawl_exit_code
 from cli.service import queue_sets
 from graph.record.release_merging import HashAlarm
-from ingest.crawl.reports import CrawlFailure, CrawlReport
+from ingest.crawl.crawler import CrawlFailure, CrawlReport
 from model.errors import IndexFault, IndexProblem, InvalidArgument
 from model.packages.identity import Purl
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.native import image_layers
+from ingest.native import images
 from ingest.native.file_trees import FolderTree, resolve
 from model.errors import InvalidDocument, Reason
 from tests.factories.errors import raised
@@ -39,7 +39,7 @@ def test_path_resolution_takes_bounded_steps() -> None:
 
 
 def test_layers_that_take_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_layers, "_MOST_STEPS", 1_000)
+    monkeypatch.setattr(images, "_MOST_STEPS", 1_000)
     target = "/".join(["x", ".."] * 100)
     with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB):
         tree([("l", Symlink(target)), *((f"l/f{number}/x", b"") for number in range(20))])

@@ -22,8 +22,14 @@ from graph.record.document_store import write_object
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.content_detection import parsed_inspection
 from ingest.sources.reader import count_hint, documents_of
-from ingest.sources.source_items import RawDocument, RefusedDocument, SkippedFile, SourceLimits
-from ingest.sources.urls import source_argument, stored_source
+from ingest.sources.source_items import (
+    RawDocument,
+    RefusedDocument,
+    SkippedFile,
+    SourceLimits,
+    source_argument,
+    stored_source,
+)
 from model.errors import InvalidArgument, Reason, StoreUnavailable
 from model.measurements.inspection import InspectionDocument
 from tests.factories.documents import (

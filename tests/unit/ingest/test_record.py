@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ingest.background_projection import BackgroundProjector
+from ingest.record import BackgroundProjector
 from model.errors import ProjectionFailed, StoreUnavailable
 from tests.services.waiting import DEADLINE_S
 
