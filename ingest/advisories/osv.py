@@ -284,10 +284,7 @@ class AdvisoryArchive:
 
 
 def _names_in(data: bytes) -> set[str]:
-    """The packages that a document may be about; their documents are parsed when asked for.
-
-    :raises InvalidDocument: if it cannot be read
-    """
+    """The packages that a document may be about; their documents are parsed when asked for."""
     try:
         record = Fields(orjson.loads(data))
     except orjson.JSONDecodeError as error:

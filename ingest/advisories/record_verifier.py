@@ -110,10 +110,7 @@ class AdvisoryVerifier(Verifier):
 
 
 def _advisory(document_id: str, body: bytes) -> Advisory:
-    """Parse a stored document.
-
-    :raises InvalidDocument: if the parser refuses it
-    """
+    """Parse a stored document."""
     return advisory_of(orjson.loads(body), body, DocumentId(document_id), datetime.now(UTC))
 
 

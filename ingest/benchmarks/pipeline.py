@@ -321,7 +321,6 @@ def _tree(
 
     :param refused: receives the refusals of archives
     :param skipped: counts what is no file
-    :raises InvalidDocument: if the source cannot be read
     """
     local = local_path(source)
     if local is None:
@@ -362,10 +361,7 @@ def _tree(
 
 
 def _files_below(root: Path, skipped: Counter[str]) -> Iterator[str]:
-    """Paths of regular files below ``root``; links are not followed but counted as ``skipped``.
-
-    :raises InvalidDocument: if folders are nested too deep
-    """
+    """Paths of regular files below ``root``; links are not followed but counted as ``skipped``."""
     for name_of_folder, folders, names in os.walk(root):
         folder = Path(name_of_folder)
         inner = folder.relative_to(root)

@@ -539,20 +539,17 @@ class _Crawler:
         failures, self._failures = failures + self._failures, []
         await self._recorder.store([], failures)
 
-    def _fails(self, root: WantedPackage) -> bool:
-        """Whether the package has usable releases, but none that meets the root's specifier."""
-        if root.name not in self._solved:
-            return False
-        wanted = SpecifierSet(root.specifier)
-        versions = self._closure.followed[root.name].releases
-        return not any(wanted.contains(it, prereleases=True) for it in versions)
-
     def _conclude(self) -> None:
         roots = {root.name for root in self._request.roots}
         self._report.left_out = sorted(self._closure.left_out)
         self._report.missing_roots = sorted(roots.intersection(self._report.missing))
         self._report.unsolvable_roots = sorted((roots & self._projects.keys()) - self._solved)
-        self._report.unmet_roots = sorted(
-            {it.text for it in self._request.roots if self._fails(it)}
-        )
+        unmet: set[str] = set()
+        for root in self._request.roots:
+            if root.name in self._solved:
+                wanted = SpecifierSet(root.specifier)
+                versions = self._closure.followed[root.name].releases
+                if not any(wanted.contains(it, prereleases=True) for it in versions):
+                    unmet.add(root.text)
+        self._report.unmet_roots = sorted(unmet)
         logger.info("crawl_ended", extra={"index": self._index, "packages": self._report.packages})

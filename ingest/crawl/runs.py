@@ -155,19 +155,18 @@ def _refreshing(
     reads further releases when it needs them.
     """
     ours = [it for it in followed if it.index == index]
+    own_bounds: dict[str, CrawlBounds] = {}
+    for it in ours:
+        bounds = CrawlBounds(newer_than=it.newer_than, prereleases=it.prereleases)
+        most = bounds.max_versions if it.max_versions is None else it.max_versions
+        own_bounds[it.name] = replace(bounds, max_versions=most)
     return CrawlRequest(
         tuple(WantedPackage(it.name, extras=frozenset(it.extras)) for it in ours),
         CrawlBounds(max_versions=CANDIDATES),
         known=frozenset(known),
-        own_bounds={it.name: _bounds_of(it) for it in ours},
+        own_bounds=own_bounds,
         max_age_s=0.0,
     )
-
-
-def _bounds_of(followed: WatchedProject) -> CrawlBounds:
-    bounds = CrawlBounds(newer_than=followed.newer_than, prereleases=followed.prereleases)
-    most = followed.max_versions
-    return bounds if most is None else replace(bounds, max_versions=most)
 
 
 def _watch(

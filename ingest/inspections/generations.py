@@ -147,10 +147,7 @@ def _load(data: bytes, parsed: Any = None) -> tuple[Any, bytes]:
 
 
 def _kind_of(value: Any) -> SchemaVersion:
-    """Recognise the generation of a single file by its keys.
-
-    :raises InvalidDocument: with the known generations and the keys of the file
-    """
+    """Recognise the generation of a single file by its keys."""
     if not isinstance(value, dict):
         raise _unknown(f"the document is not an object but {type(value).__name__}")
     claimed = value.get("schema_version")
@@ -291,10 +288,17 @@ def _dictionary_entry(name: str, results: Any, location: FieldPath) -> Delivered
 def _directory(raw: RawDocument) -> DeliveredInspection:
     """Read an inspection folder; the folder's name is not stored, so copies are equal."""
     numbered = _numbered(raw.files)
+    results = []
+    for number, files in numbered:
+        result = _file(files, "result", f"results/{number}/")
+        hwinfo = _file(files, "hwinfo", f"results/{number}/")
+        if result is not None and result.get("hwinfo") == hwinfo:
+            hwinfo = None  # a copy of the result's
+        results.append(_without_none(hwinfo=hwinfo, log=_log(files, "log"), result=result))
     value = _without_none(
         build_log=_log(raw.files, "build/log"),
         dockerfile=_log(raw.files, "build/Dockerfile"),
-        results=[_result_folder(files, f"results/{number}/") for number, files in numbered],
+        results=results,
         specification=_file(raw.files, "build/specification"),
         status=_file(raw.files, "build/status"),
     )
@@ -343,10 +347,7 @@ def _stored_directory(
 
 
 def _directory_name(jobs: list[JobDocument]) -> str | None:
-    """Return the name that this project's runner recorded, or the name in the first host name.
-
-    :raises InvalidDocument: if two jobs belong to different inspections
-    """
+    """Return the name that this project's runner recorded, or the name in the first host name."""
     names: dict[str, None] = {}
     for job in jobs:
         with inside(job.location):
@@ -364,10 +365,7 @@ def _directory_name(jobs: list[JobDocument]) -> str | None:
 
 
 def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
-    """Return the files of each folder ``results/N``, in the order of the numbers.
-
-    :raises InvalidDocument: if a number is written in two ways, such as ``1`` and ``01``
-    """
+    """Return the files of each folder ``results/N``, in the order of the numbers."""
     numbered: dict[int, tuple[str, dict[str, bytes]]] = {}
     for name, data in files.items():
         match = _RESULT_FILE.match(name)
@@ -383,14 +381,6 @@ def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
             )
         parts[part] = data
     return [files_of_job for _, files_of_job in sorted(numbered.items())]
-
-
-def _result_folder(files: Mapping[str, bytes], folder: str) -> Record:
-    """Return the content of a folder ``results/N``, without a copy of the result's ``hwinfo``."""
-    result, hwinfo = _file(files, "result", folder), _file(files, "hwinfo", folder)
-    if result is not None and result.get("hwinfo") == hwinfo:
-        hwinfo = None
-    return _without_none(hwinfo=hwinfo, log=_log(files, "log"), result=result)
 
 
 def _file(files: Mapping[str, bytes], name: str, folder: str = "") -> Record | None:

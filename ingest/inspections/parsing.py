@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 from ingest.inspections.generations import (
     DeliveredInspection,
-    JobDocument,
     deliveries_of,
     delivery_of_body,
 )
@@ -185,23 +184,17 @@ def _observations(
         copy = copies[job.canonical]
         copies[job.canonical] += 1
         try:
+            # The identifier of a job is the same in a later delivery with more jobs.
+            parts = [job.canonical, b"%d" % copy]
+            if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:
+                # It could belong to any inspection.
+                parts.append(delivery.specification or delivery.lock or b"null")
+            job_id = digest_bytes(b"[%b]" % b",".join(parts))
             observations += observations_of(
-                job.result, _job_id(job, copy, delivery), len(observations), specification, now
+                job.result, job_id, len(observations), specification, now
             )
         except InvalidDocument as error:
             in_specification = error.field.startswith("$.run.")
             relocated(error, delivery.location if in_specification else job.location)
             raise
     return observations
-
-
-def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
-    """Identify a job; its identifier is the same in a later delivery with more jobs.
-
-    A result without a machine and a time could belong to any inspection, so the specification is
-    then part of the job's identity.
-    """
-    parts = [job.canonical, b"%d" % copy]
-    if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:
-        parts.append(delivery.specification or delivery.lock or b"null")
-    return digest_bytes(b"[%b]" % b",".join(parts))

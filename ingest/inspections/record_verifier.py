@@ -50,7 +50,10 @@ class InspectionVerifier(Verifier):
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterator[RecordDifference]:
-        names = _names(connection, documents)
+        query = select(InspectionRow.document_id, InspectionRow.name).where(
+            InspectionRow.document_id == any_(texts(it.document_id for it in documents))
+        )
+        names = {row[0]: row[1] for row in connection.execute(query)}
         made: dict[str, list[tuple[type[Base], Row]]] = {}
         # A stack has many rows and many inspections, so it is compared once.
         by_stack: dict[str, list[str]] = {}
@@ -91,13 +94,6 @@ class InspectionVerifier(Verifier):
                 }
                 accepted = accept_observations(connection, document_id, reasons)
                 run.counts["observations_accepted"] += accepted
-
-
-def _names(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, str]:
-    query = select(InspectionRow.document_id, InspectionRow.name).where(
-        InspectionRow.document_id == any_(texts(it.document_id for it in documents))
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 VERIFIER = InspectionVerifier()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -93,6 +93,8 @@ _COUNTS = {
 }
 _LONGEST_MESSAGE = 500
 _STDOUT = FieldPath("$.stdout")
+#: What an observation has of the run of its job.
+_OF_RUN = {it.name for it in fields(JobRun)} & {it.name for it in fields(Observation)}
 #: Start and end of a job.
 _Times = tuple[datetime | None, datetime | None]
 
@@ -295,18 +297,7 @@ def _observation(
         comparison_key=digest(key),
         started_at=facts.started_at,
         ended_at=facts.ended_at,
-        host=facts.run.host,
-        boot=facts.run.boot,
-        build=facts.run.build,
-        block=facts.run.block,
-        turn=facts.run.turn,
-        steal_share=facts.run.steal_share,
-        throttled=facts.run.throttled,
-        swapped=facts.run.swapped,
-        load=facts.run.load,
-        energy_j=facts.run.energy_j,
-        energy_note=facts.run.energy_note,
-        launcher=facts.run.launcher,
+        **{name: getattr(facts.run, name) for name in _OF_RUN},
         **facts.usage,
         **values,
     )

@@ -113,10 +113,7 @@ class _Image:
         return cls(stream, elf.structs, tuple(loads), dynamic)
 
     def offset_of(self, address: int) -> int:
-        """Return the offset of an address in the file.
-
-        :raises _Broken: if the address is not loaded from the file
-        """
+        """Return the offset of an address in the file."""
         for start, offset, length in self.loads:
             if start <= address < start + length:
                 return offset + address - start

@@ -311,23 +311,19 @@ def open_image(wanted: str) -> Iterator[OpenedImage]:
                 else:
                     yield OpenedImage(LayeredTree([Layer(tar.name, lambda: tar.open("rb"))]))
             return
-        blobs = _folder_blobs(FolderTree(path))
+        tree = FolderTree(path)
+
+        def blobs(name: str) -> BinaryIO | None:
+            real = resolve(tree, name)
+            if real is None or not tree.is_file(real):
+                return None
+            return cast(BinaryIO, tree.open(real))
+
         is_layout = _has(blobs, "index.json") and _has(blobs, "oci-layout")
-        yield _oci(blobs) if is_layout else OpenedImage(FolderTree(path))
+        yield _oci(blobs) if is_layout else OpenedImage(tree)
     except OSError as error:
         message = error.strerror or str(error)
         raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
-
-
-def _folder_blobs(tree: FolderTree) -> _Blobs:
-    """Files of a folder; links within it are followed."""
-
-    def blob(name: str) -> BinaryIO | None:
-        real = resolve(tree, name)
-        is_file = real is not None and tree.is_file(real)
-        return cast(BinaryIO, tree.open(real)) if real is not None and is_file else None
-
-    return blob
 
 
 @contextmanager
@@ -412,11 +408,7 @@ def _oci(blobs: _Blobs) -> OpenedImage:
 
 
 def _chosen(index: dict[str, Any]) -> dict[str, Any]:
-    """Return the image for this machine's architecture, or else the first image for Linux.
-
-    :raises InvalidDocument: if there is no image for Linux, or there are several with different
-        names
-    """
+    """Return the image for this machine's architecture, or else the first image for Linux."""
     listed = [
         _checked(it, dict, "manifests")
         for it in _checked(index.get("manifests"), list, "manifests")

@@ -110,7 +110,13 @@ def analyze_wheel(
                 members = _members(archive, stream.seek(0, 2), limits or WheelLimits())
                 reader = _Libraries(archive, members, limits or WheelLimits())
                 libraries = list(reader)
-                imports = _imports(archive, members)
+                shared = next((it for it in members if _NAMESPACES.fullmatch(it.filename)), None)
+                listed = b""
+                if shared is not None:
+                    with archive.open(shared) as text:
+                        listed = text.read(_LONGEST_LIST)
+                namespaces = listed.decode("utf-8", "replace").split()
+                imports = names_in_wheel((it.filename for it in members), namespaces).names
     except _BROKEN as error:
         message = str(error)[:200] or type(error).__name__
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=wheel.filename) from error
@@ -145,18 +151,6 @@ def _members(archive: zipfile.ZipFile, packed: int, limits: WheelLimits) -> list
     if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", it.filename) for it in members):
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, "not a wheel: it has no .dist-info/WHEEL")
     return members
-
-
-def _imports(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> tuple[str, ...]:
-    """The names that the wheel makes importable."""
-    shared = b""
-    for member in members:
-        if _NAMESPACES.fullmatch(member.filename):
-            with archive.open(member) as text:
-                shared = text.read(_LONGEST_LIST)
-            break
-    namespaces = shared.decode("utf-8", "replace").split()
-    return names_in_wheel((member.filename for member in members), namespaces).names
 
 
 class _Libraries:

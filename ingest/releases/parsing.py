@@ -395,24 +395,17 @@ def release_body(
 
     :raises InvalidDocument: if a text holds NUL or half a surrogate pair, which stores refuse
     """
-    imports: ImportNames | None = facts["imports"]
-    document = {
+    own = dict(facts)
+    extras, uploaded_at, files = (own.pop(it) for it in ("extras", "uploaded_at", "files"))
+    imports: ImportNames | None = own["imports"]
+    document = own | {
         "name": name,
         "version": version,
         "index": index,
         "requires_dist": lines,
-        "requires_python": facts["requires_python"],
-        "provides_extra": facts["extras"],
-        "license": facts["license"],
-        "yanked": facts["yanked"],
-        "yanked_reason": facts["yanked_reason"],
-        "upload_time": as_json_time(facts["uploaded_at"]),
-        "metadata_source": facts["metadata_source"],
-        "metadata_file": facts["metadata_file"],
-        "files": [_file_body(file) for file in facts["files"]],
-        "files_complete": facts["files_complete"],
-        "problem": facts["problem"],
-        "problem_message": facts["problem_message"],
+        "provides_extra": extras,
+        "upload_time": as_json_time(uploaded_at),
+        "files": [_file_body(file) for file in files],
         "imports": None if imports is None else imports.names,
         "imports_source": None if imports is None else imports.source,
     }

@@ -313,11 +313,9 @@ class SolverResult:
     def _entries(self) -> Iterator[Release | InvalidDocument]:
         result = self.document.nested("result")
         for key, read in (
-            ("tree", self._solved),
-            ("errors", self._failed),
-            ("unparsed", _unparsed),
-            ("unresolved", _unresolved),
-        ):
+            ("tree", self._solved), ("errors", self._failed),
+            ("unparsed", _unparsed), ("unresolved", _unresolved),
+        ):  # fmt: skip
             for position, item in enumerate(result.sequence(key)):
                 at = result.at / key / position
                 try:

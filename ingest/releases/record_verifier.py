@@ -97,10 +97,7 @@ class ReleaseVerifier(Verifier):
 
 
 def _release(document: StoredDocument) -> Release:
-    """The release that a stored document describes.
-
-    :raises InvalidDocument: if it cannot be taken in any more
-    """
+    """The release that a stored document describes."""
     release = release_of(orjson.loads(document.body))
     return replace(release, document_id=DocumentId(document.document_id))
 

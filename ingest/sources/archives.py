@@ -183,10 +183,7 @@ class _Survey:
     size: int = 0
 
     def add(self, member: _Member) -> None:
-        """Count one member.
-
-        :raises InvalidDocument: if the members are too many or too large
-        """
+        """Count one member."""
         self.members += 1
         self.size += max(member.size, 0)
         if self.members > self.limits.members:
@@ -230,39 +227,29 @@ class _Reader:
                 yield InvalidDocument(Reason.ARCHIVE_PATH, message, place=place)
             elif part:
                 yield from self._part(member, *part)
-            elif is_document(name):
-                yield self._document(member, name)
-            elif is_lines(name, self.limits):
-                yield from self._lines(member, name)
             else:
-                yield self._other_file(member, name)
+                yield from self._file(member, name, self._inside(name))
 
-    def _document(self, member: _Member, name: str) -> SourceItem:
-        inside = self._inside(name)
-        try:
-            raw = RawDocument(self.source, inside, data=self._read(member, inside))
-        except InvalidDocument as error:
-            return error
-        return screen_document(raw, self.limits)
+    def _file(self, member: _Member, name: str, inside: str) -> Iterator[SourceItem]:
+        """Yield a document, the lines of a file or another file."""
 
-    def _other_file(self, member: _Member, name: str) -> SourceItem:
         def opened() -> BinaryIO:
             if member.method not in _METHODS:
                 raise NotImplementedError
             return member.open()
 
-        errors = (OSError, *_BROKEN)
-        inside = self._inside(name)
-        return other_file(opened, self.source, inside, self.limits, errors, in_archive=True)
-
-    def _lines(self, member: _Member, name: str) -> Iterator[SourceItem]:
-        inside = self._inside(name)
         try:
-            _check_method(member, inside)
+            if is_document(name):
+                raw = RawDocument(self.source, inside, data=self._read(member, inside))
+                yield screen_document(raw, self.limits)
+            elif is_lines(name, self.limits):
+                _check_method(member, inside)
+                yield from documents_in_lines(member.open, name, self.source, inside, self.limits)
+            else:
+                errors = (OSError, *_BROKEN)
+                yield other_file(opened, self.source, inside, self.limits, errors, in_archive=True)
         except InvalidDocument as error:
             yield error
-        else:
-            yield from documents_in_lines(member.open, name, self.source, inside, self.limits)
 
     def _part(self, member: _Member, folder: str, inner: str) -> Iterator[SourceItem]:
         self.survey.parts[folder] -= 1

@@ -214,10 +214,7 @@ def documents_in_lines(
 def _numbered(
     packed: BinaryIO, name: str, place: str, limits: SourceLimits
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its number; a line above the limit is ``None``.
-
-    :raises InvalidDocument: if the file unpacks to more than the limits allow
-    """
+    """Yield each line with its number; a line above the limit is ``None``."""
     gzipped = name.lower().endswith(".gz")
     stream = gzip.GzipFile(fileobj=packed) if gzipped else packed
     most = limits.document_bytes

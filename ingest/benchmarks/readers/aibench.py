@@ -166,10 +166,7 @@ _LONGEST_KERNEL = 120
 
 
 def _gpu_time(run: Run, text: str) -> Iterator[BenchmarkResult]:
-    """Time on the GPU of each profiled program in ``text``.
-
-    :raises InvalidDocument: after the results, if a program has no table of kernels
-    """
+    """Time on the GPU of each profiled program; one without a table is refused at the end."""
     profiles = [""]
     for part in _PROFILE.split(text):
         # A program that starts after the results of another is not its child.
@@ -335,15 +332,12 @@ _MILLISECONDS = 1000.0
 _LONGEST_NAME = 200
 
 
-def _aiot_logs(file: ResultFile) -> list[tuple[str, str]]:
-    logs = [(file.place, it) for it in _HEAD.split(file.text) if _WORKLOAD.search(it)]
-    return logs or [(file.place, file.text)]
-
-
-@reader_of_parts("aiot-bench", _aiot_logs)
-def read_aiot(run: Run, log: tuple[str, str]) -> Iterator[BenchmarkResult]:
+@reader_of_parts(
+    "aiot-bench",
+    lambda file: [it for it in _HEAD.split(file.text) if _WORKLOAD.search(it)] or [file.text],
+)
+def read_aiot(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Results of each log of AIoT Bench: the scores of the device, then those of a workload."""
-    place, text = log
     head: dict[str, str] = {}
     workloads: list[dict[str, str]] = []
     for line in text.split("\n"):
@@ -355,7 +349,7 @@ def read_aiot(run: Run, log: tuple[str, str]) -> Iterator[BenchmarkResult]:
             repeated = workloads and match[1] == "framework" and "framework" in block
             block["quantisation" if repeated else match[1]] = match[2]
     if not workloads:
-        raise missing_value(place, "workload", "the log has no workload")
+        raise missing_value("", "workload", "the log has no workload")
     images = whole_number(head.get("image count"))
     shared: dict[str, Parameter] = {} if images is None else {"images": images}
     shared |= stated_texts(_LONGEST_NAME, data_set=head.get("resource name"))

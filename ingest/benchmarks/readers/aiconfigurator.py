@@ -74,10 +74,7 @@ def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _table(file: ResultFile) -> Any:
-    """The rows of a file.
-
-    :raises InvalidDocument: if it is no Parquet file, or lacks a column or a name
-    """
+    """The rows of a file."""
     try:
         parquet = pq.ParquetFile(io.BytesIO(file.content))
         if parquet.metadata.num_rows * parquet.metadata.num_columns > _MOST_CELLS:

@@ -162,8 +162,6 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The titles of a table, and its rows with their line numbers.
 
     Cells are separated by tabs, and in some tables by several tabs or by spaces.
-
-    :raises InvalidDocument: if a second table follows
     """
     header: list[str] = []
     rows: list[tuple[int, list[str]]] = []

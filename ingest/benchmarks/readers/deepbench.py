@@ -123,10 +123,7 @@ def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _sheets(file: ResultFile, limits: SourceLimits) -> Iterator[_Sheet]:
-    """Title and rows of each sheet.
-
-    :raises InvalidDocument: if the file is not a readable workbook
-    """
+    """Title and rows of each sheet."""
     from openpyxl import load_workbook
 
     try:

@@ -72,10 +72,7 @@ def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _tables(text: str) -> Iterator[TextTable]:
-    """Tables with the columns of Ianvs.
-
-    :raises InvalidDocument: after the other rows, if a row of a CSV file has too many cells
-    """
+    """Tables with the columns of Ianvs; CSV rows with too many cells are refused at the end."""
     tables = list(markdown_tables(text))
     if tables:
         yield from (it for it in tables if set(it.header) >= _NEEDED)

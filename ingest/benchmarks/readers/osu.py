@@ -109,10 +109,7 @@ def read(run: Run, output: tuple[re.Match[str], str]) -> Iterator[BenchmarkResul
 
 
 def _columns(text: str, number: int) -> list[str]:
-    """Names of the columns without units; empty if ``text`` is no header.
-
-    :raises InvalidDocument: if a column is not known
-    """
+    """Names of the columns without units; empty if ``text`` is no header."""
     names = [re.sub(r" ?\(.*", "", it) for it in _COLUMN.findall(text)]
     unknown = _COLUMN.sub("", text).strip()
     # A line with " = " says what a column is the sum of.

@@ -52,10 +52,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
 
 
 def _summaries(file: ResultFile) -> list[dict[str, Any]]:
-    """The summaries in a file; comments and other lines of a log are skipped.
-
-    :raises InvalidDocument: if there is none
-    """
+    """The summaries in a file; comments and other lines of a log are skipped."""
     try:
         value = file.json_value()
         listed = value if isinstance(value, list) else [value]

@@ -198,6 +198,10 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
     samples, reason = _samples(metric.get("benchmark_values"), unit)
     several = len(samples) > 1
     definition = _text(extra, "definition") or str(suite)
+    counts = [it.get("gpu_count") for it in _runners(record) if _text(it, "gpu_info") is not None]
+    gpus = [it for it in counts if type(it) is int and it > 0]
+    on_cpu = _text(mapping_of(benchmark, "extra_info"), "device") == "cpu"
+    accelerators = sum(gpus) if counts and len(gpus) == len(counts) else 0 if on_cpu else None
     software: dict[str, str | None] = {}
     for package, dependency in list(mapping_of(record, "dependencies").items())[:_MOST_PARAMETERS]:
         if isinstance(dependency, dict):
@@ -210,7 +214,7 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
         benchmark=model_name(_text(model, "name") or str(suite)),
         parameters=_parameters(benchmark, model, extra),
         hardware=_hardware(record, benchmark),
-        accelerators=_accelerators(record, benchmark),
+        accelerators=accelerators,
         software=software,
         measured_at=time_of_epoch(record.get("timestamp")),
         validity=Validity.UNKNOWN if samples else Validity.FAILED,
@@ -278,14 +282,6 @@ def _hardware(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> dict[s
     if arch is not None:
         hardware.setdefault("cpu" if device == "cpu" else "accelerator", arch)
     return hardware
-
-
-def _accelerators(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> int | None:
-    counts = [it.get("gpu_count") for it in _runners(record) if _text(it, "gpu_info") is not None]
-    numbers = [it for it in counts if type(it) is int and it > 0]
-    if counts and len(numbers) == len(counts):
-        return sum(numbers)
-    return 0 if _text(mapping_of(benchmark, "extra_info"), "device") == "cpu" else None
 
 
 def _runners(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

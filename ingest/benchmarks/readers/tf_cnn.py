@@ -232,10 +232,7 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _logged_values(text: str) -> list[dict[str, Any]]:
-    """The values of a run, whose steps rise up to its average.
-
-    :raises InvalidDocument: if a second run appended its values
-    """
+    """The values of a run, whose steps rise up to its average."""
     values: list[dict[str, Any]] = []
     step, averaged = -1.0, False
     lines = text.split("\n")
