@@ -52,14 +52,15 @@ def wanted_packages(names: Iterable[str]) -> tuple[WantedPackage, ...]:
     """
     wanted = []
     for text in names:
-        it = parse_requirement(text)
-        if it.name is None:
-            problem = without_secrets(it.problem or "")
+        package = parse_requirement(text)
+        if package.name is None:
+            problem = without_secrets(package.problem or "")
             raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
-        if it.url is not None or it.marker is not None:
+        if package.url is not None or package.marker is not None:
             message = "URLs and markers are not allowed here"
             raise InvalidArgument(f"{without_secrets(text)!r}: {message}")
-        wanted.append(WantedPackage(it.name, it.specifier, frozenset(it.extras)))
+        extras = frozenset(package.extras)
+        wanted.append(WantedPackage(package.name, package.specifier, extras))
     return tuple(wanted)
 
 
@@ -156,10 +157,11 @@ def _refreshing(
     """
     ours = [it for it in followed if it.index == index]
     own_bounds: dict[str, CrawlBounds] = {}
-    for it in ours:
-        bounds = CrawlBounds(newer_than=it.newer_than, prereleases=it.prereleases)
-        most = bounds.max_versions if it.max_versions is None else it.max_versions
-        own_bounds[it.name] = replace(bounds, max_versions=most)
+    for watched in ours:
+        bounds = CrawlBounds(newer_than=watched.newer_than, prereleases=watched.prereleases)
+        if watched.max_versions is not None:
+            bounds = replace(bounds, max_versions=watched.max_versions)
+        own_bounds[watched.name] = bounds
     return CrawlRequest(
         tuple(WantedPackage(it.name, extras=frozenset(it.extras)) for it in ours),
         CrawlBounds(max_versions=CANDIDATES),
