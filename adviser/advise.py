@@ -21,7 +21,7 @@ from adviser.resolver.universe import Universe
 from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment, Premises
 from adviser.scoring.criteria import newness_of, penalties_of
-from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.stack_pairs import MeasuredStacks
 from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from model.errors import ProjectError

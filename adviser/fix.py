@@ -31,9 +31,9 @@ from adviser.resolver.results import (
 )
 from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.criteria import severity_of
 from adviser.scoring.stack_pairs import release_order
 from adviser.scoring.verdicts import Verdict
-from adviser.scoring.vulnerability_policy import severity_of
 from adviser.vex import VexStatement
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, KnownVulnerability

@@ -21,7 +21,7 @@ from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Nearness, RefusedVersion, RequestRule, Universe
-from adviser.scoring.vulnerability_policy import AllowList, severity_of
+from adviser.scoring.criteria import AllowList, severity_of
 from adviser.vex import NO_STATEMENTS, VexStatements
 from model.advisories import Severity
 from model.packages.candidates import Candidate, Dependency, KnownVulnerability, newest_first

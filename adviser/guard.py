@@ -15,11 +15,11 @@ from typing import Annotated
 from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.criteria import AllowList
 from adviser.scoring.performance import Performance, upgrade_claims
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
-from adviser.scoring.vulnerability_policy import AllowList
 from adviser.vex import NO_STATEMENTS, VexStatement, VexStatements
 from model.declared_fields import PACKAGE, Field
 from model.measurements.evidence import Evidence

@@ -18,10 +18,10 @@ from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assessment_types import Assessment, Claim, Premises
 from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.criteria import AllowList
 from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
 from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.verdicts import Verdict
-from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency

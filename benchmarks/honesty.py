@@ -25,9 +25,9 @@ from adviser.scoring.comparisons import (
 )
 from adviser.scoring.estimates import UNKNOWN_SERIES
 from adviser.scoring.histories import History, MeasuredJob, PackedSeries
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
 from adviser.scoring.samples import JobPlace
+from adviser.scoring.stack_pairs import MeasuredStacks
 from adviser.scoring.verdicts import Verdict
 from model.measurements.evidence import Evidence, EvidencePack
 from tests.factories.evidence import PLACE, Bench, purl, series

@@ -32,9 +32,8 @@ from adviser.packs.stored_packs import PackReader, known_hardware
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, identified_claim, plain
-from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.criteria import AllowList, RecommendationType
 from adviser.scoring.verdicts import family_document
-from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from adviser.vex import VexStatement, VexStatements
 from common.settings import Settings

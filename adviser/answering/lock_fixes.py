@@ -17,7 +17,7 @@ from adviser.fix_universe import CountedVulnerabilities, LockToFix
 from adviser.projects.project import ProjectFormat
 from adviser.reports.serialization import plain
 from adviser.resolver.specifiers import admits
-from adviser.scoring.vulnerability_policy import AllowList
+from adviser.scoring.criteria import AllowList
 from adviser.stack_request import StackRequest
 from adviser.vex import VexStatement, VexStatements
 from common.formats.locks.entries import LockEntry

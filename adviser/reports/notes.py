@@ -30,9 +30,8 @@ from adviser.scoring.assessment_types import (
     NoteLevel,
 )
 from adviser.scoring.claim_texts import ClaimTexts, need_text
-from adviser.scoring.criteria import SCALE, level_names
+from adviser.scoring.criteria import SCALE, AllowList, level_names
 from adviser.scoring.next_jobs import next_claims
-from adviser.scoring.vulnerability_policy import AllowList
 from model.measurements.benchmark_results import ResultContext
 from model.packages.candidate_builder import DYNAMIC_METADATA
 from model.packages.candidates import Candidate, ExclusionReason

@@ -14,10 +14,10 @@ from adviser.reports.version_rationale import comparison_text, percent_text, see
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim, Premises
 from adviser.scoring.claim_texts import hosts_text
+from adviser.scoring.criteria import AllowList
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
-from adviser.scoring.vulnerability_policy import AllowList
 from model.measurements.evidence import COMMAND
 from model.packages.identity import Purl, same_version
 from model.text import counted, first_few

@@ -1,38 +1,58 @@
-"""Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence."""
+"""Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence.
+
+Justifications are messages about the request and its versions, each with its evidence.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 
 from packageurl import PackageURL
 
 from adviser.scoring.assessment_types import (
     Assessment,
+    Claim,
     Coverage,
+    Justification,
+    JustificationCode,
     KnowledgeSource,
     NearestStack,
+    NoteLevel,
     PackageDifference,
 )
-from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of, release_values
-from adviser.scoring.justifications import (
-    justifications_of_stack,
-    notes_about_shown,
-    request_notes,
+from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.criteria import (
+    MATURE_AFTER,
+    STATUS,
+    UNMAINTAINED_AFTER,
+    AllowList,
+    RecommendationType,
+    criteria_of,
+    last_release,
+    refusal_reason,
+    release_values,
+    security_value,
+    severity_of,
 )
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
-from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.stack_pairs import MeasuredStackIndex, MeasuredStacks, name_of
 from adviser.scoring.target import OwnBenchmarks, Target
+from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
-from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
 from common.versioned_cache import VersionedCache
-from model.measurements.evidence import Evidence
-from model.packages.candidates import Candidate, ExclusionReason
+from model.advisories import Severity
+from model.measurements.evidence import Evidence, VulnerabilityDetails
+from model.packages.candidates import Candidate, Excluded, ExclusionReason, newest_first
 from model.packages.identity import Purl, same_version
+from model.packages.project_pages import ProjectState, ProjectStatus
 from model.packages.snapshot import Snapshot
+from model.text import counted
 
 #: Scores of the versions of a package by criterion.
 PackageScores = dict[Purl, tuple[int, ...]]
@@ -93,27 +113,19 @@ class Coverages:
             return None
         same = near in self._jobs_here
         label = self._labels.get(self._hardware[near], self._hardware[near])
+        ours = {name_of(it): it for it in stack}
+        theirs = {name_of(it): it for it in self._stacks.members[near]}
         return NearestStack(
             near,
             tuple(
-                PackageDifference(name, _version(ours), _version(theirs))
-                for name, (ours, theirs) in sorted(self._differences(near, stack).items())
+                PackageDifference(name, _version(ours.get(name)), _version(theirs.get(name)))
+                for name in sorted(ours.keys() | theirs.keys())
+                if ours.get(name) != theirs.get(name)
             ),
             self._jobs_here[near] if same else self._jobs[near],
             label,
             same,
         )
-
-    def _differences(
-        self, digest: str, stack: Collection[Purl]
-    ) -> Mapping[str, tuple[Purl | None, Purl | None]]:
-        ours = {name_of(it): it for it in stack}
-        theirs = {name_of(it): it for it in self._stacks.members[digest]}
-        return {
-            name: (ours.get(name), theirs.get(name))
-            for name in ours.keys() | theirs.keys()
-            if ours.get(name) != theirs.get(name)
-        }
 
 
 def _version(purl: Purl | None) -> str | None:
@@ -191,7 +203,13 @@ def assess(  # noqa: PLR0913 - inputs of one result
     base, unavailable = _baseline_of(snapshot, baseline)
     claims = performance_of(evidence, known, base, known.versions, target)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
-    vulnerable = dict(_refused(snapshot, allow_list))
+    vulnerable = {
+        candidate.purl: reason
+        for candidates in snapshot.packages.values()
+        for candidate in candidates
+        if candidate.vulnerabilities
+        and (reason := refusal_reason(allow_list.held_against(candidate)))
+    }
     refused = {**(vulnerable if kind.refuses_vulnerable else {}), **(harmful or {})}
     choices: dict[str, PackageChoice] = {}
     usable: Mapping[str, Collection[Purl]] = {}
@@ -219,15 +237,46 @@ def assess(  # noqa: PLR0913 - inputs of one result
         else claim
         for claim in claims.claims
     )
-    scoring = _Scoring(
-        snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
-    )
+    criteria = criteria_of(kind, statuses=bool(snapshot.statuses))
+    losses = _losses(choices, unmeasured)
+
+    def scores_of(candidates: Sequence[Candidate]) -> PackageScores:
+        prereleases = kind.admits_prereleases
+        scores = {}
+        for candidate, values in release_values(
+            candidates, evidence.as_of, prereleases=prereleases, harmful=vulnerable
+        ):
+            values["security"] = security_value(allow_list.held_against(candidate))
+            lost = losses.get(candidate.purl, {})
+            values["performance"] = lost.get("performance", 0.0)
+            values["unmeasured"] = lost.get("unmeasured", 0.0)
+            statuses = snapshot.statuses.get(candidate.name, ())
+            values[STATUS] = -float(candidate.index in statuses)
+            # Most values are 0, and contribute nothing.
+            scores[candidate.purl] = tuple(
+                [
+                    line.contribution(value) if (value := values[line.name]) else 0
+                    for line in criteria
+                ]
+            )
+        return scores
+
+    known_scores = VersionedCache[str, PackageScores]() if reused is None else reused
+    common = evidence.as_of, evidence.vulnerabilities, losses, len(criteria)
+    scores: PackageScores = {}
+    for name, candidates in snapshot.packages.items():
+        inputs = candidates, snapshot.statuses.get(name), *common
+        scores.update(known_scores.get(name, inputs, partial(scores_of, candidates)))
+    messages = {name: it.message for name, it in snapshot.absences.items()}
+    missing = {
+        name: messages.get(name, "the store has no version of it") for name in snapshot.missing
+    }
     ours, *_ = known.parts(target)[0]
     coverages = Coverages(snapshot, ours.evidence, ours.index, target)
     coverage = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=scoring.scores(VersionedCache() if reused is None else reused),
-        criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
+        scores=scores,
+        criteria=criteria,
         claims=scored,
         comparisons=claims.comparisons,
         shares=claims.shares,
@@ -238,7 +287,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
         baseline=base,
         coverage=coverage,
         justifications=(
-            *request_notes(_missing(snapshot), coverage.unsolvable, unavailable, scored),
+            *request_notes(missing, coverage.unsolvable, unavailable, scored),
             *notes_about_shown(claims.shown),
         ),
         coverage_of=coverages.of,
@@ -268,22 +317,19 @@ def _choices(
         possible = usable.get(name, ())
         choice = own.of_package(versions, possible, context)
         if choice is None or not choice.known:
-            others = (
+            others = [
                 replace(other, pack=pack, own=False)
                 for several, pack in packs
                 if (other := several.of_package(versions, possible, context)) is not None
                 and (other.known or choice is None)
-            )
-            choice = _agreed([*others]) or choice
+            ]
+            # Packs that prefer different versions decide nothing.
+            others = [it for it in others if it.known] or others
+            if len({it.preferred for it in others}) == 1:
+                choice = others[0]
         if choice is not None:
             choices[name] = choice
     return choices
-
-
-def _agreed(choices: Sequence[PackageChoice]) -> PackageChoice | None:
-    """The first choice that knows anything; ``None`` if several prefer different versions."""
-    known = [it for it in choices if it.known] or choices
-    return known[0] if len({it.preferred for it in known}) == 1 else None
 
 
 def _unmeasured(
@@ -314,12 +360,6 @@ def _losses(
     return losses | {it: {"unmeasured": -1.0} for them in unmeasured.values() for it in them}
 
 
-def _missing(snapshot: Snapshot) -> dict[str, str]:
-    """Why nothing is known about a required package, by name."""
-    messages = {name: it.message for name, it in snapshot.absences.items()}
-    return {name: messages.get(name, "the store has no version of it") for name in snapshot.missing}
-
-
 def _baseline_of(
     snapshot: Snapshot, versions: Mapping[str, str] | None
 ) -> tuple[dict[str, Purl], dict[str, str]]:
@@ -332,7 +372,13 @@ def _baseline_of(
     unavailable = {}
     for name, candidates in snapshot.packages.items():
         if versions is None:
-            if (newest := _newest(candidates)) is not None:
+            plain = (
+                it
+                for it in candidates
+                if not it.yanked and not it.prerelease and it.wheel_mismatch is None
+            )
+            newest = next(plain, candidates[0] if candidates else None)
+            if newest is not None:
                 baseline[name] = newest.purl
         elif name in versions:
             same = next((it for it in candidates if same_version(it.version, versions[name])), None)
@@ -353,66 +399,168 @@ def _why_no_candidate(snapshot: Snapshot, name: str, version: str) -> str:
     return "no such version is known"
 
 
-def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
-    plain = (
-        it for it in candidates if not it.yanked and not it.prerelease and it.wheel_mismatch is None
+#: URL of the page of an advisory.
+VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
+
+#: Maximum number of single messages about stacks that differ in several packages.
+MAX_CONFOUNDED = 5
+
+_SEVERE = frozenset({Severity.HIGH, Severity.CRITICAL})
+
+
+def justifications_of_stack(
+    snapshot: Snapshot,
+    claims: Sequence[Claim],
+    known: Mapping[str, VulnerabilityDetails],
+    allowed: AllowList,
+    as_of: datetime,
+) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
+    """Make a function that returns the findings about the versions of a stack, sorted by name."""
+
+    texts = ClaimTexts(claims)
+    claims_by_purl: dict[Purl, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.purl is not None and claim.beside_baseline:
+            claims_by_purl[claim.purl].append(claim)
+
+    def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
+        findings: list[Justification] = []
+        for purl in sorted(stack):
+            name = name_of(purl)
+            candidates = snapshot.packages.get(name, ())
+            for candidate in candidates:
+                if candidate.purl == purl:
+                    findings += _of_release(candidate, as_of)
+                    findings += _of_vulnerabilities(candidate, known, allowed)
+                    findings += _of_status(candidate, snapshot.statuses.get(name, {}))
+            findings += _of_package(name, candidates, snapshot.excluded.get(name, ()), as_of)
+            findings += texts.notes(claims_by_purl.get(purl, ()))
+        return tuple(findings)
+
+    return notes
+
+
+def request_notes(
+    missing: Mapping[str, str],
+    unsolvable: Iterable[str],
+    unavailable: Mapping[str, str],
+    claims: Iterable[Claim],
+) -> tuple[Justification, ...]:
+    """Findings about a request that hold for every stack.
+
+    :param missing: why nothing is known of a required package, by name
+    :param unavailable: why a version of the baseline is no candidate, by requirement such as
+        ``numpy==1.26.4``
+    """
+    notes = []
+    for name, reason in missing.items():
+        message = f"{name} is required, and {reason}"
+        notes.append(Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name))
+    for name in unsolvable:
+        message = f"no version of {name} can be chosen: the requirements of some are unknown"
+        notes.append(Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name))
+    for text, reason in unavailable.items():
+        code, name = JustificationCode.BASELINE_UNAVAILABLE, text.partition("==")[0]
+        message = f"nothing is compared with {text}: {reason}"
+        notes.append(Justification(code, NoteLevel.WARNING, message, name))
+    return (*notes, *_confounded(claims))
+
+
+def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
+    """Notes about settled differences between stacks that differ in several packages.
+
+    Claims with fewer differing packages and larger effects come first.
+    """
+    settled = [it for it in claims if it.confounded and it.verdict is not Verdict.UNDETERMINED]
+    settled.sort(key=lambda it: (len(it.differs), -abs(math.log1p(it.effect_pct / 100))))
+    texts = ClaimTexts(settled)
+    for note in map(texts.note, settled[:MAX_CONFOUNDED]):
+        yield replace(note, message=f"{note.message}, so this is not scored")
+    if rest := settled[MAX_CONFOUNDED:]:
+        counted = Counter(it.verdict for it in rest)
+        verdicts = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
+        message = (
+            f"{len(rest)} more comparisons of stacks that differ in several packages: {verdicts};"
+        )
+        yield Justification(
+            JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{message} none is scored"
+        )
+
+
+def notes_about_shown(claims: Iterable[Claim]) -> Iterator[Justification]:
+    """Notes about what packs have settled that decide nothing; the largest differences first."""
+    settled = [it for it in claims if it.verdict.different and not it.confounded]
+    settled.sort(key=lambda it: -abs(math.log1p(it.observed_pct / 100)))
+    yield from islice(ClaimTexts(settled).notes(settled), MAX_CONFOUNDED)
+
+
+def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification]:
+    what = f"{candidate.name} {candidate.version}"
+    if candidate.yanked:
+        reason = f": {candidate.yanked_reason}" if candidate.yanked_reason else ""
+        message = f"{what} was yanked by its publisher{reason}"
+        yield Justification(
+            JustificationCode.YANKED, NoteLevel.WARNING, message, candidate.name, candidate.purl
+        )
+    if candidate.prerelease:
+        message = f"{what} is a pre-release"
+        yield Justification(
+            JustificationCode.PRERELEASE, NoteLevel.INFO, message, candidate.name, candidate.purl
+        )
+    if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < MATURE_AFTER:
+        # In calendar days, because only the date of ``as_of`` is known.
+        days = max(0, (as_of.date() - candidate.uploaded_at.astimezone(UTC).date()).days)
+        message = f"{what} was released {counted(days, 'day')} ago"
+        yield Justification(
+            JustificationCode.IMMATURE, NoteLevel.INFO, message, candidate.name, candidate.purl
+        )
+
+
+def _of_status(
+    candidate: Candidate, statuses: Mapping[str, ProjectStatus]
+) -> Iterator[Justification]:
+    status = statuses.get(candidate.index)
+    if status is None:
+        return
+    archived = status.state is ProjectState.ARCHIVED
+    reason = f": {status.reason}" if status.reason else ""
+    yield Justification(
+        JustificationCode.ARCHIVED if archived else JustificationCode.DEPRECATED,
+        NoteLevel.WARNING,
+        f"{candidate.index} says that {candidate.name} is {status.state.value}{reason}",
+        candidate.name,
+        candidate.purl,
     )
-    return next(plain, candidates[0] if candidates else None)
 
 
-class _Scoring:
-    """Scores the versions of one package at a time."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        evidence: Evidence,
-        kind: RecommendationType,
-        allow_list: AllowList,
-        harmful: Collection[Purl],
-        losses: Mapping[Purl, Mapping[str, float]],
-    ) -> None:
-        self._snapshot = snapshot
-        self._evidence, self._kind = evidence, kind
-        self._allow_list, self._harmful, self._losses = allow_list, harmful, losses
-        self._criteria = criteria_of(kind, statuses=bool(snapshot.statuses))
-
-    def scores(self, reused: VersionedCache[str, PackageScores]) -> PackageScores:
-        """The scores of all candidates."""
-        evidence, statuses = self._evidence, self._snapshot.statuses
-        common = evidence.as_of, evidence.vulnerabilities, self._losses, len(self._criteria)
-        scores: PackageScores = {}
-        for name, candidates in self._snapshot.packages.items():
-            inputs = candidates, statuses.get(name), *common
-            scores.update(reused.get(name, inputs, partial(self._of_package, candidates)))
-        return scores
-
-    def _of_package(self, candidates: Sequence[Candidate]) -> PackageScores:
-        prereleases = self._kind.admits_prereleases
-        scores = {}
-        for candidate, values in release_values(
-            candidates, self._evidence.as_of, prereleases=prereleases, harmful=self._harmful
-        ):
-            values["security"] = security_value(self._allow_list.held_against(candidate))
-            lost = self._losses.get(candidate.purl, {})
-            values["performance"] = lost.get("performance", 0.0)
-            values["unmeasured"] = lost.get("unmeasured", 0.0)
-            statuses = self._snapshot.statuses.get(candidate.name, ())
-            values[STATUS] = -float(candidate.index in statuses)
-            # Most values are 0, and contribute nothing.
-            scores[candidate.purl] = tuple(
-                [
-                    line.contribution(value) if (value := values[line.name]) else 0
-                    for line in self._criteria
-                ]
-            )
-        return scores
+def _of_package(
+    name: str, candidates: Sequence[Candidate], excluded: Sequence[Excluded], as_of: datetime
+) -> Iterator[Justification]:
+    """A note about a package without a release for long, whatever environment it is for."""
+    last = last_release(candidates)
+    versions: list[Candidate | Excluded] = [*candidates, *excluded]
+    newest = newest_first(versions)[:1]
+    if last is not None and as_of - last > UNMAINTAINED_AFTER and newest[0] in candidates:
+        message = f"{name} has had no release since {last:%Y-%m-%d}"
+        yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)
 
 
-def _refused(snapshot: Snapshot, allow_list: AllowList) -> Iterator[tuple[Purl, str]]:
-    for candidates in snapshot.packages.values():
-        for candidate in candidates:
-            if candidate.vulnerabilities and (
-                reason := refusal_reason(allow_list.held_against(candidate))
-            ):
-                yield candidate.purl, reason
+def _of_vulnerabilities(
+    candidate: Candidate, known: Mapping[str, VulnerabilityDetails], allowed: AllowList
+) -> Iterator[Justification]:
+    for vulnerability in candidate.vulnerabilities:
+        severity = severity_of(vulnerability)
+        details = known.get(vulnerability.id)
+        summary = f": {details.summary}" if details and details.summary else ""
+        accepted = allowed.accepts(vulnerability)
+        message = (
+            f"{candidate.name} {candidate.version} is affected by {vulnerability.id}"
+            f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
+        )
+        severe = severity in _SEVERE and not accepted
+        yield Justification(
+            JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
+            NoteLevel.ERROR if severe else NoteLevel.INFO if accepted else NoteLevel.WARNING,
+            message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(vulnerability.id),
+            (vulnerability.id,),
+        )  # fmt: skip

@@ -458,17 +458,12 @@ def hosts_text(by_host: Mapping[str, float]) -> str:
 
 def need_text(claim: Claim) -> str:
     """What settles an undetermined claim; see :func:`settling_text`."""
-    disturbed = 0 if claim.pairs else disturbed_jobs(claim.left_out)
-    return settling_text(claim, disturbed, _command(claim))
-
-
-def _command(claim: Claim) -> str:
-    """The command that settles a claim."""
     if claim.origin is None:
         own = claim.parameters.get(COMMAND_TEXT) if claim.indicator == COMMAND else None
-        return COMPARE.replace("COMMAND", str(own)) if own else INSPECT
-    command = AGAIN if claim.purl and claim.same_hardware else COMPARE
-    for name, purl in (("OLD", claim.baseline_purl), ("NEW", claim.purl)):
-        pinned = f"{claim.package}=={version_of_purl(purl)}" if purl else name
-        command = command.replace(name, pinned)
-    return command
+        command = COMPARE.replace("COMMAND", str(own)) if own else INSPECT
+    else:
+        command = AGAIN if claim.purl and claim.same_hardware else COMPARE
+        for name, purl in (("OLD", claim.baseline_purl), ("NEW", claim.purl)):
+            pinned = f"{claim.package}=={version_of_purl(purl)}" if purl else name
+            command = command.replace(name, pinned)
+    return settling_text(claim, 0 if claim.pairs else disturbed_jobs(claim.left_out), command)

@@ -290,7 +290,12 @@ def estimate_group(group: ComparisonGroup) -> EstimatedGroup:
 
     :raises IncomparableSamples: if a comparison key differs from that of the baseline
     """
-    _refuse_other_keys(group.baseline, group.candidates)
+    for sample in group.candidates:
+        if sample.comparison_key != group.baseline.comparison_key:
+            raise IncomparableSamples(
+                f"{sample.label} ({sample.comparison_key}) was not measured like "
+                f"{group.baseline.label} ({group.baseline.comparison_key})"
+            )
     return EstimatedGroup(
         group.baseline.label,
         tuple(it.label for it in group.candidates),
@@ -370,15 +375,6 @@ def _comparison(
     )
 
 
-def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
-    for sample in candidates:
-        if sample.comparison_key != baseline.comparison_key:
-            raise IncomparableSamples(
-                f"{sample.label} ({sample.comparison_key}) was not measured like "
-                f"{baseline.label} ({baseline.comparison_key})"
-            )
-
-
 #: Expected share of 95 % intervals of identical stacks that contain "no difference".
 COVERAGE = (0.93, 0.97)
 
@@ -418,71 +414,45 @@ def self_check(identical: Sequence[Comparison], noise: NoiseTest | None = None) 
 
     :param noise: of the series of these stacks
     """
+    from scipy.special import chdtrc, chdtri, stdtr  # slow, and needed only for a self-check
+    from scipy.stats import binom, binomtest
+
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)
+    claims = faster + slower
     known = [it for it in identical if it.degrees_of_freedom > 0]
+    settled = len(known)
     covering = sum(it.interval_low_pct <= 0 <= it.interval_high_pct for it in known)
-    problems = [
-        *_too_many_claims(faster + slower, len(identical)),
-        *_one_sided(faster, slower),
-        *_wrong_coverage(covering, len(known)),
-        *_wrong_errors(known),
-        *(_noise_beyond_chance(noise) if noise else ()),
-    ]
-    return SelfCheck(len(identical), faster, slower, len(known), covering, tuple(problems))
-
-
-def _too_many_claims(claims: int, comparisons: int) -> list[str]:
-    from scipy.stats import binom  # slow, and needed only for a self-check
-
-    if claims <= binom.ppf(1 - _ALARM, comparisons, 2 * ALPHA):
-        return []
-    return [f"{claims} false claims in {comparisons} comparisons of identical stacks"]
-
-
-def _one_sided(faster: int, slower: int) -> list[str]:
-    from scipy.stats import binomtest  # slow, and needed only for a self-check
-
-    if not faster + slower or binomtest(faster, faster + slower).pvalue >= _ALARM:
-        return []
-    return [f"identical stacks were called faster {faster} times and slower {slower} times"]
-
-
-def _wrong_coverage(covering: int, known: int) -> list[str]:
-    from scipy.stats import binom  # slow, and needed only for a self-check
-
-    low, high = COVERAGE
-    if not known:
-        return []
-    fewest, most = binom.ppf(_ALARM / 2, known, low), binom.isf(_ALARM / 2, known, high)
-    if fewest <= covering <= most:
-        return []
-    return [f'{covering} of {known} 95 % intervals contain "no difference"']
-
-
-def _wrong_errors(known: Sequence[Comparison]) -> list[str]:
-    from scipy.special import chdtrc, chdtri, stdtr  # slow, and needed only for a self-check
-
-    known = [it for it in known if it.standard_error > 0]
-    t = np.array([abs(it.d) / it.standard_error for it in known])
-    chances = 2 * stdtr(np.array([it.degrees_of_freedom for it in known]), -t)
-    total = math.fsum(chdtri(1.0, np.maximum(chances, 1e-300)))
-    if not known or chdtrc(float(len(known)), total) >= _ALARM:
-        return []
-    times = math.sqrt(total / len(known))
-    return [f"identical stacks differ by {times:.1f} times what their errors allow"]
-
-
-def _noise_beyond_chance(noise: NoiseTest) -> list[str]:
     problems = []
-    if noise.between_p < _ALARM:
+    if claims > binom.ppf(1 - _ALARM, len(identical), 2 * ALPHA):
+        problems.append(
+            f"{claims} false claims in {len(identical)} comparisons of identical stacks"
+        )
+    if claims and binomtest(faster, claims).pvalue < _ALARM:
+        problems.append(
+            f"identical stacks were called faster {faster} times and slower {slower} times"
+        )
+    if known:
+        low, high = COVERAGE
+        fewest, most = binom.ppf(_ALARM / 2, settled, low), binom.isf(_ALARM / 2, settled, high)
+        if not fewest <= covering <= most:
+            problems.append(f'{covering} of {settled} 95 % intervals contain "no difference"')
+    varying = [it for it in known if it.standard_error > 0]
+    if varying:
+        t = np.array([abs(it.d) / it.standard_error for it in varying])
+        chances = 2 * stdtr(np.array([it.degrees_of_freedom for it in varying]), -t)
+        total = math.fsum(chdtri(1.0, np.maximum(chances, 1e-300)))
+        if chdtrc(float(len(varying)), total) < _ALARM:
+            times = math.sqrt(total / len(varying))
+            problems.append(f"identical stacks differ by {times:.1f} times what their errors allow")
+    if noise and noise.between_p < _ALARM:
         problems.append(
             f"stacks that ran in turns differ by {noise.between:.1%} more between batches (nights,"
             " boots, builds) than within them: a difference needs several batches"
         )
-    if noise.correlation_p < _ALARM:
+    if noise and noise.correlation_p < _ALARM:
         problems.append(
             f"neighbouring jobs are alike (autocorrelation {noise.correlation:.2f}): more jobs in a"
             " row tell less than they seem to"
         )
-    return problems
+    return SelfCheck(len(identical), faster, slower, settled, covering, tuple(problems))

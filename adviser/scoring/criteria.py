@@ -1,4 +1,4 @@
-"""The table of recommendation types, with their criteria and weights; values of releases.
+"""Recommendation types, with their criteria and weights; values of releases; vulnerabilities.
 
 ``docs/reference/recommendation-types.md`` documents the table. Each criterion gives a version a
 number as its value; higher is better. Contributions to a score are integers, so that sums are
@@ -14,15 +14,18 @@ as releases.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 
 from adviser.resolver.universe import DISTANCES
-from model.packages.candidates import Candidate
+from model.advisories import Severity
+from model.measurements.evidence import VulnerabilityDetails
+from model.packages.candidates import Candidate, KnownVulnerability
 from model.packages.identity import Purl, series_of
 
 #: Units of a contribution in one point.
@@ -263,14 +266,21 @@ def release_values(
     :param harmful: vulnerable versions; these supersede no other version
     """
     by_index = attrgetter("index")
-    for _, served in groupby(sorted(candidates, key=by_index), key=by_index):
-        yield from _values(list(served), as_of, prereleases, harmful)
+    for _, group in groupby(sorted(candidates, key=by_index), key=by_index):
+        served = list(group)
+        kept = [it for it in served if not it.yanked]
+        plain = [it for it in kept if prereleases or not it.prerelease]
+        # The versions that make others old: all releases, or all versions if there is no release.
+        counted = plain or kept or served
+        yield from _values(served, counted, as_of, harmful)
 
 
 def _values(
-    served: list[Candidate], as_of: datetime, prereleases: bool, harmful: Collection[Purl]
+    served: list[Candidate],
+    counted: list[Candidate],
+    as_of: datetime,
+    harmful: Collection[Purl],
 ) -> Iterator[tuple[Candidate, ReleaseValues]]:
-    counted = _counted(served, prereleases)
     pool = frozenset(it.purl for it in counted)
     newest = next((it.uploaded_at for it in counted if it.uploaded_at), None)
     known = [it.uploaded_at for it in served if it.uploaded_at]
@@ -295,13 +305,6 @@ def _values(
             newer += 1
             if candidate.purl not in harmful:
                 seen.add(series)
-
-
-def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
-    """The versions that make others old: all releases, or all versions if there is no release."""
-    kept = [it for it in served if not it.yanked]
-    plain = [it for it in kept if prereleases or not it.prerelease]
-    return plain or kept or list(served)
 
 
 def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
@@ -339,3 +342,83 @@ def _build(candidate: Candidate) -> float:
 def last_release(candidates: Iterable[Candidate]) -> datetime | None:
     """The upload time of the latest release of a package; ``None`` if unknown."""
     return max((it.uploaded_at for it in candidates if it.uploaded_at), default=None)
+
+
+#: Points by severity: about the middle of its range of CVSS scores.
+POINTS = {
+    Severity.CRITICAL: 10.0,
+    Severity.HIGH: 7.5,
+    Severity.MEDIUM: 5.0,
+    Severity.LOW: 2.5,
+    Severity.NONE: 0.0,
+}
+#: Points without a rating: those of medium, the most frequent severity.
+UNRATED = 5.0
+
+
+def severity_of(vulnerability: KnownVulnerability) -> Severity | None:
+    """The severity of a vulnerability, derived from its score if necessary; ``None`` if unrated."""
+    return _severity(vulnerability.severity, vulnerability.score)
+
+
+def points(vulnerability: KnownVulnerability) -> float:
+    """The weight of a vulnerability, from 0 to 10.
+
+    >>> points(KnownVulnerability("V-1", "critical")), points(KnownVulnerability("V-2"))
+    (10.0, 5.0)
+    """
+    rated = _severity(vulnerability.severity, vulnerability.score)
+    return UNRATED if rated is None else POINTS[rated]
+
+
+@lru_cache(maxsize=1024)
+def _severity(name: str | None, score: float | None) -> Severity | None:
+    if name is not None:
+        return Severity(name)
+    return None if score is None else Severity.of_score(score)
+
+
+class AllowList:
+    """Vulnerabilities that a request accepts, under any of their aliases."""
+
+    def __init__(self, allowed: Iterable[str], known: Mapping[str, VulnerabilityDetails]) -> None:
+        """
+        :param allowed: identifiers such as ``CVE-2024-1``, in any case
+        :param known: known vulnerabilities with their aliases, by identifier
+        """
+        wanted = {it.strip().upper() for it in allowed}
+        self._accepted = set(wanted)
+        for identifier, details in known.items() if wanted else ():
+            if wanted.intersection(alias.upper() for alias in details.aliases):
+                self._accepted.add(identifier.upper())
+
+    def accepts(self, vulnerability: KnownVulnerability) -> bool:
+        """Whether the request accepts the vulnerability."""
+        return bool(self._accepted) and vulnerability.id.upper() in self._accepted
+
+    def held_against(self, candidate: Candidate) -> tuple[KnownVulnerability, ...]:
+        """The vulnerabilities of a version that the request does not accept."""
+        if not self._accepted:
+            return candidate.vulnerabilities
+        return tuple(it for it in candidate.vulnerabilities if not self.accepts(it))
+
+
+def security_value(vulnerabilities: Collection[KnownVulnerability]) -> float:
+    """The total points of vulnerabilities, negated; 0 without vulnerabilities."""
+    return -sum(map(points, vulnerabilities)) if vulnerabilities else 0.0
+
+
+def refusal_reason(vulnerabilities: Collection[KnownVulnerability]) -> str | None:
+    """Reason why ``security`` advice refuses a version with these vulnerabilities, if there is one.
+
+    Vulnerabilities that are rated as harmless are ignored; vulnerabilities without a rating count.
+
+    >>> refusal_reason([KnownVulnerability("V-2", "low"), KnownVulnerability("V-1", "critical")])
+    'known vulnerabilities: V-1 (critical), V-2 (low)'
+    """
+    harmful = [(points(it), it) for it in vulnerabilities if points(it) > 0]
+    if not harmful:
+        return None
+    harmful.sort(key=lambda pair: (-pair[0], pair[1].id))
+    listing = ", ".join(f"{it.id} ({severity_of(it) or 'unrated'})" for _, it in harmful)
+    return f"known {'vulnerability' if len(harmful) == 1 else 'vulnerabilities'}: {listing}"

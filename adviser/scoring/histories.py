@@ -15,8 +15,15 @@ from typing import NamedTuple
 from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.drift import steps
 from adviser.scoring.effects import Variance
-from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
-from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
+from adviser.scoring.estimates import (
+    UNKNOWN_HOST_SPREAD,
+    HostSpread,
+    Method,
+    SeriesSpread,
+    effects_by_host,
+    estimates_of,
+    host_spread,
+)
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate, job_seconds
 from adviser.scoring.turn_noise import FEWEST_STACKS, TurnNoise, turn_noises, turn_variances
 from adviser.scoring.variances import (
@@ -294,14 +301,14 @@ def _by_host(jobs: Iterable[MeasuredJob]) -> dict[str | None, list[list[Measured
     )
     for it in jobs:
         by_run[it.place.host][it.place.run].append(it)
+
+    def began(run: Iterable[MeasuredJob]) -> float:
+        return min((it.seen_at.timestamp() for it in run if it.seen_at), default=0.0)
+
     return {
-        host: [runs[run] for run in sorted(runs, key=lambda it: (_began(runs[it]), it or ""))]
+        host: [runs[run] for run in sorted(runs, key=lambda it: (began(runs[it]), it or ""))]
         for host, runs in by_run.items()
     }
-
-
-def _began(run: Iterable[MeasuredJob]) -> float:
-    return min((it.seen_at.timestamp() for it in run if it.seen_at), default=0.0)
 
 
 def histories_of(evidence: Evidence, wanted: Iterable[int]) -> dict[int, History]:
@@ -342,10 +349,11 @@ def history_of(
     drifted = _last_steps(jobs)
     kept = {}
     for stack, stack_jobs in jobs.items():
-        late = (
-            tuple(it for it in stack_jobs if _is_after_step(it, drifted))
-            if drifted
-            else tuple(stack_jobs)
+        late = tuple(
+            it
+            for it in stack_jobs
+            if (since := drifted.get(it.place.host)) is None
+            or (it.seen_at is not None and it.seen_at >= since)
         )
         left_out[stack] += [DRIFT] * (len(stack_jobs) - len(late))
         if late:
@@ -421,26 +429,14 @@ def reference_runs(
 
 
 def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
-    """For each host, the time of its last step, if the host's reference stack shows one.
+    """For each host, the time of the first job of its last level, if its reference shows a step.
 
     Only the means of this stack's runs are examined, so that a candidate's results never decide
     which jobs are left out.
     """
     last_steps = {}
     for host, (_, runs) in reference_runs(jobs).items():
-        if (since := _last_step(runs)) is not None:
-            last_steps[host] = since
+        levels = steps([math.fsum(it.log_rate for it in run) / len(run) for run in runs])
+        if levels:
+            last_steps[host] = min(it.seen_at for it in runs[levels[-1]] if it.seen_at is not None)
     return last_steps
-
-
-def _last_step(reference: Sequence[Sequence[MeasuredJob]]) -> datetime | None:
-    """The time of the first job of the last level; the runs are in order of time."""
-    levels = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
-    if not levels:
-        return None
-    return min(it.seen_at for it in reference[levels[-1]] if it.seen_at is not None)
-
-
-def _is_after_step(job: MeasuredJob, drifted: Mapping[str | None, datetime]) -> bool:
-    since = drifted.get(job.place.host)
-    return since is None or (job.seen_at is not None and job.seen_at >= since)

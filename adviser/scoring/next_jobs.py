@@ -16,7 +16,7 @@ from typing import Annotated
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
-from adviser.scoring.lazy_numpy import FloatArray, np
+from adviser.scoring.lazy_numpy import np
 from adviser.scoring.sample_needs import INSPECT, can_settle, settling_text
 from model.declared_fields import STACK_LABEL, Field
 
@@ -131,11 +131,6 @@ def may_be_best(comparisons: Sequence[Comparison]) -> list[bool]:
     """
     if not comparisons:
         return []
-    low, high = _bounds(comparisons)
-    return [bool(it) for it in high >= np.max(low)]
-
-
-def _bounds(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray]:
     effects = effects_of(
         [Effect(it.d, it.standard_error, it.degrees_of_freedom) for it in comparisons]
     )
@@ -143,4 +138,5 @@ def _bounds(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray]:
     low, high = intervals(
         Effects(np.where(known, effects.d, 0.0), effects.standard_error, effects.degrees_of_freedom)
     )
-    return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+    low, high = np.where(known, low, -np.inf), np.where(known, high, np.inf)
+    return [bool(it) for it in high >= np.max(low)]

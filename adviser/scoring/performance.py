@@ -31,11 +31,11 @@ from adviser.scoring.effects import (
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History, histories_of, jobs_left_out
 from adviser.scoring.lazy_numpy import FloatArray, np
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.samples import within_runs
 from adviser.scoring.stack_pairs import (
     ForcedChanges,
     MeasuredStackIndex,
+    MeasuredStacks,
     Role,
     StackPair,
     package_pairs,
@@ -199,11 +199,9 @@ def _nearest(
 ) -> list[StackPair]:
     """For each pair of versions, the stack pairs whose measurements are nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
-    for stack_pair in pairs:
-        distance, pair = (
-            target.distance(series[stack_pair.series]),
-            (stack_pair.purl, stack_pair.baseline_purl),
-        )
+    for it in pairs:
+        pair = it.purl, it.baseline_purl
+        distance = target.distance(series[it.series])
         nearest[pair] = min(distance, nearest.get(pair, distance))
     return [
         it

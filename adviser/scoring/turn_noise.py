@@ -227,6 +227,12 @@ class _Analysis:
     expected: FloatArray
     effective: FloatArray
 
+    @property
+    def comparable(self) -> BoolArray:
+        """Where the variance between batches can be compared with that within."""
+        several = self.between_freedom > 0
+        return several & (self.within_freedom >= MIN_JOBS - 1) & (self.within > 0)
+
 
 def _analysed(batches: Batches, correlation: FloatArray) -> _Analysis:
     """:param correlation: of each owner"""
@@ -252,12 +258,6 @@ def _analysed(batches: Batches, correlation: FloatArray) -> _Analysis:
         expected=np.where(known, expected, 1.0),
         effective=np.where(known, effective, total),
     )
-
-
-def _comparable(seen: _Analysis) -> BoolArray:
-    """Where the variance between batches can be compared with that within."""
-    several = seen.between_freedom > 0
-    return several & (seen.within_freedom >= MIN_JOBS - 1) & (seen.within > 0)
 
 
 def turn_variances(residuals: TurnResiduals) -> dict[str, Variance]:
@@ -336,11 +336,6 @@ class _BatchVariances:
         )
 
 
-def turn_noise(residuals: TurnResiduals) -> TurnNoise:
-    """The noise of a series on one host."""
-    return turn_noises([residuals])[0]
-
-
 def turn_noises(several: Sequence[TurnResiduals]) -> list[TurnNoise]:
     """The noise of series that ran in batches of the same kind, each on one host.
 
@@ -392,7 +387,7 @@ def _batch_variances(
     """``None`` if no stack has comparable variances between and within batches."""
     owners = len(weights)
     seen = _analysed(batches, np.full(owners, correlation))
-    usable = _comparable(seen)
+    usable = seen.comparable
     if not usable.any():
         return None
     from scipy.special import fdtri  # slow, and needed only for several batches
@@ -433,14 +428,14 @@ def noise_test(series: Iterable[TurnResiduals]) -> NoiseTest:
     correlations: list[tuple[float, float]] = []
     for residuals in series:
         batches, weights = _by_stack(residuals)
-        noise = turn_noise(residuals)
+        (noise,) = turn_noises([residuals])
         independent = (len(residuals.stacks) - 1) / len(residuals.stacks)
         alike = batches.correlations()
         if alike.usable.any():
             value, error = alike.pooled(weights)
             correlations.append((value, error**2))
         seen = _analysed(batches, np.full(len(residuals.stacks), noise.correlation))
-        usable = _comparable(seen)
+        usable = seen.comparable
         f, within = seen.between_freedom[usable], seen.within_freedom[usable]
         ratio = seen.between[usable] / f / (seen.within[usable] / within * seen.expected[usable])
         squares = float(chdtri(f, np.maximum(fdtrc(f, within, ratio), 1e-300)).sum()) * independent

@@ -120,15 +120,13 @@ def pair_prior(
 
 
 def _arm(prior: VariancePrior, own: Variance | None) -> tuple[float, float]:
-    if own is None or not own.value > _outlier_limit(own.freedom, prior.freedom) * prior.variance:
-        return prior.variance, prior.freedom
-    return own.value, float(own.freedom)
-
-
-def _outlier_limit(freedom: float, prior_freedom: float) -> float:
     from scipy.special import fdtri  # slow, and needed only for many stacks
 
-    return float(fdtri(freedom, prior_freedom, OUTLIER_QUANTILE))
+    if own is not None:
+        limit = float(fdtri(own.freedom, prior.freedom, OUTLIER_QUANTILE))
+        if own.value > limit * prior.variance:
+            return own.value, float(own.freedom)
+    return prior.variance, prior.freedom
 
 
 def moderate_variances(
@@ -326,7 +324,9 @@ def run_spread(
         return UNKNOWN_SPREAD
     jobs = np.bincount(run)
     means = np.bincount(run, rates) / jobs
-    middles = np.bincount(stack, means) / np.maximum(1, np.bincount(stack))
+    runs_of = np.bincount(stack)
+    middles = np.bincount(stack, means) / np.maximum(1, runs_of)
+    own_squares = np.bincount(stack, (means - middles[stack]) ** 2)
     squares = float(((means - middles[stack])[several] ** 2).sum())
     inside = several[run]
     inner = int((jobs[several] - 1).sum())
@@ -336,17 +336,13 @@ def run_spread(
         freedom=freedom,
         within=within / inner if inner else 0.0,
         per_run=float((1 / jobs[several]).mean()),
-        prior=variance_prior(_variances(means, middles, stack)),
+        prior=variance_prior(
+            [
+                Variance(float(own_squares[i] / (runs_of[i] - 1)), int(runs_of[i] - 1))
+                for i in np.flatnonzero(runs_of >= MIN_JOBS)
+            ]
+        ),
     )
-
-
-def _variances(means: FloatArray, middles: FloatArray, stack: IntArray) -> list[Variance]:
-    """Variance of the means of runs, for each stack with five runs or more."""
-    squares, runs = np.bincount(stack, (means - middles[stack]) ** 2), np.bincount(stack)
-    return [
-        Variance(float(squares[i] / (runs[i] - 1)), int(runs[i] - 1))
-        for i in np.flatnonzero(runs >= MIN_JOBS)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

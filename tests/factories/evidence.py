@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from adviser.scoring.assessment_types import Claim
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import Performance, performance_of
-from adviser.scoring.stack_pairs import name_of
+from adviser.scoring.stack_pairs import MeasuredStacks, name_of
 from adviser.scoring.target import Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from model.json_documents import digest

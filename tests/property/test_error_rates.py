@@ -17,7 +17,7 @@ from scipy import stats
 from adviser.scoring.comparisons import Comparison, ComparisonGroup, compare_all, compare_candidates
 from adviser.scoring.estimates import Method, SeriesSpread
 from adviser.scoring.samples import JobPlace, Sample
-from adviser.scoring.turn_noise import turn_noise, turn_variances
+from adviser.scoring.turn_noise import turn_noises, turn_variances
 from adviser.scoring.variances import turn_residuals, variance_prior
 from adviser.scoring.verdicts import Verdict
 from tests.effort import examples, slow
@@ -45,7 +45,7 @@ def contest(stacks: list[list[tuple[JobPlace, float]]]) -> ComparisonGroup:
     """The first stack as the baseline of the others, with what all of them show of the noise."""
     residuals = turn_residuals({str(n): jobs for n, jobs in enumerate(stacks)})
     variances = {host: turn_variances(it) for host, it in residuals.items()}
-    noise = {host: turn_noise(it) for host, it in residuals.items() if len(stacks) > 2}
+    noise = {host: turn_noises([it])[0] for host, it in residuals.items() if len(stacks) > 2}
     samples = [
         Sample(
             str(n),

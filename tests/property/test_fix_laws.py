@@ -24,7 +24,7 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
-from adviser.scoring.vulnerability_policy import AllowList
+from adviser.scoring.criteria import AllowList
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, KnownVulnerability
 from model.packages.identity import Purl

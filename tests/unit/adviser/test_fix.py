@@ -15,7 +15,7 @@ from adviser.reports.checking import check_fix_proof, proof_document
 from adviser.resolver.relaxation import UniverseResolver
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Resolution
-from adviser.scoring.vulnerability_policy import AllowList
+from adviser.scoring.criteria import AllowList
 from adviser.vex import VexProduct, VexStatement, VexStatements, VexStatus
 from cli.fix import exit_code, fix_lines
 from model.advisories import Severity

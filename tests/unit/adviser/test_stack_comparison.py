@@ -14,8 +14,8 @@ import pytest
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.histories import histories_of
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
+from adviser.scoring.stack_pairs import MeasuredStacks
 from adviser.scoring.target import Target
 from adviser.stack_comparison import (
     RECENT_INSPECTIONS,

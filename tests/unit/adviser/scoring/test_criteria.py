@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from adviser.scoring.criteria import (
+    AllowList,
     RecommendationType,
     ReleaseValues,
     criteria_of,
     last_release,
+    points,
+    refusal_reason,
     release_values,
+    security_value,
 )
-from adviser.scoring.vulnerability_policy import AllowList, points, refusal_reason, security_value
 from model.advisories import Severity
 from model.packages.candidates import Candidate, KnownVulnerability, newest_first
 from model.packages.identity import Purl, package_version, version_of

@@ -7,8 +7,15 @@ import pytest
 
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import Effect
-from adviser.scoring.estimates import Estimate, Method, estimates_of
-from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread, pooled_effect
+from adviser.scoring.estimates import (
+    UNKNOWN_HOST_SPREAD,
+    Estimate,
+    HostSpread,
+    Method,
+    estimates_of,
+    host_spread,
+    pooled_effect,
+)
 from adviser.scoring.samples import JobPlace, Sample
 from adviser.scoring.verdicts import Verdict
 from tests.factories.effects import paired_effect, welch_effect

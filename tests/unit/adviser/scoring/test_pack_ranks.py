@@ -16,8 +16,8 @@ from adviser.reports.version_rationale import reason_against
 from adviser.scoring.assess import assess
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.criteria import RecommendationType
-from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import Performance, performance_of
+from adviser.scoring.stack_pairs import MeasuredStacks
 from adviser.scoring.verdicts import Verdict
 from model.measurements.evidence import Evidence, EvidencePack
 from tests.factories.evidence import ELSEWHERE, HERE, NOW, PLACE, Bench, purl, series

@@ -15,7 +15,6 @@ from adviser.scoring.turn_noise import (
     TurnNoise,
     mean_variance,
     turn_effects,
-    turn_noise,
     turn_noises,
 )
 from adviser.scoring.variances import NO_PRIOR, TurnResiduals, turn_residuals
@@ -152,7 +151,7 @@ def test_independent_jobs_do_not_look_alike(searched: int) -> None:
         stack, batch, values = (np.array(column) for column in zip(*rows, strict=True))
         stacks = tuple(str(n) for n in range(int(stack.max()) + 1))
         residuals = TurnResiduals(stacks, stack, batch, values, np.full(len(values), 2.0))
-        correlations.append(turn_noise(residuals).correlation)
+        correlations.append(turn_noises([residuals])[0].correlation)
     assert np.mean(np.array(correlations) > 0) <= 0.1
     assert np.mean(correlations) <= 0.02
 
@@ -172,7 +171,7 @@ def residuals_of(draw: np.random.Generator, between: float) -> TurnResiduals:
 def test_series_share_how_much_sessions_differ_and_one_that_differs_more_keeps_it() -> None:
     draw = np.random.default_rng(7)
     alike = [residuals_of(draw, 0.01) for _ in range(12)]
-    alone = [turn_noise(it) for it in alike]
+    alone = [turn_noises([it])[0] for it in alike]
     shared = turn_noises(alike)
     # The same level, with less scatter and more certainty.
     levels, apart = ([math.sqrt(it.between) for it in them] for them in (shared, alone))
@@ -183,6 +182,6 @@ def test_series_share_how_much_sessions_differ_and_one_that_differs_more_keeps_i
     wild = residuals_of(draw, 0.1)
     *others, odd = turn_noises([*alike, wild])
     assert odd.freedom == 4.0
-    assert odd.between == pytest.approx(turn_noise(wild).between, rel=0.2)
+    assert odd.between == pytest.approx(turn_noises([wild])[0].between, rel=0.2)
     assert max(it.between for it in others) < 0.03**2
-    assert turn_noises([wild]) == [turn_noise(wild)]
+    assert turn_noises([wild]) == [turn_noises([wild])[0]]

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from adviser.scoring.measured_stacks import MeasuredStacks
-from adviser.scoring.stack_pairs import context_distance, pairs_of_versions
+from adviser.scoring.stack_pairs import MeasuredStacks, context_distance, pairs_of_versions
 from adviser.scoring.version_choice import VersionChoices
 from tests.factories.evidence import ELSEWHERE, PLACE, Bench, jobs, purl, series
 from tests.factories.universes import Index, snapshot_of
