@@ -352,7 +352,9 @@ def resolved(
         def unbounded_search(
             unbounded: frozenset[str], known: SnapshotAndEvidence
         ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
-            universe_of = partial(_universe, universe_with, unbounded, old_sdists)
+            def universe_of(known: SnapshotAndEvidence) -> UniverseAndCandidates:
+                return universe_with(unbounded, _counted(known, old_sdists))
+
             known, universe, resolution = yield from resolve_listed(
                 known, universe_of, resolve, count=count
             )
@@ -385,15 +387,6 @@ def resolved(
         result.replaceable_old_sdists,
     )  # fmt: skip
     return result
-
-
-def _universe(
-    universe_with: Callable[[frozenset[str], SnapshotAndEvidence], UniverseAndCandidates],
-    unbounded: frozenset[str],
-    old_sdists: frozenset[str],
-    known: SnapshotAndEvidence,
-) -> UniverseAndCandidates:
-    return universe_with(unbounded, _counted(known, old_sdists))
 
 
 def _counted(known: SnapshotAndEvidence, old_sdists: frozenset[str]) -> SnapshotAndEvidence:

@@ -12,6 +12,9 @@ of jobs only: first with enough jobs for a verdict, then each time with twice as
 of these looks can announce a change, and each has a fifth of the error rate (Bonferroni's bound,
 which holds for any dependence between the looks; Jennison & Turnbull 2000, "Group Sequential
 Methods with Applications to Clinical Trials"). Further looks can only confirm, resize or withdraw.
+
+:func:`series_history` is the history of one series: its jobs by inspection in the order of time,
+levels and steps. The rules for jobs that do not count, and for steps, are those of comparisons.
 """
 
 from __future__ import annotations
@@ -20,23 +23,41 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from itertools import groupby, pairwise
-from typing import Any
+from statistics import fmean, median, quantiles
+from typing import Annotated, Any
 
 from packaging.version import Version
 
 from adviser.scoring.claim_texts import effect_text
 from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
+from adviser.scoring.drift import steps
 from adviser.scoring.effects import per_cent, shrunk_effects, true_variance
 from adviser.scoring.estimates import Estimate, pair_estimates
-from adviser.scoring.histories import History, histories_of
+from adviser.scoring.histories import (
+    DRIFT,
+    History,
+    MeasuredJob,
+    histories_of,
+    history_of,
+    jobs_of,
+    reference_runs,
+)
 from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.stack_pairs import MeasuredStackIndex, StackPair, name_of, version_of_purl
 from adviser.scoring.verdicts import ALPHA, Verdict
-from adviser.stack_comparison import short_digest
+from adviser.stack_comparison import short_digest, stack_label
 from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
+from model.declared_fields import DIGEST, HOST, Field
 from model.json_documents import as_json_time, digest
-from model.measurements.evidence import Evidence, Series
+from model.measurements.evidence import (
+    UNKNOWN_STACK,
+    Evidence,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
 from model.packages.identity import Purl, version_of
 from model.packages.native_libraries import CONTEXT
 
@@ -144,13 +165,15 @@ def later_entry(now: PerformanceChange, last: PerformanceChange | None) -> Perfo
     if last is None:
         return now if settled and now.look <= MAX_LOOKS else None
     event = _event(now, last, settled=settled)
-    return None if event is None else _following(now, last, event)
+    event = None if last.event is ChangeEvent.WITHDRAWN else _event(now, last, settled=settled)
+    if event is None:
+        return None
+    identifier = digest([last.announcement, event.value, now.look, now.rule])
+    return replace(now, change_id=identifier, event=event, refers_to=last.announcement)
 
 
 def _event(now: PerformanceChange, last: PerformanceChange, *, settled: bool) -> ChangeEvent | None:
     """What is known now about an announced change; ``None`` if there is nothing new to say."""
-    if last.event is ChangeEvent.WITHDRAWN:
-        return None
     same_sign = (now.observed_pct > 0) == (last.observed_pct > 0)
     inside = now.interval_low_pct <= last.effect_pct <= now.interval_high_pct
     event = None
@@ -166,13 +189,6 @@ def _event(now: PerformanceChange, last: PerformanceChange, *, settled: bool) ->
     return event
 
 
-def _following(
-    now: PerformanceChange, last: PerformanceChange, event: ChangeEvent
-) -> PerformanceChange:
-    identifier = digest([last.announcement, event.value, now.look, now.rule])
-    return replace(now, change_id=identifier, event=event, refers_to=last.announcement)
-
-
 def _compared(evidence: Evidence, references: Collection[str]) -> Iterator[_ReleaseComparison]:
     """All comparisons of releases, in a stable order."""
     stacks = MeasuredStackIndex(evidence)
@@ -180,7 +196,10 @@ def _compared(evidence: Evidence, references: Collection[str]) -> Iterator[_Rele
         pairs = compared_releases(stacks, number, history, references)
         samples = [(history.sample(it.baseline), history.sample(it.candidate)) for it in pairs]
         for pair, estimate in zip(pairs, pair_estimates(samples, history.spread), strict=True):
-            identifier = _identifier(history.series, pair)
+            releases = [pair.baseline_purl, pair.purl]
+            where = [history.series.comparison_key, history.series.python_version]
+            kind = ChangeKind.RELEASE.value
+            identifier = digest([kind, *where, *releases, pair.baseline, pair.candidate, RULE])
             yield _ReleaseComparison(identifier, pair, history, estimate)
 
 
@@ -214,13 +233,6 @@ def compared_releases(
                 for base_purl, base in earlier
             ]
     return sorted(pairs, key=lambda it: (it.differs, it.baseline, it.candidate))
-
-
-def _identifier(series: Series, pair: StackPair) -> str:
-    releases = [pair.baseline_purl, pair.purl]
-    where = [series.comparison_key, series.python_version]
-    kind = ChangeKind.RELEASE.value
-    return digest([kind, *where, *releases, pair.baseline, pair.candidate, RULE])
 
 
 def _shrunk(due: Sequence[_ReleaseComparison], family: ComparisonFamily) -> FloatArray:
@@ -334,3 +346,129 @@ def change_document(change: RecordedChange) -> dict[str, Any]:
         "recorded_at": as_json_time(change.recorded_at),
         "title": change_title(change),
     }
+
+
+_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryJob:
+    """One observation of a job."""
+
+    observation_id: Annotated[str, Field("Identifier of the observation.", DIGEST)]
+    rate: Annotated[float, Field("Rate in the unit of the series.", 9.4e10)]
+    seen_at: Annotated[datetime | None, Field("When the job ended.")]
+    left_out: Annotated[
+        str | None, Field("Why comparisons leave the job out; null if they do not.")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """The jobs of one inspection in the series."""
+
+    document_id: Annotated[str, Field("Identifier of the inspection.", DIGEST)]
+    stack_digest: Annotated[
+        str | None, Field("Digest of the stack; null if it is unknown.", DIGEST)
+    ]
+    label: Annotated[str, Field("The stack for people.", "numpy 2.4.6 (1f2e3d4c)")]
+    host: Annotated[str | None, HOST]
+    jobs: tuple[HistoryJob, ...]
+    median_rate: Annotated[float | None, Field("Median rate of the jobs that count.", 9.4e10)]
+    low_rate: Annotated[
+        float | None, Field("Lower quartile of these jobs; null below four.", 9.3e10)
+    ]
+    high_rate: Annotated[
+        float | None, Field("Upper quartile of these jobs; null below four.", 9.5e10)
+    ]
+
+    @property
+    def began_at(self) -> datetime:
+        """Time of its first job; long ago if no job has a time."""
+        return min((it.seen_at for it in self.jobs if it.seen_at), default=_LONG_AGO)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """A time since which a machine runs at another speed."""
+
+    host: Annotated[str | None, HOST]
+    document_id: Annotated[str | None, Field("First inspection of the new level.", DIGEST)]
+    since: Annotated[datetime, Field("Time of the first job of the new level.")]
+    change_pct: Annotated[
+        float, Field("Difference of the levels of the machine's reference stack.", -8.1, unit="%")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesHistory:
+    """Everything measured in a series, oldest first."""
+
+    series: Series
+    hardware_label: str
+    runs: tuple[HistoryRun, ...]
+    steps: tuple[HistoryStep, ...]
+
+
+def series_history(observations: Sequence[MeasuredObservation]) -> SeriesHistory:
+    """The history of a series, from all its observations in any order.
+
+    :param observations: at least one; all of the same series
+    """
+    known = [it.reading for it in observations if it.reading.stack != UNKNOWN_STACK]
+    drifted = history_of(observations[0].series, known).drifted
+    by_run: dict[tuple[str, str], list[MeasuredObservation]] = defaultdict(list)
+    for it in observations:
+        by_run[it.reading.document_id, it.reading.stack].append(it)
+    runs = [_run(them, drifted) for them in by_run.values()]
+    jobs, _ = jobs_of(known)
+    return SeriesHistory(
+        observations[0].series,
+        min(it.hardware_label for it in observations),
+        tuple(sorted(runs, key=lambda it: (it.began_at, it.document_id, it.label))),
+        tuple(sorted(_steps(jobs), key=lambda it: (it.since, it.host or ""))),
+    )
+
+
+def _run(
+    observations: Sequence[MeasuredObservation], drifted: Mapping[str | None, datetime]
+) -> HistoryRun:
+    first = observations[0]
+    readings = [it.reading for it in observations]
+    readings.sort(key=lambda it: (it.seen_at or _LONG_AGO, it.observation_id))
+    jobs = tuple(
+        HistoryJob(it.observation_id, it.rate, it.seen_at, _reason(it, drifted)) for it in readings
+    )
+    rates = [it.rate for it in jobs if it.left_out is None]
+    low, _, high = quantiles(rates, method="inclusive") if len(rates) > 3 else (None, None, None)
+    stack = None if first.reading.stack == UNKNOWN_STACK else first.reading.stack
+    return HistoryRun(
+        first.reading.document_id,
+        stack,
+        stack_label(first.component, first.component_version, stack),
+        first.reading.host,
+        jobs,
+        median(rates) if rates else None,
+        low,
+        high,
+    )
+
+
+def _reason(reading: Reading, drifted: Mapping[str | None, datetime]) -> str | None:
+    """Why comparisons leave a job out."""
+    since = drifted.get(reading.host)
+    old = since is not None and (reading.seen_at is None or reading.seen_at < since)
+    return reading.unstable_reason or (DRIFT if old else None)
+
+
+def _steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> Iterator[HistoryStep]:
+    """All steps of each machine, in its reference stack."""
+    for host, (_, runs) in reference_runs(jobs).items():
+        means = [fmean(it.log_rate for it in run) for run in runs]
+        cuts = steps(means)
+        for start, cut, end in zip([0, *cuts], cuts, [*cuts[1:], len(means)], strict=False):
+            change = fmean(means[cut:end]) - fmean(means[start:cut])
+            first = min(runs[cut], key=lambda it: it.seen_at or _LONG_AGO)
+            yield HistoryStep(
+                host, first.place.run, first.seen_at or _LONG_AGO, 100 * math.expm1(change)
+            )

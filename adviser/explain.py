@@ -236,10 +236,12 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
     if advised is None:
         return ForcedStack(what, ForcedOutcome.POSSIBLE)
     changes = changes_between(advised, forced)
-    losses = (
-        CriterionLoss(criterion.name, (_total(advised, place) - _total(forced, place)) / SCALE)
-        for place, criterion in enumerate(advice.assessment.criteria)
-    )
+    losses = []
+    for place, criterion in enumerate(advice.assessment.criteria):
+        ours, theirs = (
+            sum(it.contributions[place] for it in stack.choices) for stack in (advised, forced)
+        )
+        losses.append(CriterionLoss(criterion.name, (ours - theirs) / SCALE))
     names = level_names(advice.universe.direct)
     levels = zip(names, advised.levels, forced.levels, strict=True)
     return ForcedStack(
@@ -268,10 +270,6 @@ def _measured(advice: Advice, forced: ResolvedStack, advised: ResolvedStack) -> 
             yield from context_lines(steps, names)
 
 
-def _total(stack: ResolvedStack, place: int) -> int:
-    return sum(it.contributions[place] for it in stack.choices)
-
-
 def _path(rationales: VersionRationales, name: str) -> list[str]:
     """The shortest chain of requirements from the request to a package."""
     # For each package visited, the next package towards ``name`` and the requirement on it.
@@ -281,20 +279,13 @@ def _path(rationales: VersionRationales, name: str) -> list[str]:
         wanted = pending.popleft()
         for requirer, dependency in rationales.requirers(wanted):
             if not requirer:
-                return [
-                    rationales.requirement_text("", dependency),
-                    *_steps(rationales, towards, wanted),
-                ]
+                chain, at = [rationales.requirement_text("", dependency)], wanted
+                while (step := towards[at]) is not None:
+                    chain.append(rationales.requirement_text(at, step[1]))
+                    at = step[0]
+                return chain
             if requirer not in towards:
                 towards[requirer] = (wanted, dependency)
                 pending.append(requirer)
     return []
-
-
-def _steps(
-    rationales: VersionRationales, towards: dict[str, tuple[str, Dependency] | None], first: str
-) -> Iterator[str]:
-    at = first
-    while (step := towards[at]) is not None:
-        yield rationales.requirement_text(at, step[1])
-        at = step[0]
+    return []

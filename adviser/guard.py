@@ -202,48 +202,49 @@ def guard(
     :param vulnerabilities: vulnerabilities of changed versions that are not candidates
     """
     changes = changes_of(old, new)
-    before, after = (_side(it, snapshot, vulnerabilities or {}) for it in (old, new))
+    before, after = (
+        _Side(
+            versions,
+            {
+                name: release
+                for name, version in versions.items()
+                if (release := known_version(snapshot, name, version)) is not None
+            },
+            vulnerabilities or {},
+        )
+        for versions in (old, new)
+    )
     circumstances = Target(hardware or None, environment.python_version)
     both = [it.name for it in changes if it.advised and it.forced]
     performance = _performance(evidence, circumstances, before, after, changes)
     measured = performance.claims
     claims = [it for it in measured if it.package is not None]
     stacks = [it for it in measured if it.package is None]
-    settled = {_place(it) for it in stacks if _is_settled(it)}
-    answered = {it.question for it in measured if _is_settled(it)}
+    settled = {_place(it) for it in stacks if it.verdict.settled}
+    answered = {it.question for it in measured if it.verdict.settled}
     unsettled = [
         it
         for it in (*stacks, *claims)
         if it.question not in answered and (it.package is None or not _covers(settled, it))
     ]
-    texts = lock_texts(measured)
     compared = {name for it in claims for name in it.differs} | (set(both) if stacks else set())
+    uncompared = (
+        it
+        for it in changes
+        if it.name in both and it.name in MEASURED_PACKAGES and it.name not in compared
+    )
     return GuardResult(
         changes=changes,
-        claims=tuple(filter(_is_settled, claims)),
-        stacks=tuple(filter(_is_settled, stacks)),
+        claims=tuple(it for it in claims if it.verdict.settled),
+        stacks=tuple(it for it in stacks if it.verdict.settled),
         comparisons=performance.comparisons,
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
         yanked=tuple(_yanked(after, changes)),
         missing=(
             *_missing_metadata(after, changes),
-            *_missing_advisories(evidence, changes),
-            *(_missing_verdict(it, texts) for it in unsettled),
-            *(
-                _missing_measurement(
-                    change,
-                    _measured_together(
-                        evidence,
-                        circumstances,
-                        [side.purls.get(change.name) for side in (before, after)],
-                    ),
-                )
-                for change in changes
-                if change.name in both
-                and change.name in MEASURED_PACKAGES
-                and change.name not in compared
-            ),
+            *_missing_verdicts(evidence, changes, unsettled, lock_texts(measured)),
+            *_missing_measurements(evidence, circumstances, (before, after), uncompared),
         ),
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
@@ -318,16 +319,6 @@ def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionC
     )
 
 
-def _side(
-    versions: Mapping[str, str], snapshot: Snapshot, vulnerabilities: Vulnerabilities
-) -> _Side:
-    releases = (
-        (name, known_version(snapshot, name, version)) for name, version in versions.items()
-    )
-    known = {name: release for name, release in releases if release is not None}
-    return _Side(versions, known, vulnerabilities)
-
-
 def known_version(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
     """Find a version in the snapshot, first among candidates, then among excluded versions."""
     listed: list[Candidate | Excluded] = [
@@ -369,10 +360,6 @@ def _forced(
         for it in candidate.requires
     )
     return ForcedChanges(stacks, candidates, sorted(names, key=lambda it: (required[it], it)))
-
-
-def _is_settled(claim: Claim) -> bool:
-    return claim.verdict is not Verdict.UNDETERMINED
 
 
 def _only_in(
@@ -437,8 +424,11 @@ def without_accepted(
     return replace(upgrade, introduced=introduced, closed=tuple(it for it in left if it.vex))
 
 
-def _missing_advisories(
-    evidence: Evidence, changes: Iterable[VersionChange]
+def _missing_verdicts(
+    evidence: Evidence,
+    changes: Iterable[VersionChange],
+    unsettled: Iterable[Claim],
+    texts: ClaimTexts,
 ) -> Iterator[MissingKnowledge]:
     if any(it.advised for it in changes) and not evidence.knows_advisories:
         yield MissingKnowledge(
@@ -448,32 +438,28 @@ def _missing_advisories(
             "archive and read it",
             "thoth advisories sync --osv",
         )
+    for claim in unsettled:
+        message = texts.note(claim).message
+        yield MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
 
 
-def _missing_verdict(claim: Claim, texts: ClaimTexts) -> MissingKnowledge:
-    message = texts.note(claim).message
-    return MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
-
-
-def _measured_together(evidence: Evidence, target: Target, versions: Iterable[Purl | None]) -> bool:
-    """Whether own jobs measured all these versions in one series on this hardware."""
-    series = (
-        {it.series for it in evidence.readings if version in evidence.stacks.get(it.stack, ())}
-        for version in versions
-    )
-    together = (evidence.series[it] for it in set.intersection(*series))
-    return any(it.origin is None and target.same_hardware(it) for it in together)
-
-
-def _missing_measurement(change: VersionChange, measured: bool) -> MissingKnowledge:
-    """:param measured: whether both versions were measured, by jobs that do not count"""
-    why = "were not compared on this hardware"
-    if measured:
-        why += " by jobs that count: `thoth stacks --verbose` says why"
-    return MissingKnowledge(
-        MissingKind.MEASUREMENT,
-        change.name,
-        f"{change.name}: {change.forced} and {change.advised} {why}",
-        f"thoth compare {change.name}=={change.forced} {change.name}=={change.advised} --ingest"
-        " -- COMMAND",
-    )
+def _missing_measurements(
+    evidence: Evidence, target: Target, sides: Sequence[_Side], changes: Iterable[VersionChange]
+) -> Iterator[MissingKnowledge]:
+    for change in changes:
+        # The series in which own jobs measured both versions on this hardware.
+        series = (
+            {it.series for it in evidence.readings if version in evidence.stacks.get(it.stack, ())}
+            for version in (side.purls.get(change.name) for side in sides)
+        )
+        together = (evidence.series[it] for it in set.intersection(*series))
+        why = "were not compared on this hardware"
+        if any(it.origin is None and target.same_hardware(it) for it in together):
+            why += " by jobs that count: `thoth stacks --verbose` says why"
+        yield MissingKnowledge(
+            MissingKind.MEASUREMENT,
+            change.name,
+            f"{change.name}: {change.forced} and {change.advised} {why}",
+            f"thoth compare {change.name}=={change.forced} {change.name}=={change.advised} --ingest"
+            " -- COMMAND",
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from adviser.guard import GuardResult, MissingKind, MissingKnowledge, Proposal, lock_texts
+from adviser.guard import GuardResult, MissingKind, Proposal, lock_texts
 from adviser.reports.notes import refused_text
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
@@ -94,7 +94,16 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
                 every=every,
             )
         ),
-        *_fixed(upgrade),
+        *(
+            Finding(
+                GuardGroup.FIXED,
+                it.name,
+                f"{it.name} {it.version} had {it.id} ({it.severity or 'unrated'})",
+                _ADVISED,
+                settled_difference=True,
+            )
+            for it in upgrade.removed
+        ),
         *_unmeasured(upgrade, every=every),
         *_claims(upgrade, upgrade.shown, GuardGroup.SHOWN, every=every),
     )
@@ -169,8 +178,13 @@ def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[s
 
 def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     """What is missing, and how far the comparisons hold."""
-    others = (it for it in upgrade.missing if it.kind.value in {"metadata", "advisories"})
-    yield from (_missing_line(it, fetched=fetched) for it in others)
+    for missing in upgrade.missing:
+        if missing.kind not in (MissingKind.METADATA, MissingKind.ADVISORIES):
+            continue
+        metadata = missing.kind is MissingKind.METADATA
+        fetch = " or --fetch" if metadata and not fetched else ""
+        remedy = "" if missing.remedy is None else f" (`{missing.remedy}`{fetch})"
+        yield f"missing: {missing.message}{remedy}"
     if upgrade.untried:
         more = counted(upgrade.untried, "more harmful package")
         yield f"no proposal was tried for {more}"
@@ -179,13 +193,6 @@ def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     if upgrade.comparisons:
         yield family_text(upgrade.comparisons)
         yield _OTHER_COMMANDS
-
-
-def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
-    if missing.remedy is None:
-        return f"missing: {missing.message}"
-    fetch = " or --fetch" if missing.kind.value == "metadata" and not fetched else ""
-    return f"missing: {missing.message} (`{missing.remedy}`{fetch})"
 
 
 def _texts(upgrade: GuardResult) -> ClaimTexts:
@@ -223,12 +230,6 @@ def _vulnerable(upgrade: GuardResult) -> Iterator[Finding]:
         name, version = release.name, release.version
         text = f"{name} {version} is yanked{f': {release.reason}' if release.reason else ''}"
         yield Finding(group, name, text, "its index says so", True, "yanked", version)
-
-
-def _fixed(upgrade: GuardResult) -> Iterator[Finding]:
-    for each in upgrade.removed:
-        text = f"{each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
-        yield Finding(GuardGroup.FIXED, each.name, text, _ADVISED, True)
 
 
 def _unmeasured(upgrade: GuardResult, *, every: bool) -> Iterator[Finding]:

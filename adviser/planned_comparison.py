@@ -16,8 +16,7 @@ from itertools import chain
 from typing import Any
 
 from adviser.bisect.search import LOOK_RATES
-from adviser.group_titles import indicator_title
-from adviser.scoring.claim_texts import comparison_effect_text
+from adviser.scoring.claim_texts import comparison_effect_text, indicator_title
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import NIGHT_S, Need, unsettleable_text
 from adviser.scoring.samples import MIN_JOBS

@@ -196,14 +196,8 @@ def effects_plot(effects: Sequence[DrawnEffect], title: str) -> str:
     delta = max((it.delta or 0.0 for it in effects), default=0.0)
     if delta:
         left, right = scale(max(-delta, scale.low)), scale(min(delta, scale.high))
-        canvas.box(
-            left,
-            0,
-            right - left,
-            bottom,
-            "band",
-            f"differences up to {delta:.3g} % count as equivalent",
-        )
+        what = f"differences up to {delta:.3g} % count as equivalent"
+        canvas.box(left, 0, right - left, bottom, "band", what)
     for tick in scale.ticks():
         canvas.line(scale(tick), 0, scale(tick), bottom, "zero" if tick == 0 else "axis")
         canvas.label(scale(tick), bottom + 18, f"{tick:+g} %" if tick else "0", "middle", "soft")

@@ -163,7 +163,10 @@ def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
     for identity, rows in sorted(by_stack.items()):
         digest = identity[0]
         if digest == UNKNOWN_STACK:
-            unknown.append(_unknown(rows))
+            stable, out = jobs_of(it.reading for it in rows)
+            reasons = tuple(sorted(out[UNKNOWN_STACK]))
+            component = _component(rows)
+            unknown.append(StackJobs(None, *component, tuple(stable[UNKNOWN_STACK]), reasons))
         else:
             jobs, left_out = history.jobs.get(digest, ()), history.left_out.get(digest, ())
             packages = rows[0].packages
@@ -185,12 +188,6 @@ def _recent(readings: Sequence[Reading]) -> RecentHistory:
             timed.append((began_at, run, median(rates)))
     last = sorted(timed)[-RECENT_INSPECTIONS:]
     return RecentHistory(len(readings), len(by_run), tuple(rate for *_, rate in last))
-
-
-def _unknown(rows: Sequence[MeasuredObservation]) -> StackJobs:
-    jobs, left_out = jobs_of(it.reading for it in rows)
-    reasons = tuple(sorted(left_out[UNKNOWN_STACK]))
-    return StackJobs(None, *_component(rows), tuple(jobs[UNKNOWN_STACK]), reasons)
 
 
 def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | None]:

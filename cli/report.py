@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from adviser.answering.quality_reports import read_report, selected_measurements
-from adviser.quality.report_document import report_document
+from adviser.quality.reports import report_document
 from api.pages.report_view import report_file, series_titles
 from cli.console import Column, Table, print_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option

@@ -11,10 +11,9 @@ from itertools import chain
 
 import click
 
-from adviser.group_titles import TitledSeries, short_titles
 from adviser.packs.stored_packs import PackReader
 from adviser.reports.notes import refused_text
-from adviser.scoring.claim_texts import hosts_text
+from adviser.scoring.claim_texts import TitledSeries, hosts_text, short_titles
 from adviser.scoring.comparisons import MIN_DELTA, Comparison, SelfCheck
 from adviser.scoring.estimates import Method
 from adviser.scoring.next_jobs import FurtherJobs

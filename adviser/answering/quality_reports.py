@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from adviser.quality.repetitions import repetition_families
+from adviser.quality.job_statistics import repetition_families
 from adviser.quality.reports import QualityReport, quality_report
 from graph.record.observations import (
     browse_series,

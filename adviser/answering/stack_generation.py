@@ -10,8 +10,7 @@ from statistics import fmean
 from adviser.advise import assess_candidates, newest_universe
 from adviser.answering.index_resolution import IndexResolution
 from adviser.monkey.job_value import JobValue, job_values
-from adviser.monkey.strategies import GeneratedStack
-from adviser.monkey.version_classes import closed_universe
+from adviser.monkey.strategies import GeneratedStack, closed_universe
 from adviser.resolver.resolve import resolve
 from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe

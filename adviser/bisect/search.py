@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from adviser.bisect.dips import Dip, DipPower
 from adviser.bisect.posterior import (
     STEP_SIZES,
+    Dip,
+    DipPower,
     MeasuredRate,
     Remainder,
     StepPosterior,
@@ -312,12 +313,12 @@ class _Search:
         if dip.sure and len(self.jobs) > self.narrowed:
             self.end, self.narrowed = dip.last + 1, len(self.jobs)
         else:
-            self._measure([dip.middle, self._rarer(self._releases())], 1)
+            releases = self._releases()
+            # The end of the series with fewer jobs.
+            jobs_of = [job.release for job in self.jobs].count
+            rarer = min(releases[0], releases[-1], key=jobs_of)
+            self._measure([dip.middle, rarer], 1)
         return True
-
-    def _rarer(self, releases: Sequence[int]) -> int:
-        """The end of the series with fewer jobs."""
-        return min(releases[0], releases[-1], key=[job.release for job in self.jobs].count)
 
     def _dip_power(self) -> DipPower:
         return DipPower(self.jobs, self._releases())

@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adviser.bisect.dips import SEEN_CHANCE
-from adviser.bisect.posterior import STEP_SIZES
+from adviser.bisect.posterior import SEEN_CHANCE, STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, SearchState, StepSearch
 from adviser.scoring.claim_texts import comparison_effect_text
-from adviser.scoring.comparisons import Comparison
 from model.json_documents import finite_or_none
 
 #: Sizes of the groups that are tried if no package can move alone.
@@ -140,7 +138,8 @@ def search_sentence(series: StackSeries, search: StepSearch) -> str:
             f" wide would have been seen with {_SEEN} chance"
         )
     if search.state is SearchState.STEP and search.comparison is not None:
-        return f"{step}: {_difference(search.comparison)}"
+        size, interval = comparison_effect_text(search.comparison)
+        return f"{step}: {size} ({interval})"
     if search.stopped is None:
         return f"{step}: probable, but fresh jobs did not confirm the step"
     settled = search.posterior is not None and search.posterior.none >= NONE_CHANCE
@@ -163,11 +162,6 @@ def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
         f" {series.step_label(*posterior.pair())} {100 * posterior.best_chance:.0f} %"
         f" ({effect:+.0f} %)"
     )
-
-
-def _difference(comparison: Comparison) -> str:
-    size, interval = comparison_effect_text(comparison)
-    return f"{size} ({interval})"
 
 
 def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:

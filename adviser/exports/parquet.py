@@ -86,7 +86,10 @@ def export_parquet(
     :raises InvalidArgument: for an unknown table, or if ``folder`` must not be written
     """
     began = time.monotonic()
-    tables = _chosen(only)
+    if unknown := sorted(set(only) - TABLES.keys()):
+        known = ", ".join(TABLES)
+        raise InvalidArgument(f"--only: {unknown[0]!r} is not a table", hint=f"one of {known}")
+    tables = [table for name, table in TABLES.items() if not only or name in only]
     marker = _EARLIER_FILE if (folder / _EARLIER_FILE).is_file() else EXPORT_FILE
     with (
         target_folder(folder, replace=replace, marker=marker) as part,
@@ -105,13 +108,6 @@ def export_nightly(settings: Settings, engine: Engine) -> dict[str, Any] | None:
     if settings.export_folder is None:
         return None
     return export_parquet(engine, settings.export_folder, replace=True).as_json()
-
-
-def _chosen(only: Collection[str]) -> list[ExportTable]:
-    if unknown := sorted(set(only) - TABLES.keys()):
-        known = ", ".join(TABLES)
-        raise InvalidArgument(f"--only: {unknown[0]!r} is not a table", hint=f"one of {known}")
-    return [table for name, table in TABLES.items() if not only or name in only]
 
 
 def at_one_moment(engine: Engine) -> Connection:

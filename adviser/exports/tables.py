@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -82,10 +82,6 @@ def _noted(
         yield observation
 
 
-def _differing(stack: Mapping[str, Any]) -> list[str]:
-    return [str(DifferingPackage(**it)) for it in stack["differing_packages"]]
-
-
 def _rows(groups: Iterable[dict[str, Any]], documents: _Documents) -> Iterator[tuple[Any, ...]]:
     for group in groups:
         hardware, baseline = group["hardware"], group["baseline"] or {}
@@ -95,7 +91,8 @@ def _rows(groups: Iterable[dict[str, Any]], documents: _Documents) -> Iterator[t
             yield (
                 *(group[name] for name in _GROUP_COLUMNS), hardware["digest"], hardware["label"],
                 baseline.get("stack_digest"), baseline.get("reason"),
-                *(stack[name] for name in _STACK_COLUMNS), _differing(stack),
+                *(stack[name] for name in _STACK_COLUMNS),
+                [str(DifferingPackage(**it)) for it in stack["differing_packages"]],
                 sum(stack["left_out"].values()),
                 *(comparison.get(name) for name in _COMPARISON_COLUMNS), sorted(documents[key]),
             )  # fmt: skip

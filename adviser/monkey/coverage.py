@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 
 from adviser.monkey.space import ChoicePoint, ClassChoice, StackSpace
@@ -34,14 +33,8 @@ class TooManyCombinations(Exception):
         self.count = count
 
 
-@dataclass(frozen=True, slots=True)
-class InfeasibleCombination:
-    """Classes of versions that no stack has together.
-
-    :param classes: package number and place of the class, one for each package
-    """
-
-    classes: tuple[tuple[int, int], ...]
+#: Package number and place of a class of versions, one for each package of a combination.
+Classes = tuple[tuple[int, int], ...]
 
 
 class CoveringArray:
@@ -70,7 +63,8 @@ class CoveringArray:
         self._direct = frozenset(direct)
         self._varied = None if varied is None else frozenset(varied)
         self._known: dict[tuple[int, int], int] = {}
-        self.infeasible: list[InfeasibleCombination] = []
+        #: Classes of versions that no stack has together.
+        self.infeasible: list[Classes] = []
         #: Combinations without a stack so far, in a fixed order.
         self.uncovered: dict[Combination, None] = {}
         self._left: dict[int, int] = {}
@@ -121,7 +115,7 @@ class CoveringArray:
             for number, place in classes:
                 wanted |= 1 << self._space.number_of(number, place)
             if not self._together(self._parts, wanted):
-                self.infeasible.append(InfeasibleCombination(classes))
+                self.infeasible.append(classes)
                 continue
             nodes = [self._packages[it].classes[place].nodes for it, place in classes]
             for combination in product(*nodes):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import islice
 from time import monotonic
 
-from adviser.monkey.coverage import CoveringArray, InfeasibleCombination, TooManyCombinations
+from adviser.monkey.coverage import Classes, CoveringArray, TooManyCombinations
 from adviser.monkey.job_value import JobValue, job_values
 from adviser.monkey.space import (
     STATE_LIMIT,
@@ -18,8 +18,8 @@ from adviser.monkey.space import (
     SpaceTooLarge,
     StackSpace,
     distinct_ranks,
+    group_versions,
 )
-from adviser.monkey.version_classes import closed_universe, group_versions, held_at
 from adviser.resolver.resolve import resolve, resolved_stack
 from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.results import ResolutionStatus, ResolvedStack
@@ -164,16 +164,13 @@ class StackGenerator:
         if self.options.varied or self.options.base is not None:
             base = self.options.base
             if base is None:
-                base = self._newest_versions()
+                newest = self._best({})
+                if newest is None:
+                    raise self._no_stacks()
+                base = newest.versions()
             varied = self.options.varied or self.universe.direct
             self.universe = held_at(self.universe, base, varied)
         self.space = StackSpace(group_versions(self.universe, self.clock), self.options.state_limit)
-
-    def _newest_versions(self) -> dict[str, str]:
-        newest = self._best({})
-        if newest is None:
-            raise self._no_stacks()
-        return newest.versions()
 
     def _no_stacks(self) -> NoStacks:
         from adviser.resolver.conflicts import conflict_of  # loads OR-Tools
@@ -283,7 +280,14 @@ class StackGenerator:
         if reference is None:
             return
         versions = reference.versions()
-        known = self._versions_by_purl()
+        possible = self._possible_purls()
+        # Newest first by package.
+        known = {
+            it.purl: (name, it.version)
+            for name in self.options.varied or self.universe.direct
+            for it in self.universe.packages.get(name, ())
+            if it.purl in possible
+        }
         others = [it for it, (name, version) in known.items() if versions.get(name) != version]
         age = {purl: place for place, purl in enumerate(others)}
         ranked = self.options.ranking(versions, others)
@@ -319,30 +323,30 @@ class StackGenerator:
                 yield GeneratedStack(stack, f"{name} {version}: {value.reason}")
 
     def _best(self, versions: Mapping[str, str]) -> ResolvedStack | None:
-        """The best stack in which packages have these versions; ``None`` if there is none."""
-        resolution = resolve(held_at(self.universe, versions, ()), Budget())
-        return self._placed(resolution.stacks[0]) if resolution.stacks else None
+        """The best stack in which packages have these versions; ``None`` if there is none.
 
-    def _placed(self, stack: ResolvedStack) -> ResolvedStack:
-        """The stack with the places of its versions among all of this universe."""
+        The places of its versions are those among all of this universe.
+        """
+        resolution = resolve(held_at(self.universe, versions, ()), Budget())
+        if not resolution.stacks:
+            return None
         choices = []
-        for choice in stack.choices:
+        for choice in resolution.stacks[0].choices:
             purls = [it.purl for it in self.universe.packages[choice.name]]
             choices.append(replace(choice, place=purls.index(choice.purl)))
-        return replace(stack, choices=tuple(choices), passed_over=sum(it.place for it in choices))
-
-    def _versions_by_purl(self) -> dict[Purl, tuple[str, str]]:
-        """Name and version of each version that varies and can occur, newest first by package."""
-        possible = self._possible_purls()
-        return {
-            it.purl: (name, it.version)
-            for name in self.options.varied or self.universe.direct
-            for it in self.universe.packages.get(name, ())
-            if it.purl in possible
-        }
+        passed_over = sum(it.place for it in choices)
+        return replace(resolution.stacks[0], choices=tuple(choices), passed_over=passed_over)
 
     def _covering(self) -> Iterator[GeneratedStack]:
-        array = self._covering_array()
+        try:
+            array = CoveringArray(
+                self.space,
+                self.universe.direct,
+                strength=self.options.strength,
+                varied=self.options.varied or None,
+            )
+        except TooManyCombinations as error:
+            raise StacksTooMany(f"there are {error}") from error
         self.sampling = (
             "together they have each combination that can occur"
             if self.options.stacks is None
@@ -357,31 +361,20 @@ class StackGenerator:
             rest = f" and {counted(others, 'other combination')}" if others else ""
             yield self._stack(nodes, f"first to contain {together}{rest}")
 
-    def _covering_array(self) -> CoveringArray:
-        try:
-            return CoveringArray(
-                self.space,
-                self.universe.direct,
-                strength=self.options.strength,
-                varied=self.options.varied or None,
-            )
-        except TooManyCombinations as error:
-            raise StacksTooMany(f"there are {error}") from error
-
-    def _explained(self, pairs: Iterable[InfeasibleCombination]) -> Iterator[InfeasiblePair]:
-        until = monotonic() + _EXPLANATIONS_S
-        for pair in pairs:
-            versions = tuple(self._versions_of(*it) for it in pair.classes)
+    def _explained(self, pairs: Iterable[Classes]) -> Iterator[InfeasiblePair]:
+        until, problem = monotonic() + _EXPLANATIONS_S, self.space.classes.problem
+        for classes in pairs:
+            versions = []
+            for number, place in classes:
+                package = self.space.classes.packages[number]
+                candidates = self.universe.packages[package.name]
+                nodes = package.classes[place].nodes
+                alike = tuple(candidates[problem.nodes[it].place].version for it in nodes)
+                versions.append((package.name, alike))
             pins = [(name, them[0]) for name, them in versions]
             # Without a conflict, they only never meet.
             proof = _conflict_with(self.universe, pins) if monotonic() < until else []
-            yield InfeasiblePair(versions, tuple(proof))
-
-    def _versions_of(self, package: int, place: int) -> tuple[str, tuple[str, ...]]:
-        packed, problem = self.space.classes.packages[package], self.space.classes.problem
-        candidates = self.universe.packages[packed.name]
-        nodes = packed.classes[place].nodes
-        return packed.name, tuple(candidates[problem.nodes[it].place].version for it in nodes)
+            yield InfeasiblePair(tuple(versions), tuple(proof))
 
     def _possible_purls(self) -> set[Purl]:
         """The versions that some stack of this space contains."""
@@ -421,6 +414,34 @@ class StackGenerator:
                     reasons.setdefault(reason, []).append(candidate.version)
             for reason, versions in reasons.items():
                 yield ImpossibleVersions(name, tuple(versions), reason)
+
+
+def closed_universe(universe: Universe) -> Universe:
+    """The universe without unread versions and without versions that require unlisted packages.
+
+    A stack may contain only versions whose metadata was read, so these versions cannot occur.
+    """
+    packages = {
+        name: tuple(it for it in candidates if it.read)
+        for name, candidates in universe.packages.items()
+    }
+    return replace(universe, packages=packages, unlisted=frozenset(), unread_invite=False)
+
+
+def held_at(universe: Universe, versions: Mapping[str, str], varied: Iterable[str]) -> Universe:
+    """The universe in which packages keep their version.
+
+    :param versions: version by name to keep; packages without one remain free
+    :param varied: packages that remain free although ``versions`` names them
+    """
+    free = set(varied)
+    packages = {
+        name: candidates
+        if name in free or name not in versions
+        else tuple(it for it in candidates if it.version == versions[name])
+        for name, candidates in universe.packages.items()
+    }
+    return replace(universe, packages=packages)
 
 
 def direct_product(universe: Universe) -> int:

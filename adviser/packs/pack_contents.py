@@ -68,7 +68,13 @@ def check_contents(pack: Pack, progress: Progress = ignore) -> None:
     :raises InvalidPack: with the first difference
     """
     with refused_in(pack.path):
-        _check_types(pack)
+        for table in TABLES:
+            known = {it.name: it.type for it in schema_of_table(export_tables.TABLES[table])}
+            for name, schema in pack.schemas(table):
+                for column in schema:
+                    if (expected := known.get(column.name, column.type)) != column.type:
+                        message = f"column {column.name} is {column.type} instead of {expected}"
+                        raise InvalidPack(Reason.WRONG_TYPE, message, field=name)
         summary = summary_of(pack, progress)
         for name in (it.name for it in fields(summary)):
             stated = getattr(pack.manifest, name)
@@ -76,17 +82,6 @@ def check_contents(pack: Pack, progress: Progress = ignore) -> None:
                 stated = tuple(replace(it, sha256=()) for it in stated)
             if getattr(summary, name) != stated:
                 raise _refused(f"{MANIFEST}:$.{name}", "differs from the tables")
-
-
-def _check_types(pack: Pack) -> None:
-    """Compare the types of the columns with those of an export."""
-    for table in TABLES:
-        known = {it.name: it.type for it in schema_of_table(export_tables.TABLES[table])}
-        for name, schema in pack.schemas(table):
-            for column in schema:
-                if (expected := known.get(column.name, column.type)) != column.type:
-                    message = f"column {column.name} is {column.type} instead of {expected}"
-                    raise InvalidPack(Reason.WRONG_TYPE, message, field=name)
 
 
 def summary_of(pack: Pack, progress: Progress = ignore) -> TableSummary:

@@ -176,7 +176,12 @@ def pack_report(pack: Pack) -> PackReport:
     first, *others = sorted(
         by_class, key=lambda it: (-max(c.batches for c in by_class[it]), it)
     ) or [""]
-    steps = {it: _steps_by_package(by_class[it]) for it in (first, *others)}
+    steps = {}
+    for digest in (first, *others):
+        by_package: dict[str, list[Claim]] = defaultdict(list)
+        for it in by_class[digest]:
+            by_package[it.package or ""].append(it)
+        steps[digest] = {name: _steps(several) for name, several in sorted(by_package.items())}
     return PackReport(
         pack,
         steps[first],
@@ -221,13 +226,6 @@ def _pairs(
         yield StackPair(series, base, other, (name, *others), ours, theirs)
 
 
-def _steps_by_package(claims: Iterable[Claim]) -> dict[str, list[ReleaseStep]]:
-    by_package: dict[str, list[Claim]] = defaultdict(list)
-    for it in claims:
-        by_package[it.package or ""].append(it)
-    return {name: _steps(several) for name, several in sorted(by_package.items())}
-
-
 def _steps(claims: Sequence[Claim]) -> list[ReleaseStep]:
     """The steps of one package, by operation and release."""
     texts = ClaimTexts(claims)
@@ -267,7 +265,11 @@ def report_markdown(report: PackReport) -> str:
     for package, steps in report.steps.items():
         by_release = sorted(steps, key=lambda it: release_order(it.claim.purl or Purl("")))
         columns = list(dict.fromkeys(it.releases for it in by_release))
-        cells = {(it.operation, it.releases): _marked(it) for it in steps}
+        cells = {}
+        for it in steps:
+            verdict = it.claim.verdict
+            mark = "**" if verdict.different else "*" if verdict is Verdict.EQUIVALENT else ""
+            cells[it.operation, it.releases] = f"{mark}{it.effect}{mark}"
         lines += [f"## {_cell(package)}", "", f"|operation|{'|'.join(map(_cell, columns))}|"]
         lines.append("|---" * (len(columns) + 1) + "|")
         lines += [
@@ -278,13 +280,6 @@ def report_markdown(report: PackReport) -> str:
             lines += ["", *(f"- {_cell(it)}" for it in context)]
         lines.append("")
     return "\n".join(lines)
-
-
-def _marked(step: ReleaseStep) -> str:
-    """The effect of a step, marked by its verdict."""
-    verdict = step.claim.verdict
-    mark = "**" if verdict.different else "*" if verdict is Verdict.EQUIVALENT else ""
-    return f"{mark}{step.effect}{mark}"
 
 
 def _cell(text: str) -> str:

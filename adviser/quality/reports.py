@@ -1,37 +1,38 @@
-"""The quality report of some series: :func:`quality_report`."""
+"""The quality report of some series (:func:`quality_report`), and as JSON values with sentences."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median
 from typing import Annotated, Any
 
 from adviser.quality.job_statistics import (
+    PLANNED_DIFFERENCE,
+    BatchReport,
     OrderReport,
     RepetitionAdvice,
+    RepetitionBatch,
+    RepetitionSpread,
     TimedValue,
     ValueSummary,
     VarianceComponents,
+    batch_report,
     order_report,
     outliers,
     repetition_advice,
+    spread_by_repetitions,
+    sufficient_repetitions,
     summary_of,
     variance_components,
 )
-from adviser.quality.repetitions import (
-    BatchReport,
-    RepetitionBatch,
-    RepetitionSpread,
-    batch_report,
-    spread_by_repetitions,
-    sufficient_repetitions,
-)
 from adviser.scoring.effects import MIN_JOBS_TO_TELL, SpreadRatio, Variance, variance_ratio
 from adviser.scoring.histories import DRIFT
+from adviser.scoring.sample_needs import settling_text
+from adviser.scoring.verdicts import Verdict, family_document
 from adviser.stack_comparison import (
     MeasuredSeries,
     StackGroup,
@@ -39,9 +40,13 @@ from adviser.stack_comparison import (
     all_series,
     compare_stacks,
 )
-from model.declared_fields import DIGEST, Field
+from adviser.stacks_document import comparison_count, group_document
+from model.declared_fields import DIGEST, Field, document_of
+from model.json_documents import as_json_time
 from model.measurements.evidence import UNKNOWN_STACK, JobSamples, MissingMeasurement, Series
+from model.measurements.job_stability import left_out_text
 from model.measurements.units import DISPLAY_UNITS
+from model.text import counted, first_few
 
 #: Comparison key and version of Python.
 _SeriesKey = tuple[str, str | None]
@@ -122,7 +127,7 @@ def quality_report(
     """Report on the series with these keys.
 
     :param samples: jobs of these series and of those in ``families``, in any order
-    :param families: of :func:`adviser.quality.repetitions.repetition_families`
+    :param families: of :func:`adviser.quality.job_statistics.repetition_families`
     :param missing: jobs that crashed or are quarantined
     :param baseline: as for :func:`compare_stacks`
     :raises UnknownBaseline: if no series has such a stack
@@ -278,38 +283,29 @@ def _advice(
 def _ratio(rates: Sequence[float], base_rates: Sequence[float]) -> SpreadRatio | None:
     if min(len(rates), len(base_rates)) < MIN_JOBS_TO_TELL:
         return None
-    ours, theirs = (_log_variance(it) for it in (rates, base_rates))
+    sds = [summary_of([math.log(it) for it in them]).sd or 0.0 for them in (rates, base_rates)]
+    ours, theirs = (
+        Variance(sd**2, len(them) - 1) for sd, them in zip(sds, (rates, base_rates), strict=True)
+    )
     return variance_ratio(ours, theirs)
-
-
-def _log_variance(rates: Sequence[float]) -> Variance:
-    sd = summary_of([math.log(it) for it in rates]).sd
-    return Variance(math.nan if sd is None else sd**2, len(rates) - 1)
 
 
 def _order(stacks: Iterable[Sequence[JobSamples]], counted: set[str]) -> OrderReport | None:
     """The jobs of all stacks on the host with most jobs, each relative to its stack."""
     by_host: dict[str, list[TimedValue]] = defaultdict(list)
     for jobs in stacks:
-        for host, values in _relative(jobs, counted):
-            by_host[host or ""] += values
+        on_host: dict[str | None, list[tuple[datetime, float]]] = defaultdict(list)
+        for reading in (it.observation.reading for it in jobs):
+            if reading.seen_at is not None and reading.observation_id in counted:
+                on_host[reading.host].append((reading.seen_at, math.log(reading.rate)))
+        for host, values in on_host.items():
+            if len(values) > 1:
+                mean = math.fsum(sorted(value for _, value in values)) / len(values)
+                by_host[host or ""] += [TimedValue(at, value - mean) for at, value in values]
     if not by_host:
         return None
     largest = max(sorted(by_host), key=lambda host: len(by_host[host]))
     return order_report(by_host[largest])
-
-
-def _relative(
-    jobs: Sequence[JobSamples], counted: set[str]
-) -> Iterator[tuple[str | None, list[TimedValue]]]:
-    on_host: dict[str | None, list[tuple[datetime, float]]] = defaultdict(list)
-    for reading in (it.observation.reading for it in jobs):
-        if reading.seen_at is not None and reading.observation_id in counted:
-            on_host[reading.host].append((reading.seen_at, math.log(reading.rate)))
-    for host, values in on_host.items():
-        if len(values) > 1:
-            mean = math.fsum(sorted(value for _, value in values)) / len(values)
-            yield host, [TimedValue(at, value - mean) for at, value in values]
 
 
 def _batch_reports(
@@ -347,3 +343,241 @@ def _batch_reports(
     for label, its_batches in sorted(batches.items()):
         if unit is not None and len(its_batches) > 1:
             yield batch_report(its_batches, unit.name, label)
+
+
+#: Increases when a key changes its meaning or disappears, not when a key is added.
+DOCUMENT_VERSION = 3
+#: Differing packages that a sentence names.
+_MOST_DIFFERING = 5
+
+
+def report_document(report: QualityReport) -> dict[str, Any]:
+    """The report as JSON values: the keys of ``GET /api/v2/reports/{comparison_key}``."""
+    return {
+        "version": DOCUMENT_VERSION,
+        "family": family_document(comparison_count(report.groups)),
+        "series": [_series_document(it) for it in report.series],
+        "batches": [batches_document(it) for it in report.batches],
+    }
+
+
+def batches_document(report: BatchReport) -> dict[str, Any]:
+    """Batches with different numbers of repetitions as JSON values."""
+    return {
+        "label": report.label,
+        "unit": report.unit,
+        "best_repetitions": report.best.repetitions,
+        "sufficient_repetitions": report.sufficient,
+        "within_sd_pct": 100 * math.sqrt(report.within),
+        "between_sd_pct": 100 * math.sqrt(report.between),
+        "advice": document_of(report.advice),
+        "batches": document_of(report.judgements),
+        "findings": list(batch_findings(report)),
+    }
+
+
+def _series_document(quality: SeriesQuality) -> dict[str, Any]:
+    document = group_document(quality.group)
+    known = len(document["stacks"])
+    stacks = [*document["stacks"], *document["unknown_stacks"]]
+    for stack, its_quality in zip(stacks, quality.stacks, strict=True):
+        stack["quality"] = _stack_document(its_quality)
+    return {
+        **document,
+        "stacks": stacks[:known],
+        "unknown_stacks": stacks[known:],
+        "order": quality.order
+        and {
+            **document_of(quality.order),
+            "step_times": [as_json_time(it) for it in quality.order.step_times],
+        },
+        "missing": [asdict(it) for it in quality.missing],
+        "findings": list(series_findings(quality)),
+    }
+
+
+def _stack_document(quality: StackQuality) -> dict[str, Any]:
+    ratio, variance = quality.spread_ratio, quality.components
+    share = None if variance is None else variance.within_share
+    return {
+        "rate": document_of(quality.rate),
+        "elapsed": document_of(quality.elapsed),
+        "variance": variance
+        and {
+            "within_sd_pct": 100 * math.sqrt(variance.within),
+            "between_sd_pct": 100 * math.sqrt(variance.between),
+            "jobs": variance.jobs,
+            "repetitions": variance.repetitions,
+            "within_share_pct": None if share is None else 100 * share,
+        },
+        "advice": document_of(quality.advice),
+        "spreads": document_of(quality.spreads),
+        "sufficient_repetitions": quality.sufficient,
+        "spread_ratio": ratio and (asdict(ratio) if math.isfinite(ratio.ratio) else None),
+        "jobs": [{**asdict(it), "at": it.at and as_json_time(it.at)} for it in quality.jobs],
+    }
+
+
+def series_findings(quality: SeriesQuality) -> Iterator[str]:
+    """Sentences about one series: verdicts first, then noise, order and repetitions."""
+    yield from _verdicts(quality)
+    for stack in quality.stacks:
+        yield from stack.result.warnings
+    if quality.order is not None:
+        yield from _order_findings(quality.order)
+    yield from _repetitions(quality.stacks)
+    yield from _left_out(quality)
+
+
+def _verdicts(quality: SeriesQuality) -> Iterator[str]:
+    group = quality.group
+    compared = [it for it in group.stacks if it.comparison]
+    if group.baseline is None or not compared:
+        yield "Only one known stack was measured here, so nothing is compared."
+        return
+    base = group.baseline.label
+    settled = [it for it in compared if it.comparison and it.comparison.verdict.settled]
+    for stack in settled:
+        comparison = stack.comparison
+        assert comparison is not None  # noqa: S101 - filtered above
+        low, high = comparison.interval_low_pct, comparison.interval_high_pct
+        interval = f"(95 % interval {low:+.1f} to {high:+.1f} %)"
+        if comparison.verdict is Verdict.EQUIVALENT:
+            margin = f"{100 * group.delta:.2g} %"
+            yield f"{stack.label} and {base} are equally fast within {margin} {interval}."
+        else:
+            by = f"{abs(comparison.difference_pct):.1f} % {comparison.verdict}"
+            yield f"{stack.label} is {by} than {base} {interval}."
+    for stack in compared:
+        if differing := [str(it) for it in stack.unnamed_differences]:
+            names = first_few(differing, _MOST_DIFFERING)
+            yield f"{stack.label} differs from {base} in {names}."
+    if open_ones := len(compared) - len(settled):
+        rest = "" if not settled else "other "
+        count = counted(open_ones, f"{rest}comparison is", f"{rest}comparisons are")
+        needs = [it.settled_by for it in group.next_jobs]
+        needs += [
+            settling_text(it.comparison, command=None)
+            for it in compared
+            if it.comparison and not it.comparison.verdict.settled
+        ]
+        yield f"{count} undetermined: {needs[0]}."
+
+
+def _order_findings(order: OrderReport) -> Iterator[str]:
+    if order.drifts:
+        yield (
+            f"The machine changed its speed by {order.drift_pct:+.1f} % over {_hours(order.hours)}"
+            f" (95 % interval {order.drift_low_pct:+.1f} % to {order.drift_high_pct:+.1f} %). Jobs"
+            " that ran in turns are compared in pairs, so this drift cancels out."
+        )
+    else:
+        interval = f"{order.drift_low_pct:+.1f} % to {order.drift_high_pct:+.1f} %"
+        yield f"No drift is settled over {_hours(order.hours)} (95 % interval {interval})."
+    if order.correlated:
+        alike = "alike" if order.autocorrelation > 0 else "opposite"
+        yield (
+            f"Neighbouring jobs are {alike} (autocorrelation {order.autocorrelation:+.2f}; chance"
+            f" alone gives up to {order.correlation_limit:.2f}), so they are not independent."
+        )
+    if order.step_times:
+        times = ", ".join(f"{it:%Y-%m-%d %H:%M}" for it in order.step_times)
+        yield f"The level changed at {times} UTC."
+
+
+def _hours(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
+
+
+def _repetitions(stacks: tuple[StackQuality, ...]) -> Iterator[str]:
+    known = [(it, it.components) for it in stacks if it.components is not None]
+    if not known:
+        return
+    within = math.fsum(sorted(it.within for _, it in known)) / len(known)
+    between = math.fsum(sorted(it.between for _, it in known)) / len(known)
+    yield (
+        f"On average over the stacks, repetitions vary by {_sd(within)} within a job, and jobs by"
+        f" {_sd(between)}."
+    )
+    advice = [it.advice for it, _ in known if it.advice is not None]
+    sufficient = [it.sufficient for it, _ in known if it.sufficient is not None]
+    if sufficient:
+        yield (
+            f"{max(sufficient)} repetitions a job suffice for every stack: more change the spread"
+            " between jobs by at most 5 %."
+        )
+    if advice:
+        typical = sorted(advice, key=lambda it: it.repetitions or 0)[(len(advice) - 1) // 2]
+        yield f"Kalibera and Jones: {advice_text(typical)}"
+
+
+def advice_text(advice: RepetitionAdvice) -> str:
+    """The recommendation with its reasoning."""
+    least = "" if advice.exact else "at least "
+    costs = (
+        f"a job takes {_seconds(advice.job_cost_s)} before its repetitions and {least}"
+        f"{_seconds(advice.repetition_cost_s)} for each, and the variances within and between jobs"
+        f" are ({_sd(advice.within)})² and ({_sd(advice.between)})²"
+    )
+    if advice.repetitions is None:
+        return f"{costs}: jobs do not differ beyond their repetitions, so more repetitions help."
+    jobs = ""
+    if advice.jobs is not None:
+        jobs = (
+            f" {advice.jobs} jobs of each stack then show a difference of"
+            f" {100 * PLANNED_DIFFERENCE:.0f} % with a chance of 80 %."
+        )
+    return (
+        f"{'' if advice.exact else 'at most '}{advice.repetitions} repetitions a job, because"
+        f" {costs}. Spend the rest of the time on more jobs.{jobs}"
+    )
+
+
+def _left_out(quality: SeriesQuality) -> Iterator[str]:
+    reasons = Counter(
+        job.left_out for stack in quality.stacks for job in stack.jobs if job.left_out
+    )
+    if reasons:
+        yield f"Jobs that do not count: {left_out_text(dict(sorted(reasons.items())))}."
+    outlying = sum(job.outlier for stack in quality.stacks for job in stack.jobs)
+    if outlying:
+        count = counted(outlying, "job lies", "jobs lie")
+        yield f"{count} far from the others of the same stack; outliers count."
+    for missing in quality.missing:
+        reason = f" ({missing.reason})" if missing.reason else ""
+        jobs = counted(missing.jobs, "job")
+        yield f"{jobs} without a usable measurement: {missing.outcome}{reason}."
+
+
+def batch_findings(report: BatchReport) -> Iterator[str]:
+    """Sentences about batches that differ in their number of repetitions."""
+    best = report.best
+    yield (
+        f"The standard deviation is smallest at {best.repetitions} repetitions:"
+        f" {best.sd:.2f} {report.unit}; the median rate is {best.median:.2f} {report.unit}."
+    )
+    if report.sufficient < best.repetitions:
+        yield (
+            f"{report.sufficient} repetitions suffice: the data cannot tell their standard"
+            " deviation from the smallest one (95 % interval of the ratio)."
+        )
+    for judgement in report.judgements:
+        if judgement.departs:
+            yield (
+                f"At {judgement.repetitions} repetitions, the standard deviation is"
+                f" {judgement.sd:.2f}"
+                f" {report.unit}, although repetitions explain {judgement.fitted_sd:.2f}: the"
+                " machine changed between these jobs."
+            )
+    if report.advice is not None:
+        yield f"Kalibera and Jones: {advice_text(report.advice)}"
+
+
+def _sd(variance: float) -> str:
+    return f"{100 * math.sqrt(variance):.2g} %"
+
+
+def _seconds(value: float) -> str:
+    if value >= 1:
+        return f"{value:.3g} s"
+    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"

@@ -7,12 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.group_titles import TitledSeries, differing_settings, indicator_title
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.assessment_types import Assessment, Claim
-from adviser.scoring.claim_texts import ClaimTexts, effect_text, origin_text
+from adviser.scoring.claim_texts import (
+    ClaimTexts,
+    TitledSeries,
+    differing_settings,
+    effect_text,
+    indicator_title,
+    origin_text,
+)
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 from flask import Response, request, url_for
 
-from adviser.group_titles import TitledSeries, short_titles
 from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots import samples_plot
+from adviser.scoring.claim_texts import TitledSeries, short_titles
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day, digest, prefixed_unit, visible

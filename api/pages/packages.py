@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from flask import Response, request
 
-from adviser.group_titles import TitledSeries, differing_settings
+from adviser.scoring.claim_texts import TitledSeries, differing_settings
 from api.pages.api_client import read, read_if_any
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, other_url, render

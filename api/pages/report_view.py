@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from adviser.group_titles import TitledSeries, short_titles
 from adviser.plots import (
     DrawnDistribution,
     DrawnEffect,
@@ -21,6 +20,7 @@ from adviser.plots import (
     effects_plot,
 )
 from adviser.reports.serialization import bounded
+from adviser.scoring.claim_texts import TitledSeries, short_titles
 from api.pages.formatting import FILTERS, visible, visible_text
 from model.measurements.job_stability import exclusion_text
 from model.measurements.units import DISPLAY_UNITS, Multiple, Unit
@@ -61,7 +61,7 @@ class ReportView:
 def report_view(report: _Document) -> ReportView:
     """The drawings of a report.
 
-    :param report: of :func:`adviser.quality.report_document.report_document`
+    :param report: of :func:`adviser.quality.reports.report_document`
     """
     titles = series_titles(report["series"])
     series = [_series(it, title) for it, title in zip(report["series"], titles, strict=True)]
@@ -148,7 +148,7 @@ def _svg(drawing: str) -> Markup:
 def report_file(report: Mapping[str, Any], made_at: datetime) -> str:
     """The HTML of a report.
 
-    :param report: of :func:`adviser.quality.report_document.report_document`
+    :param report: of :func:`adviser.quality.reports.report_document`
     """
     return _file("Quality of measurements", view=report_view(report), made_at=made_at)
 

@@ -12,12 +12,12 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.bisect.search import SearchState, StopReason
-from adviser.changes import change_title
-from adviser.series_history import (
+from adviser.changes import (
     HistoryJob,
     HistoryRun,
     HistoryStep,
     SeriesHistory,
+    change_title,
     series_history,
 )
 from api.access.authentication import needs

@@ -10,10 +10,14 @@ from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
-from adviser.quality.job_statistics import OrderReport, RepetitionAdvice, ValueSummary
-from adviser.quality.repetitions import JudgedBatch, RepetitionSpread
-from adviser.quality.report_document import report_document
-from adviser.quality.reports import ReportedJob
+from adviser.quality.job_statistics import (
+    JudgedBatch,
+    OrderReport,
+    RepetitionAdvice,
+    RepetitionSpread,
+    ValueSummary,
+)
+from adviser.quality.reports import ReportedJob, report_document
 from adviser.scoring.effects import SpreadRatio
 from adviser.stack_comparison import StackGroup, StackResult, UnknownBaseline
 from api.access.authentication import needs

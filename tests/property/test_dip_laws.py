@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from adviser.bisect.dips import SEEN_CHANCE, DipPower
-from adviser.bisect.posterior import MeasuredRate
+from adviser.bisect.posterior import SEEN_CHANCE, DipPower, MeasuredRate
 from adviser.bisect.search import find_step
 from tests.factories.planted_steps import PlantedMeasurer, dip_outcome, dip_steps, step_levels
 

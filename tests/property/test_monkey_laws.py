@@ -11,8 +11,13 @@ import pytest
 from scipy.stats import chisquare
 
 from adviser.monkey.coverage import CoveringArray
-from adviser.monkey.space import SpaceTooLarge, StackSpace, distinct_ranks
-from adviser.monkey.version_classes import closed_universe, group_versions
+from adviser.monkey.space import (
+    SpaceTooLarge,
+    StackSpace,
+    distinct_ranks,
+    group_versions,
+)
+from adviser.monkey.strategies import closed_universe
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_stack
 from adviser.resolver.resolve import resolved_stack
@@ -143,7 +148,7 @@ def test_all_and_only_possible_combinations_are_covered() -> None:
                             for node in space.classes.packages[package].classes[one].nodes
                         )
                     }
-                    for package, one in pair.classes
+                    for package, one in pair
                 ]
                 for combination in product(*versions):
                     named = {(name, it.version) for name, it in combination}

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.quality.job_statistics import outliers, summary_of, variance_components
-from adviser.quality.repetitions import RepetitionBatch, batch_report
+from adviser.quality.job_statistics import (
+    RepetitionBatch,
+    batch_report,
+    outliers,
+    summary_of,
+    variance_components,
+)
 from tests.effort import examples
 
 _positive = st.floats(1e-3, 1e6)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from adviser.bisect.dips import DipPower
-from adviser.bisect.posterior import MeasuredRate, noise_of
+from adviser.bisect.posterior import DipPower, MeasuredRate, noise_of
 from adviser.bisect.search import (
     MAX_PRIOR_FREEDOM,
     SearchState,

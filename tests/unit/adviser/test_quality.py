@@ -11,23 +11,20 @@ import numpy as np
 import pytest
 
 from adviser.quality.job_statistics import (
+    RepetitionBatch,
     TimedValue,
+    batch_report,
     jobs_needed,
     order_report,
     outliers,
     repetition_advice,
-    summary_of,
-    variance_components,
-)
-from adviser.quality.repetitions import (
-    RepetitionBatch,
-    batch_report,
     repetition_families,
     spread_by_repetitions,
     sufficient_repetitions,
+    summary_of,
+    variance_components,
 )
-from adviser.quality.report_document import batch_findings, report_document
-from adviser.quality.reports import QualityReport, quality_report
+from adviser.quality.reports import QualityReport, batch_findings, quality_report, report_document
 from api.pages.report_view import report_file
 from model.measurements.evidence import (
     UNKNOWN_STACK,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from adviser.changes import series_history
 from adviser.scoring.histories import DRIFT
-from adviser.series_history import series_history
 from model.measurements.evidence import MeasuredObservation, Reading, Series
 from model.measurements.units import Unit
 
