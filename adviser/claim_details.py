@@ -176,7 +176,12 @@ def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: flo
     turns.sort(key=lambda it: _by_time(it[0][-1]))
     used = zip(pair, (estimate.baseline_used, estimate.used), strict=True)
     away = (not claim.same_hardware) + (not claim.same_python)
-    differences = _differences(stacks, claim)
+    # With the index, which may be all that differs.
+    old, new = (
+        {name_of(it): unquote(it.partition("@")[2]) for it in stacks.members[stack]}
+        for stack in pair
+    )
+    differences = tuple(PackageDifference(it, new.get(it), old.get(it)) for it in claim.differs)
     return ClaimDetails(
         claim=claim,
         comparisons=comparisons,
@@ -288,15 +293,6 @@ def _effect_details(effect: Effect) -> EffectDetails:
     if not math.isfinite(effect.standard_error):
         percents[1:] = -math.inf, math.inf
     return EffectDetails(effect.d, effect.standard_error, effect.degrees_of_freedom, *percents)
-
-
-def _differences(stacks: MeasuredStackIndex, claim: Claim) -> tuple[PackageDifference, ...]:
-    ours, theirs = (
-        # With the index, which may be all that differs.
-        {name_of(it): unquote(it.partition("@")[2]) for it in stacks.members[stack]}
-        for stack in (claim.stack, claim.baseline_stack)
-    )
-    return tuple(PackageDifference(it, ours.get(it), theirs.get(it)) for it in claim.differs)
 
 
 def _contexts(

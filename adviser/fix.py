@@ -255,7 +255,11 @@ class FixSearch:
                if it.purl in chosen):  # fmt: skip
             # The resolver knows what to read; until then, nothing else is worth a search.
             raise UnreadVersions(NeededReads())
-        proven_in = self._proven_in(universe, resolution)
+        # The widest universe in which the best stack of this universe is proven the best.
+        wider = replace(universe, unread_keep_all=True)
+        least = self._alone(wider).bound if self._alone and _unread(universe) else None
+        is_wide = least is not None and least == resolution.objective
+        proven_in = wider if is_wide else universe
         smallest = self._fix("smallest", resolution.stacks[0].versions(), resolution, proven_in)
         blockers = dict(self._blockers(smallest))
         remaining = (replace(it, blocked_by=blockers.get(it.key)) for it in smallest.remaining)
@@ -276,12 +280,6 @@ class FixSearch:
         if not all(changes_of(it.versions, newest) for it in result.fixes):
             return result
         return replace(result, fixes=(*result.fixes, self._fix("newest", newest)))
-
-    def _proven_in(self, universe: Universe, resolution: Resolution) -> Universe:
-        """The widest universe in which the best stack of this universe is proven the best."""
-        wider = replace(universe, unread_keep_all=True)
-        least = self._alone(wider).bound if self._alone and _unread(universe) else None
-        return wider if least is not None and least == resolution.objective else universe
 
     def _fix(
         self,

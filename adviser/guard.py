@@ -240,7 +240,11 @@ def guard(
         comparisons=performance.comparisons,
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
-        yanked=tuple(_yanked(after, changes)),
+        yanked=tuple(
+            YankedVersion(it.name, known.version, known.yanked_reason)
+            for it in changes
+            if isinstance(known := after.known.get(it.name), Candidate) and known.yanked
+        ),
         missing=(
             *_missing_metadata(after, changes),
             *_missing_verdicts(evidence, changes, unsettled, lock_texts(measured)),
@@ -372,13 +376,6 @@ def _only_in(
                 yield VersionVulnerability(
                     name, side.versions[name], vulnerability.id, vulnerability.severity
                 )
-
-
-def _yanked(after: _Side, changes: Iterable[VersionChange]) -> Iterator[YankedVersion]:
-    for name in (it.name for it in changes):
-        known = after.known.get(name)
-        if isinstance(known, Candidate) and known.yanked:
-            yield YankedVersion(name, known.version, known.yanked_reason)
 
 
 #: Reasons that reading the metadata may remove.

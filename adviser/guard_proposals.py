@@ -123,19 +123,14 @@ class UpgradeProposals:
         for name in harmful[:MOST_PROPOSALS]:
             if monotonic() >= end:
                 break
-            proposals.append(self._proposal(name, upgrade, end))
+            lock = self.lock_without([name], upgrade, end)
+            changes = changes_of(self._new, lock.versions) if lock.versions else ()
+            others = {it.name: it.advised or "" for it in changes if it.name != name}
+            instead, problem = lock.versions.get(name), lock.problem or None
+            proposals.append(Proposal(name, self._new[name], instead, others, lock.unread, problem))
         proposals.sort(key=lambda it: it.package)
         untried = len(harmful) - len(proposals)
         return replace(upgrade, proposals=tuple(proposals), untried=untried)
-
-    def _proposal(self, name: str, upgrade: GuardResult, end: float) -> Proposal:
-        lock = self.lock_without([name], upgrade, end)
-        changes = changes_of(self._new, lock.versions) if lock.versions else ()
-        others = {it.name: it.advised or "" for it in changes if it.name != name}
-        return Proposal(
-            name, self._new[name], lock.versions.get(name), others, lock.unread,
-            lock.problem or None,
-        )  # fmt: skip
 
     def lock_without(
         self, names: Collection[str], upgrade: GuardResult, end: float | None = None

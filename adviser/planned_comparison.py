@@ -288,7 +288,12 @@ def _open_text(look: PlannedLook, comparison: Comparison) -> str:
 
 def attribution_sentence(stack: ComparedStack, baseline: ComparedStack) -> str:
     """What a difference between the two can be due to."""
-    moved, settings = stack.moved(baseline), _settings_text(stack, baseline)
+    moved = stack.moved(baseline)
+    settings = ", ".join(
+        f"{it} {baseline.variables.get(it, 'unset')} → {stack.variables.get(it, 'unset')}"
+        for it in sorted(stack.variables.keys() | baseline.variables.keys())
+        if stack.variables.get(it) != baseline.variables.get(it)
+    )
     match stack.attribution(baseline):
         case Attribution.VERSIONS:
             texts = [
@@ -307,15 +312,6 @@ def attribution_sentence(stack: ComparedStack, baseline: ComparedStack) -> str:
             )
         case Attribution.NOTHING:
             return "Versions and settings are equal: this measures only noise."
-
-
-def _settings_text(stack: ComparedStack, baseline: ComparedStack) -> str:
-    names = sorted(stack.variables.keys() | baseline.variables.keys())
-    return ", ".join(
-        f"{it} {baseline.variables.get(it, 'unset')} → {stack.variables.get(it, 'unset')}"
-        for it in names
-        if stack.variables.get(it) != baseline.variables.get(it)
-    )
 
 
 def stack_document(stack: ComparedStack, label: str, baseline: ComparedStack) -> dict[str, Any]:

@@ -358,13 +358,9 @@ def _project_issues(project: Project, served: KnownIndexes) -> Iterator[Provenan
         if name not in served.allowed:
             message = f"the index {index.name} ({index.url}) is not allowed"
             yield issue_of(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(name,))
-        if _is_insecure(index):
+        if urlsplit(index.url).scheme in ("http", "ftp") or not index.verify_ssl:
             message = f"the index {index.name} ({index.url}) is used without verified HTTPS"
             yield issue_of(IssueId.INSECURE_SOURCE, message, indexes=(name,))
-
-
-def _is_insecure(index: ProjectIndex) -> bool:
-    return urlsplit(index.url).scheme in ("http", "ftp") or not index.verify_ssl
 
 
 def _non_index_issue(package: NonIndexPackage) -> ProvenanceIssue:

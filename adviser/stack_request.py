@@ -302,7 +302,11 @@ class StackRequest:
                 *(Dependency(it.name, gap) for it in held for gap in it.excluded),
             ),
             overrides={
-                **{name: _all_of(it) for name, it in overrides.items() if it},
+                **{
+                    name: ",".join(sorted({it.specifier for it in several} - {""}))
+                    for name, several in overrides.items()
+                    if several
+                },
                 **options.overrides,
             },
             removed=project.removed | {name for name, it in overrides.items() if not it},
@@ -326,11 +330,6 @@ class StackRequest:
             wheels_of=project.wheels_of,
             builds_of=frozenset() if options.only_wheels else project.builds_of,
         )
-
-
-def _all_of(overrides: Iterable[ProjectRequirement]) -> str:
-    """The specifiers of all overrides, joined into one."""
-    return ",".join(sorted({it.specifier for it in overrides} - {""}))
 
 
 _DAYS = re.compile(r"(\d{1,5})\s*d(?:ays?)?")

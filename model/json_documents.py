@@ -30,7 +30,10 @@ def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
     :param canonical: its parsed value as canonical JSON
     :raises InvalidDocument: ``duplicate_key``, with the path of the first such key
     """
-    if not _may_repeat_keys(data, canonical):
+    # The parser keeps only one of two equal keys, so the canonical bytes have one colon fewer. Both
+    # forms contain the colons inside texts. The canonical form unescapes colons, and an unescaped
+    # colon could hide a missing one.
+    if data.count(b":") == canonical.count(b":") and b"\\u003" not in data:
         return
     for at, value in walk(json.loads(data, object_pairs_hook=_object)):
         if isinstance(value, _ObjectWithRepeats) and value.duplicate is not None:
@@ -52,17 +55,6 @@ def walk(value: Any, at: FieldPath = ROOT) -> Iterator[tuple[FieldPath, Any]]:
             yield from ((at / key, key) for key in value)
         elif isinstance(value, list):
             pending.extend((at / i, value[i]) for i in reversed(range(len(value))))
-
-
-def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
-    """Whether ``data`` and its canonical form have different numbers of colons.
-
-    The parser keeps only one of two equal keys, so the canonical bytes have one colon fewer. Both
-    forms contain the colons inside texts. The canonical form unescapes colons, and an unescaped
-    colon could hide a missing one. Documents with escapes that may be colons are therefore checked
-    more closely.
-    """
-    return data.count(b":") != canonical.count(b":") or b"\\u003" in data
 
 
 class _ObjectWithRepeats(dict[str, Any]):
@@ -195,7 +187,12 @@ def load_json(data: bytes, parsed: Any = None) -> tuple[Any, bytes]:
     except TypeError:  # orjson writes 254 levels and reads 1024
         raise _too_deep() from None
     if b"\\u0000" in canonical:
-        _refuse_nul(value)
+        # ``u0000`` after an escaped backslash is not a NUL.
+        for at, inner in walk(value):
+            if isinstance(inner, str) and "\0" in inner:
+                # The NUL may be in a key, and the path is stored where NUL is not allowed.
+                field = at.replace("\0", "\\u0000")
+                raise InvalidDocument(Reason.NUL_CHARACTER, "text holds a NUL", field=field)
     refuse_repeated_keys(data, canonical)
     return value, canonical
 
@@ -218,16 +215,6 @@ def json_value_of(data: bytes) -> Any:
     return load_json(_TEXT_OR_CONSTANT.sub(lambda match: match[1] or b"null", data))[0]
 
 
-def _refuse_nul(value: Any) -> None:
-    """Refuse a NUL in a text or a key; ``u0000`` after an escaped backslash is not a NUL."""
-    for at, inner in walk(value):
-        if isinstance(inner, str) and "\0" in inner:
-            # The NUL may be in a key, and the path is stored where NUL is not allowed.
-            raise InvalidDocument(
-                Reason.NUL_CHARACTER, "text holds a NUL", field=at.replace("\0", "\\u0000")
-            )
-
-
 def _diagnose(data: bytes, cause: str) -> NoReturn:
     """Raise an error that says why ``data`` is refused.
 
@@ -248,7 +235,7 @@ def _diagnose(data: bytes, cause: str) -> NoReturn:
     except ValueError:  # more digits than int() takes
         raise InvalidDocument(Reason.INFINITE, "a number with thousands of digits") from None
     for at, inner in walk(value):
-        if isinstance(inner, str) and _has_surrogate(inner):
+        if isinstance(inner, str) and any("\ud800" <= it <= "\udfff" for it in inner):
             field = at.encode("utf-8", "backslashreplace").decode()
             raise InvalidDocument(Reason.LONE_SURROGATE, "half a surrogate pair", field=field)
     raise InvalidDocument(Reason.INVALID_JSON, cause)
@@ -289,10 +276,6 @@ def _finite(text: str) -> float:
     if math.isinf(number):
         raise InvalidDocument(Reason.INFINITE, f"{text[:40]} is too large for a number")
     return number
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _too_deep() -> InvalidDocument:

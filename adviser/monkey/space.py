@@ -99,9 +99,15 @@ class StackSpace:
         self._packages = classes.packages
         self._limit = limit
         self._parts: dict[_State, ChoicePoint] = {}
-        self._rank = _decision_order(classes)
         self._steps: dict[tuple[_State, int], tuple[_State, ...] | None] = {}
         self._roots: tuple[ChoicePoint, ...] | None = None
+        #: By package its place in the order of decisions: requiring packages before required ones.
+        self._rank = [0] * len(self._packages)
+        order = sorted(
+            enumerate(self._packages), key=lambda it: (-it[1].reaches.bit_count(), it[0])
+        )
+        for place, (number, _) in enumerate(order):
+            self._rank[number] = place
         #: By package, the number of its first class among all classes.
         self._first_numbers = list(
             accumulate((len(it.classes) for it in self._packages), initial=0)
@@ -408,16 +414,6 @@ def _places(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-
-def _decision_order(classes: ClassedProblem) -> list[int]:
-    """By package its place in the order of decisions: requiring packages before required ones."""
-    packages = classes.packages
-    order = sorted(range(len(packages)), key=lambda it: (-packages[it].reaches.bit_count(), it))
-    rank = [0] * len(packages)
-    for place, number in enumerate(order):
-        rank[number] = place
-    return rank
 
 
 def distinct_ranks(total: int, seed: int) -> Iterator[int]:

@@ -113,10 +113,8 @@ def specification_again(
 
 def agrees(packed: Comparison, own: Comparison) -> bool:
     """Whether two effects differ by no more than both 95 % intervals together allow."""
-    return abs(packed.d - own.d) <= math.hypot(_half_width(packed), _half_width(own))
-
-
-def _half_width(comparison: Comparison) -> float:
-    """Of the 95 % interval, natural logarithm."""
-    low, high = comparison.interval_low_pct, comparison.interval_high_pct
-    return (math.log1p(high / 100) - math.log1p(low / 100)) / 2
+    halves = (
+        (math.log1p(it.interval_high_pct / 100) - math.log1p(it.interval_low_pct / 100)) / 2
+        for it in (packed, own)
+    )
+    return abs(packed.d - own.d) <= math.hypot(*halves)

@@ -6,7 +6,7 @@ Batches with different numbers of repetitions show which number suffices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median
@@ -331,15 +331,10 @@ def spread_by_repetitions(jobs: Sequence[Sequence[float]]) -> list[RepetitionSpr
     logs = [[math.log(it) for it in job] for job in jobs if job]
     if len(logs) < 3:
         return []
-    return [_spread([job[:number] for job in logs]) for number in _numbers(min(map(len, logs)))]
-
-
-def _numbers(most: int) -> Iterator[int]:
-    for power in range(len(str(most))):
-        for step in _STEPS:
-            if (number := step * 10**power) < most:
-                yield number
-    yield most
+    most = min(map(len, logs))
+    tried = {step * 10**power for power in range(len(str(most))) for step in _STEPS}
+    numbers = sorted(it for it in tried | {most} if it <= most)
+    return [_spread([job[:number] for job in logs]) for number in numbers]
 
 
 def _spread(jobs: Sequence[Sequence[float]]) -> RepetitionSpread:

@@ -74,7 +74,8 @@ def effect_text(
     values = [observed, low_pct, high_pct] if known else [observed]
     slower = observed < 0
     adjective = "slow" if slower else "fast"
-    factors = [_factor(it, slower=slower) for it in values]
+    ratios = [1 + it / 100 for it in values]
+    factors = [1 / it if it > 0 else math.inf for it in ratios] if slower else ratios
     if round(factors[0], 1) >= 2:
         size, *ends = _rounded(factors, 0 if factors[0] >= 10 else 1)
         text, unit = f"{size} times as {adjective}{other and f' as {other}'}", ""
@@ -93,13 +94,6 @@ def comparison_effect_text(comparison: Comparison, other: str = "") -> tuple[str
     """:func:`effect_text` of a comparison."""
     ends = comparison.interval_low_pct, comparison.interval_high_pct
     return effect_text(comparison.difference_pct, *ends, other)
-
-
-def _factor(difference_pct: float, *, slower: bool) -> float:
-    ratio = 1 + difference_pct / 100
-    if not slower:
-        return ratio
-    return 1 / ratio if ratio > 0 else math.inf
 
 
 def _rounded(values: Sequence[float], decimals: int) -> list[str]:

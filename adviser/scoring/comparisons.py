@@ -95,6 +95,13 @@ class ComparisonResult:
     host_differences_pct: Mapping[str, float] = field(default_factory=dict)
 
 
+#: Fields that a result has from its estimate.
+_OF_ESTIMATE = (
+    "jobs", "baseline_jobs", "runs", "baseline_runs", "batches", "tested", "method", "pairs",
+    "hosts", "tau",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class ComparisonFamily:
     """The verdicts on all comparisons of one answer.
@@ -127,21 +134,12 @@ class ComparisonFamily:
         return {
             "verdict": self.judgements.verdict(place),
             "p_value": float(self.judgements.p_value[place]),
-            "jobs": estimate.jobs,
-            "baseline_jobs": estimate.baseline_jobs,
-            "runs": estimate.runs,
-            "baseline_runs": estimate.baseline_runs,
-            "batches": estimate.batches,
-            "tested": estimate.tested,
+            **{name: getattr(estimate, name) for name in _OF_ESTIMATE},
             "needs": need.need,
             "jobs_missing": need.jobs,
             "baseline_jobs_missing": need.baseline_jobs,
             "chance": need.chance,
             "job_s": job_s,
-            "method": estimate.method,
-            "pairs": estimate.pairs,
-            "hosts": estimate.hosts,
-            "tau": estimate.tau,
             "host_differences_pct": {}
             if estimate.hosts_agree
             else {host: 100 * math.expm1(d) for host, d in estimate.host_effects},

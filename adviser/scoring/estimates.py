@@ -220,12 +220,13 @@ def pooled_effect(
             # Another host that agrees never makes an effect less certain.
             pooled = replace(best, d=pooled.d)
         return PooledEffect(pooled, math.sqrt(spread.variance), len(known))
-    own = max(0.0, (q - host_freedom) / _scale(weight))
+    total = math.fsum(weight)
+    own = max(0.0, (q - host_freedom) / (total - math.fsum(weight**2) / total))
     inflation = max(1.0, (_AGREEMENT_FREEDOM + q) / (_AGREEMENT_FREEDOM + host_freedom))
     wide = 1 / (squared + spread.variance + own)
     effect = Effect(
         math.fsum(wide * d) / math.fsum(wide),
-        math.sqrt(inflation / math.fsum(weight)),
+        math.sqrt(inflation / total),
         _AGREEMENT_FREEDOM + host_freedom,
     )
     return PooledEffect(effect, math.sqrt(spread.variance + own), len(known), agree=False)
@@ -262,11 +263,6 @@ def _cochran(d: FloatArray, weight: FloatArray) -> float:
     """Cochran's Q: squared differences between hosts in units of their errors."""
     mean = math.fsum(weight * d) / math.fsum(weight)
     return math.fsum(weight * (d - mean) ** 2)
-
-
-def _scale(weight: FloatArray) -> float:
-    total = math.fsum(weight)
-    return total - math.fsum(weight**2) / total
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,13 +61,15 @@ def effect_prior(effects: Effects) -> EffectPrior:
 
     :param effects: effects of one series; those with an unknown error are ignored
     """
+    from scipy.special import xlogy  # NumPy's logarithms differ in the last bit between processors
+
     d, error = _known(effects)
     shares, sds = np.meshgrid(NONE_SHARES, EFFECT_SDS, indexing="ij")
     log_weight = np.zeros(shares.shape)
     for place in np.argsort(np.abs(d) / error, kind="stable"):
         none = _density(d[place], error[place])
         different = _density(d[place], np.hypot(error[place], sds))
-        log_weight += _log(shares * none + (1 - shares) * different)
+        log_weight += xlogy(1.0, shares * none + (1 - shares) * different)
     weight = _exp(log_weight - log_weight.max())
     weight /= math.fsum(weight.ravel())
     sizes = (1 - shares) * weight
@@ -211,17 +213,11 @@ def _density(d: FloatArray, sd: FloatArray) -> FloatArray:
     return np.asarray(_exp(-0.5 * (d / sd) ** 2) / sd + 1e-300)
 
 
-# NumPy's exponentials and logarithms differ in the last bit between processors.
+# NumPy's exponentials differ in the last bit between processors.
 def _exp(x: FloatArray) -> FloatArray:
     from scipy.special import exp2
 
     return np.asarray(exp2(x / math.log(2)))
-
-
-def _log(x: FloatArray) -> FloatArray:
-    from scipy.special import xlogy
-
-    return np.asarray(xlogy(1.0, x))
 
 
 def _upper(z: FloatArray) -> FloatArray:

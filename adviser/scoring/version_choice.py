@@ -551,12 +551,10 @@ def chosen(places: Sequence[int], difference: Differences) -> int:
     if not gains:
         return newest
     best = max(gains, key=gains.__getitem__)
-    return next(it for it in gains if it == best or _competes(difference(best, it)))
-
-
-def _competes(lead: Difference | None) -> bool:
-    """Whether a version competes with the best one, given the lead of the best."""
-    return lead is not None and lead.mean < lead.margin / 2
+    leads = ((it, difference(best, it)) for it in gains)
+    return next(
+        it for it, lead in leads if it == best or (lead is not None and lead.mean < lead.margin / 2)
+    )
 
 
 def losses(count: int, difference: Differences) -> list[tuple[float, int]]:

@@ -173,7 +173,8 @@ class CandidateBuilder:
         sdist_only = not fit.installable and bool(record.has_sdist)
         if not fit.installable and not sdist_only:
             raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
-        pure = _is_pure(record.wheels or ())
+        # A wheel proves that a release is pure Python, whatever Python the wheel names.
+        pure = any(it.endswith("-none-any") for it in record.wheels or ())
         own = has_compiled_wheels([record]) if record.wheels else compiled
         return Candidate(
             purl=Purl(record.purl),
@@ -328,11 +329,6 @@ class CandidateBuilder:
 def has_compiled_wheels(records: Iterable[VersionRecord]) -> bool:
     """Whether a package has a wheel for a particular binary interface of Python."""
     return any(tags.split("-")[1:2] != ["none"] for it in records for tags in it.wheels or ())
-
-
-def _is_pure(wheels: Iterable[str]) -> bool:
-    """Whether a wheel proves that a release is pure Python, whatever Python the wheel names."""
-    return any(it.endswith("-none-any") for it in wheels)
 
 
 @lru_cache(maxsize=16_384)

@@ -79,7 +79,12 @@ def python_named(text: str) -> tuple[str, str, bool]:
         raise InvalidArgument(
             f"Python {text!r}: only CPython from 3.13 on has free-threaded builds"
         )
-    _require_begun(text, minor)
+    released = first_release_of(minor)
+    if released.year > datetime.now(UTC).year + 1:
+        raise InvalidArgument(
+            f"Python {text!r} does not exist yet: with one minor version a year (PEP 602),"
+            f" 3.{minor} is released in {released.year}"
+        )
     return implementation, f"3.{minor}.{name[4] or 0}", free_threaded
 
 
@@ -90,16 +95,6 @@ def first_release_of(minor: int) -> datetime:
     '2024-10-01'
     """
     return datetime(2011 + min(minor, 100), 10, 1, tzinfo=UTC)
-
-
-def _require_begun(text: str, minor: int) -> None:
-    """:raises InvalidArgument: if the development of this Python has not begun"""
-    released = first_release_of(minor)
-    if released.year > datetime.now(UTC).year + 1:
-        raise InvalidArgument(
-            f"Python {text!r} does not exist yet: with one minor version a year (PEP 602),"
-            f" 3.{minor} is released in {released.year}"
-        )
 
 
 #: ``os_name``, ``sys_platform``, machine, C library, and version of macOS.

@@ -395,18 +395,14 @@ def _parsed_marker(text: str) -> _MarkerText:
 
 def _marker_text(marker: Marker) -> _MarkerText:
     text = str(marker)
-    return text, tuple(sorted(set(_extras_named(text))))
+    named = {canonicalize_name(it[1] or it[2]) for it in _EXTRA.finditer(text)}
+    return text, tuple(sorted(named))
 
 
 _EXTRA = re.compile(
     r"""\bextra\s*(?:==|!=)\s*["']([^"']+)["']"""
     r"""|["']([^"']+)["']\s*(?:==|!=)\s*extra\b"""
 )
-
-
-def _extras_named(marker: str) -> Iterator[str]:
-    for match in _EXTRA.finditer(marker):
-        yield canonicalize_name(match[1] or match[2])
 
 
 def kind_of_file(filename: str) -> str:

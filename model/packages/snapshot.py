@@ -259,7 +259,11 @@ def _read_document(data: bytes) -> dict[str, Any]:
 
 
 def _content(snapshot: Snapshot) -> dict[str, Any]:
-    table = _requirement_table(snapshot)
+    # The row number of each distinct requirement, in the order of requirements.
+    candidates = (it for package in snapshot.packages.values() for it in package)
+    distinct = {dependency for candidate in candidates for dependency in candidate.requires}
+    ordered = sorted(distinct, key=lambda dependency: dependency.order)
+    table = {dependency: number for number, dependency in enumerate(ordered)}
     # Snapshots of earlier versions had no absences; their revisions stay.
     absences = {name: _members(it) for name, it in sorted(snapshot.absences.items())}
     statuses = {
@@ -271,9 +275,7 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
         "environment": asdict(snapshot.environment),
         "roots": [_dependency(it) for it in snapshot.roots],
         "requirements": [_dependency(it) for it in table],
-        "packages": {
-            name: _package(candidates, table) for name, candidates in snapshot.packages.items()
-        },
+        "packages": {name: _package(several, table) for name, several in snapshot.packages.items()},
         "excluded": {
             name: [_members(it) for it in versions]
             for name, versions in snapshot.excluded.items()
@@ -293,14 +295,6 @@ def _package(candidates: Sequence[Candidate], table: Mapping[Dependency, int]) -
             _candidate(it, table) if isinstance(it, Candidate) else it for it in candidates.pieces
         ]
     return [_candidate(it, table) if it.read else _listed(it) for it in candidates]
-
-
-def _requirement_table(snapshot: Snapshot) -> dict[Dependency, int]:
-    """The row number of each distinct requirement, in the order of requirements."""
-    candidates = (it for package in snapshot.packages.values() for it in package)
-    distinct = {dependency for candidate in candidates for dependency in candidate.requires}
-    ordered = sorted(distinct, key=lambda dependency: dependency.order)
-    return {dependency: number for number, dependency in enumerate(ordered)}
 
 
 def _members(it: Excluded | KnownVulnerability | Absence) -> dict[str, Any]:
