@@ -126,6 +126,14 @@ class Bench:
         )  # fmt: skip
 
 
+def at_levels(name: str, beside: str, **levels: float) -> Bench:
+    """Ten jobs of each version of a package beside a release; ``v2=0.3`` is a log speed."""
+    bench = Bench()
+    for version, level in levels.items():
+        bench.measure(bench.stack(f"{name}=={version[1:]}", beside), jobs(level, 10))
+    return bench
+
+
 def measured(
     how: Series | None = None, *, changed: Mapping[str, Sequence[float]] | None = None
 ) -> Bench:

@@ -125,6 +125,8 @@ def test_all_and_only_possible_combinations_are_covered() -> None:
     for seed in CASES:
         universe = drawn_spaces(seed)
         space = StackSpace(group_versions(universe))
+        possible = [versions for _, versions in stacks_by_force(universe)]
+        requires = interactions(universe, possible)
         for strength in (1, 2, 3):
             array = CoveringArray(space, universe.direct, strength=strength)
             problem = space.classes.problem
@@ -132,9 +134,7 @@ def test_all_and_only_possible_combinations_are_covered() -> None:
                 resolved_stack(universe, problem, frozenset(nodes)).versions()
                 for nodes, _, _ in array.stacks()
             ]
-            possible = [versions for _, versions in stacks_by_force(universe)]
             size = min(strength, len(problem.names)) or 1
-            requires = interactions(universe, possible)
             wanted = occurring(possible, size, requires)
             assert occurring(generated, size, requires) == wanted, (seed, strength)
             assert all(it in possible for it in generated), seed

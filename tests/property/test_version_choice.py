@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adviser.advise import Advice
+from adviser.advise import Advice, advise
 from adviser.guard import GuardOutcome, guard
 from adviser.scoring.criteria import RecommendationType
 from model.measurements.evidence import Evidence
 from model.packages.candidates import KnownVulnerability
 from tests.effort import examples
 from tests.factories.evidence import Bench, jobs, purl
-from tests.factories.requests import advice_for, request_for
+from tests.factories.requests import advice_for, request_for, snapshot_for
 from tests.factories.speeds import (
     SpeedDesign,
     advice_by_speed,
@@ -202,9 +202,6 @@ def test_speed_does_not_outweigh_a_vulnerability(locked: bool, safe: str) -> Non
 
 def advice_with_harm(request: Any, index: Index, evidence: Evidence) -> Advice:
     """Advice where ``helper`` 1 has a critical vulnerability."""
-    from adviser.advise import advise
-    from tests.factories.requests import snapshot_for
-
     snapshot = snapshot_for(request, index)
     harm = KnownVulnerability("CVE-2026-1", "critical", 9.8)
     helpers = tuple(

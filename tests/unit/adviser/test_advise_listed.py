@@ -11,7 +11,6 @@ from adviser.advise import Advice, UnreadVersions, advise, advise_listed
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.relaxation import NeededReads
 from adviser.resolver.results import ResolutionStatus
-from adviser.stack_request import StackRequest
 from cli.advise import certificate_line
 from model.packages.candidates import KnownVulnerability
 from model.packages.identity import Purl
@@ -64,7 +63,13 @@ class Pages:
         self.read.update(it.purl for it in reads.versions)
 
 
-def advised_from(request: StackRequest, pages: Pages) -> Advice:
+def advised(manifest: str, index: Index = INDEX, *, read_all: bool = False) -> tuple[Advice, Pages]:
+    """Advice, and what was read for it."""
+    request = request_for(manifest)
+    pages = Pages(snapshot_for(request, index))
+    if read_all:
+        pages.listed.update(index)
+        pages.read.update(it.purl for them in pages.truth.packages.values() for it in them)
     rounds = advise_listed(request, pages.snapshot(), NOTHING)
     try:
         reads = next(rounds)
@@ -72,15 +77,12 @@ def advised_from(request: StackRequest, pages: Pages) -> Advice:
             pages.follow(reads)
             reads = rounds.send((pages.snapshot(), NOTHING))
     except StopIteration as end:
-        advice: Advice = end.value
-        return advice
+        return end.value, pages
 
 
 def test_optimum_over_listed_versions_is_proven_with_few_reads() -> None:
-    request = request_for("web\ntool\n")
-    pages = Pages(snapshot_for(request, INDEX))
-    advice = advised_from(request, pages)
-    whole = advice_for(request, INDEX)
+    advice, pages = advised("web\ntool\n")
+    whole = advice_for(request_for("web\ntool\n"), INDEX)
     assert advice.best.versions() == whole.best.versions()
     assert advice.resolution.status is ResolutionStatus.OPTIMAL
     assert check_resolution(advice.universe, advice.resolution) == []
@@ -98,23 +100,15 @@ def test_thousand_releases_are_resolved_in_few_rounds() -> None:
         "d": {"1.0": {}, "2.0": {}},
     }
     # The newness of d comes before that of a, so each release of a is a candidate until read.
-    request = request_for("d\na\n")
-    pages = Pages(snapshot_for(request, index))
-    advice = advised_from(request, pages)
+    advice, pages = advised("d\na\n", index)
     assert advice.best.versions() == {"a": "1.1000", "d": "1.0"}
     assert len(pages.read) == 1002
     assert len(pages.rounds) <= 12
 
 
 def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> dict[str, object]:
-    request = request_for(manifest)
-    pages = Pages(snapshot_for(request, index))
-    if read_all:
-        pages.listed.update(index)
-        pages.read.update(it.purl for them in pages.truth.packages.values() for it in them)
-    certificate: dict[str, object] = report_of(advised_from(request, pages))["result"]["report"][
-        "certificate"
-    ]
+    advice, _ = advised(manifest, index, read_all=read_all)
+    certificate: dict[str, object] = report_of(advice)["result"]["report"]["certificate"]
     return certificate
 
 
@@ -138,8 +132,7 @@ def test_an_exception_of_the_proof_is_reported() -> None:
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
 
     def codes(index: Index) -> set[str]:
-        request = request_for("web\ntool\n")
-        report = report_of(advised_from(request, Pages(snapshot_for(request, index))))
+        report = report_of(advised("web\ntool\n", index)[0])
         return {it["code"] for it in report["result"]["report"]["stack_info"]}
 
     assert "unread_invitations" in codes(index)
@@ -147,16 +140,13 @@ def test_an_exception_of_the_proof_is_reported() -> None:
 
 
 def test_advice_from_its_own_snapshot_is_the_same() -> None:
-    request = request_for("web\ntool\n")
-    advice = advised_from(request, Pages(snapshot_for(request, INDEX)))
-    again = advise(request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
+    advice, _ = advised("web\ntool\n")
+    again = advise(advice.request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
     assert report_of(again) == report_of(advice)
 
 
 def test_a_conflict_is_proven_over_all_listed_versions() -> None:
-    request = request_for("web>1.160\ntool\n")
-    pages = Pages(snapshot_for(request, INDEX))
-    advice = advised_from(request, pages)
+    advice, _ = advised("web>1.160\ntool\n")
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
     assert advice.resolution.conflict.minimal
 

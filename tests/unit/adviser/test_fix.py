@@ -23,7 +23,7 @@ from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency, KnownVulnerability
 from model.packages.snapshot import Snapshot
-from tests.factories.evidence import GAIN, HERE, Bench, jobs
+from tests.factories.evidence import GAIN, HERE, at_levels
 from tests.factories.golden import compare_views
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of, with_vulnerabilities
@@ -77,10 +77,7 @@ def out_of_time(*arguments: Any, **options: Any) -> Resolution:
 
 
 def tool_levels(**levels: float) -> Evidence:
-    bench = Bench()
-    for version, level in levels.items():
-        bench.measure(bench.stack(f"tool=={version[1:]}", "core==1"), jobs(level, 10))
-    return bench.evidence()
+    return at_levels("tool", "core==1", **levels).evidence()
 
 
 def test_fix_proof_is_verified_independently_and_a_smaller_answer_detected() -> None:

@@ -11,7 +11,7 @@ from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency
 from model.packages.snapshot import Snapshot
-from tests.factories.evidence import GAIN, HERE, Bench, jobs
+from tests.factories.evidence import GAIN, HERE, Bench, at_levels, jobs
 from tests.factories.golden import compare_views
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of, with_vulnerabilities
@@ -47,11 +47,7 @@ def compared(
 
 
 def tool_levels(**levels: float) -> Evidence:
-    """Ten jobs of versions of ``tool``; ``v2=-0.3`` is a log speed."""
-    bench = Bench()
-    for version, level in levels.items():
-        bench.measure(bench.stack(f"tool=={version[1:]}", "core==1"), jobs(level, 10))
-    return bench.evidence()
+    return at_levels("tool", "core==1", **levels).evidence()
 
 
 @pytest.mark.parametrize("every", [False, True])

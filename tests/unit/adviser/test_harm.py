@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from adviser.guard import GuardOutcome, guard
 from adviser.reports.summary import summary_of
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.scoring.criteria import RecommendationType
-from tests.factories.evidence import Bench, jobs, series
+from tests.factories.evidence import Bench, at_levels, jobs, series
 from tests.factories.requests import request_for, snapshot_for
 from tests.factories.universes import Index, with_vulnerabilities
 
@@ -19,28 +20,21 @@ INDEX: Index = {"fast": {"3": {}, "2": {}, "1": {}}, "web": {"2": {}, "1": {}}}
 KINDS = [RecommendationType.BEST, RecommendationType.LATEST, RecommendationType.STABLE]
 
 
-def measured(**levels: float) -> Bench:
-    """Ten jobs of each version of ``fast`` beside ``web`` 1; ``v2=0.3`` is a log speed."""
-    bench = Bench()
-    for version, level in levels.items():
-        bench.measure(bench.stack(f"fast=={version[1:]}", "web==1"), jobs(level, 10))
-    return bench
+measured = partial(at_levels, "fast", "web==1")
 
 
 def advised(
     bench: Bench,
     requirements: str,
-    lock: Mapping[str, str],
     vulnerable: Mapping[str, str] | None = None,
     kind: RecommendationType = RecommendationType.BEST,
     **options: Any,
 ) -> Advice:
-    """The advice for a locked project.
+    """The advice for a project that has ``fast`` 1 and ``web`` 1.
 
     :param vulnerable: identifier of a vulnerability by release, such as ``web==2``
     """
-    text = "".join(f"{name}=={version}\n" for name, version in lock.items())
-    files = {"requirements.in": requirements, "requirements.txt": text}
+    files = {"requirements.in": requirements, "requirements.txt": "fast==1\nweb==1\n"}
     request = request_for(kind=kind, files=files, **options)
     snapshot = with_vulnerabilities(snapshot_for(request, INDEX), vulnerable or {})
     return advise(request, snapshot, bench.evidence())
@@ -60,25 +54,22 @@ def outcomes(advice: Advice) -> set[GuardOutcome]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_stack_of_several_is_harm(kind: RecommendationType) -> None:
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
-    lock = {"fast": "1", "web": "1"}
-    advice = advised(bench, "fast\nweb\n", lock, {"web==2": "V-1"}, kind, count=3)
-    assert advice.best.versions() == lock
+    advice = advised(bench, "fast\nweb\n", {"web==2": "V-1"}, kind, count=3)
+    assert advice.best.versions() == {"fast": "1", "web": "1"}
     assert GuardOutcome.HARM not in outcomes(advice)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unavoidable_slowdown_does_not_justify_a_vulnerability(kind: RecommendationType) -> None:
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
-    lock = {"fast": "1", "web": "1"}
-    advice = advised(bench, "fast>=2\nweb\n", lock, {"web==2": "V-1"}, kind)
+    advice = advised(bench, "fast>=2\nweb\n", {"web==2": "V-1"}, kind)
     assert advice.best.versions() == {"fast": "3", "web": "1"}
     first = summary_of(advice)
     assert first.startswith("Every stack without other harm that meets the request is slower: fast")
 
 
 def test_unavoidable_vulnerability_is_reported_first() -> None:
-    lock = {"fast": "1", "web": "1"}
-    advice = advised(measured(v1=0.0), "fast\nweb>=2\n", lock, {"web==2": "V-1"})
+    advice = advised(measured(v1=0.0), "fast\nweb>=2\n", {"web==2": "V-1"})
     assert advice.best.versions()["web"] == "2"
     assert advice.premises.harm_accepted
     assert "does harm, compared with your lock; this is the best of them: web 2: it has V-1" in (
@@ -87,38 +78,32 @@ def test_unavoidable_vulnerability_is_reported_first() -> None:
 
 
 def test_a_vulnerable_lock_is_not_introduced_as_the_best() -> None:
-    lock = {"fast": "1", "web": "1"}
     pinned = "fast==1\nweb==1\n"
-    advice = advised(Bench(), pinned, lock, {"web==1": "V-1", "fast==1": "V-2"})
+    advice = advised(Bench(), pinned, {"web==1": "V-1", "fast==1": "V-2"})
     assert summary_of(advice) == (
         "2 known vulnerabilities affect these versions: fast 1 (V-2), web 1 (V-1)."
         " No stack that meets your requirements is better."
     )
     accepted = advised(
-        Bench(), pinned, lock, {"web==1": "V-1"}, allowed_vulnerabilities=frozenset({"V-1"})
+        Bench(), pinned, {"web==1": "V-1"}, allowed_vulnerabilities=frozenset({"V-1"})
     )
     assert summary_of(accepted) == "Keep your versions: no stack is better."
 
 
 def test_vulnerability_already_in_the_lock_is_no_harm() -> None:
-    lock = {"fast": "1", "web": "1"}
-    advice = advised(measured(v1=0.0), "fast\nweb\n", lock, {"web==1": "V-1", "web==2": "V-1"})
+    advice = advised(measured(v1=0.0), "fast\nweb\n", {"web==1": "V-1", "web==2": "V-1"})
     assert not advice.premises.harm_accepted
     assert GuardOutcome.HARM not in outcomes(advice)
 
 
 def test_unfinished_search_accepts_no_harm() -> None:
-    lock = {"fast": "1", "web": "1"}
     calls = []
 
     def at_its_limit(*_: object, **__: object) -> Resolution:
         calls.append(1)
         return Resolution(ResolutionStatus.UNKNOWN)
 
-    files = {
-        "requirements.in": "fast\nweb\n",
-        "requirements.txt": "".join(f"{name}=={it}\n" for name, it in lock.items()),
-    }
+    files = {"requirements.in": "fast\nweb\n", "requirements.txt": "fast==1\nweb==1\n"}
     request = request_for(files=files)
     bench = measured(v1=0.0, v2=math.log(0.5))
     advice = advise(request, snapshot_for(request, INDEX), bench.evidence(), resolver=at_its_limit)
@@ -133,22 +118,20 @@ def test_hosts_that_disagree_and_another_python_are_named_in_the_first_line() ->
         bench.measure(stack, jobs(-gain, 40), host="h2")
         stack = elsewhere.stack(f"fast=={version}", "web==1")
         elsewhere.measure(stack, jobs(-5 * gain), series(python_version="3.9"))
-    lock = {"fast": "1", "web": "1"}
     assert "about 2 against 1, the 2 hosts disagree, from -11" in summary_of(
-        advised(bench, "fast<3\nweb<2\n", lock)
+        advised(bench, "fast<3\nweb<2\n")
     )
     assert "on another Python (3.9) (95 % interval" in summary_of(
-        advised(elsewhere, "fast<3\nweb<2\n", lock)
+        advised(elsewhere, "fast<3\nweb<2\n")
     )
 
 
 def test_a_yanked_version_of_the_lock_is_kept_if_all_others_do_harm() -> None:
-    lock = {"fast": "2", "web": "1"}
     files = {"requirements.in": "fast\nweb<2\n", "requirements.txt": "fast==2\nweb==1\n"}
     request = request_for(files=files)
     index: Index = {**INDEX, "fast": {"3": {}, "2": {"yanked": True}, "1": {}}}
     bench = measured(v1=0.0, v2=0.3, v3=0.0)
     advice = advise(request, snapshot_for(request, index), bench.evidence())
     assert advice.best is not None
-    assert advice.best.versions() == lock
+    assert advice.best.versions() == {"fast": "2", "web": "1"}
     assert summary_of(advice).startswith("Keep your versions: every other stack that was tried")

@@ -300,11 +300,8 @@ def test_summary_equals_a_manual_computation() -> None:
     assert (summary.mad, summary.minimum, summary.maximum) == (1.0, 1.0, 10.0)
     assert summary.sd == pytest.approx(math.sqrt(50 / 4))
     assert summary.cv == pytest.approx(math.sqrt(50 / 4) / 4)
-
-
-def test_one_job_has_no_standard_deviation() -> None:
-    summary = summary_of([7.0])
-    assert (summary.n, summary.median, summary.sd, summary.cv) == (1, 7.0, None, None)
+    one = summary_of([7.0])
+    assert (one.n, one.median, one.sd, one.cv) == (1, 7.0, None, None)
 
 
 def test_jobs_that_are_all_equal_have_no_outlier() -> None:
@@ -317,9 +314,7 @@ def test_the_example_of_the_statistics_gives_four_repetitions() -> None:
     advice = repetition_advice(0.01**2, 0.03**2, 60.0, 0.5)
     assert advice.repetitions == 4
     assert advice.jobs == jobs_needed(0.03**2 + 0.01**2 / 4)
-
-
-def test_identical_jobs_call_for_more_repetitions() -> None:
+    # Identical jobs call for as many as one likes.
     assert repetition_advice(0.01**2, 0.0, 60.0, 0.5).repetitions is None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.histories import histories_of
@@ -134,6 +135,19 @@ def test_ambiguous_baseline_is_refused(prefix: str, words: str) -> None:
         compare_stacks(jobs(1e9) + jobs(2e9, **OLDER), prefix)
 
 
+def advised(rows: list[MeasuredObservation]) -> Claim:
+    """What advice says about the two stacks of the rows."""
+    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
+    series = replace(rows[0].series, python_version="3.11")
+    evidence = Evidence(DAY, (series,), tuple(row.reading for row in rows), stacks)
+    (claim,) = performance_of(
+        evidence, MeasuredStacks(snapshot_of({}, []), evidence), {"tensorflow": stacks[NEW][0]},
+        {"tensorflow": {it for them in stacks.values() for it in them}},
+        Target(series.hardware_digest, "3.11"),
+    ).claims  # fmt: skip
+    return claim
+
+
 def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     """Paired jobs of two stacks, of which some are unstable and so leave others alone."""
     reasons = {NEW: {0: "throttled", 1: "spread"}, OLD: {1: "spread", 5: "steal"}}
@@ -148,14 +162,7 @@ def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     assert older.left_out == counts
     assert newest.left_out == {"spread": 1, "throttled": 1}
     assert stacks_document([group])["groups"][0]["stacks"][0]["left_out"] == counts
-    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
-    series = replace(rows[0].series, python_version="3.11")
-    evidence = Evidence(DAY, (series,), tuple(row.reading for row in rows), stacks)
-    (claim,) = performance_of(
-        evidence, MeasuredStacks(snapshot_of({}, []), evidence), {"tensorflow": stacks[NEW][0]},
-        {"tensorflow": {it for them in stacks.values() for it in them}},
-        Target(series.hardware_digest, "3.11"),
-    ).claims  # fmt: skip
+    claim = advised(rows)
     assert claim.left_out == counts
     text = "2 with scattered repetitions, 1 with stolen CPU time, 1 throttled, 2 without a partner"
     assert text in ClaimTexts([claim]).note(claim).message
@@ -307,17 +314,7 @@ def test_advice_and_stacks_command_give_the_same_p_value_and_interval() -> None:
         for row in run(day, level * math.exp(draw.gauss(0, 0.01)), 3, **stack)
     ]
     group = only(compare_stacks(rows))
-    stacks = {NEW: (purl("tensorflow==2.10.0"),), OLD: (purl("tensorflow==2.9.3"),)}
-    readings = tuple(row.reading for row in rows)
-    evidence = Evidence(DAY, (rows[0].series,), readings, stacks)
-    place = Target(rows[0].series.hardware_digest, "3.11")
-    series = replace(rows[0].series, python_version="3.11")
-    evidence = replace(evidence, series=(series,))
-    (claim,) = performance_of(
-        evidence, MeasuredStacks(snapshot_of({}, []), evidence),
-        {"tensorflow": stacks[NEW][0]},
-        {"tensorflow": {it for them in stacks.values() for it in them}}, place,
-    ).claims  # fmt: skip
+    claim = advised(rows)
     (comparison,) = (it.comparison for it in group.stacks if it.comparison)
     assert claim.verdict is comparison.verdict
     assert (claim.runs, claim.jobs) == (comparison.runs, comparison.jobs) == (8, 24)
@@ -355,10 +352,6 @@ def test_undetermined_comparisons_are_listed_by_chance_per_job() -> None:
     assert "; 3 more." in " ".join(shown(more, 600, verbose=True).split())
 
 
-def in_one_night(stack: int, night: int, level: float) -> list[MeasuredObservation]:
-    return run(night, level, stack_digest=f"sha256:{stack:064x}")
-
-
 def test_self_check_compares_copies_of_a_stack() -> None:
     steady = [row for day in range(12) for row in run(day, 1e9 * (1 + 0.01 * (day % 3)))]
     found = identical_pairs(steady)
@@ -374,7 +367,7 @@ def test_self_check_reports_copies_that_differ() -> None:
         but(row, block=f"{stack}:{n}")
         for stack in range(12)
         for night, at in enumerate((1e9, 1.2e9))
-        for n, row in enumerate(in_one_night(stack, night, at))
+        for n, row in enumerate(run(night, at, stack_digest=f"sha256:{stack:064x}"))
     ]
     problems = identical_pairs(lying).problems
     assert problems[0].startswith("12 false claims in ")

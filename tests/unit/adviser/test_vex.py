@@ -150,21 +150,9 @@ def test_binary_data_is_refused_as_a_vex_document() -> None:
 
 
 WRONG = (
-    ...,
-    None,
-    True,
-    0,
-    -1.5,
-    "",
-    "pkg:",
-    "pkg:pypi/%",
-    "1" * 5_000,
-    "pkg:pypi/a@" + "1" * 5_000,
-    [],
-    [[]],
-    [1],
-    {},
-)
+    ..., None, True, 0, -1.5, "", "pkg:", "pkg:pypi/%", "1" * 5_000, "pkg:pypi/a@" + "1" * 5_000,
+    [], [[]], [1], {},
+)  # fmt: skip
 
 
 def paths(value: Any, *at: str | int) -> Iterator[tuple[str | int, ...]]:

@@ -115,11 +115,9 @@ def test_all_groups_of_a_page_are_one_family() -> None:
     assert [group[0].p_value for group in page] == pytest.approx([4 * alone.p_value] * 4)
     assert compare_all([]) == []
     nothing = ComparisonGroup(Sample("", (), "key"), ())
-    assert compare_all([nothing, contest]) == [[], list(compare_candidates(*_parts(contest)))]
-
-
-def _parts(contest: ComparisonGroup) -> tuple[Sample, list[Sample]]:
-    return contest.baseline, list(contest.candidates)
+    assert compare_all([nothing, contest]) == [
+        [], compare_candidates(contest.baseline, contest.candidates)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2, 4])
@@ -197,16 +195,11 @@ def test_margin_covers_differences_between_identical_stacks() -> None:
     assert with_history[0].verdict is Verdict.UNDETERMINED
 
 
-def test_holm_adjustment_equals_a_manual_computation() -> None:
-    # Sorted 0.01·4, 0.02·3, 0.03·2, 0.4·1, then never falling.
-    adjusted = holm_adjusted(np.array([0.4, 0.01, 0.03, 0.02]))
-    assert adjusted.tolist() == pytest.approx([0.4, 0.04, 0.06, 0.06])
-
-
 def test_weighted_holm_adjustment_equals_a_manual_computation() -> None:
     # 0.02/3 comes first: all of 5 parts are left, so 0.02/3 · 5; then 0.01/1 · 2; then 0.04/1.
     adjusted = holm_adjusted(np.array([0.01, 0.02, 0.04]), np.array([1.0, 3.0, 1.0]))
     assert adjusted.tolist() == pytest.approx([0.1 / 3, 0.1 / 3, 0.04])
+    # Sorted 0.01·4, 0.02·3, 0.03·2, 0.4·1, then never falling.
     equal = holm_adjusted(np.array([0.4, 0.01, 0.03, 0.02]), np.full(4, 7.0))
     assert equal.tolist() == pytest.approx([0.4, 0.04, 0.06, 0.06])
 

@@ -197,15 +197,11 @@ def message_of(claim: Claim) -> str:
     return ClaimTexts([claim]).note(claim).message
 
 
-def one_run_each(bench: Bench, gain: float = GAIN) -> None:
-    """Ten jobs of each stack, all of one night: what that night did to them nobody knows."""
-    for version, level in (("1", 0.0), ("2", gain)):
-        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 10), run="one night")
-
-
 def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
+    """Ten jobs of each stack, all of one night: what that night did to them nobody knows."""
     bench = Bench()
-    one_run_each(bench)
+    for version, level in (("1", 0.0), ("2", GAIN)):
+        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 10), run="one night")
     (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.verdict, claim.needs) == (Verdict.UNDETERMINED, Need.TURNS)
     assert (claim.jobs, claim.runs, claim.baseline_runs) == (10, 1, 1)

@@ -184,4 +184,3 @@ def test_series_share_how_much_sessions_differ_and_one_that_differs_more_keeps_i
     assert odd.freedom == 4.0
     assert odd.between == pytest.approx(turn_noises([wild])[0].between, rel=0.2)
     assert max(it.between for it in others) < 0.03**2
-    assert turn_noises([wild]) == [turn_noises([wild])[0]]
