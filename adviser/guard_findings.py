@@ -97,12 +97,12 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
         *(
             Finding(
                 GuardGroup.FIXED,
-                it.name,
-                f"{it.name} {it.version} had {it.id} ({it.severity or 'unrated'})",
+                gone.name,
+                f"{gone.name} {gone.version} had {gone.id} ({gone.severity or 'unrated'})",
                 _ADVISED,
                 settled_difference=True,
             )
-            for it in upgrade.removed
+            for gone in upgrade.removed
         ),
         *_unmeasured(upgrade, every=every),
         *_claims(upgrade, upgrade.shown, GuardGroup.SHOWN, every=every),

@@ -266,10 +266,10 @@ def report_markdown(report: PackReport) -> str:
         by_release = sorted(steps, key=lambda it: release_order(it.claim.purl or Purl("")))
         columns = list(dict.fromkeys(it.releases for it in by_release))
         cells = {}
-        for it in steps:
-            verdict = it.claim.verdict
+        for step in steps:
+            verdict = step.claim.verdict
             mark = "**" if verdict.different else "*" if verdict is Verdict.EQUIVALENT else ""
-            cells[it.operation, it.releases] = f"{mark}{it.effect}{mark}"
+            cells[step.operation, step.releases] = f"{mark}{step.effect}{mark}"
         lines += [f"## {_cell(package)}", "", f"|operation|{'|'.join(map(_cell, columns))}|"]
         lines.append("|---" * (len(columns) + 1) + "|")
         lines += [

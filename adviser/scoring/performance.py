@@ -199,10 +199,10 @@ def _nearest(
 ) -> list[StackPair]:
     """For each pair of versions, the stack pairs whose measurements are nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
-    for it in pairs:
-        pair = it.purl, it.baseline_purl
-        distance = target.distance(series[it.series])
-        nearest[pair] = min(distance, nearest.get(pair, distance))
+    for pair in pairs:
+        versions = pair.purl, pair.baseline_purl
+        distance = target.distance(series[pair.series])
+        nearest[versions] = min(distance, nearest.get(versions, distance))
     return [
         it
         for it in pairs
