@@ -210,10 +210,7 @@ def _scopes(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _pairs(values: Mapping[str, str], name: str, kind: str) -> list[tuple[str, str]]:
-    """Names and values, written ``name=VALUE name=VALUE``.
-
-    :param kind: of the values, for messages
-    """
+    """Names and values, written ``name=VALUE name=VALUE``."""
     pairs = []
     for place, item in enumerate(values.get(name, "").split(), start=1):
         key, _, value = item.partition("=")

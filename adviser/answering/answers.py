@@ -134,10 +134,7 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
 
 
 def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> tuple[str, ...]:
-    """Names of advised packages whose metadata is of another wheel than would be installed.
-
-    Wheels with the same metadata file count as one.
-    """
+    """Names of advised packages whose metadata is of another wheel than would be installed."""
     environment, names = advice.request.environment, set()
     for choice in (it for stack in advice.resolution.stacks for it in stack.choices):
         listed = files.get(choice.purl, ())

@@ -296,10 +296,7 @@ def _public(metadata: ReleaseMetadata) -> ReleaseMetadata:
 
 
 def _metadata(row: Mapping[str, Any]) -> ReleaseMetadata:
-    """Metadata from JSON.
-
-    :raises ValueError: or ``KeyError`` or ``TypeError`` if it is something else
-    """
+    """Metadata from JSON."""
     requires, problem, imports = row["requires_dist"], row["problem"], row["imports"]
     values = {
         "requires_dist": None if requires is None else tuple(requires),

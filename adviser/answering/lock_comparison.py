@@ -254,10 +254,7 @@ def _unproven(snapshot: Snapshot, new: Mapping[str, str], harmful: Iterable[str]
 
 
 def _with_unread(snapshot: Snapshot, releases: Iterable[tuple[str, str]]) -> Snapshot:
-    """The snapshot with the releases that it lacks as unread ones, so that their jobs are found.
-
-    :param releases: name and version of each
-    """
+    """The snapshot with the releases that it lacks as unread ones, so that their jobs are found."""
     excluded = dict(snapshot.excluded)
     for name, version in sorted(releases):
         if known_version(snapshot, name, version) is None:
@@ -279,10 +276,7 @@ def _with_unread(snapshot: Snapshot, releases: Iterable[tuple[str, str]]) -> Sna
 def _locked_versions(
     snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str], whole: Collection[str]
 ) -> Snapshot:
-    """The snapshot without versions that neither lock has.
-
-    :param whole: names of packages that keep all their versions
-    """
+    """The snapshot without versions that neither lock has, except of packages in ``whole``."""
 
     def is_locked(name: str, known: Candidate | Excluded) -> bool:
         return name in whole or any(

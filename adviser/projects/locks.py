@@ -253,10 +253,7 @@ def _indexes(sources: Sequence[FileTable], context: ParseContext) -> Iterator[Pr
 def _checked(
     entry: LockEntry | InvalidDocument, reader: LockReader, context: ParseContext
 ) -> LockEntry | None:
-    """The entry in normal form; ``None``, with a warning, if it pins no version of an index.
-
-    :raises InvalidFile: if a part of it is invalid
-    """
+    """The entry in normal form; ``None``, with a warning, if it pins no version of an index."""
     if isinstance(entry, InvalidDocument):
         raise entry
     at = entry.origin

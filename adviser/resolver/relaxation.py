@@ -214,10 +214,7 @@ def may_invite_better(universe: Universe, resolution: Resolution) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """An unread version whose neighbours are considered.
-
-    :param levels: score of the stack that contains it; ``None`` if none does
-    """
+    """An unread version whose neighbours are considered; ``levels`` is the score of its stack."""
 
     version: Candidate
     levels: LevelValues | None = None

@@ -189,10 +189,7 @@ class ResolverWorker:
         return best, SearchLimit.TIME
 
     def _ended(self, budget: Budget) -> SearchLimit:
-        """The limit that ended a dead child.
-
-        :raises SearchFailed: if neither a limit nor the kernel explains its exit status
-        """
+        """The limit that ended a dead child."""
         code = None
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):

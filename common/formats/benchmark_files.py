@@ -142,10 +142,7 @@ def _checked(series: ResultSeries) -> ResultSeries:
 
 
 def _numbers(record: Fields, key: str, low: float = 0.0) -> tuple[float, ...]:
-    """The numbers of a list; empty if it is missing.
-
-    :raises InvalidDocument: if one is no finite number within ``[low, 1e30]``
-    """
+    """The numbers of a list, each within ``[low, 1e30]``; empty if it is missing."""
     values = enumerate(record.sequence(key, "a list of numbers"))
     return tuple(record.checked_number(it, low, _LARGEST, key, index) for index, it in values)
 

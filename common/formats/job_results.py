@@ -127,10 +127,7 @@ def _by_size(stdout: Fields, stderr: str) -> list[Measurement]:
 
 
 def _checked_rate(rate: float, result: Fields, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
-    """``rate``, if it is plausible.
-
-    :raises InvalidDocument: if no device can reach it
-    """
+    """``rate``; a rate that no device can reach is refused."""
     fault = rate_fault(rate, unit)
     if fault is not None:
         reason, message = fault

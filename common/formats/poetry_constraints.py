@@ -55,10 +55,7 @@ def specifier_of(constraint: str, at: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _alternatives(text: str, at: str) -> list[SpecifierSet]:
-    """The specifiers of a constraint, of which versions meet at least one.
-
-    :raises InvalidFile: if it is not a constraint
-    """
+    """The specifiers of a constraint, of which versions meet at least one."""
     try:
         if "|" in text and "===" in text:
             raise ValueError(text)  # arbitrary texts are no versions, so they have no order
@@ -140,10 +137,7 @@ def _bounds(specifier: Specifier) -> tuple[_Bound | None, _Bound | None]:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    """Clauses of PEP 440.
-
-    :raises ValueError: at text that is no clause
-    """
+    """Clauses of PEP 440."""
     position = 0
     while position < len(text):
         clause = _CLAUSE.match(text, position)

@@ -326,10 +326,7 @@ class JsonPage:
 
 
 class _RecentPages:
-    """The last parsed pages, up to a total size: a page is often requested again at once.
-
-    :param most_bytes: of the pages as texts
-    """
+    """The last parsed pages, up to a total size: a page is often requested again at once."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -427,10 +424,7 @@ def _summaries(
 def _summary(
     version: str, files: list[tuple[FilenameParts, dict[str, Any]]]
 ) -> ListedVersion | None:
-    """Summary of a version whose files are all plain; ``None`` if an upload time is invalid.
-
-    :param files: parts of each name, and its entry
-    """
+    """Summary of a version whose files are all plain; ``None`` if an upload time is invalid."""
     counted = [it for it in files if it[1].get("yanked", False) is False]
     yanked = bool(files) and not counted
     counted = counted or files

@@ -80,10 +80,7 @@ def member_folders(data: bytes, names: Collection[str]) -> Iterator[str]:
 
 
 class _Graph:
-    """The packages of a lock, and which of them a selection installs.
-
-    :ivar groups: all installed groups, the default ones included
-    """
+    """The packages of a lock, and which of them a selection installs."""
 
     def __init__(self, lock: LockTable, request: LockRequest) -> None:
         self._lock, self._request = lock, request
