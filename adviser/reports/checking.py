@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -47,7 +47,6 @@ from adviser.resolver.results import (
     Resolution,
     ResolutionStatus,
     ResolvedStack,
-    SearchLimit,
 )
 from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import Premises
@@ -60,6 +59,8 @@ from model.measurements.evidence import Evidence
 from model.packages.environments import Environment
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
+
+T = TypeVar("T")
 
 #: Maximum number of characters of a value, and of messages in a list.
 _MAX_CHARACTERS, _MAX_MESSAGES = 60, 20
@@ -209,53 +210,37 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     yield from first_problems(differences(result, expected, "result"))
 
 
+_OF_CERTIFICATE = (
+    "status", "objective", "bound", "settled", "complete", "limit", "model", "solver",
+)  # fmt: skip
+
+
 def resolution_in(inner: Mapping[str, Any]) -> Resolution:
     """The result of the search according to the report."""
-    certificate = inner["certificate"]
-    sizes = inner["search"]["sizes"]
-    return Resolution(
-        status=ResolutionStatus(certificate["status"]),
-        stacks=tuple(map(_stack, inner["products"])),
-        objective=_levels(certificate["objective"]),
-        bound=_levels(certificate["bound"]),
-        settled=certificate["settled"],
-        complete=certificate["complete"],
-        conflict=_conflict(inner),
-        limit=None if certificate["limit"] is None else SearchLimit(certificate["limit"]),
-        sizes=None if sizes is None else dataclass_from_json(orjson.dumps(sizes), ProblemSizes),
-        model=certificate["model"],
-        solver=certificate["solver"],
+    conflict, sizes = inner["conflict"], inner["search"]["sizes"]
+    return replace(
+        _part(inner["certificate"], Resolution, _OF_CERTIFICATE),
+        stacks=tuple(
+            ResolvedStack(
+                tuple(_part(it, Choice) for it in product["packages"]),
+                product["passed_over"],
+                tuple(product["levels"]),
+                product["uninvited"],
+            )
+            for product in inner["products"]
+        ),
+        conflict=None if conflict is None else _part(conflict, Conflict),
+        sizes=None if sizes is None else dataclass_of(sizes, ProblemSizes),
     )
 
 
-def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
-    conflict = inner["conflict"]
-    if conflict is None:
-        return None
-    return dataclass_from_json(
-        orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict
-    )
+def _part(value: Mapping[str, Any], kind: type[T], names: Sequence[str] = ()) -> T:
+    """A dataclass from a part of a report, which has more keys.
 
-
-def _stack(product: Mapping[str, Any]) -> ResolvedStack:
-    choices = tuple(
-        Choice(
-            name=package["name"],
-            version=package["version"],
-            purl=Purl(package["purl"]),
-            place=package["place"],
-            contributions=tuple(package["contributions"]),
-            extras=tuple(package["extras"]),
-        )
-        for package in product["packages"]
-    )
-    return ResolvedStack(
-        choices, product["passed_over"], tuple(product["levels"]), product["uninvited"]
-    )
-
-
-def _levels(values: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if values is None else tuple(values)
+    :param names: of its fields that the part has; by default all
+    """
+    known = names or [it.name for it in fields(kind)]  # type: ignore[arg-type]
+    return dataclass_of({name: value[name] for name in known}, kind)
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:

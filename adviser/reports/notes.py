@@ -89,6 +89,13 @@ class ReportNote:
         return document
 
 
+def _note_about(
+    code: NoteCode, level: NoteLevel, message: str, release: Choice | Candidate
+) -> ReportNote:
+    """A note about one version."""
+    return ReportNote(code, level, message, release.name, release.version)
+
+
 def stack_notes(advice: Advice) -> list[ReportNote]:
     """Notes about the request as a whole, whether or not there is a stack."""
     # The age of each data source in days. Exact times are in ``coverage``.
@@ -537,6 +544,7 @@ def _unread(advice: Advice) -> Iterator[ReportNote]:
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message)
 
 
+_LIKELY = "its requirements are likely, not certain: its metadata lets a build change them"
 #: Rules that can remove a release although the request does not name the package.
 _GENERAL_RULES = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
 
@@ -560,17 +568,9 @@ def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote
             elif not candidate.requirements_likely:
                 message += "; its requirements are certain" + " (those of its wheels)" * known
             level = NoteLevel.WARNING if known else NoteLevel.INFO
-            yield ReportNote(
-                NoteCode.BUILT_FROM_SDIST, level, message, candidate.name, candidate.version
-            )
+            yield _note_about(NoteCode.BUILT_FROM_SDIST, level, message, candidate)
         if candidate.requirements_likely:
-            yield ReportNote(
-                NoteCode.REQUIREMENTS_LIKELY,
-                NoteLevel.WARNING,
-                "its requirements are likely, not certain: its metadata lets a build change them",
-                candidate.name,
-                candidate.version,
-            )
+            yield _note_about(NoteCode.REQUIREMENTS_LIKELY, NoteLevel.WARNING, _LIKELY, candidate)
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
@@ -589,13 +589,8 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
                 if extra in dependency.extras
             )
             subject = next(requirers, f"{choice.name} {choice.version}")
-            yield ReportNote(
-                NoteCode.EXTRA_MISSING,
-                NoteLevel.WARNING,
-                f"{subject} requires {choice.name}[{extra}], but {lacking}",
-                choice.name,
-                choice.version,
-            )
+            message = f"{subject} requires {choice.name}[{extra}], but {lacking}"
+            yield _note_about(NoteCode.EXTRA_MISSING, NoteLevel.WARNING, message, choice)
 
 
 def _old_specifiers(advice: Advice) -> Iterator[ReportNote]:
@@ -610,13 +605,7 @@ def _old_specifiers(advice: Advice) -> Iterator[ReportNote]:
             )
         for fault in faults:
             message = f"{candidate.name} {candidate.version}: {fault}"
-            yield ReportNote(
-                NoteCode.OLD_SPECIFIER,
-                NoteLevel.WARNING,
-                message,
-                candidate.name,
-                candidate.version,
-            )
+            yield _note_about(NoteCode.OLD_SPECIFIER, NoteLevel.WARNING, message, candidate)
 
 
 def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
@@ -630,16 +619,9 @@ def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
             usable = advice.universe.packages.get(bound.name, ())
             newest = next((one for one in usable if not one.prerelease and not one.yanked), None)
             if newest is not None and not admits(bound.specifier, newest.version):
-                message = (
-                    f"{choice.name} {choice.version}: inferred {bound.name}{bound.specifier}: "
-                )
-                yield ReportNote(
-                    NoteCode.INFERRED_BOUND,
-                    NoteLevel.INFO,
-                    message + bound.reason,
-                    choice.name,
-                    choice.version,
-                )
+                inferred = f"inferred {bound.name}{bound.specifier}: {bound.reason}"
+                message = f"{choice.name} {choice.version}: {inferred}"
+                yield _note_about(NoteCode.INFERRED_BOUND, NoteLevel.INFO, message, choice)
 
 
 def _prerelease(
@@ -662,14 +644,9 @@ def _prerelease(
         return
     releases = [f"{it.version} ({it.message})" for it in refused[:_NAMED]]
     releases += [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
-    yield ReportNote(
-        NoteCode.ONLY_PRERELEASES,
-        NoteLevel.WARNING,
-        f"{name} {choice.version} is a pre-release, because the request excludes every suitable "
-        f"release: {', '.join(releases)}",
-        name,
-        choice.version,
-    )
+    message = f"{name} {choice.version} is a pre-release, because the request excludes every"
+    message += f" suitable release: {', '.join(releases)}"
+    yield _note_about(NoteCode.ONLY_PRERELEASES, NoteLevel.WARNING, message, choice)
 
 
 def _is_release(refused: RefusedVersion) -> bool:

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 from common.http.fetching import Fetcher, FetchRequest
 from common.index.page_parsing import refuse_malformed
-from common.index.partial_zip import (
+from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
+from common.index.wheel_metadata import (
     MissingSpan,
     SparseFile,
     content_range,
     directory_start,
     entry_in_tail,
     import_names_in,
+    wheel_metadata,
 )
-from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
-from common.index.wheel_metadata import wheel_metadata
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import ImportNames
 from model.packages.project_pages import IndexFile

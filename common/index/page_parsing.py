@@ -29,7 +29,7 @@ from common.index.page_entries import (
     has_usual_types,
     is_readable_name,
 )
-from common.index.partial_zip import MissingSpan
+from common.index.wheel_metadata import MissingSpan
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import (
     IndexFile,

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.index.partial_zip import import_names_in
+from common.index.wheel_metadata import import_names_in
 from ingest.native.wheels import analyze_wheel
 from model.packages.import_names import ImportSource
 from tests.effort import examples

@@ -17,9 +17,14 @@ from hypothesis import strategies as st
 
 from common.formats.core_metadata import parse_core_metadata
 from common.http.transport import StopReceiving
-from common.index.partial_zip import MissingSpan, SparseFile, entry_in_tail, import_names_in
 from common.index.sdists import SdistMetadata, SdistReader, read_sdist
-from common.index.wheel_metadata import wheel_metadata
+from common.index.wheel_metadata import (
+    MissingSpan,
+    SparseFile,
+    entry_in_tail,
+    import_names_in,
+    wheel_metadata,
+)
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import MAX_NAMES, ImportNames, ImportSource, names_in_wheel
 from tests.effort import examples

@@ -1,4 +1,4 @@
-"""None"""
+"""Readers of benchmark systems: each sample gives the results that lie beside it."""
 
 import gzip
 from hashlib import sha256
