@@ -89,8 +89,8 @@ class EmbeddedStores:
             with ThreadPoolExecutor(len(services)) as pool:
                 starts = [pool.submit(_start, service) for service in services]
             if any(it.exception() for it in starts):
-                for service, it in zip(services, starts, strict=True):
-                    if not it.exception() and it.result().now:
+                for service, start in zip(services, starts, strict=True):
+                    if not start.exception() and start.result().now:
                         service.stop()
             return [it.result() for it in starts]
 

@@ -95,18 +95,14 @@ def _problems(step: Mapping[str, Any], values: Mapping[str, str], folder: Path) 
         rows = json.loads(program().run(("benchmarks", "--json"), dict(values), folder).stdout)
     expected = dict(step["expect"])
     choices = expected.pop("any", None)
-    packages = _packages(output)
+    # Version of each advised package.
+    products = output["result"]["report"]["products"] if output else ()
+    packages = {it["name"]: it["version"] for product in products[:1] for it in product["packages"]}
     problems = _differences(expected, done.returncode, packages, text, rows)
     if choices:
         each = [_differences(it, done.returncode, packages, text, rows) for it in choices]
         problems += [] if any(not it for it in each) else [f"none of {each}"]
     return [f"{it}\n{text[-3000:]}" for it in problems]
-
-
-def _packages(output: Any) -> dict[str, str]:
-    """Version of each advised package."""
-    products = output["result"]["report"]["products"] if output else ()
-    return {it["name"]: it["version"] for product in products[:1] for it in product["packages"]}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -65,16 +65,13 @@ def chosen_of(index: Index, name: str, version: str) -> LockablePackage:
         name,
         version,
         files=tuple(
-            ReleaseFile(it, sha256_of(index.files[name][it]), kind_of_file(it)) for it in names
+            ReleaseFile(it, hashlib.sha256(index.files[name][it]).hexdigest(), kind_of_file(it))
+            for it in names
         ),
         extras=("more",) if name == "app" else (),
         dependencies=("helper", "lib") if name == "app" else (),
         urls={it: f"{server}/files/{name}/{it}" for it in names},
     )
-
-
-def sha256_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def written(

@@ -74,14 +74,10 @@ def index() -> Iterator[Index]:
             information="Metadata-Version: 1.2\nName: likely\nVersion: 1.0\n",
             more={"likely.egg-info/requires.txt": "lib>=2\n"},
         )
-        _add_built(made, "dynamic", "Requires-Dist: lib<2\n")
+        port = int(made.url.split(":")[2].split("/")[0])
+        backend = BACKEND.format(port=port, name="dynamic", lines="Requires-Dist: lib<2\n")
+        made.add_source("dynamic", "1.0", more={"pyproject.toml": PYPROJECT, "backend.py": backend})
         yield made
-
-
-def _add_built(index: Index, name: str, lines: str) -> None:
-    port = int(index.url.split(":")[2].split("/")[0])
-    backend = BACKEND.format(port=port, name=name, lines=lines)
-    index.add_source(name, "1.0", more={"pyproject.toml": PYPROJECT, "backend.py": backend})
 
 
 def advise(

@@ -19,10 +19,6 @@ def read(text: str | bytes, **others: str) -> Project:
     return parse_project({"requirements.in": data, **given})
 
 
-def asked(project: Project) -> list[str]:
-    return [it.text for it in project.requirements]
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -34,7 +30,8 @@ def asked(project: Project) -> list[str]:
     ],
 )
 def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
-    assert asked(read(data)) == ["a>1", "b"]
+    project = read(data)
+    assert [it.text for it in project.requirements] == ["a>1", "b"]
 
 
 @pytest.mark.parametrize("data", [b"a\xff", b"# coding: rot13\na", b"# coding: hm\na", b"a\0b"])

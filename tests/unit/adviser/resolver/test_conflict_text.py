@@ -27,21 +27,19 @@ def conflict_of(manifest: str, index: Index = INDEX, **options: Any) -> Conflict
     return advice_for(request_for(manifest, **options), index).resolution.conflict
 
 
-def inferred_conflict() -> Conflict:
-    roots = ("app==1.0.1", "core>=2")
-    rules = ResolverRequest(tuple(map(dependency, roots)), inferred_bounds=True)
-    return resolve(universe_of(snapshot_of(INFERRED, roots), rules, {})).conflict
-
-
 def test_conflicts_are_explained_as_in_the_golden_file() -> None:
     before = {"published_before": datetime(2024, 5, 1, tzinfo=UTC)}
     after = {"published_after": datetime(2025, 8, 15, tzinfo=UTC)}
+    roots = ("app==1.0.1", "core>=2")
+    rules = ResolverRequest(tuple(map(dependency, roots)), inferred_bounds=True)
     conflicts = {
         "several versions that are too new": conflict_of("web\n", DATED, **before),
         "one version that is too old": conflict_of("core<8\n", DATED, **after),
         "versions that are too old or too new": conflict_of("core<9\n", DATED, **after),
         "no step is repeated": conflict_of("web>=3\ntool\n"),
-        "an inferred bound is not required": inferred_conflict(),
+        "an inferred bound is not required": resolve(
+            universe_of(snapshot_of(INFERRED, roots), rules, {})
+        ).conflict,
     }
     views = {title: "\n".join(it.lines()) for title, it in conflicts.items()}
     assert "requires" not in views["an inferred bound is not required"]
