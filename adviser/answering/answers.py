@@ -188,18 +188,14 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
     return digest_bytes(stored.report)
 
 
-def new_id(now: datetime) -> str:
-    """A new unique identifier; identifiers sort by time."""
-    return f"{PREFIX}-{now:%y%m%d%H%M%S}-{secrets.token_hex(8)}"
-
-
 def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[str, Any]:
     """The part of a report that differs from run to run: identifier, times and host."""
     now = datetime.now(UTC)
+    # A new unique identifier; identifiers sort by time.
     return {
         "analyzer": PREFIX,
         "analyzer_version": code_version(),
-        "document_id": document_id or new_id(now),
+        "document_id": document_id or f"{PREFIX}-{now:%y%m%d%H%M%S}-{secrets.token_hex(8)}",
         "datetime": now.isoformat(timespec="microseconds"),
         "timestamp": int(now.timestamp()),
         "duration": round(timings.get("total_s", 0.0), 6),

@@ -237,7 +237,8 @@ def read_knowledge_of_locks(
     knowledge, upgrade = stored()
     if fetch is False or not (fetch or stores.settings.fetch_missing):
         return knowledge, unmet
-    if not fetch and lacks_metadata(upgrade):
+    # Whether the metadata of a new version was never read.
+    if not fetch and any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing):
         read_from_indexes(_changed_versions(old, new))
         knowledge, upgrade = stored()
     # A proposal is proven from what all versions of the lock require.
@@ -368,11 +369,6 @@ def side_document(lock: ProjectLock, versions: Mapping[str, str]) -> dict[str, A
     """
     left_out = [{"what": it.what, "kind": it.code.value} for it in lock.elsewhere]
     return {"packages": dict(sorted(versions.items())), "not_covered": left_out}
-
-
-def lacks_metadata(upgrade: GuardResult) -> bool:
-    """Whether the metadata of a new version was never read."""
-    return any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing)
 
 
 def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Dependency, ...]:
