@@ -318,10 +318,16 @@ def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:
+    """Terminate the running query whose text contains ``mark``, if ArcadeDB runs one."""
     # The waiting query reports that the store does not answer.
     with suppress(DriverError, Neo4jError):
-        if is_arcadedb(driver):
-            end_query(driver, database, mark)
+        if not is_arcadedb(driver):
+            return
+        with driver.session(database=database) as session:
+            for row in session.run("SHOW TRANSACTIONS").data():
+                if mark in row["currentQuery"]:
+                    name = row["transactionId"]
+                    session.run("TERMINATE TRANSACTION $name", name=name).consume()
 
 
 def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
@@ -442,14 +448,6 @@ def _lines(text: str) -> Iterator[PlanStep]:
             yield PlanStep(LOAD)
         else:
             yield PlanStep(match["step"])
-
-
-def end_query(driver: neo4j.Driver, database: str, mark: str) -> None:
-    """Terminate the running query whose text contains ``mark``, if there is one."""
-    with suppress(DriverError, Neo4jError), driver.session(database=database) as session:
-        for row in session.run("SHOW TRANSACTIONS").data():
-            if mark in row["currentQuery"]:
-                session.run("TERMINATE TRANSACTION $name", name=row["transactionId"]).consume()
 
 
 #: What each value counts for, besides its text, in the size of a result.

@@ -223,7 +223,13 @@ def _refuse_used(stores: Stores, connection: Connection) -> None:
     """:raises InvalidArgument: if a store is not empty"""
     settings = stores.settings
     holds, remedies = [], []
-    if tables := _filled_tables(connection):
+    exists = "SELECT EXISTS (SELECT FROM {})"
+    tables = [
+        name
+        for name in sorted(stored_tables(connection).keys() - FILLED_FROM_THE_START)
+        if connection.scalar(text(exists.format(quoted_names(connection, name))))
+    ]
+    if tables:
         holds.append(f"PostgreSQL is not empty: there are rows of {_listed(tables)}")
         remedies.append(_NEW_HOME if settings.embedded_database else _empty("DATABASE_URL"))
     if labels := _filled_labels(stores.driver, stores.database):
@@ -232,17 +238,6 @@ def _refuse_used(stores: Stores, connection: Connection) -> None:
     if holds:
         hint = f"set {' and '.join(dict.fromkeys(remedies))}"
         raise InvalidArgument("; ".join(holds), hint=hint)
-
-
-def _filled_tables(connection: Connection) -> list[str]:
-    tables = stored_tables(connection).keys() - FILLED_FROM_THE_START
-    return [
-        name
-        for name in sorted(tables)
-        if connection.exec_driver_sql(
-            f"SELECT EXISTS (SELECT FROM {quoted_names(connection, name)})"
-        ).scalar()
-    ]
 
 
 def _filled_labels(driver: neo4j.Driver, database: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -229,11 +230,14 @@ def quality_report(batch: LoopBatch, outcomes: Sequence[InspectionOutcome]) -> d
     reference, again = samples[0], samples[1]
     (pair,) = compare_candidates(reference, [again])
     means = _block_means(samples)
+    left_out: Counter[str] = Counter()
+    for noise in (noise for it in outcomes for noise in it.noise):
+        left_out.update(noise.left_out)
     return {
         "jobs": batch.jobs,
         "measured": sum(it.measured for it in outcomes),
         "failed": sum(it.failed for it in outcomes),
-        "left_out": _left_out(outcomes),
+        "left_out": dict(sorted(left_out.items())),
         "aa_verdict": pair.verdict.value,
         "aa_difference_pct": finite_or_none(pair.difference_pct) if pair.jobs else None,
         "aa_interval_pct": [
@@ -256,15 +260,6 @@ def quality_report(batch: LoopBatch, outcomes: Sequence[InspectionOutcome]) -> d
             for stack, outcome in zip(batch.stacks, outcomes, strict=True)
         ],
     }
-
-
-def _left_out(outcomes: Sequence[InspectionOutcome]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        for noise in outcome.noise:
-            for reason, number in noise.left_out.items():
-                counts[reason] = counts.get(reason, 0) + number
-    return dict(sorted(counts.items()))
 
 
 def _sample(outcome: InspectionOutcome) -> Sample:

@@ -39,12 +39,12 @@ def notice_body(event: Event) -> bytes:
 
 def notice_title(event: Event) -> str:
     """The title of a message to people."""
-    return f"Thoth: {_TITLES[event.kind]}"
+    return f"Thoth: {_NOTICES[event.kind][0]}"
 
 
 def notice_text(event: Event) -> str:
     """The event in one or two sentences, with its identifiers."""
-    return _TEXTS[event.kind](cut(event.subject), event.data)
+    return _NOTICES[event.kind][1](cut(event.subject), event.data)
 
 
 def _change_text(change_id: str, data: Mapping[str, Any]) -> str:
@@ -105,10 +105,6 @@ def version_step(package: Mapping[str, Any]) -> str:
     return f"{name} {_shown(package, 'from_version')} → {_shown(package, 'to_version')}"
 
 
-def _given_up_text(release: str, data: Mapping[str, Any]) -> str:
-    return f"{release} will not be settled: {_shown(data, 'reason')}."
-
-
 def _state_text(subject: str, data: Mapping[str, Any]) -> str:
     reason = f": {_shown(data, 'reason')}" if data.get("reason") else ""
     return f"{subject} has the state {_shown(data, 'state')}{reason}."
@@ -146,10 +142,6 @@ def _solved_text(subject: str, data: Mapping[str, Any]) -> str:
     return f"{_NIGHTS.get(subject, subject)} works again."
 
 
-def _test_text(target: str, _data: Mapping[str, Any]) -> str:
-    return f"This is a test of {target}. Nothing has happened."
-
-
 def _shown(data: Mapping[str, Any], key: str) -> str:
     value = data.get(key)
     return "unknown" if value is None else cut(value)
@@ -162,27 +154,22 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 _NIGHTS = {"nightly": "The nightly run", "loop": "The night of the loop"}
-_TITLES = {
-    EventKind.CHANGE_RECORDED: "a change of speed",
-    EventKind.ADVICE_CHANGED: "advice has changed",
-    EventKind.RELEASE_GIVEN_UP: "a release was given up",
-    EventKind.RELEASE_STATE: "state of a release",
-    EventKind.PROJECT_STATE: "state of a project",
-    EventKind.HASH_CHANGED: "files have changed on an index",
-    EventKind.NIGHT_FAILED: "a night has failed",
-    EventKind.DISK_FULL: "a disk is nearly full",
-    EventKind.PROBLEM_SOLVED: "a problem is solved",
-    EventKind.TEST: "a test",
-}
-_TEXTS: Mapping[EventKind, Callable[[str, Mapping[str, Any]], str]] = {
-    EventKind.CHANGE_RECORDED: _change_text,
-    EventKind.ADVICE_CHANGED: _advice_text,
-    EventKind.RELEASE_GIVEN_UP: _given_up_text,
-    EventKind.RELEASE_STATE: _state_text,
-    EventKind.PROJECT_STATE: _state_text,
-    EventKind.HASH_CHANGED: _hash_text,
-    EventKind.NIGHT_FAILED: _night_text,
-    EventKind.DISK_FULL: _disk_text,
-    EventKind.PROBLEM_SOLVED: _solved_text,
-    EventKind.TEST: _test_text,
+#: The title of a notice, and the function that makes its text.
+_NOTICES: Mapping[EventKind, tuple[str, Callable[[str, Mapping[str, Any]], str]]] = {
+    EventKind.CHANGE_RECORDED: ("a change of speed", _change_text),
+    EventKind.ADVICE_CHANGED: ("advice has changed", _advice_text),
+    EventKind.RELEASE_GIVEN_UP: (
+        "a release was given up",
+        lambda release, data: f"{release} will not be settled: {_shown(data, 'reason')}.",
+    ),
+    EventKind.RELEASE_STATE: ("state of a release", _state_text),
+    EventKind.PROJECT_STATE: ("state of a project", _state_text),
+    EventKind.HASH_CHANGED: ("files have changed on an index", _hash_text),
+    EventKind.NIGHT_FAILED: ("a night has failed", _night_text),
+    EventKind.DISK_FULL: ("a disk is nearly full", _disk_text),
+    EventKind.PROBLEM_SOLVED: ("a problem is solved", _solved_text),
+    EventKind.TEST: (
+        "a test",
+        lambda target, _data: f"This is a test of {target}. Nothing has happened.",
+    ),
 }

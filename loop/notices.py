@@ -123,7 +123,13 @@ def deliver_notices(
     """
     pace = pace or DeliveryPace()
     names = planned_targets(settings)
-    targets, unusable = _loaded(settings, names)
+    targets: dict[str, NoticeTarget] = {}
+    unusable: dict[str, str] = {}
+    for name in names:
+        try:
+            targets[name] = load_target(settings, name)
+        except InvalidSettings as error:
+            unusable[name] = str(error)
     with relational_errors(settings):
         if names:
             _check_disk(engine, settings.home)
@@ -135,18 +141,6 @@ def deliver_notices(
             abandoned = give_up_abandoned(connection, names)
     delivered, failed, given_up = (sum(it) for it in zip(*outcomes, (0, 0, 0), strict=True))
     return DeliveryCounts(planned, delivered, failed, given_up + abandoned, unusable)
-
-
-def _loaded(
-    settings: Settings, names: dict[str, bool]
-) -> tuple[dict[str, NoticeTarget], dict[str, str]]:
-    targets, unusable = {}, {}
-    for name in names:
-        try:
-            targets[name] = load_target(settings, name)
-        except InvalidSettings as error:
-            unusable[name] = str(error)
-    return targets, unusable
 
 
 def _check_disk(engine: sqlalchemy.Engine, folder: Path) -> None:

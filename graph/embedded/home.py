@@ -110,16 +110,6 @@ def space_left(folder: Path) -> float:
     return disk.free / max(1.0, min(disk.total / 20, 2 << 30))
 
 
-def too_little_space(folder: Path, needed_bytes: int) -> ServiceFailed:
-    """The error for a disk on which new stores do not fit."""
-    return ServiceFailed(
-        "embedded stores",
-        f"their first start needs {needed_bytes / 1e6:.0f} MB, but the disk of {folder} has only "
-        f"{free_bytes(folder) / 1e6:.0f} MB of free space",
-        f"{FREE_SPACE}, or set THOTH_HOME to a folder on another disk",
-    )
-
-
 def unusable(path: Path, error: OSError) -> ServiceFailed:
     """The error for a home folder that cannot be read or written."""
     return ServiceFailed(

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.home import Home, Passwords, free_bytes, too_little_space, unusable
+from graph.embedded.home import FREE_SPACE, Home, Passwords, free_bytes, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
 from model.errors import ServiceFailed
@@ -120,8 +120,13 @@ class EmbeddedStores:
     def _check_space(self, services: Iterable[Service]) -> None:
         """Refuse a first start that would fill the disk half-way."""
         needed = sum(it.new_bytes for it in services if it.record is None and not it.running())
-        if needed and free_bytes(self.home.root) < needed:
-            raise too_little_space(self.home.root, needed)
+        if needed and (free := free_bytes(self.home.root)) < needed:
+            raise ServiceFailed(
+                "embedded stores",
+                f"their first start needs {needed / 1e6:.0f} MB, but the disk of {self.home.root}"
+                f" has only {free / 1e6:.0f} MB of free space",
+                f"{FREE_SPACE}, or set THOTH_HOME to a folder on another disk",
+            )
 
     def _services(self, kinds: Iterable[type[Service]]) -> list[Service]:
         passwords = Passwords.load_or_create(self.home)

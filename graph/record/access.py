@@ -28,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from graph.record.postgresql_helpers import columns_for
 from graph.tables import AuditRow, PageSessionRow, TokenRow
 
 #: Prefix of every token, so that scanners recognise leaked tokens.
@@ -84,10 +85,7 @@ class Token:
 def create_token(
     connection: Connection, name: str, scopes: Sequence[Scope], expires_at: datetime | None
 ) -> tuple[Token, str]:
-    """Create a token; return it with its secret, which is not stored.
-
-    The caller owns the transaction.
-    """
+    """Create a token; return it with its secret, which is not stored."""
     secret = _new_secret()
     row = connection.execute(
         insert(TokenRow)
@@ -291,12 +289,9 @@ def add_write(connection: Connection, write: AuditEntry) -> None:
 
 def latest_writes(connection: Connection, limit: int = 100) -> list[StoredAuditEntry]:
     """The latest entries, newest first."""
-    query = (
-        select(*(getattr(AuditRow, it.name) for it in fields(StoredAuditEntry)))
-        .order_by(AuditRow.entry_id.desc())
-        .limit(limit)
-    )
-    return [StoredAuditEntry(**row._mapping) for row in connection.execute(query)]
+    query = select(*columns_for(StoredAuditEntry, AuditRow)).order_by(AuditRow.entry_id.desc())
+    rows = connection.execute(query.limit(limit))
+    return [StoredAuditEntry(**row._mapping) for row in rows]
 
 
 def writes_between(
@@ -304,7 +299,7 @@ def writes_between(
 ) -> Iterator[StoredAuditEntry]:
     """All entries from ``since`` to before ``until``, oldest first, without keeping them."""
     query = (
-        select(*(getattr(AuditRow, it.name) for it in fields(StoredAuditEntry)))
+        select(*columns_for(StoredAuditEntry, AuditRow))
         .where(
             *([AuditRow.at >= since] if since else []), *([AuditRow.at < until] if until else [])
         )

@@ -151,15 +151,6 @@ def recorded_heads(
     return heads, vulnerabilities
 
 
-def recorded_vulnerabilities(
-    connection: Connection, condition: ColumnElement[bool]
-) -> dict[str, tuple[Any, ...]]:
-    """Values of vulnerabilities in the order of :data:`VULNERABILITY_COLUMNS`, by identifier."""
-    columns = table_of(VulnerabilityRow).c
-    query = select(*(columns[name] for name in VULNERABILITY_COLUMNS)).where(condition)
-    return {row[0]: tuple(row) for row in connection.execute(query)}
-
-
 def head_row(head: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
     """The values of an advisory's row, in the order of :data:`HEAD_COLUMNS`."""
     return (
@@ -276,8 +267,6 @@ def add_advisories(
 def restore_advisories(connection: Connection, advisories: Collection[Advisory]) -> None:
     """Write the rows of advisories again, and all rows that depend on them.
 
-    The caller owns the transaction.
-
     :param advisories: each of them parsed from its newest document
     """
     hold_advisories(connection)
@@ -288,8 +277,6 @@ def replace_documents(
     connection: Connection, settings: Settings, replacements: Mapping[str, AdvisoryDelivery]
 ) -> None:
     """Store documents in place of others, and write the rows of their advisories again.
-
-    The caller owns the transaction.
 
     :param replacements: by identifier of the document that is deleted, as by
         :func:`graph.record.documents.delete_documents`
@@ -380,9 +367,9 @@ def _write_vulnerabilities(
     connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
 ) -> set[str]:
     """Insert and update vulnerabilities; return the identifiers of changed ones."""
-    before = recorded_vulnerabilities(
-        connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
-    )
+    columns = (table_of(VulnerabilityRow).c[name] for name in VULNERABILITY_COLUMNS)
+    query = select(*columns).where(VulnerabilityRow.vulnerability_id == any_(texts(touched)))
+    before = {row[0]: tuple(row) for row in connection.execute(query)}
     rows = {key: vulnerability_row(it) for key, it in vulnerabilities.items()}
     changed = [row for key, row in rows.items() if key in before and before[key] != row]
     new = [row for key, row in rows.items() if key not in before]

@@ -206,8 +206,6 @@ def postpone(
 ) -> timedelta:
     """Return a request to the queue until the store that it needs is available again.
 
-    The caller owns the transaction.
-
     :param reason: what the request waits for; shown until a worker starts it again
     :param anew: measure the waiting time from now on
     :returns: how long the request has been waiting; zero the first time

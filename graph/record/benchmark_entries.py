@@ -227,11 +227,6 @@ def _result_values(numbered: _Numbered) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def benchmark_id_of(system: str, name: str) -> str:
-    """Identifier of a benchmark."""
-    return digest([system, name])
-
-
 def software_id_of(name: str, version: str | None) -> str:
     """Identifier of software: its name, with its version if that is known.
 
@@ -243,7 +238,7 @@ def software_id_of(name: str, version: str | None) -> str:
 
 def add_benchmarks(connection: Connection, names: Iterable[tuple[str, str]]) -> None:
     """Add the benchmarks that are new, by system and name."""
-    rows = [(benchmark_id_of(system, name), system, name) for system, name in names]
+    rows = [(digest([system, name]), system, name) for system, name in names]
     columns = ("benchmark_id", "system", "name")
     new = insert_new(connection, BenchmarkRow, rows, columns, "benchmark_id")
     add_entries(connection, {"benchmark": new})

@@ -437,6 +437,10 @@ def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
         key: it for key, it in row.parameters.items() if isinstance(it, str | int | float | bool)
     }
     stated = {"component": row.component, "device": row.device, "threads": row.threads}
+    hardware = {"description": row.label, "cpu": row.cpu}
+    gpus = row.identity.get("gpus") or []
+    if gpus and "name" in gpus[0]:
+        hardware["accelerator"] = gpus[0]["name"]
     return BenchmarkResult(
         system=OWN_SYSTEM,
         source=row.source,
@@ -448,7 +452,7 @@ def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
         samples=samples,
         validity=Validity(row.validity),
         reason=_reason(row),
-        hardware=_hardware(row),
+        hardware=hardware,
         accelerators=_accelerators(row),
         software=_software(row),
         measured_at=row.started_at or row.created_at,
@@ -481,14 +485,6 @@ def _reason(row: Row[Any]) -> str | None:
     if row.unstable:
         reasons.append(f"{row.unstable} of {row.jobs} jobs are unstable")
     return "; ".join(reasons) or None
-
-
-def _hardware(row: Row[Any]) -> dict[str, str]:
-    hardware = {"description": row.label, "cpu": row.cpu}
-    gpus = row.identity.get("gpus") or []
-    if gpus and "name" in gpus[0]:
-        hardware["accelerator"] = gpus[0]["name"]
-    return hardware
 
 
 def _accelerators(row: Row[Any]) -> int | None:

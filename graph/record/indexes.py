@@ -75,7 +75,10 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
     for index, problem, count in connection.execute(_PROBLEMS):
         of(index).problems[str(problem)] = count
     _add_projects(connection, of)
-    _add_queue(connection, of)
+    for index, due, waiting, given_up in connection.execute(_QUEUE):
+        of(index).queue = {"due": due, "waiting": waiting, "given_up": given_up}
+    for row in connection.execute(_GIVEN_UP):
+        of(row.index_name).given_up.append({it: getattr(row, it) for it in _OF_QUEUED})
     recent = PackageEvent.occurred_at > func.now() - timedelta(days=days)
     for index, kind, count in connection.execute(_EVENTS.where(recent)):
         of(index).events[kind] = count
@@ -114,13 +117,6 @@ def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> N
             of(row.index_name).failed.append(
                 {"name": row.name, "problem": row.problem, "message": row.message}
             )
-
-
-def _add_queue(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    for index, due, waiting, given_up in connection.execute(_QUEUE):
-        of(index).queue = {"due": due, "waiting": waiting, "given_up": given_up}
-    for row in connection.execute(_GIVEN_UP):
-        of(row.index_name).given_up.append({it: getattr(row, it) for it in _OF_QUEUED})
 
 
 def _widen(status: IndexStatus, oldest: datetime | None, newest: datetime | None) -> None:

@@ -244,12 +244,6 @@ def appeared_releases(connection: Connection) -> list[ReleaseKey]:
     return [ReleaseKey(*row) for row in connection.execute(_APPEARED)]
 
 
-def open_releases(connection: Connection) -> int:
-    """Number of releases that the loop still works on."""
-    query = select(func.count()).select_from(LoopReleaseRow)
-    return connection.scalar(query.where(LoopReleaseRow.state.in_(_OPEN))) or 0
-
-
 def add_releases_seen(
     connection: Connection, keys: Iterable[ReleaseKey], source: ReleaseSource, *, backlog: int
 ) -> list[ReleaseKey]:
@@ -258,7 +252,8 @@ def add_releases_seen(
     :param backlog: limit on releases that the loop still works on
     :returns: the releases that are new
     """
-    room = backlog - open_releases(connection)
+    query = select(func.count()).select_from(LoopReleaseRow)
+    room = backlog - (connection.scalar(query.where(LoopReleaseRow.state.in_(_OPEN))) or 0)
     new: list[ReleaseKey] = []
     for key in keys:
         if len(new) >= room:

@@ -230,10 +230,7 @@ def _files_of(known: KnownRelease) -> tuple[Any, ...]:
 
 
 def restore_releases(connection: Connection, releases: Versions) -> None:
-    """Overwrite all rows of ``releases``, which must exist; see :func:`release_rows`.
-
-    The caller owns the transaction.
-    """
+    """Overwrite all rows of ``releases``, which must exist; see :func:`release_rows`."""
     share_advisories(connection)
     rows = [(it.purl, it.name, it.version, it.index, *_facts(it)) for it in releases.values()]
     update_rows(

@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
@@ -49,42 +48,10 @@ from model.json_documents import digest, digest_bytes
 KIND = "record"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCheck:
-    """Progress of comparing the record with its documents.
-
-    :param position: the last compared document; empty at the start of a round
-    :param complete_since: beginning of the last complete round
-    :param completed_at: end of the last complete round
-    """
-
-    position: str
-    complete_since: datetime | None
-    completed_at: datetime | None
-
-
-def record_check(connection: Connection) -> RecordCheck:
-    """The stored progress of comparing the record with its documents."""
-    table = RecordCheckRow
-    query = select(table.position, table.complete_since, table.completed_at)
-    return RecordCheck(*connection.execute(query).one())
-
-
-def document_count(connection: Connection, position: str) -> int:
-    """Number of documents after ``position``."""
-    query = select(func.count()).where(Document.document_id > position)
-    return connection.scalar(query) or 0
-
-
 def begin_round(connection: Connection) -> None:
     """Start a round with the first document."""
     values = {"position": "", "round_began_at": func.clock_timestamp()}
     connection.execute(update(RecordCheckRow).values(values))
-
-
-def save_position(connection: Connection, position: str) -> None:
-    """Store the last compared document."""
-    connection.execute(update(RecordCheckRow).values(position=position))
 
 
 def end_round(connection: Connection) -> None:
@@ -265,11 +232,12 @@ def verify_record(
     run = VerificationRun(settings, replays, report.counts)
     with relational_errors(settings):
         with engine.begin() as connection:
-            position = record_check(connection).position
+            position = connection.scalar(select(RecordCheckRow.position)) or ""
             if position == "" or (most is None and seconds is None):
                 begin_round(connection)
                 position = ""
-            total = document_count(connection, position)
+            remaining = select(func.count()).where(Document.document_id > position)
+            total = connection.scalar(remaining) or 0
         total = total if most is None else min(total, most)
         while most is None or report.documents.total() < most:
             if seconds is not None and time.monotonic() - began >= seconds:
@@ -332,7 +300,7 @@ def _next_batch(
         for kind, verifier in verifiers().items():
             verifier.settle(connection, run, ComparedDocuments(by_kind[kind], tampered.keys()))
         save_refusals(connection, identifiers, _refusals(tampered))
-        save_position(connection, identifiers[-1])
+        connection.execute(update(RecordCheckRow).values(position=identifiers[-1]))
         if run.counts != before:
             count_change(connection)
     report.documents.update(it.kind for it in documents)
