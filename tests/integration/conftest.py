@@ -15,6 +15,7 @@ from tests.services.fixtures import (
     graph_driver,
     graph_settings,
     neo4j_for_tests,
+    shared_stores,
     stores_on_each_product,
 )
 from tests.services.index import Index, package_index
@@ -23,7 +24,7 @@ from tests.services.waiting import DEADLINE_S
 
 __all__ = [
     "empty", "filled", "filled_app", "filled_client", "graph_driver", "graph_settings",
-    "neo4j_for_tests", "stores_on_each_product",
+    "neo4j_for_tests", "shared_stores", "stores_on_each_product",
 ]  # fmt: skip
 
 

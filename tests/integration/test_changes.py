@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from flask.testing import FlaskClient
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from adviser.answering.change_recording import record_changes
-from api.app import create_app
-from api.service import EXTENSION
 from cli.changes import changes
 from cli.ingest import ingest
 from graph.engine import Stores
@@ -23,14 +19,17 @@ from graph.record.changes import ChangeFilter, all_changes, browse_changes
 from graph.tables import ChangeLookRow, ChangeRow
 from model.packages.native_libraries import CONTEXT
 from tests.factories.inspections import write_stack
+from tests.services.commands import run_here
+from tests.services.jobs import client_of
 from tests.services.threads import in_threads
 
 RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
 
 
-@pytest.fixture
-def measured(stores: Stores, tmp_path: Path) -> Stores:
+@pytest.fixture(scope="module")
+def measured(shared_stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Stores:
     """Three releases of numpy in otherwise equal stacks; the second is a quarter faster."""
+    stores, folder = shared_stores, tmp_path_factory.mktemp("inspections")
     for turn, (version, factor) in enumerate([("2.0.0", 1.0), ("2.1.0", 1.25), ("2.2.0", 1.25)]):
         rates = [
             factor * rate * (1 + 0.001 * (turn - 1) * (-1) ** n) for n, rate in enumerate(RATES)
@@ -38,22 +37,25 @@ def measured(stores: Stores, tmp_path: Path) -> Stores:
         name = f"inspection-matmul-0000000{'abc'[turn]}"
         blas = [{"name": "OpenBLAS", "version": f"0.3.2{turn}", "source": "libopenblas.so"}]
         write_stack(
-            tmp_path / "inspections", name, rates, {"numpy": version}, turn,
+            folder, name, rates, {"numpy": version}, turn,
             bundled={f"numpy=={version}": blas},
         )  # fmt: skip
-    done = CliRunner().invoke(
-        ingest, ["inspections", str(tmp_path / "inspections")], obj=stores.settings
-    )
-    assert done.exit_code == 0, done.output
+    done = run_here(ingest, stores.settings, "inspections", str(folder))
+    assert done.exit_code == 0, done.stderr
     return stores
 
 
-@pytest.fixture
+def forget(stores: Stores) -> None:
+    with stores.engine.begin() as connection:
+        connection.execute(delete(ChangeRow))
+        connection.execute(delete(ChangeLookRow))
+
+
+@pytest.fixture(scope="module")
 def client(measured: Stores) -> Iterator[FlaskClient]:
     record_changes(measured.engine)
-    app = create_app(measured.settings)
-    yield app.test_client()
-    app.extensions[EXTENSION].close()
+    with client_of(measured.settings) as client:
+        yield client
 
 
 def rows(stores: Stores) -> list[Any]:
@@ -67,6 +69,7 @@ def rows(stores: Stores) -> list[Any]:
 
 
 def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores) -> None:
+    forget(measured)
     in_threads(*[lambda: record_changes(measured.engine)] * 4)
     before = rows(measured)
     assert len(before) == 3
@@ -75,11 +78,12 @@ def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores
 
 
 def test_changes_are_filtered_by_each_parameter(measured: Stores) -> None:
-    (entry,) = record_changes(measured.engine)
-    assert (entry.package, entry.from_version, entry.to_version) == ("numpy", "2.0.0", "2.1.0")
+    record_changes(measured.engine)
     now = datetime.now(UTC)
     with measured.engine.connect() as connection:
         (stored,) = all_changes(connection)
+        versions = stored.from_version, stored.to_version
+        assert (stored.package, *versions) == ("numpy", "2.0.0", "2.1.0")
         for wanted, count in (
             (ChangeFilter(package="numpy"), 1), (ChangeFilter(package="flask"), 0),
             (ChangeFilter(since=stored.recorded_at), 1), (ChangeFilter(since=now), 0),
@@ -90,16 +94,14 @@ def test_changes_are_filtered_by_each_parameter(measured: Stores) -> None:
 
 
 def test_the_command_records_and_lists(measured: Stores) -> None:
-    nothing = CliRunner().invoke(changes, [], obj=measured.settings)
-    assert "--update" in nothing.stdout
-    done = CliRunner().invoke(changes, ["--update", "--json"], obj=measured.settings)
-    assert done.exit_code == 0, done.output
+    forget(measured)
+    assert "--update" in run_here(changes, measured.settings).stdout
+    done = run_here(changes, measured.settings, "--update", "--json")
+    assert done.exit_code == 0, done.stderr
     (listed,) = json.loads(done.stdout)["changes"]
     assert listed["title"].startswith("numpy 2.0.0 → 2.1.0: 2")
     assert listed["bundled"] == "numpy 2.1.0 bundles OpenBLAS 0.3.21 instead of 0.3.20"
-    text = CliRunner().invoke(
-        changes, ["--since", "7d", "--package", "NumPy"], obj=measured.settings
-    )
+    text = run_here(changes, measured.settings, "--since", "7d", "--package", "NumPy")
     assert "announced: numpy 2.0.0 → 2.1.0" in (line := " ".join(text.stdout.split()))
     assert f"{listed['bundled']} ({CONTEXT})" in line
 

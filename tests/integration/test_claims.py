@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from flask.testing import FlaskClient
@@ -17,9 +17,17 @@ from tests.services.commands import ROOT, WHERE, thoth
 from tests.services.jobs import client_of
 
 
-@pytest.fixture
-def report(stores: Stores) -> dict[str, Any]:
+class Claimed(NamedTuple):
+    """Stores, and an advice in them with claims."""
+
+    stores: Stores
+    report: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def claimed(shared_stores: Stores) -> Claimed:
     """An advice on the samples, for the machine that they were measured on."""
+    stores = shared_stores
     samples = ROOT / "samples"
     for command in (
         ("ingest", "inspections", str(samples / "inspections.tar.gz")),
@@ -29,7 +37,7 @@ def report(stores: Stores) -> dict[str, Any]:
     options = ("--type", "performance", "--hardware", "fa9f8e70", "--json")
     done = thoth(stores.settings, "advise", str(samples / "project"), *WHERE, *options)
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return Claimed(stores, dict(json.loads(done.stdout)))
 
 
 def explanation(settings: Settings, *arguments: str) -> dict[str, Any]:
@@ -38,8 +46,9 @@ def explanation(settings: Settings, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_a_claim_is_explained_from_the_record(stores: Stores, report: dict[str, Any]) -> None:
-    settings, advice_id = stores.settings, report["metadata"]["document_id"]
+def test_a_claim_is_explained_from_the_record(claimed: Claimed) -> None:
+    settings, report = claimed.stores.settings, claimed.report
+    advice_id = report["metadata"]["document_id"]
     claims = report["result"]["report"]["products"][0]["claims"]
     for claim in claims:
         short = claim["claim_id"].removeprefix("sha256:")[:8]
@@ -81,37 +90,33 @@ def _served(client: FlaskClient, advice: str, claim: dict[str, Any]) -> dict[str
     return document
 
 
-def test_verbose_advice_names_claims_as_explain_accepts_them(
-    stores: Stores, report: dict[str, Any]
-) -> None:
+def test_verbose_advice_names_claims_as_explain_accepts_them(claimed: Claimed) -> None:
     options = ("--type", "performance", "--hardware", "fa9f8e70", "--verbose")
     project = str(ROOT / "samples" / "project")
-    shown = thoth(stores.settings, "advise", project, *WHERE, *options).stdout
+    shown = thoth(claimed.stores.settings, "advise", project, *WHERE, *options).stdout
     (line,) = (it for it in shown.splitlines() if "/CLAIM` shows" in it)
     advice_id = line.partition("thoth explain ")[2].partition("/")[0]
     names = [it.split()[1].rstrip(":") for it in shown.splitlines() if it.startswith("claim ")]
-    claims = report["result"]["report"]["products"][0]["claims"]
+    claims = claimed.report["result"]["report"]["products"][0]["claims"]
     assert len(names) == len(claims) > 1
     for name in names:
-        assert explanation(stores.settings, f"{advice_id}/{name}")["advice_id"] == advice_id
+        assert explanation(claimed.stores.settings, f"{advice_id}/{name}")["advice_id"] == advice_id
 
 
-def test_claim_of_an_earlier_version_is_computed_again_for_explain(
-    stores: Stores, report: dict[str, Any]
-) -> None:
-    advice_id = report["metadata"]["document_id"]
-    claims = report["result"]["report"]["products"][0]["claims"]
+def test_claim_of_an_earlier_version_is_computed_again_for_explain(claimed: Claimed) -> None:
+    advice_id = claimed.report["metadata"]["document_id"]
+    claims = claimed.report["result"]["report"]["products"][0]["claims"]
     claim = next(it for it in claims if it["beside_baseline"])
     earlier = "sha256:" + "0" * 64
-    with stores.engine.begin() as connection:
+    with claimed.stores.engine.begin() as connection:
         values = connection.execute(select(ClaimRow).where(ClaimRow.claim_id == claim["claim_id"]))
         (row,) = values.mappings()
         connection.execute(insert(ClaimRow).values({**row, "claim_id": earlier}))
         connection.execute(insert(AdviceClaim).values(advice_id=advice_id, claim_id=earlier))
-    assert explanation(stores.settings, "00000000")["claim"] == claim
-    with stores.engine.begin() as connection:
+    assert explanation(claimed.stores.settings, "00000000")["claim"] == claim
+    with claimed.stores.engine.begin() as connection:
         connection.execute(
             update(ClaimRow).where(ClaimRow.claim_id == earlier).values(python_version="3.99")
         )
-    done = thoth(stores.settings, "explain", "00000000")
+    done = thoth(claimed.stores.settings, "explain", "00000000")
     assert (done.returncode, "has no claim" in done.stderr) == (2, True)

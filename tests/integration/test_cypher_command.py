@@ -8,12 +8,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import neo4j
 import pytest
 
 from cli.graph import cypher
 from common.settings import Settings
+from graph.engine import graph_database, graph_driver
 from tests.services.commands import Ended, run_here
+from tests.services.fixtures import empty
 
 SAMPLE = """
 CREATE (:Package {name: 'numpy', rate: 1.5, since: date('2020-01-02')})
@@ -23,9 +24,12 @@ CREATE (:Package {name: 'numpy', rate: 1.5, since: date('2020-01-02')})
 PATH = "MATCH path = (p:Package)-[e]->(v) RETURN path, p, e, v.tags AS tags, v.missing AS missing"
 
 
-@pytest.fixture
-def asked(graph_settings: Settings, graph_driver: neo4j.Driver) -> Settings:
-    graph_driver.execute_query(SAMPLE, database_="neo4j")
+@pytest.fixture(scope="module")
+def asked(graph_settings: Settings) -> Settings:
+    """Settings of a graph that the tests only read."""
+    with graph_driver(graph_settings) as driver:
+        empty(driver, graph_database(graph_settings))
+        driver.execute_query(SAMPLE, database_=graph_database(graph_settings))
     return graph_settings
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import pytest
 import sqlalchemy
 
 from common.settings import Settings
-from graph.engine import Stores, graph_database
+from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
 from graph.migrate import migrate_graph
+from tests.services.databases import new_database
 from tests.services.neo4j.server import Neo4jMissing, Neo4jServer, neo4j_server
 
 PRODUCTS = ("arcadedb", "neo4j")
@@ -81,6 +83,24 @@ def stores_on_each_product(
     """A test's own record, and each graph product in turn."""
     both = replace(graph_settings, database_url=settings.database_url)
     return Stores(both, relational, graph_driver)
+
+
+@pytest.fixture(scope="module")
+def shared_stores(postgresql: sqlalchemy.Engine, embedded_settings: Settings) -> Iterator[Stores]:
+    """Both stores, migrated and empty, for all tests of a module; none may ask for ``graph``."""
+    with stores_of_module(postgresql, embedded_settings) as stores:
+        yield stores
+
+
+@contextmanager
+def stores_of_module(owner: sqlalchemy.Engine, of_graph: Settings) -> Iterator[Stores]:
+    """A new database beside the emptied graph of these settings."""
+    with new_database(owner, of_graph) as settings, connect(settings) as driver:
+        empty(driver, graph_database(settings))
+        migrate_graph(driver, graph_database(settings))
+        engine = relational_engine(settings)
+        yield Stores(settings, engine, driver)
+        engine.dispose()
 
 
 def empty(driver: neo4j.Driver, database: str) -> None:
