@@ -11,6 +11,7 @@ import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -76,26 +77,31 @@ def saved(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     writable = unprotected(filled)
     done = run_here(backup, writable, str(path))
     assert done.exit_code == 0, done.stderr
-    engine = relational_engine(writable)
-    with engine.begin() as connection:
+    with record_of(writable) as connection:
         set_sources(connection, BACKUP, [])
-    engine.dispose()
     return path
+
+
+@contextmanager
+def record_of(settings: Settings) -> Iterator[sqlalchemy.Connection]:
+    """A connection to PostgreSQL, which commits at the end of the block."""
+    engine = relational_engine(settings)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 def contents(settings: Settings) -> dict[str, str]:
     """A digest of the rows of each table that a backup has."""
-    engine = relational_engine(settings)
-    try:
-        with engine.connect() as connection:
-            names = stored_tables(connection).keys() - LEFT_OUT - _CHANGED
-            query = "SELECT md5(coalesce(string_agg(row::text, '' ORDER BY row::text), '')) FROM"
-            return {
-                name: connection.exec_driver_sql(f"{query} {name} AS row").scalar_one()
-                for name in sorted(names)
-            }
-    finally:
-        engine.dispose()
+    query = "SELECT md5(coalesce(string_agg(row::text, '' ORDER BY row::text), '')) FROM"
+    with record_of(settings) as connection:
+        names = stored_tables(connection).keys() - LEFT_OUT - _CHANGED
+        return {
+            name: connection.exec_driver_sql(f"{query} {name} AS row").scalar_one()
+            for name in sorted(names)
+        }
 
 
 def bodies(settings: Settings) -> dict[str, bytes]:
@@ -144,14 +150,12 @@ def test_a_restored_backup_equals_its_source(
     assert sum(kind["graph_count"] for kind in report["graph"]["kinds"]) > 500
     assert contents(target) == contents(filled)
     # Identifiers go on where they ended.
-    engine = relational_engine(target)
-    with engine.begin() as connection:
+    with record_of(target) as connection:
         added = text("INSERT INTO audit_log (request_id, address, method, route, status)"
                      " VALUES ('r', 'a', 'POST', '/', 201)")  # fmt: skip
         connection.execute(added)
         connection.execute(text("INSERT INTO outbox (kind, key) VALUES ('stack', 'x')"))
         connection.rollback()
-    engine.dispose()
     again = run_here(restore, target, str(saved))
     assert again.exit_code == 2
     assert "is not empty: there are" in again.stderr
@@ -213,8 +217,7 @@ def test_backup_during_uploads_has_every_accepted_upload_whole(
         report = restored(target, path)
     assert report["record"]["equal"]
     assert report["graph"]["equal"]
-    engine = relational_engine(target)
-    with engine.connect() as connection:
+    with record_of(target) as connection:
         requests = set(connection.scalars(text("SELECT analysis_id FROM analyses")))
         kept = connection.scalar(text("SELECT count(*) FROM documents WHERE kind = 'upload'"))
     assert set(before) <= requests <= {*before, *during}
@@ -226,14 +229,13 @@ def test_backup_during_uploads_has_every_accepted_upload_whole(
     def all_ended() -> bool:
         upkeep(working, return_stalled)
         run_jobs(working)
-        with engine.connect() as connection:
+        with record_of(target) as connection:
             states = {row[0]: row[1] for row in connection.execute(ended)}
         return states == {"succeeded": len(requests)}
 
     wait_until(all_ended, "every accepted upload is ingested")
-    with engine.connect() as connection:
+    with record_of(target) as connection:
         assert connection.scalar(text("SELECT count(*) FROM inspections")) == len(requests)
-    engine.dispose()
     verified = thoth(working, "record", "verify")
     assert verified.returncode == 0, verified.stdout
 
@@ -284,10 +286,8 @@ def test_a_broken_archive_is_refused_before_anything_is_written(
     assert "half.tar: it is damaged" in refusal(target, half)
     newer = run_here(restore, target, str(with_manifest(saved, schema="9999")))
     assert (newer.exit_code, "is newer than this code" in newer.stderr) == (4, True)
-    engine = relational_engine(target)
-    with engine.connect() as connection:
+    with record_of(target) as connection:
         assert not stored_tables(connection)
-    engine.dispose()
     assert not bodies(target)
 
 
@@ -314,10 +314,8 @@ def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Setti
     unknown = {**tables, "tokens": {**tables["tokens"], "columns": ["secret"]}}
     message = "tokens: not a table of this schema"
     assert message in refusal(target, with_manifest(saved, tables=unknown))
-    engine = relational_engine(target)
-    with engine.connect() as connection:
+    with record_of(target) as connection:
         assert not stored_tables(connection)
-    engine.dispose()
     assert restored(target, saved)["record"]["equal"]
 
 
@@ -337,18 +335,12 @@ def test_a_backup_of_an_earlier_schema_is_migrated(
         manifest = create_backup(earlier, engine, str(path))
         engine.dispose()
     assert manifest.schema == "0028"
-    empty_graph(target)
+    with connect(target) as driver:
+        empty(driver, graph_database(target))
     assert restored(target, path)["graph"]["equal"]
     assert contents(target).keys() == contents(filled).keys()
-    engine = relational_engine(target)
-    with engine.connect() as connection:
+    with record_of(target) as connection:
         command.check(alembic_config(connection))
-    engine.dispose()
-
-
-def empty_graph(settings: Settings) -> None:
-    with connect(settings) as driver:
-        empty(driver, graph_database(settings))
 
 
 @embedded_only
@@ -383,10 +375,8 @@ def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> 
     )
     path = tmp_path / "backup.tar"
     assert run_here(backup, secret, str(path)).exit_code == 0
-    engine = relational_engine(settings)
-    with engine.connect() as connection:
+    with record_of(settings) as connection:
         assert [it.kind for it in source_successes(connection)] == ["backup"]
-    engine.dispose()
     assert b"s3cret" not in path.read_bytes()
     shown = public_settings(secret)
     assert shown["PACKAGE_INDEXES"] == [["own", "https://index.example/simple"]]
@@ -441,14 +431,21 @@ def test_only_errors_of_the_file_itself_name_the_backup(stores: Stores, tmp_path
         assert [it.name for it in disk.iterdir()] == ["filler"]
 
 
-def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
-    stores: Stores, tmp_path: Path
-) -> None:
-    settings = replace(stores.settings, document_store_url=(tmp_path / "bodies").as_uri())
+def with_large_document(stores: Stores, folder: Path) -> Settings:
+    """Settings with a document store that has the body of a document."""
+    settings = replace(stores.settings, document_store_url=folder.as_uri())
     body = os.urandom(INLINE_LIMIT_BYTES * 2)
     document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
     with stores.engine.begin() as connection:
         add_documents(connection, settings, [document])
+    return settings
+
+
+def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
+    stores: Stores, tmp_path: Path
+) -> None:
+    settings = with_large_document(stores, tmp_path / "bodies")
+    with stores.engine.begin() as connection:
         connection.execute(text("UPDATE documents SET ingested_at = now() - interval '1 year'"))
     with session_lock(stores.engine, AdvisoryLock.BACKUP):
         done = run_here(backup, settings, str(tmp_path / "second.tar"))
@@ -462,11 +459,7 @@ def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
 
 
 def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -> None:
-    settings = replace(stores.settings, document_store_url=(tmp_path / "bodies").as_uri())
-    body = os.urandom(INLINE_LIMIT_BYTES * 2)
-    document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
-    with stores.engine.begin() as connection:
-        add_documents(connection, settings, [document])
+    settings = with_large_document(stores, tmp_path / "bodies")
     for path in (tmp_path / "bodies").rglob("*.zst"):
         path.unlink()
     done = run_here(backup, settings, str(tmp_path / "backup.tar"))
@@ -505,11 +498,9 @@ def test_backup_and_documents_may_be_in_buckets(
             assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
         assert restored(target, url)["record"]["equal"]
         assert contents(target) == contents(source)
-        engine = relational_engine(target)
-        with engine.connect() as connection:
+        with record_of(target) as connection:
             for it in documents:
                 assert body_of(connection, target, it.document_id) == it.body
-        engine.dispose()
         assert bucket.find("knowledge/restored/") != []
 
 

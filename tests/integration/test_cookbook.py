@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
+from unittest.mock import ANY
 
+import numpy as np
 import pytest
 import sqlalchemy
 from sqlalchemy import Connection, insert, select
@@ -72,6 +73,8 @@ _QUESTION = re.compile(
     r"```cypher\n(?P<query>.+?)\n```$",
     re.MULTILINE | re.DOTALL,
 )
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:")
 
 WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 BASE = frozenset({("engine", "1.2.0", "pypi"), ("helper", "1.0", "pypi")})
@@ -133,7 +136,16 @@ class World:
                 reader, found["query"], {**parameters, **changed},
                 timeout_s=60.0, row_limit=1000, byte_limit=2**20, database=self.stores.database,
             )  # fmt: skip
-        return plain(list(result.rows))  # type: ignore[no-any-return]
+        return [[_without_digits(value) for value in row] for row in plain(list(result.rows))]
+
+
+def _without_digits(value: Any) -> Any:
+    """A time of the graph, however many digits it is written with, as an object."""
+    if not isinstance(value, str) or not _MOMENT.match(value):
+        return value
+    # Nine digits of a second are more than Python reads.
+    at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value))
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def questions() -> dict[int, re.Match[str]]:
@@ -339,20 +351,9 @@ MATMUL = ("PiMatmul", "numpy", 512, "cpu", FIRST, "FLOP/s")
 # What must come out. Rows are in the order of the question.
 
 
-def quantile(values: Iterable[float], share: float) -> float:
-    """Between the two nearest of the sorted values, in proportion."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-    return low + (high - low) * (place - math.floor(place))
-
-
-def median(values: Iterable[float]) -> float:
-    return quantile(values, 0.5)
-
-
 def spread(values: list[float]) -> float:
-    return (quantile(values, 0.75) - quantile(values, 0.25)) / median(values)
+    lower, upper = np.quantile(values, [0.25, 0.75])
+    return float(upper - lower) / median(values)
 
 
 def grouped(
@@ -572,35 +573,10 @@ def unmeasured(world: World) -> list[list[Any]]:
             found[packages].append((advice, rank, at))
     rows = [
         [stack_digest(packages), len(packages), len({it[0] for it in them}),
-         min(it[1] for it in them), moment(max(it[2] for it in them))]
+         min(it[1] for it in them), max(it[2] for it in them)]
         for packages, them in found.items()
     ]  # fmt: skip
     return sorted(rows, key=lambda row: (-row[2], row[0]))
-
-
-def moment(at: datetime) -> Any:
-    """A time of the graph, however many digits it is written with."""
-    return Moment(at)
-
-
-class Moment:
-    """Equal to what the graph says of a time."""
-
-    def __init__(self, at: datetime) -> None:
-        self.at = at
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, str):
-            return NotImplemented
-        # Nine digits of a second are more than Python reads.
-        found = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", other))
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)) == self.at
-
-    def __hash__(self) -> int:
-        return hash(self.at)
-
-    def __repr__(self) -> str:
-        return f"Moment({self.at.isoformat()})"
 
 
 def evidence(world: World) -> list[list[Any]]:
@@ -621,7 +597,7 @@ def evidence(world: World) -> list[list[Any]]:
         ).items():
             rows.append(
                 [advice, key[0], stack, key[4].label, world.comparisons[key], python, len(them),
-                 close(median(rates(them))), key[5], moment(max(it.started for it in them))]
+                 close(median(rates(them))), key[5], max(it.started for it in them)]
             )  # fmt: skip
     return sorted(rows, key=lambda row: (row[0], row[1], row[2], row[4]))
 
@@ -680,19 +656,6 @@ def open_comparisons(world: World) -> list[list[Any]]:
         ["engine", "1.8.0", "1.2.0", "PiMatmul", 12, ANY, ANY, world.comparisons[MATMUL], "3.11"],
         ["engine", "1.9.0", "1.2.0", "PiTrain", 2, ANY, ANY, world.comparisons[train], "3.11"],
     ]
-
-
-class _Any:
-    """What an undetermined comparison lacks is a matter of the statistics, not of the graph."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-
-ANY = _Any()
 
 
 def by_size(world: World) -> list[list[Any]]:

@@ -81,6 +81,8 @@ def test_cut_result_is_reported_on_stderr(asked: Settings) -> None:
     cut = ask(asked, query, "--limit", "3", "--format", "csv")
     assert cut.stdout.split() == ["n", "1", "2", "3"]
     assert "only the first 3 rows" in cut.stderr
+    table = ask(asked, query, "--limit", "3")
+    assert (table.stdout.split()[-1], "only the first 3 rows" in table.stderr) == ("3", True)
     assert not ask(asked, query, "--limit", "10").stderr
 
 

@@ -77,13 +77,18 @@ def assert_equal_rows(exported: Rows, expected: Rows, key: str) -> None:
         assert {it: rows[name][it] for it in common} == {it: item[it] for it in common}
 
 
-def test_exported_inspections_and_observations_equal_those_of_the_api(
+def test_exported_inspections_jobs_and_hardware_equal_those_of_the_api(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     inspections = list(listed(filled_client, "/api/v2/inspections"))
     assert_equal_rows(rows_of(exported, "inspections"), inspections, "document_id")
     observations = list(listed(filled_client, "/api/v2/observations"))
     assert_equal_rows(rows_of(exported, "observations"), observations, "observation_id")
+    hardware = {
+        it["hardware_digest"]: json.loads(it["identity"]) for it in rows_of(exported, "hardware")
+    }
+    listed_classes = listed(filled_client, "/api/v2/hardware")
+    assert hardware == {it["digest"]: it["identity"] for it in listed_classes} != {}
 
 
 def test_samples_are_the_repetitions_of_the_observations(
@@ -138,17 +143,6 @@ def test_exported_releases_and_advisories_equal_those_of_the_api(
     rows = rows_of(exported, "advisories")
     assert_equal_rows(rows, advisories, "advisory_id")
     assert all(set(row["affected"]) == affected[row["vulnerability_id"]] for row in rows)
-
-
-def test_exported_hardware_classes_equal_those_of_the_api(
-    exported: Path, filled_client: FlaskClient
-) -> None:
-    rows = {
-        it["hardware_digest"]: json.loads(it["identity"]) for it in rows_of(exported, "hardware")
-    }
-    items = {it["digest"]: it["identity"] for it in listed(filled_client, "/api/v2/hardware")}
-    assert rows == items
-    assert rows
 
 
 def test_exported_benchmark_results_equal_those_of_the_api(

@@ -5,9 +5,6 @@ PostgreSQL holds the record and answers the same questions; both graph products 
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,10 +15,8 @@ from typing import Any
 import neo4j
 import pytest
 import sqlalchemy
-from click.testing import CliRunner, Result
 from sqlalchemy import Double, Integer, func, select, update
 
-from cli.graph import cypher
 from common.settings import Settings
 from graph.analyst_queries import QueryResult, open_reader, run_query
 from graph.checkpoints import named_batch
@@ -232,33 +227,3 @@ def test_every_release_that_provides_a_module_is_listed(home: Settings) -> None:
 def test_endless_query_is_ended(large: LargeGraph, query: str) -> None:
     with pytest.raises(QueryRefused, match=r"limit of (1 s|memory)"):
         large.ask(query, timeout_s=1.0)
-
-
-def command(settings: Settings, *arguments: str) -> Result:
-    result = CliRunner().invoke(cypher, [LISTING, *arguments], obj=settings)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def rows_of(form: str, text: str) -> int:
-    """The number of rows in what the command printed."""
-    if form == "json":
-        return len(json.loads(text)["rows"])
-    if form == "csv":
-        return len(list(csv.DictReader(io.StringIO(text, newline=""))))
-    return sum(line.strip().startswith("name-") for line in text.splitlines())
-
-
-@pytest.mark.parametrize("form", ["table", "json", "csv"])
-def test_each_format_of_the_command_says_whether_rows_are_cut_off(
-    large: LargeGraph, form: str
-) -> None:
-    cut = command(large.settings, "--format", form)
-    assert rows_of(form, cut.stdout) == 10_000
-    assert "only the first" in cut.stderr
-    raised = replace(large.settings, query_row_limit=COUNT)
-    whole = command(raised, "--format", form)
-    assert rows_of(form, whole.stdout) == COUNT
-    assert "only the first" not in whole.stderr
-    if form == "json":
-        assert [json.loads(it.stdout)["truncated"] for it in (cut, whole)] == [True, False]

@@ -67,10 +67,11 @@ from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import morning_summary, status_document
 from loop.verdicts import announce_releases, changes_behind, resolve_releases, settle_releases
 from loop.watching import adopt_requests, identifiers_of, package_project, project_watch
-from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
+from model.changes import ChangeEvent, RecordedChange
 from model.errors import InvalidArgument
 from model.packages.environments import host_environment
 from pis.amun.conditions import MachineBusy, free_machine
+from tests.factories.changes import change_of_numpy
 from tests.factories.evidence import simulated
 from tests.factories.inspections import write_stack
 from tests.factories.requests import advice_for, request_for
@@ -117,22 +118,23 @@ def watch(stores: Stores, files: dict[str, bytes], hardware: str | None = None) 
         add_watch(connection, project_watch("project", request))
 
 
-def test_release_that_no_project_can_install_is_given_up_with_its_reason(
+def test_releases_that_cannot_be_installed_or_measured_are_given_up_with_their_reasons(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch_app(stores)
-    assert night(night_settings).problem is None
+    settings = replace(night_settings, loop_nights=1)
+    assert night(settings).problem is None
     index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
-    report = night(night_settings)
+    index.add_wheel("lib", "2.0")
+    report = night(settings)
     assert [it.step for it in report.steps] == list(STEPS)
     with stores.engine.connect() as connection:
-        (release,) = releases_in(connection)
-        events = connection.execute(
-            select(EventRow.kind).where(EventRow.subject == KEY.subject).order_by(EventRow.event_id)
-        )
-        kinds = list(events.scalars())
-    assert (release.key, release.state) == (KEY, LoopState.GIVEN_UP)
-    assert "lib" in (release.reason or "")
+        releases = {it.key.subject: it for it in releases_in(connection)}
+        kinds = [kind for kind, subject in events(connection) if subject == KEY.subject]
+    assert {it.state for it in releases.values()} == {LoopState.GIVEN_UP}
+    assert "lib" in (releases["app==2.0"].reason or "")
+    unmeasured = releases["lib==2.0"].reason or ""
+    assert "matmul measures numpy, which the lock does not have" in unmeasured
     assert kinds == [EventKind.RELEASE_STATE, EventKind.RELEASE_GIVEN_UP]
 
 
@@ -197,20 +199,6 @@ def test_release_already_advised_is_compared_with_another_version(
     assert [(it["label"], it["releases"]) for it in batch.stacks] == [
         ("reference", []), ("reference again", []), ("numpy==1.0", ["numpy==2.0"])
     ]  # fmt: skip
-
-
-def test_release_that_no_indicator_can_measure_is_given_up_with_its_reason(
-    stores: Stores, night_settings: Settings, index: Index
-) -> None:
-    watch_app(stores)
-    settings = replace(night_settings, loop_nights=1)
-    night(settings)
-    index.add_wheel("lib", "2.0")
-    assert night(settings).problem is None
-    with stores.engine.connect() as connection:
-        (release,) = releases_in(connection)
-    assert release.state is LoopState.GIVEN_UP
-    assert "matmul measures numpy, which the lock does not have" in (release.reason or "")
 
 
 def test_a_batch_without_the_stack_of_any_release_is_not_planned(
@@ -399,15 +387,7 @@ def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) 
 
 
 def test_changed_advice_names_the_changes_that_support_it(relational: Engine) -> None:
-    up = PerformanceChange(
-        change_id="up", kind=ChangeKind.RELEASE, event=ChangeEvent.ANNOUNCED, refers_to=None,
-        package="numpy", host=None, from_version="2.0.2", to_version="2.3.5", from_stack="a",
-        to_stack="b", indicator="conv2d", parameters={}, device=None, comparison_key="c",
-        python_version="3.11", hardware_digest="sha256:d", hardware_label="Xeon",
-        verdict="faster", effect_pct=16.2, observed_pct=16.5, interval_low_pct=14.0,
-        interval_high_pct=18.0, delta_pct=5.0, jobs=10, baseline_jobs=10, comparisons=1, look=1,
-        seen_at=None, rule="1",
-    )  # fmt: skip
+    up = change_of_numpy("up")
     entries = [
         up,
         replace(up, change_id="down", from_version="2.3.5", to_version="2.4.0", verdict="slower"),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-import neo4j
 import pytest
 import sqlalchemy
 from alembic import command
@@ -23,7 +20,6 @@ from graph.migrate import (
     alembic_config,
     ensure_schema,
     graph_state,
-    known_revisions,
     migrate_relational,
     states,
     write_revision,
@@ -162,23 +158,6 @@ def test_failed_revision_is_rolled_back(folder: Path, empty: Stores) -> None:
         assert connection.scalar(text("SELECT to_regclass('first') IS NULL"))
 
 
-def test_migrate_command_migrates_and_reports(settings: Settings, graph: neo4j.Driver) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "cli", "migrate", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={
-            "THOTH_HOME": str(settings.home),
-            "DATABASE_URL": settings.database_url or "",
-            "PYTHONPATH": ":".join(sys.path),
-        },
-    )
-    stores = json.loads(result.stdout)["stores"]
-    assert stores[0]["current"] == max(known_revisions(), default=None)
-    assert [store["pending"] for store in stores] == [[], []]
-
-
 def test_postgresql_is_migrated_without_the_graph(empty: Stores) -> None:
     url = f"bolt://127.0.0.1:{closed_port()}"
     blind = replace(empty.settings, graph_url=url, graph_password="unheard", connect_timeout_s=1.0)
@@ -191,3 +170,5 @@ def test_postgresql_is_migrated_without_the_graph(empty: Stores) -> None:
     output = thoth(empty.settings, "migrate").stdout
     assert "PostgreSQL: nothing to do" in output
     assert "the graph: applied 0001" in output
+    stores = json.loads(thoth(empty.settings, "migrate", "--json").stdout)["stores"]
+    assert [it["pending"] for it in stores] == [[], []]

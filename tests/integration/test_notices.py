@@ -49,7 +49,8 @@ from ingest import runs
 from ingest.record import exclusive_run
 from loop import night as loop_night
 from loop.notices import deliver_notices
-from model.changes import ChangeEvent, ChangeKind, PerformanceChange
+from model.changes import ChangeEvent
+from tests.factories.changes import change_of_numpy
 from tests.factories.documents import GENERATIONS
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import run_here, thoth
@@ -157,14 +158,7 @@ def test_new_change_becomes_an_event_unless_old_or_only_a_confirmation(
     relational: sqlalchemy.Engine,
 ) -> None:
     now = datetime.now(UTC)
-    change = PerformanceChange(
-        change_id="new", kind=ChangeKind.RELEASE, event=ChangeEvent.ANNOUNCED, refers_to=None,
-        package="numpy", host=None, from_version="2.3.5", to_version="2.4.0", from_stack="a",
-        to_stack="b", indicator="conv2d", parameters={}, device=None, comparison_key="c",
-        python_version="3.11", hardware_digest="d", hardware_label="Xeon", verdict="slower",
-        effect_pct=-16.2, observed_pct=-16.5, interval_low_pct=-18.0, interval_high_pct=-14.5,
-        delta_pct=5.0, jobs=10, baseline_jobs=10, comparisons=1, look=1, seen_at=now, rule="1",
-    )  # fmt: skip
+    change = change_of_numpy("new", seen_at=now)
     entries = [
         change,
         replace(change, change_id="old", seen_at=now - timedelta(days=15)),
@@ -182,7 +176,7 @@ def test_new_change_becomes_an_event_unless_old_or_only_a_confirmation(
         ("change.recorded", "new"),
         ("change.recorded", "end"),
     ]
-    assert events[0].data["interval_percent"] == [-18.0, -14.5]
+    assert events[0].data["interval_percent"] == [14.0, 18.0]
 
 
 def deliver(engine: sqlalchemy.Engine, settings: Settings) -> list[ListedNotice]:

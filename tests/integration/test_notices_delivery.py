@@ -223,17 +223,6 @@ def test_a_notice_waits_for_a_process_that_knows_its_target(
     assert len(set(signatures)) == 2
 
 
-def test_chat_services_get_settled_events_only(
-    relational: sqlalchemy.Engine, settings: Settings
-) -> None:
-    record(relational)
-    with relational.begin() as connection:
-        record_event(connection, EventKind.RELEASE_STATE, "flask==3", {"state": "planned"})
-    with receiver() as server:
-        deliver_notices(relational, hooked(settings, server.url, events="settled"))
-    assert [it.document["type"] for it in server.received] == ["release.given_up"]
-
-
 KILLED = """
 import os, signal, sys
 from dataclasses import replace

@@ -89,18 +89,20 @@ def test_selected_pack_contains_only_what_its_measurements_refer_to(
     assert (done.returncode, (tmp_path / "none").exists()) == (2, False)
 
 
-def test_code_of_packages_in_a_pack_with_unknown_key_is_not_run(
-    filled: Settings, made: Path
+def test_unknown_keys_and_other_files_are_refused(
+    filled: Settings, made: Path, tmp_path: Path
 ) -> None:
-    refused = thoth(filled, "pack", "again", str(made))
-    assert (refused.returncode, "--trust-packages" in refused.stderr) == (2, True)
-
-
-def test_pack_build_replaces_only_a_pack(filled: Settings, tmp_path: Path) -> None:
-    other = tmp_path / "notes.tar"
-    other.write_text("mine")
-    refused = thoth(filled, "pack", "build", str(other), "--replace")
-    assert (refused.returncode, other.read_text()) == (2, "mine")
+    new_key(tmp_path / "other")
+    notes = tmp_path / "notes.tar"
+    notes.write_text("mine")
+    for arguments, reason in (
+        (("again", str(made)), "--trust-packages"),
+        (("verify", str(made), "--key", f"{tmp_path / 'other'}.pub"), "key"),
+        (("build", str(notes), "--replace"), str(notes)),
+    ):
+        refused = thoth(filled, "pack", *arguments)
+        assert (refused.returncode, reason in refused.stderr) == (2, True), refused.stderr
+    assert notes.read_text() == "mine"
 
 
 def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
@@ -111,14 +113,6 @@ def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
     assert pythons.session_count == 1
     again = replace(manifest, sessions=(one, replace(one, build="b")))
     assert again.session_count == 2
-
-
-def test_pack_signed_with_another_key_than_expected_is_refused(
-    filled: Settings, made: Path, tmp_path: Path
-) -> None:
-    new_key(tmp_path / "other")
-    verify = ("pack", "verify", str(made), "--key", f"{tmp_path / 'other'}.pub")
-    assert thoth(filled, *verify).returncode == 2
 
 
 def test_independent_program_verifies_a_pack_and_computes_the_same_numbers(

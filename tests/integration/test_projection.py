@@ -58,10 +58,7 @@ def test_every_kind_of_row_reaches_the_graph(stores: Stores, rows: Rows) -> None
     assert counts["Observation"] == len(rows[ObservationRow])
     assert counts["(:Stack)-[:INCLUDES]->(:PackageVersion)"] == len(rows[StackPackage])
     assert lag(stores.engine).count == 0
-
-
-def test_an_observation_keeps_its_values_and_types(stores: Stores, rows: Rows) -> None:
-    project(stores)
+    # An observation keeps its values and types, and times compare with times of Cypher.
     row = next(row for row in rows[ObservationRow] if row["outcome"] == "measured")
     ((node, started),) = answer(
         stores,
@@ -74,6 +71,10 @@ def test_an_observation_keeps_its_values_and_types(stores: Stores, rows: Rows) -
     assert node["parameters"] == canonical_parameters(row)
     assert started.to_native() == row["started_at"]
     assert "quarantine_reason" not in node
+    query = "MATCH (i:Inspection) WHERE i.created_at >= datetime($at) RETURN count(i)"
+    dated = [row for row in rows[InspectionRow] if row["created_at"]]
+    assert answer(stores, query, at="2020-02-01T00:00:00Z") == [[len(dated)]]
+    assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
 
 
 def test_rows_that_were_written_are_released_without_garbage_collection(stores: Stores) -> None:
@@ -86,14 +87,6 @@ def test_rows_that_were_written_are_released_without_garbage_collection(stores: 
             assert sys.getrefcount(rows) == held_before
     finally:
         gc.enable()
-
-
-def test_times_compare_with_cypher_times(stores: Stores, rows: Rows) -> None:
-    project(stores)
-    query = "MATCH (i:Inspection) WHERE i.created_at >= datetime($at) RETURN count(i)"
-    dated = [row for row in rows[InspectionRow] if row["created_at"]]
-    assert answer(stores, query, at="2020-02-01T00:00:00Z") == [[len(dated)]]
-    assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
 
 
 def test_verify_lists_missing_extra_and_different_nodes(stores: Stores, rows: Rows) -> None:

@@ -568,20 +568,19 @@ def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: S
 
 
 def test_verification_says_how_many_differences_it_does_not_print(record: Stores) -> None:
-    change(record, "UPDATE observations SET rate = rate * 2, reported_rate = 1")
+    url = "https://me:hunter2@host.example/x?token=hunter2"
+    change(
+        record,
+        "UPDATE observations SET rate = rate * 2, reported_rate = 1",
+        f"UPDATE inspections SET stack_note = '{url}'",
+    )
     done = thoth(record.settings, "record", "verify", "--replay", "0")
     assert done.returncode == 1
     assert done.stdout.count("observations.") == 20
     assert " more\n" in done.stdout
     done = thoth(record.settings, "record", "verify", "--replay", "0", "--all")
     assert done.stdout.count("observations.") > 100
-
-
-def test_verification_prints_no_secret(record: Stores) -> None:
-    url = "https://me:hunter2@host.example/x?token=hunter2"
-    change(record, f"UPDATE inspections SET stack_note = '{url}'")
-    done = thoth(record.settings, "record", "verify", "--json")
-    assert done.returncode == 1
+    # No secret is printed.
     assert "host.example" in done.stdout
-    assert "hunter2" not in done.stdout
-    assert "hunter2" not in thoth(record.settings, "ingest", "quarantine").stdout
+    quarantined = thoth(record.settings, "ingest", "quarantine").stdout
+    assert "hunter2" not in done.stdout + quarantined

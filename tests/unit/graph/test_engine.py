@@ -1,6 +1,8 @@
 """Drivers' errors become errors with a remedy; passwords appear nowhere."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import neo4j.exceptions
 import psycopg2.errors
@@ -44,56 +46,46 @@ def test_an_unreadable_database_url_is_not_repeated(url: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
-def test_an_operational_error_names_store_and_remedy() -> None:
-    settings = external(DATABASE_URL="postgresql://u:pw@h/db")
-    error = sqlalchemy.exc.OperationalError("SELECT 1", {}, psycopg2.OperationalError("gone\nx"))
-    with pytest.raises(StoreUnavailable) as caught, relational_errors(settings):
+FREE = "free space on the disk, then run the command again"
+LOST = psycopg2.OperationalError("server closed the connection unexpectedly")
+REFUSED = neo4j.exceptions.ServiceUnavailable("Couldn't connect to h:1 (h):\nFailed to …")
+NO_BLOCK = psycopg2.errors.DiskFull('could not extend file "base/1": wrote only 4096 bytes')
+
+
+@pytest.mark.parametrize(
+    ("errors", "error", "free_mb", "cause", "remedy"),
+    [
+        (
+            relational_errors, sqlalchemy.exc.OperationalError("SELECT 1", {}, LOST), 900,
+            "PostgreSQL is unavailable: server closed", "run `thoth up`",
+        ),
+        (relational_errors, LOST, 5, "PostgreSQL is unavailable", FREE),
+        (relational_errors, NO_BLOCK, 900, "PostgreSQL is unavailable", FREE),
+        (
+            graph_errors, REFUSED, 900, "the graph is unavailable: Couldn't connect to h:1 (h)",
+            "run `thoth up`",
+        ),
+        (graph_errors, neo4j.exceptions.DatabaseError("Error executing"), 5, "the graph", FREE),
+    ],
+)  # fmt: skip
+def test_a_driver_error_names_store_and_remedy(
+    errors: Any, error: Exception, free_mb: int, cause: str, remedy: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free_mb * 2**20))
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    with pytest.raises(StoreUnavailable) as caught, errors(settings):
         raise error
-    assert str(caught.value) == "PostgreSQL is unavailable: gone"
-    assert "DATABASE_URL" in (caught.value.hint or "")
+    assert str(caught.value).startswith(cause)
+    assert not str(caught.value).endswith(":")
+    assert (caught.value.hint or "").startswith(remedy)
 
 
-def test_remedy_for_an_embedded_store_is_thoth_up(tmp_path: Path) -> None:
-    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
-    with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
-        raise neo4j.exceptions.ServiceUnavailable("refused")
-    assert "thoth up" in (caught.value.hint or "")
-
-
-def test_driver_message_is_shortened_to_its_first_line_without_colon() -> None:
-    with pytest.raises(StoreUnavailable) as caught, graph_errors():
-        raise neo4j.exceptions.ServiceUnavailable("Couldn't connect to h:1 (h):\nFailed to …")
-    assert str(caught.value) == "the graph is unavailable: Couldn't connect to h:1 (h)"
-
-
-class Usage:
-    """Stands for what the system says of a disk that is almost full."""
-
-    free = 5 * 2**20
-
-
-@pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _folder: Usage())
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_an_embedded_store_on_a_full_disk_names_the_disk(tmp_path: Path) -> None:
-    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
-    remedy = "free space on the disk, then run the command again"
+def test_an_error_of_an_external_store_names_its_variable() -> None:
+    settings = external(DATABASE_URL="postgresql://u:pw@h/db")
     with pytest.raises(StoreUnavailable) as caught, relational_errors(settings):
-        raise psycopg2.OperationalError("server closed the connection unexpectedly")
-    assert caught.value.hint == remedy
-    with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
-        raise neo4j.exceptions.DatabaseError("Error executing Cypher command")
-    assert caught.value.hint == remedy
-
-
-def test_table_that_cannot_grow_is_reported_as_a_full_disk() -> None:
-    cause = 'could not extend file "base/1": wrote only 4096 of 8192 bytes at block 0'
-    with pytest.raises(StoreUnavailable) as caught, relational_errors():
-        raise psycopg2.errors.DiskFull(cause)
-    assert caught.value.hint == "free space on the disk, then run the command again"
+        raise LOST
+    assert "DATABASE_URL" in (caught.value.hint or "")
 
 
 def test_query_bug_is_not_hidden() -> None:

@@ -1,6 +1,5 @@
 """The embedded stores' folder, its files, and what they say after a crash."""
 
-import json
 import os
 import signal
 import sys
@@ -12,7 +11,7 @@ import pytest
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded.arcadedb import groups_of
-from graph.embedded.home import Home, Passwords, read_json, write_private
+from graph.embedded.home import Home, Passwords, write_private
 from graph.embedded.service import (
     RunRecord,
     alive,
@@ -21,7 +20,6 @@ from graph.embedded.service import (
     read_record,
     spawn,
     stop,
-    wait_for,
 )
 from graph.embedded.start_stop import EmbeddedStores
 from graph.record.document_store import write_object
@@ -116,10 +114,6 @@ def test_output_is_logged_and_its_last_lines_can_be_shown(tmp_path: Path) -> Non
     assert last_lines(tmp_path / "none") == ""
 
 
-def test_waiting_ends_at_the_limit() -> None:
-    assert not wait_for(lambda: False, 0.1)
-
-
 def test_analyst_group_can_only_read_within_limits() -> None:
     groups = groups_of(timeout_s=2.5)["databases"]["*"]["groups"]
     assert groups["readonly"] == {
@@ -129,13 +123,6 @@ def test_analyst_group_can_only_read_within_limits() -> None:
         "types": {"*": {"access": ["readRecord"]}},
     }
     assert groups["*"]["types"]["*"]["access"] == []
-
-
-def test_json_file_without_an_object_reads_as_missing(tmp_path: Path) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps([1]))
-    assert read_json(file) is None
-    assert read_json(tmp_path / "missing") is None
 
 
 def test_folders_and_documents_are_private_with_any_umask(tmp_path: Path) -> None:
