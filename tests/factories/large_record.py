@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Integer,
+    Table,
     Text,
     case,
     cast,
@@ -23,55 +24,16 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, array
+from sqlalchemy.sql import visitors
 
+from graph.projection.outbox import EDGES, NODES
 from graph.tables import (
-    AdviceClaim,
-    AdviceObservation,
-    AdviceRow,
-    AdvisedStack,
-    AffectedVersion,
-    ArtifactInterface,
-    ArtifactRow,
-    Base,
-    BenchmarkEntryPart,
-    BenchmarkEntryRow,
-    BenchmarkEntrySoftware,
-    BenchmarkResultRow,
-    BenchmarkRow,
-    BenchmarkSoftwareRow,
-    ClaimPackage,
-    ClaimRow,
     Document,
-    HardwarePartRow,
-    HardwareRow,
     IndexProject,
-    IndicatorRow,
-    InspectionRow,
-    NativeEnvironmentInterface,
-    NativeEnvironmentRow,
-    NativeInterfaceRow,
     ObservationRow,
-    PackageRow,
     PackageVersionRow,
-    RequestRow,
-    RequirementRow,
     RuntimeEnvironmentRow,
-    StackPackage,
-    StackRow,
-    VulnerabilityRow,
 )
-
-#: Every table that the graph shows, those before what refers to them.
-TABLES: tuple[type[Base], ...] = (
-    Document, PackageRow, PackageVersionRow, IndexProject, RequirementRow, VulnerabilityRow,
-    AffectedVersion,
-    NativeInterfaceRow, ArtifactRow, ArtifactInterface, NativeEnvironmentRow,
-    NativeEnvironmentInterface, StackRow, StackPackage, HardwareRow, RuntimeEnvironmentRow,
-    IndicatorRow, InspectionRow, ObservationRow, RequestRow, AdviceRow, AdvisedStack,
-    AdviceObservation, ClaimRow, ClaimPackage, AdviceClaim,
-    BenchmarkRow, BenchmarkSoftwareRow, HardwarePartRow, BenchmarkEntryRow,
-    BenchmarkEntrySoftware, BenchmarkEntryPart, BenchmarkResultRow,
-)  # fmt: skip
 
 _NUMBER: Any = column("number", Integer)
 _NAME = literal("name-") + func.lpad(cast(_NUMBER, Text), 6, "0")
@@ -91,19 +53,21 @@ _SPECIAL: dict[Column[Any] | Any, Any] = {
 
 
 def fill(connection: Connection, count: int) -> None:
-    """Insert ``count`` rows into each of :data:`TABLES`; the caller owns the transaction.
+    """Insert ``count`` rows into each table that the graph shows; the caller owns the transaction.
 
     All names and keys of row ``n`` are ``name-n``, so that every foreign key leads from row
     ``n`` to row ``n`` and need not be checked. Nothing is put into the outbox.
     """
     connection.execute(text("SET LOCAL session_replication_role = replica"))
     special = {one.expression: value for one, value in _SPECIAL.items()}
-    for model in TABLES:
-        columns = list(model.__table__.columns)
+    elements = (it for kind in (*NODES, *EDGES) for it in visitors.iterate(kind.rows))
+    shown = {it for it in (getattr(it, "table", it) for it in elements) if isinstance(it, Table)}
+    for table in shown:
+        columns = list(table.columns)
         values = [special.get(one, _value(one)).label(one.name) for one in columns]
         numbers = func.generate_series(1, count).table_valued(_NUMBER).render_derived()
         rows = select(*values).select_from(numbers)
-        connection.execute(insert(model).from_select([one.name for one in columns], rows))
+        connection.execute(insert(table).from_select([one.name for one in columns], rows))
 
 
 def _value(column: Column[Any]) -> Any:

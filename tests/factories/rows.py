@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,6 +42,7 @@ from graph.tables import (
     StackPackage,
     StackRow,
     VulnerabilityRow,
+    table_of,
 )
 from model.json_documents import canonical_json
 from model.packages.identity import version_key
@@ -87,162 +89,29 @@ def _drawn(name: str, kind: TypeEngine[Any], rng: random.Random) -> Any:
     return next(value for of, value in values.items() if isinstance(kind, of))
 
 
-def document_row(key: str) -> dict[str, Any]:
-    """A document, for those rows that must name one."""
-    return {
-        "document_id": key, "kind": "inspection", "schema_version": "inspection-directory",
-        "source": "memory://", "collector": "thoth", "size_bytes": 2, "body": b"{}",
-        "ingested_at": _EPOCH,
-    }  # fmt: skip
+class _Record:
+    """Rows by table, which are added one after the other."""
 
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.rows: Rows = defaultdict(list)
 
-def stack_rows(number: int, document_id: str, packages: int = 4) -> Rows:
-    """A stack whose packages it shares with its neighbours, one of them on another index."""
-    versions = []
-    for package in range(packages):
-        name, version = f"package-{package}", f"1.{number % 7}.{package}"
-        index = "builds" if package % 5 == 4 else "pypi"
-        purl = f"pkg:pypi/{name}@{version}" + ("" if index == "pypi" else f"?index={index}")
-        versions.append({"purl": purl, "name": name, "version": version, "index_name": index,
-                         "document_id": document_id})  # fmt: skip
-    stack = digest_of("stack", number, packages)
-    return {
-        PackageVersionRow: versions,
-        StackRow: [{"digest": stack, "package_count": packages, "document_id": document_id}],
-        StackPackage: [{"stack_digest": stack, "purl": it["purl"]} for it in versions],
-    }
+    def add(self, table: type[Base], **given: Any) -> dict[str, Any]:
+        """Draw a row; without another one given, it names one of the documents."""
+        if "document_id" in table.__table__.columns and "document_id" not in given:
+            given["document_id"] = self.one_of(Document, "document_id")
+        self.rows[table].append(drawn_row(table, self.rng, **given))
+        return self.rows[table][-1]
 
+    def keys(self, table: type[Base], column: str) -> list[Any]:
+        return [row[column] for row in self.rows[table]]
 
-def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
-    """What is known about these versions beyond their names; of every third one, nothing."""
-    names = sorted({row["name"] for row in versions})
-    documents = [row["document_id"] for row in versions]
-    known = [row for number, row in enumerate(versions) if number % 3]
-    told = [_version_row(row, rng, known=number % 3 > 0) for number, row in enumerate(versions)]
-    required = [*names, "required-only"] if versions else []
-    projects = sorted({(row["name"], row["index_name"]) for row in versions})
-    return {
-        PackageRow: [
-            {"name": name, "revision": digest_of("revision", name) if name in names else None,
-             "document_id": rng.choice(documents)}
-            for name in required
-        ],
-        PackageVersionRow: told,
-        IndexProject: [_project(name, index) for name, index in projects],
-        RequirementRow: [
-            drawn_row(RequirementRow, rng, purl=row["purl"], position=position,
-                      name=rng.choice([*required, None]))
-            for row in known
-            for position in range(rng.randrange(6))
-        ],
-        **_harm_rows(known, rng),
-        **_native_rows(known, rng),
-    }  # fmt: skip
+    def one_of(self, table: type[Base], column: str) -> Any:
+        return self.rng.choice(self.keys(table, column))
 
-
-def _project(name: str, index: str) -> dict[str, Any]:
-    archived = name.endswith(("0", "1"))
-    return {
-        "index_name": index, "name": name, "state": "known", "asked_at": _EPOCH,
-        "status": "archived" if archived else "active",
-        "status_reason": "use another" if archived else None,
-    }  # fmt: skip
-
-
-def _version_row(row: dict[str, Any], rng: random.Random, *, known: bool) -> dict[str, Any]:
-    if not known:
-        blank = {it.name: None for it in PackageVersionRow.__table__.columns if it.nullable}
-        given = {"state": "unread", "wheels": [], "extras": [], "yanked": False}
-        return row | blank | given | {"files_complete": False}
-    return drawn_row(
-        PackageVersionRow, rng, **row, state=rng.choice(["solved", "solved", "unsolvable"]),
-        wheels=rng.choice([[], ["py3-none-any"], ["cp311-cp311-linux_x86_64", "py3-none-any"]]),
-        extras=rng.choice([[], ["a", "b"]]), yanked=rng.random() < 0.2,
-        files_complete=rng.random() < 0.5, release_document_id=row["document_id"],
-    )  # fmt: skip
-
-
-def _harm_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
-    harms = [f"CVE-2024-{number}" for number in range(min(3, len(versions)))]
-    return {
-        VulnerabilityRow: [
-            drawn_row(VulnerabilityRow, rng, vulnerability_id=harm, withdrawn_at=None,
-                      document_id=versions[0]["document_id"])
-            for harm in harms
-        ],
-        AffectedVersion: [
-            {"vulnerability_id": harm, "purl": row["purl"]}
-            for harm in harms
-            for row in versions
-            if rng.random() < 0.5 or row is versions[0]
-        ],
-    }  # fmt: skip
-
-
-def _native_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
-    interfaces = ["libc.so.6", "libc.so.6:GLIBC_2.17", "libm.so.6"] if versions else []
-    document = {"document_id": versions[0]["document_id"]} if versions else {}
-    artifacts = [
-        drawn_row(
-            ArtifactRow,
-            rng,
-            sha256=digest_of("artifact", row["purl"])[7:],
-            purl=row["purl"],
-            **document,
-        )
-        for row in versions[:3]
-    ]
-    machines = [digest_of("machine", number) for number in range(2 if versions else 0)]
-    return {
-        NativeInterfaceRow: [
-            {"interface": name, "library": name.partition(":")[0],
-             "version": name.partition(":")[2] or None, **document}
-            for name in interfaces
-        ],
-        ArtifactRow: artifacts,
-        ArtifactInterface: [
-            {"sha256": row["sha256"], "interface": name} for row in artifacts for name in interfaces
-        ],
-        NativeEnvironmentRow: [
-            drawn_row(NativeEnvironmentRow, rng, digest=it, kind="host", **document)
-            for it in machines
-        ],
-        NativeEnvironmentInterface: [
-            {"digest": machine, "interface": name}
-            for machine in machines
-            for name in interfaces[:2]
-        ],
-    }  # fmt: skip
-
-
-def hardware_row(number: int, document_id: str) -> dict[str, Any]:
-    """A hardware class; every second one has an accelerator and a quota."""
-    identity: dict[str, Any] = {
-        "source": "measured", "vendor": "GenuineIntel", "family": 6, "model": number,
-        "stepping": 4, "cpus": 8,
-    }  # fmt: skip
-    if number % 2:
-        identity |= {"cpu_quota": 2.5, "gpus": [{"name": f"Accelerator {number}"}]}
-    return {
-        "digest": digest_of("hardware", number), "label": f"machine {number}",
-        "identity": identity, "document_id": document_id,
-    }  # fmt: skip
-
-
-def observation_row(
-    document_id: str, position: int, outcome: str, ends: Sequence[str], rng: random.Random
-) -> dict[str, Any]:
-    """An observation; ``ends`` are the keys of its indicator, hardware and environment."""
-    indicator, hardware, environment = ends
-    measured = outcome == "measured"
-    return drawn_row(
-        ObservationRow, rng, document_id=document_id, position=position, outcome=outcome,
-        observation_id=digest_of("observation", document_id, position), job_id=str(position // 2),
-        indicator_id=indicator, hardware_digest=hardware, environment_digest=environment,
-        comparison_key=digest_of("comparison", indicator, hardware),
-        rate=rng.choice([1e12, 2.0, 1e300, rng.random() * 1e13]) if measured else None,
-        unit=rng.choice(["FLOP/s", "images/s"]) if measured else None,
-    )  # fmt: skip
+    def some_of(self, table: type[Base], column: str, most: int) -> list[Any]:
+        known = self.keys(table, column)
+        return self.rng.sample(known, min(most, len(known)))
 
 
 def inspection_rows(
@@ -254,122 +123,179 @@ def inspection_rows(
     machines: int = 3,
     observations: int | None = None,
 ) -> Rows:
-    """``count`` inspections and all that they point at.
+    """``count`` inspections and all that they point at, with advice on some of it.
 
     :param observations: of each inspection; unset, any number from none to five, on
         several machines, and every fifth inspection knows no stack
     """
-    rng = random.Random(seed)
+    record = _Record(seed)
+    rng = record.rng
     ids = [digest_of("document", seed, number) for number in range(max(1, count))]
-    rows: Rows = {Document: [document_row(key) for key in ids]}
-    for number in range(stacks):
-        for table, some in stack_rows(number, rng.choice(ids), packages).items():
-            rows.setdefault(table, []).extend(some)
-    purls = {row["purl"]: row for row in rows.pop(PackageVersionRow, [])}
-    included: Rows = {table: rows.pop(table, []) for table in (StackRow, StackPackage)}
-    rows |= package_rows(list(purls.values()), rng)
-    rows |= included
-    rows[HardwareRow] = [hardware_row(n, rng.choice(ids)) for n in range(machines)]
-    rows[RuntimeEnvironmentRow] = [
-        drawn_row(RuntimeEnvironmentRow, rng, digest=digest_of("environment", n),
-                  document_id=rng.choice(ids))
-        for n in range(3)
-    ]  # fmt: skip
-    rows[IndicatorRow] = [
-        drawn_row(IndicatorRow, rng, indicator_id=digest_of("indicator", n),
-                  name=f"Indicator{n}", document_id=rng.choice(ids))
-        for n in range(3)
-    ]  # fmt: skip
-    rows[InspectionRow], rows[ObservationRow] = [], []
+    for key in ids:
+        record.add(
+            Document, document_id=key, kind="inspection", schema_version="inspection-directory",
+            source="memory://", collector="thoth", size_bytes=2, body=b"{}", location=None,
+            ingested_at=_EPOCH,
+        )  # fmt: skip
+    _add_stacks(record, stacks, packages)
+    _add_knowledge(record)
+    _add_native(record)
+    for number in range(machines):
+        record.add(HardwareRow, digest=digest_of("hardware", number), label=f"machine {number}",
+                   identity=_identity(number))  # fmt: skip
+    for number in range(3):
+        record.add(RuntimeEnvironmentRow, digest=digest_of("environment", number))
+        key = digest_of("indicator", number)
+        record.add(IndicatorRow, indicator_id=key, name=f"Indicator{number}")
     for number, key in enumerate(ids[:count]):
         seen = rng.randrange(6) if observations is None else observations
         known = stacks > 0 and (observations is not None or number % 5 > 0)
-        rows[InspectionRow].append(
-            {
-                "document_id": key,
-                "name": f"inspection-{number}",
-                "stack_digest": rng.choice(rows[StackRow])["digest"] if known else None,
-                "stack_note": None if known else "no specification",
-                "job_count": (seen + 1) // 2,
-                "created_at": _EPOCH + timedelta(seconds=number) if known else None,
-                "bundled": {"numpy==2.3.0": []} if number % 3 else None,
-            }
-        )
+        record.add(
+            InspectionRow, document_id=key, name=f"inspection-{number}",
+            stack_digest=record.one_of(StackRow, "digest") if known else None,
+            stack_note=None if known else "no specification", job_count=(seen + 1) // 2,
+            created_at=_EPOCH + timedelta(seconds=number) if known else None,
+            bundled={"numpy==2.3.0": []} if number % 3 else None,
+        )  # fmt: skip
         for position in range(seen):
-            outcome = rng.choice(["measured", "measured", "crashed", "no_result"])
-            ends = (
-                rng.choice(rows[IndicatorRow])["indicator_id"],
-                rng.choice(rows[HardwareRow])["digest"],
-                rng.choice(rows[RuntimeEnvironmentRow])["digest"],
-            )
-            rows[ObservationRow].append(observation_row(key, position, outcome, ends, rng))
-    return rows | advice_rows(rows, rng)
+            _add_observation(record, key, position)
+    _add_advice(record)
+    return {**record.rows}
 
 
-def advice_rows(rows: Rows, rng: random.Random) -> Rows:
-    """Some advice on stacks and observations of these rows; one found no stack."""
-    document = rows[Document][0]["document_id"]
-    stacks = [row["digest"] for row in rows[StackRow]]
-    seen = [row["observation_id"] for row in rows[ObservationRow]]
-    made: Rows = {AdviceRow: [], AdvisedStack: [], AdviceObservation: []}
+def _add_stacks(record: _Record, stacks: int, packages: int) -> None:
+    """Stacks that share packages with their neighbours; one package is on another index."""
+    for number in range(stacks):
+        stack = digest_of("stack", number, packages)
+        record.add(StackRow, digest=stack, package_count=packages)
+        for package in range(packages):
+            name, version = f"package-{package}", f"1.{number % 7}.{package}"
+            index = "builds" if package % 5 == 4 else "pypi"
+            purl = f"pkg:pypi/{name}@{version}" + ("" if index == "pypi" else f"?index={index}")
+            record.add(StackPackage, stack_digest=stack, purl=purl)
+            if purl not in record.keys(PackageVersionRow, "purl"):
+                _add_version(record, purl, name, version, index)
+
+
+def _add_version(record: _Record, purl: str, name: str, version: str, index: str) -> None:
+    """A version with what is known of it; of every third one, nothing."""
+    rng, document = record.rng, record.one_of(Document, "document_id")
+    facts: dict[str, Any] = {
+        "state": rng.choice(["solved", "solved", "unsolvable"]), "extras": rng.choice([[], ["a"]]),
+        "wheels": rng.choice([[], ["py3-none-any"], ["cp311-cp311-linux_x86_64", "py3-none-any"]]),
+        "yanked": rng.random() < 0.2, "files_complete": rng.random() < 0.5,
+        "release_document_id": document,
+    }  # fmt: skip
+    if len(record.rows[PackageVersionRow]) % 3 == 0:
+        facts = {it.name: None for it in PackageVersionRow.__table__.columns if it.nullable}
+        facts |= {"state": "unread", "wheels": [], "extras": [], "yanked": False}
+        facts["files_complete"] = False
+    record.add(PackageVersionRow, purl=purl, name=name, version=version, index_name=index,
+               document_id=document, **facts)  # fmt: skip
+
+
+def _add_knowledge(record: _Record) -> None:
+    """Packages, projects, requirements and vulnerabilities of the versions."""
+    rng, versions = record.rng, record.rows[PackageVersionRow]
+    known = [row for row in versions if row["state"] != "unread"]
+    for name in sorted({row["name"] for row in versions}):
+        record.add(PackageRow, name=name, revision=digest_of("revision", name))
+    if versions:
+        record.add(PackageRow, name="required-only", revision=None)
+    for name, index in sorted({(row["name"], row["index_name"]) for row in versions}):
+        archived = name.endswith(("0", "1"))
+        record.add(IndexProject, index_name=index, name=name, state="known", asked_at=_EPOCH,
+                   status="archived" if archived else "active",
+                   status_reason="use another" if archived else None)  # fmt: skip
+    for row in known:
+        for position in range(rng.randrange(6)):
+            name = rng.choice([*record.keys(PackageRow, "name"), None])
+            record.add(RequirementRow, purl=row["purl"], position=position, name=name)
+    for number in range(min(3, len(known))):
+        harm = f"CVE-2024-{number}"
+        record.add(VulnerabilityRow, vulnerability_id=harm, withdrawn_at=None)
+        for row in known:
+            if rng.random() < 0.5 or row is known[0]:
+                record.add(AffectedVersion, vulnerability_id=harm, purl=row["purl"])
+
+
+def _add_native(record: _Record) -> None:
+    known = [it["purl"] for it in record.rows[PackageVersionRow] if it["state"] != "unread"]
+    interfaces = ["libc.so.6", "libc.so.6:GLIBC_2.17", "libm.so.6"] if known else []
+    for name in interfaces:
+        library, _, version = name.partition(":")
+        record.add(NativeInterfaceRow, interface=name, library=library, version=version or None)
+    for purl in known[:3]:
+        sha256 = digest_of("artifact", purl)[7:]
+        record.add(ArtifactRow, sha256=sha256, purl=purl)
+        for name in interfaces:
+            record.add(ArtifactInterface, sha256=sha256, interface=name)
+    for number in range(2 if known else 0):
+        digest = digest_of("machine", number)
+        record.add(NativeEnvironmentRow, digest=digest, kind="host")
+        for name in interfaces[:2]:
+            record.add(NativeEnvironmentInterface, digest=digest, interface=name)
+
+
+def _identity(number: int) -> dict[str, Any]:
+    """A hardware class; every second one has an accelerator and a quota."""
+    identity: dict[str, Any] = {
+        "source": "measured", "vendor": "GenuineIntel", "family": 6, "model": number,
+        "stepping": 4, "cpus": 8,
+    }  # fmt: skip
+    if number % 2:
+        identity |= {"cpu_quota": 2.5, "gpus": [{"name": f"Accelerator {number}"}]}
+    return identity
+
+
+def _add_observation(record: _Record, document_id: str, position: int) -> None:
+    rng = record.rng
+    indicator = record.one_of(IndicatorRow, "indicator_id")
+    hardware = record.one_of(HardwareRow, "digest")
+    outcome = rng.choice(["measured", "measured", "crashed", "no_result"])
+    measured = outcome == "measured"
+    record.add(
+        ObservationRow, document_id=document_id, position=position, outcome=outcome,
+        observation_id=digest_of("observation", document_id, position), job_id=str(position // 2),
+        indicator_id=indicator, hardware_digest=hardware,
+        environment_digest=record.one_of(RuntimeEnvironmentRow, "digest"),
+        comparison_key=digest_of("comparison", indicator, hardware),
+        rate=rng.choice([1e12, 2.0, 1e300, rng.random() * 1e13]) if measured else None,
+        unit=rng.choice(["FLOP/s", "images/s"]) if measured else None,
+    )  # fmt: skip
+
+
+def _add_advice(record: _Record) -> None:
+    """Advice on stacks and observations, of which one found no stack, and claims about stacks."""
+    rng, document = record.rng, record.rows[Document][0]["document_id"]
+    parts = (f"{it}_document_id" for it in ("request", "snapshot", "evidence", "files", "report"))
+    documents = dict.fromkeys(parts, document)
     for number in range(3):
         key = f"adviser-{number}"
-        parts = ("request", "snapshot", "evidence", "files", "report")
-        made[AdviceRow].append(
-            drawn_row(AdviceRow, rng, advice_id=key, created_at=_EPOCH + timedelta(number),
-                      status="optimal" if number else "infeasible",
-                      **{f"{part}_document_id": document for part in parts})
+        record.add(AdviceRow, advice_id=key, created_at=_EPOCH + timedelta(number),
+                   status="optimal" if number else "infeasible", **documents)  # fmt: skip
+        for rank, stack in enumerate(record.some_of(StackRow, "digest", number), 1):
+            record.add(AdvisedStack, advice_id=key, rank=rank, stack_digest=stack)
+        for one in record.some_of(ObservationRow, "observation_id", 4 * number):
+            record.add(AdviceObservation, advice_id=key, observation_id=one)
+    record.add(RequestRow, document_id=document, packages=rng.choice([[], ["package-0"]]),
+               hardware_digest=rng.choice([None, digest_of("hardware", 0)]))  # fmt: skip
+    for number in range(4 if record.rows[StackRow] else 0):
+        key, candidate = digest_of("claim", number), record.one_of(StackRow, "digest")
+        record.add(
+            ClaimRow, claim_id=key, stack_digest=candidate, indicator="Indicator0",
+            baseline_digest=record.one_of(StackRow, "digest"), document_id=document,
+            package=rng.choice([None, "package-0"]), hardware_digest=digest_of("hardware", 0),
         )  # fmt: skip
-        advised = rng.sample(stacks, min(number, len(stacks)))
-        made[AdvisedStack] += [
-            drawn_row(AdvisedStack, rng, advice_id=key, rank=rank, stack_digest=stack)
-            for rank, stack in enumerate(advised, 1)
-        ]
-        made[AdviceObservation] += [
-            {"advice_id": key, "observation_id": one}
-            for one in rng.sample(seen, min(4 * number, len(seen)))
-        ]
-    names = rng.choice([[], ["package-0", "package-1"]])
-    hardware = rng.choice([None, digest_of("hardware", 0)])
-    made[RequestRow] = [
-        drawn_row(RequestRow, rng, document_id=document, hardware_digest=hardware, packages=names)
-    ]
-    return made | claim_rows(rows, made[AdviceRow], rng)
-
-
-def claim_rows(rows: Rows, advice: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
-    """Some claims about stacks of these rows, each made for one advice or more."""
-    made: Rows = {ClaimRow: [], ClaimPackage: [], AdviceClaim: []}
-    stacks = [row["digest"] for row in rows[StackRow]]
-    for number in range(4 if stacks else 0):
-        key, candidate = digest_of("claim", number), rng.choice(stacks)
-        purls = [row["purl"] for row in rows[StackPackage] if row["stack_digest"] == candidate]
-        made[ClaimRow].append(
-            drawn_row(
-                ClaimRow, rng, claim_id=key, stack_digest=candidate,
-                baseline_digest=rng.choice(stacks), package=rng.choice([None, "package-0"]),
-                indicator="Indicator0", hardware_digest=digest_of("hardware", 0),
-                document_id=rows[Document][0]["document_id"],
-            )
-        )  # fmt: skip
-        made[ClaimPackage] += [
-            {
-                "claim_id": key,
-                "name": purl.removeprefix("pkg:pypi/").partition("@")[0],
-                "version": "1.10.0",
-                "index_name": "pypi",
-                "version_key": version_key("1.10.0"),
-                "baseline_version": rng.choice([None, "1.9.0"]),
-                "baseline_index_name": "pypi",
-                "baseline_version_key": version_key("1.9.0"),
-            }
-            for purl in rng.sample(purls, min(number, len(purls)))
-        ]
-        made[AdviceClaim] += [
-            {"advice_id": row["advice_id"], "claim_id": key}
-            for row in rng.sample(list(advice), 1 + number % 2)
-        ]
-    return made
+        purls = [it["purl"] for it in record.rows[StackPackage] if it["stack_digest"] == candidate]
+        for purl in rng.sample(purls, min(number, len(purls))):
+            record.add(
+                ClaimPackage, claim_id=key, version="1.10.0", version_key=version_key("1.10.0"),
+                name=purl.removeprefix("pkg:pypi/").partition("@")[0],
+                baseline_version=rng.choice([None, "1.9.0"]),
+            )  # fmt: skip
+        for advice in record.some_of(AdviceRow, "advice_id", 1 + number % 2):
+            record.add(AdviceClaim, advice_id=advice, claim_id=key)
 
 
 #: Kind of outbox entry and the column that holds its key, those before what points at them.
@@ -399,10 +325,15 @@ def entries_of(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
+#: Tables before those that refer to them.
+_ORDER = Base.metadata.sorted_tables
+
+
 def store(engine: Engine, rows: Rows, entries: Iterable[dict[str, Any]] | None = None) -> None:
     """Write the rows and their entries (or those given instead) in one transaction."""
     with engine.begin() as connection:
-        for table, of_table in rows.items():
+        for table in sorted(rows, key=lambda it: _ORDER.index(table_of(it))):
+            of_table = rows[table]
             for first in range(0, len(of_table), _CHUNK):
                 connection.execute(insert(table), of_table[first : first + _CHUNK])
         wanted = entries_of(rows) if entries is None else list(entries)

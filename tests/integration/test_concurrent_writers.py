@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -190,22 +191,29 @@ def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothi
     assert verify_record(stores.settings, stores.engine).equal
 
 
+@contextmanager
+def each_batch_beginning_with(work: Callable[[Any], object]) -> Iterator[None]:
+    """Do something with the cursor of each batch before its first statement."""
+
+    def before(_c: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if "pg_advisory_xact_lock_shared" in statement:
+            work(cursor)
+
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
+    try:
+        yield
+    finally:
+        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
+
+
 def test_a_batch_is_stored_again_after_a_failure_that_passes(
     stores: Stores, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
     write_stack(tmp_path, name, [200.0], {})
     left = list(FAULTS)
-
-    def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
-        if left and "pg_advisory_xact_lock_shared" in statement:  # begins a batch
-            cursor.execute(left.pop())
-
-    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
-    try:
+    with each_batch_beginning_with(lambda cursor: left and cursor.execute(left.pop())):
         done = CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
-    finally:
-        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
     assert left == []
     assert done.exit_code == 0, done.output
     assert "1 new" in done.output
@@ -228,15 +236,11 @@ def test_permanent_failure_is_reported_without_a_retry(
     write_stack(tmp_path, name, [200.0], {})
     attempts = []
 
-    def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
-        if "pg_advisory_xact_lock_shared" in statement:  # begins a batch
-            attempts.append(statement)
-            fault(cursor)
+    def fail(cursor: Any) -> None:
+        attempts.append(cursor)
+        fault(cursor)
 
-    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
-    try:
+    with each_batch_beginning_with(fail):
         done = CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
-    finally:
-        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
     assert isinstance(done.exception, StoreUnavailable), done.output
     assert len(attempts) == 1
