@@ -396,16 +396,12 @@ def states(connection: Connection) -> list[tuple[str, str, int]]:
 def times(connection: Connection) -> list[RequestTimes]:
     """Waiting and run times of requests by kind."""
     rows = connection.execute(_TIMES, _PERIOD)
-    return [RequestTimes(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
+    return [RequestTimes(str(kind), tuple(waited), tuple(ran)) for kind, waited, ran in rows]
 
 
 def workers(connection: Connection, alive: timedelta) -> int:
     """Number of workers whose last heartbeat is not older than ``alive``."""
     return int(connection.scalar(_WORKERS, {"alive": alive}) or 0)
-
-
-def _pair(values: list[float]) -> tuple[float, float]:
-    return float(values[0]), float(values[1])
 
 
 def requested_by(token_id: str) -> Select[str]:
