@@ -59,7 +59,11 @@ def test_every_kind_of_row_reaches_the_graph(stores: Stores, rows: Rows) -> None
     assert counts["(:Stack)-[:INCLUDES]->(:PackageVersion)"] == len(rows[StackPackage])
     assert lag(stores.engine).count == 0
     # An observation keeps its values and types, and times compare with times of Cypher.
-    row = next(row for row in rows[ObservationRow] if row["outcome"] == "measured")
+    row = next(
+        row
+        for row in rows[ObservationRow]
+        if row["rate"] and row["started_at"] and row["quarantine_reason"] is None
+    )
     ((node, started),) = answer(
         stores,
         "MATCH (o:Observation {observation_id: $key}) RETURN properties(o), o.started_at",
