@@ -568,16 +568,13 @@ def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: S
 
 
 def test_verification_says_how_many_differences_it_does_not_print(record: Stores) -> None:
-    url = "https://me:hunter2@host.example/x?token=hunter2"
-    change(
-        record,
-        "UPDATE observations SET rate = rate * 2, reported_rate = 1",
-        f"UPDATE inspections SET stack_note = '{url}'",
-    )
+    change(record, "UPDATE observations SET rate = rate * 2, reported_rate = 1")
     done = thoth(record.settings, "record", "verify", "--replay", "0")
     assert done.returncode == 1
     assert done.stdout.count("observations.") == 20
     assert " more\n" in done.stdout
+    url = "https://me:hunter2@host.example/x?token=hunter2"
+    change(record, f"UPDATE inspections SET stack_note = '{url}'")
     done = thoth(record.settings, "record", "verify", "--replay", "0", "--all")
     assert done.stdout.count("observations.") > 100
     # No secret is printed.
