@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
-from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
+from common.index.release_metadata import MetadataRead
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import IndexFile, ProjectPage

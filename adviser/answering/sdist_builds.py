@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from adviser.answering.index_clients import IndexReader
-from common.index.file_metadata import MetadataRead
-from common.index.release_metadata import metadata_files, metadata_of_file
+from common.index.release_metadata import MetadataRead, metadata_files, metadata_of_file
 from common.settings import Settings
 from model.errors import IndexProblem, InvalidArgument
 from model.packages.environments import Environment, host_environment

@@ -29,9 +29,9 @@ import orjson
 import zstandard
 
 from common.index.configuration import Index
-from common.index.file_metadata import MetadataRead
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
+from common.index.release_metadata import MetadataRead
 from common.private_folders import private_folder
 from model.errors import IndexProblem
 from model.packages.import_names import ImportNames, ImportSource

@@ -27,9 +27,9 @@ from common.http.fetching import (
 )
 from common.index.cache import IndexCache, KeptPage, facts_about, metadata_from
 from common.index.configuration import Index
-from common.index.file_metadata import MetadataRead, archive_metadata, check_hash, fetch_metadata
 from common.index.helper import IndexHelper
 from common.index.page_parsing import PackedPage, PageText, parse_page
+from common.index.release_metadata import MetadataRead, archive_metadata, check_hash, fetch_metadata
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import IndexFile, ProjectPage, contents_of

@@ -26,8 +26,8 @@ from common.http.fetching import (
     status_problem,
 )
 from common.http.transport import Head
-from common.index.file_metadata import fetch_metadata
 from common.index.page_parsing import PageText, logger, parse_page
+from common.index.release_metadata import fetch_metadata
 from model.errors import IndexProblem
 from model.packages.project_pages import IndexFile, spelling
 from tests.effort import examples

@@ -19,7 +19,7 @@ from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common.index.file_metadata import MetadataRead
+from common.index.release_metadata import MetadataRead
 from model.errors import IndexFault, IndexProblem
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency, IndexesSilent

@@ -14,8 +14,8 @@ import pytest
 
 from common.index.client import IndexClient
 from common.index.configuration import index_of
-from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
+from common.index.release_metadata import MetadataRead
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem
 from model.packages.project_pages import ProjectPage

@@ -6,8 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from common.index.file_metadata import MetadataRead
-from common.index.release_metadata import ReleaseMetadata, metadata_files, read_release
+from common.index.release_metadata import (
+    MetadataRead,
+    ReleaseMetadata,
+    metadata_files,
+    read_release,
+)
 from ingest.crawl.crawler import ATTEMPTS, CircuitBreaker, IndexLost, pause_after
 from ingest.crawl.release_selection import refused_draft, release_draft
 from ingest.releases.parsing import checked_release
