@@ -9,11 +9,11 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api.access import audit, authentication
+from api import access
 from api.amun import blueprints as inspecting
 from api.health import checks as health
-from api.health import metrics, schema_state, tracing
-from api.http import errors, request_bodies, request_context
+from api.health import monitoring
+from api.http import errors, request_context
 from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
 from api.resources import blueprints as own
@@ -62,6 +62,7 @@ def create_app(
         OPENAPI_JSON_PATH="openapi.json",
         CERTIFICATE=certificate,
         FETCH_MISSING=fetch_missing,
+        UPLOAD_BYTES=settings.body_limit_mb * request_context.MIB,
         COMPRESS_ALGORITHM=["gzip"],
         COMPRESS_MIN_SIZE=_COMPRESSED_BYTES,
         COMPRESS_MIMETYPES=["application/json", errors.MEDIA_TYPE, "text/html", "text/plain"],
@@ -83,18 +84,16 @@ def create_app(
 
 def _surround(app: Flask, settings: Settings) -> None:
     """Register handlers. They run in this order before a request, in reverse order after it."""
-    tracing.register(app)
+    monitoring.register_traces(app)
     errors.register(app)
-    audit.register_access_log(app)
+    access.register_access_log(app)
     Compress(app)
     if settings.cors_origins:
         origins = list(settings.cors_origins)
         CORS(app, origins=origins, expose_headers=list(_EXPOSED), max_age=600)
     request_context.register(app)
-    metrics.register(app)
-    request_bodies.register(app, settings)
-    authentication.register(app, settings)
-    schema_state.register(app)
-    authentication.limit_rates(app, settings)
-    audit.register(app)
+    monitoring.register_metrics(app)
+    access.authenticate(app, settings)
+    access.limit_rates(app, settings)
+    access.record_writes(app)
     health.register(app)

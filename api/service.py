@@ -34,6 +34,8 @@ from graph.record.measurements import SeriesMark, series_marks
 from graph.snapshot_reader import CheckTime
 from model.errors import ProjectError, StoreUnavailable
 
+T = TypeVar("T")
+
 #: Concurrent readings of one process. One that never returns keeps its place.
 MAX_READINGS = 4
 
@@ -64,8 +66,6 @@ def answer_within(seconds: float, ask: Callable[[CheckTime], T]) -> T:
         future.cancel()
         raise no_answer from None
 
-
-T = TypeVar("T")
 
 #: Key of the object in ``app.extensions``.
 EXTENSION = "thoth"

@@ -18,12 +18,11 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from api.health.metrics_files import metrics_folder
 from api.jobs.queue import PROJECT, Queue, QueueName, cancel_waiting, queued_jobs, task_name
 from api.server.certificates import self_signed
 from api.server.http_server import ServerOptions, check, is_private, listen
 from api.server.http_server import serve as run
-from api.server.supervisor import ChildProcess, Supervisor, keeping_stores
+from api.server.supervisor import ChildProcess, Supervisor, keeping_stores, metrics_folder
 from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.options import CommandGroup, as_json_option, limit_option
 from common.logs import set_up_logs
@@ -270,7 +269,7 @@ def supervise(
         keeping_stores(settings),
     ):
         # Imported here: prometheus_client looks for the folder when it is imported.
-        from api.health.metrics import RESTARTS
+        from api.health.monitoring import RESTARTS
 
         workers = workers_of(sets, folder)
         return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()

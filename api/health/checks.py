@@ -7,8 +7,9 @@ still, the service is degraded: it still returns recorded data and accepts reque
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 from functools import partial
@@ -18,8 +19,9 @@ from typing import Any
 from flask import Flask, Response, current_app, jsonify, request
 from sqlalchemy import Connection
 
-from api.health.schema_state import FOREIGN, READ_ONLY
-from api.service import ServiceStores, service
+from api.http.errors import ApiError, ProblemType
+from api.http.request_context import READS
+from api.service import EXTENSION, ServiceStores, service
 from common import __version__
 from graph.checkpoints import stores_agree
 from graph.embedded.home import FREE_SPACE, free_bytes, has_full_disk
@@ -146,8 +148,9 @@ def _space_problem(service: ServiceStores) -> str | None:
 
 
 def register(app: Flask) -> None:
-    """Add the health endpoints, which the OpenAPI document does not list."""
-    stores: ServiceStores = app.extensions["thoth"]
+    """Add the health endpoints, which the OpenAPI document does not list, and a check of writes."""
+    stores: ServiceStores = app.extensions[EXTENSION]
+    app.extensions[_STATE] = SchemaCheck(stores)
     app.extensions[_PROBES] = {
         "graph": StoreProbe(partial(_graph_problem, stores)),
         "documents": StoreProbe(partial(_documents_problem, stores), _WRITES_KEPT_S),
@@ -160,7 +163,10 @@ def register(app: Flask) -> None:
         With the parameter ``writes``, a server that only reads is unavailable.
         """
         status, document = readiness()
-        if "writes" in request.args and _is_read_only(document):
+        if (
+            "writes" in request.args
+            and document["checks"]["postgresql"].get("problem") == READ_ONLY
+        ):
             status, document = 503, document | {"status": "unavailable"}
         response = jsonify(document)
         response.status_code = status
@@ -205,10 +211,6 @@ def readiness() -> tuple[int, dict[str, Any]]:
     degraded = any("problem" in check for check in checks.values())
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
-
-
-def _is_read_only(document: Mapping[str, Any]) -> bool:
-    return bool(document["checks"]["postgresql"].get("problem") == READ_ONLY)
 
 
 def _store_check(problem: str | None) -> dict[str, Any]:
@@ -289,3 +291,44 @@ def _workers(connection: Connection) -> dict[str, Any]:
         "longest_wait_s": round(waiting.longest_s, 3),
         **problem,
     }
+
+
+#: What operators see on ``/readyz`` and clients in refused writes.
+READ_ONLY = "read-only until `thoth migrate`"
+FOREIGN = "its schema is not this release's"
+#: How long a successful check counts, s.
+_SCHEMA_KEPT_S = 5.0
+_STATE = "thoth-schema"
+
+
+class SchemaCheck:
+    """Checks the schema before a write, unless a recent check was successful."""
+
+    def __init__(self, service: ServiceStores) -> None:
+        self._service = service
+        self._good_until = -math.inf
+
+    def problem(self) -> str | None:
+        """Why nothing may be written: PostgreSQL lacks steps, or another program migrated it.
+
+        :raises StoreUnavailable: if PostgreSQL does not answer
+        """
+        if time.monotonic() < self._good_until:
+            return None
+        with self._service.glancing() as connection:
+            try:
+                problem = READ_ONLY if relational_state(connection).pending else None
+            except SchemaMismatch as error:
+                problem = None if error.newer else FOREIGN
+        if problem is None:
+            self._good_until = time.monotonic() + _SCHEMA_KEPT_S
+        return problem
+
+
+def refuse_writes() -> None:
+    """:raises ApiError: 503 if this request may write, and the schema is older or a foreign one"""
+    check: SchemaCheck = current_app.extensions[_STATE]
+    if request.method in READS or (problem := check.problem()) is None:
+        return
+    detail = f"the service is {READ_ONLY}" if problem == READ_ONLY else f"PostgreSQL: {problem}"
+    raise ApiError(503, ProblemType.UNAVAILABLE, detail, headers={"Retry-After": "60"})

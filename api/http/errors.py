@@ -158,8 +158,16 @@ def not_found(what: str, name: str, **more: Any) -> ApiError:
 
 def register(app: Flask) -> None:
     """Answer every error of ``app`` with a problem document."""
-    app.register_error_handler(ApiError, _of_api)
-    app.register_error_handler(Overloaded, _of_overload)
+    app.register_error_handler(
+        ApiError,
+        lambda it: problem_response(it.status, it.problem, it.detail, it.headers, **it.more),
+    )
+    app.register_error_handler(
+        Overloaded,
+        lambda it: problem_response(
+            429, ProblemType.OVERLOADED, str(it), {"Retry-After": str(it.retry_after_s)}
+        ),
+    )
     app.register_error_handler(ProjectError, _of_project)
     app.register_error_handler(HTTPException, of_http)
     app.register_error_handler(Exception, _of_bug)
@@ -190,8 +198,7 @@ def problem_response(
 
     :param more: further members; ``parameters`` replaces the repeated parameters
     """
-    compatible = request.path.startswith(COMPATIBLE)
-    if compatible:
+    if compatible := request.path.startswith(COMPATIBLE):
         status = _OLD_STATUS.get(status, status)
     document: dict[str, Any] = {
         "type": f"/problems/{problem}",
@@ -203,7 +210,9 @@ def problem_response(
     if compatible:
         # About an analysis, these clients expect its state in `status`. RFC 9457 has other
         # clients ignore a `status` that is not a number.
-        document |= {"error": detail, "parameters": _request_parameters()}
+        parameters = {**request.args.to_dict(), **(request.view_args or {})}
+        shown = {name: it for name, it in parameters.items() if name.lower() not in _SECRET}
+        document |= {"error": detail, "parameters": shown}
     response = jsonify({**document, **more})
     response.status_code = status
     response.content_type = MEDIA_TYPE
@@ -211,27 +220,17 @@ def problem_response(
     return response
 
 
-def _request_parameters() -> dict[str, Any]:
-    """Parameters of query and path, without secrets."""
-    parameters = {**request.args.to_dict(), **(request.view_args or {})}
-    return {name: value for name, value in parameters.items() if name.lower() not in _SECRET}
-
-
-def _of_api(error: ApiError) -> Response:
-    return problem_response(error.status, error.problem, error.detail, error.headers, **error.more)
-
-
 def _of_project(error: ProjectError) -> Response:
     status, problem = next(it[1:] for it in _TRANSLATIONS if isinstance(error, it[0]))
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
+    if status >= 500:
+        fields = {"request_id": g.get("request_id"), "error": str(error)}
+        _LOG.warning("request_failed", extra=fields)
     if isinstance(error, (StoreUnavailable, SchemaMismatch, AccessDenied)):
-        _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
         detail = f"{public_message(error)}: try again later"
         return problem_response(status, problem, detail, {"Retry-After": "5"})
-    if status >= 500:
-        _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
     return problem_response(status, problem, str(error), **more)
 
 
@@ -244,10 +243,6 @@ def public_message(error: ProjectError) -> str:
     if isinstance(error, AccessDenied):
         return "a store refuses the service"
     return str(error)
-
-
-def _of_request() -> dict[str, Any]:
-    return {"request_id": g.get("request_id")}
 
 
 def problem_of(status: int) -> ProblemType:
@@ -290,13 +285,8 @@ def _summary(messages: Any, field: str = "") -> str:
     return f"{field}: {messages}" if messages else ""
 
 
-def _of_overload(error: Overloaded) -> Response:
-    headers = {"Retry-After": str(error.retry_after_s)}
-    return problem_response(429, ProblemType.OVERLOADED, str(error), headers)
-
-
 def _of_bug(error: Exception) -> Response:
     """Translate a bug: the log gets the traceback, and the client gets the request's identifier."""
-    _LOG.exception("request_broke", exc_info=error, extra=_of_request())
+    _LOG.exception("request_broke", exc_info=error, extra={"request_id": g.get("request_id")})
     detail = "the service has a bug; its log contains the identifier of this request"
     return problem_response(500, ProblemType.INTERNAL, detail)

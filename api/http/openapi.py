@@ -7,12 +7,14 @@ from http import HTTPStatus
 from threading import Lock
 from typing import Any
 
-from flask import Flask, Response, json
+from flask import Flask, Request, Response, json
 from flask_smorest import Api, Blueprint
 from marshmallow import INCLUDE, Schema, fields
+from webargs import missing
+from webargs.flaskparser import FlaskParser, is_json_request
 
-from api.http.errors import MEDIA_TYPE
-from api.http.request_bodies import BodyParser
+from api.http.errors import MEDIA_TYPE, ApiError, ProblemType
+from api.http.request_context import json_of
 from api.http.schema_fields import text
 
 
@@ -87,9 +89,7 @@ class OpenApi(Api):
         self._documenting = Lock()
         super().__init__(
             app,
-            spec_kwargs={
-                "info": {"description": _DESCRIPTION, "license": {"name": "Apache-2.0"}},
-            },
+            spec_kwargs={"info": {"description": _DESCRIPTION, "license": {"name": "Apache-2.0"}}},
         )
         scheme = {"type": "http", "scheme": "bearer", "description": _SCOPES}
         self.spec.components.security_scheme("token", scheme)
@@ -105,8 +105,8 @@ class OpenApi(Api):
         with self._documenting:
             for blueprint in self._undocumented:
                 callbacks = blueprint._prepare_doc_cbks
-                if _with_errors not in callbacks:  # several applications may share a blueprint
-                    callbacks += (_with_errors, _with_scopes)
+                if _completed not in callbacks:  # several applications may share a blueprint
+                    callbacks.append(_completed)
                 name, app, spec = blueprint.name, self._app, self.spec
                 blueprint.register_views_in_doc(self, app, spec, name=name, parameters=None)
                 spec.tag({"name": name, "description": blueprint.description})
@@ -133,7 +133,9 @@ def _problem(description: str) -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemSchema}}}
 
 
-def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
+def _completed(doc: dict[str, Any], info: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add the errors, and the scopes of :func:`api.access.needs`; other operations are open."""
+    doc.setdefault("security", info.get("security", []))
     responses = doc.setdefault("responses", {})
     documented = {str(status) for status in responses}
     for status in (*_ALWAYS, *(_WITH_BODY if "requestBody" in doc else ())):
@@ -142,23 +144,43 @@ def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[s
     return doc
 
 
-def _with_scopes(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Add the scopes of :func:`api.access.authentication.needs`; other operations are open."""
-    doc.setdefault("security", _info.get("security", []))
-    return doc
+class BodyParser(FlaskParser):
+    """Reads bodies with :func:`json_of`, and answers invalid requests with 400.
 
-
-class _Parser(BodyParser):
-    """Answers invalid requests with 400; each schema may allow or refuse unknown members."""
+    Each schema may allow or refuse unknown members.
+    """
 
     DEFAULT_VALIDATION_STATUS = 400
     DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}  # noqa: RUF012
+
+    def _raw_load_json(self, req: Request) -> Any:
+        data = req.get_data(cache=True)
+        if data and not is_json_request(req):
+            detail = f"Content-Type: {req.mimetype!r} is not application/json"
+            raise ApiError(415, ProblemType.UNSUPPORTED_MEDIA_TYPE, detail)
+        return json_of(data) if data else missing
+
+    def load_querystring(self, req: Request, schema: Schema) -> Any:
+        """Load a query; a parameter must not occur more than once.
+
+        :raises ApiError: 400, naming those that occur more often
+        """
+        known = {field.data_key or name for name, field in schema.load_fields.items()}
+        twice = {
+            name: ["Given more than once."]
+            for name, values in req.args.lists()
+            if len(values) > 1 and name in known
+        }
+        if twice:
+            detail = f"given more than once: {', '.join(sorted(twice))}"
+            raise ApiError(400, ProblemType.INVALID_REQUEST, detail, errors={"query": twice})
+        return super().load_querystring(req, schema)
 
 
 class Routes(Blueprint):
     """A blueprint of one subject."""
 
-    ARGUMENTS_PARSER = _Parser()
+    ARGUMENTS_PARSER = BodyParser()
 
     def arguments(
         self, schema: type[Schema] | Schema, **options: Any

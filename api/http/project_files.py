@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from adviser.projects.parsing import (
 )
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
-from api.access.authentication import token
+from api.access import token
 from api.http.errors import ApiError, ProblemType
 from common.formats import conda_environment
 from common.formats.file_fields import refuse
@@ -60,8 +61,8 @@ def check_constraints(text: str) -> None:
 
     :raises ValidationError: saying what there is too much of
     """
-    if wrong := list_problem([text]):
-        raise ValidationError(wrong)
+    if problem := list_problem([text]):
+        raise ValidationError(problem)
 
 
 def list_problem(texts: Collection[str]) -> str | None:
@@ -70,26 +71,18 @@ def list_problem(texts: Collection[str]) -> str | None:
     Hashes and comments do not count towards the limits, because only the other text is slow to
     parse.
     """
-    for count, most, what in _BOUNDS:
-        if (number := sum(map(count, texts))) > most:
-            return f"{number} {what}, but at most {most} are allowed; no real project has as many"
-    return None
+    problems = (
+        _excess(sum(map(count, texts)), most, what, "project") for count, most, what in _BOUNDS
+    )
+    return next(filter(None, problems), None)
+
+
+def _rest(text: str) -> str:
+    return _COMMENT.sub("", _HASH.sub("", text))
 
 
 def _lines(text: str) -> int:
     return sum(map(text.count, _ENDS))
-
-
-def _hashes(text: str) -> int:
-    return text.count("--hash")
-
-
-def _options(text: str) -> int:
-    return len(_OPTION.findall(text))
-
-
-def _characters(text: str) -> int:
-    return len(_rest(text))
 
 
 def _requirements(text: str) -> int:
@@ -97,15 +90,16 @@ def _requirements(text: str) -> int:
     return sum(1 for line in lines if line.strip("\\") and line[0] not in "-#")
 
 
-def _rest(text: str) -> str:
-    return _COMMENT.sub("", _HASH.sub("", text))
-
-
+#: Limits of lists of requirements: how to count, the maximum, and the name of what is counted.
 _BOUNDS: tuple[tuple[Callable[[str], int], int, str], ...] = (
     (_lines, _MAX_LINES, "lines"),
-    (_hashes, _MAX_HASHES, "hashes"),
-    (_options, _MAX_OPTIONS, "options besides"),
-    (_characters, MAX_MANIFEST, "characters that are neither hashes nor comments"),
+    (lambda text: text.count("--hash"), _MAX_HASHES, "hashes"),
+    (lambda text: len(_OPTION.findall(text)), _MAX_OPTIONS, "options besides"),
+    (
+        lambda text: len(_rest(text)),
+        MAX_MANIFEST,
+        "characters that are neither hashes nor comments",
+    ),
     (_requirements, _MAX_REQUIREMENTS, "requirements"),
 )
 
@@ -139,7 +133,9 @@ class ProjectFiles(fields.Dict):
             for name in value:
                 check_name(name)
         texts = super()._deserialize(value, *args, **kwargs)  # type: ignore[no-untyped-call]
-        _check_sizes(texts)
+        for name, content in texts.items():
+            if len(content) > MAX_MANIFEST and not _may_be_lock(name.rpartition("/")[2]):
+                raise ValidationError(f"{name}: Longer than maximum length {MAX_MANIFEST}.")
         for check, checked in _by_format(texts).items():
             if (message := check(checked.values())) is not None:
                 raise ValidationError(f"{', '.join(checked)[:_SHOWN]}: {message}")
@@ -178,15 +174,8 @@ def check_lock(text: str) -> None:
 
     :raises ValidationError: saying what there is too much of
     """
-    for problem in (address_problem, json_problem):
-        if (wrong := problem([text])) is not None:
-            raise ValidationError(wrong)
-
-
-def _check_sizes(files: Mapping[str, str]) -> None:
-    for name, content in files.items():
-        if len(content) > MAX_MANIFEST and not _may_be_lock(name.rpartition("/")[2]):
-            raise ValidationError(f"{name}: Longer than maximum length {MAX_MANIFEST}.")
+    if problem := address_problem([text]) or json_problem([text]):
+        raise ValidationError(problem)
 
 
 def _may_be_lock(base: str) -> bool:
@@ -211,34 +200,35 @@ def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
 def address_problem(texts: Collection[str]) -> str | None:
     """Return why texts are refused for too many URLs; ``None`` if they are accepted."""
     number = sum(text.count("://") for text in texts)
-    if number <= _MAX_ADDRESSES:
-        return None
-    return f"{number} URLs, but at most {_MAX_ADDRESSES} are allowed; no real project has as many"
+    return _excess(number, _MAX_ADDRESSES, "URLs", "project")
 
 
 def json_problem(texts: Collection[str]) -> str | None:
     """Return why JSON is refused; ``None`` if it is accepted."""
-    number = sum(text.count(sign) for text in texts for sign in _VALUES)
-    if number <= _MAX_VALUES:
-        return None
-    return f"{number} values, but at most {_MAX_VALUES} are allowed; no real lock has as many"
+    return _excess(_signs(texts, _VALUES), _MAX_VALUES, "values")
 
 
 def yaml_problem(texts: Collection[str]) -> str | None:
     """Return why YAML is refused; ``None`` if it is accepted."""
-    if (number := sum(map(_lines, texts))) <= _MAX_LINES:
-        return None
-    return f"{number} lines, but at most {_MAX_LINES} are allowed; no real lock has as many"
+    return _excess(sum(map(_lines, texts)), _MAX_LINES, "lines")
 
 
 def toml_problem(texts: Collection[str]) -> str | None:
     """Return why TOML is refused; ``None`` if it is accepted. The check takes milliseconds."""
-    for most, signs in ((_MAX_TABLES, _TABLES), (_MAX_PARTS, _PARTS)):
-        number = sum(text.count(sign) for text in texts for sign in signs)
-        if number > most:
-            what = "tables, keys and lists" if signs is _TABLES else "commas, dots and lines"
-            return f"{number} {what}, but at most {most} are allowed; no real lock has as many"
-    return None
+    tables, parts = _signs(texts, _TABLES), _signs(texts, _PARTS)
+    return _excess(tables, _MAX_TABLES, "tables, keys and lists") or _excess(
+        parts, _MAX_PARTS, "commas, dots and lines"
+    )
+
+
+def _signs(texts: Collection[str], signs: str) -> int:
+    return sum(text.count(sign) for text in texts for sign in signs)
+
+
+def _excess(number: int, most: int, what: str, where: str = "lock") -> str | None:
+    if number <= most:
+        return None
+    return f"{number} {what}, but at most {most} are allowed; no real {where} has as many"
 
 
 #: Locks in TOML whose names do not end in `.toml`.
@@ -275,7 +265,13 @@ def public_project(
     removed: tuple[ProjectWarning, ...] = ()
     hashes: list[str] = []
     if public != files:
-        removed, hashes = _facts_of_original(files, public, manifest)
+        # If the original files are invalid, the public ones are too, and their error is reported.
+        with suppress(InvalidFile):
+            warnings = _parsed(files, manifest, []).warnings
+            removed = tuple(it for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED)
+            if PIPFILE in files and files[PIPFILE] != public[PIPFILE]:
+                table = toml_of(PIPFILE, files[PIPFILE].encode())
+                hashes = [pipfile_hash(table), pipfile_hash(table, as_written=True)]
     project = _parsed(public, manifest, hashes, selection)
     return replace(project, warnings=(*removed, *project.warnings))
 
@@ -288,22 +284,6 @@ def _parsed(
 ) -> Project:
     encoded = {name: it.encode() for name, it in files.items()}
     return parse_project(encoded, manifest, hashes, selection=selection)
-
-
-def _facts_of_original(
-    files: Mapping[str, str], public: Mapping[str, str], manifest: str | None
-) -> tuple[tuple[ProjectWarning, ...], list[str]]:
-    """Warnings about removed credentials, and Pipfile hashes; only the original files have both."""
-    try:
-        warnings = _parsed(files, manifest, []).warnings
-    except InvalidFile:
-        return (), []  # the public files are invalid too, and their error is reported
-    removed = tuple(it for it in warnings if it.code is WarningCode.CREDENTIALS_REMOVED)
-    hashes: list[str] = []
-    if PIPFILE in files and files[PIPFILE] != public[PIPFILE]:
-        table = toml_of(PIPFILE, files[PIPFILE].encode())
-        hashes = [pipfile_hash(table), pipfile_hash(table, as_written=True)]
-    return removed, hashes
 
 
 def public_file(name: str, text: str) -> str:
@@ -346,7 +326,7 @@ def _public_list(name: str, text: str) -> str:
     if _QUOTING.search(public) is None:
         return public
     for number, line in logical_lines(public):
-        if line.count("/") > 1 and any(map(_holds_credentials, _words(line))):
+        if line.count("/") > 1 and _hides_credentials(line):
             refuse(
                 Reason.INVALID_REQUIREMENT,
                 "a URL with credentials that is split by quotes or backslashes",
@@ -370,16 +350,12 @@ def _public_quoted(match: re.Match[str]) -> str:
     return public_text(match[0]) + _ENDED
 
 
-def _words(line: str) -> list[str]:
-    try:
-        return split_words(line, "")
-    except InvalidFile:
-        return [line]  # the parser of the project will report the error
-
-
-def _holds_credentials(word: str) -> bool:
-    bare = _SEPARATOR.sub("", word)
-    return public_text(bare) != bare
+def _hides_credentials(line: str) -> bool:
+    parts = [line]
+    with suppress(InvalidFile):  # the parser of the project will report the error
+        parts = split_words(line, "")
+    bare = [_SEPARATOR.sub("", part) for part in parts]
+    return any(public_text(part) != part for part in bare)
 
 
 def public_indexes(settings: Settings, *, anonymous: bool) -> dict[str, str]:
@@ -399,15 +375,10 @@ def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
 
     :raises ApiError: 400, naming the configured indexes
     """
-    foreign = foreign_indexes(settings, project)
-    if not foreign:
+    if not (foreign := foreign_indexes(settings, project)):
         return
     known = public_indexes(settings, anonymous=token() is None)
     names = ", ".join(repr(it.name) for it in foreign)
-    raise ApiError(
-        400,
-        ProblemType.INDEX_NOT_ALLOWED,
-        f"the index {names} is not one that this service reads; it reads: "
-        + ", ".join(f"{name} at {url}" for name, url in known.items()),
-        indexes=known,
-    )
+    read = ", ".join(f"{name} at {url}" for name, url in known.items())
+    detail = f"the index {names} is not one that this service reads; it reads: {read}"
+    raise ApiError(400, ProblemType.INDEX_NOT_ALLOWED, detail, indexes=known)

@@ -1,6 +1,7 @@
-"""Context of a request: its client's address, its identifier, and headers of all responses.
+"""Context of a request: its client's address, its identifier, its body, headers of all responses.
 
-These are versions, the age of the data, and security headers for browsers.
+Bodies have limits of size, time, nesting depth and numbers. Headers are versions, the age of the
+data, and those that protect browsers.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from contextlib import contextmanager
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from secrets import token_hex
+from typing import Any
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, g, request
+import orjson
+from flask import Flask, Response, current_app, g, request
 from sqlalchemy import Connection
 
 from api.http.errors import ApiError, ProblemType
 from api.service import service
 from common import __version__
 from graph.record.freshness import KnowledgeState, progress
+from model.json_documents import out_of_bounds
 
 #: Methods of requests that write nothing.
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -53,9 +57,10 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 def register(app: Flask) -> None:
-    """Add an identifier and a time to every request of ``app``, headers to every response."""
+    """Identify and limit every request of ``app``; add headers to every response."""
     app.before_request(_identify)
     app.before_request(_check_url)
+    app.before_request(_bound_body)
     app.after_request(_protect)
     app.after_request(_describe)
 
@@ -164,3 +169,50 @@ def neighbourhood(host: str) -> str:
 def client_address() -> str:
     """The address by which the present request is counted."""
     return neighbourhood(request.remote_addr or "unknown")
+
+
+#: WSGI key of a request whose body did not arrive in time.
+LATE = "thoth.late_body"
+MIB = 1024**2
+#: Maximum size of most bodies. A lock of a few thousand packages has a tenth of it.
+REQUEST_BYTES = 3 * MIB
+#: The only path with a larger limit.
+_UPLOADS = "/api/v2/inspections"
+
+
+def body_limit(app: Flask, path: str) -> int:
+    """Maximum size of the body of a request to ``path``, bytes."""
+    limit: int = app.config["UPLOAD_BYTES"] if path.rstrip("/") == _UPLOADS else REQUEST_BYTES
+    return limit
+
+
+def _bound_body() -> None:
+    if LATE in request.environ:
+        raise ApiError(408, ProblemType.TOO_SLOW, "the body did not arrive in time")
+    request.max_content_length = body_limit(current_app, request.path)
+    # By default, texts of a form may have 500 kB together.
+    request.max_form_memory_size = REQUEST_BYTES
+
+
+def json_of(data: bytes) -> Any:
+    """Parse a JSON body.
+
+    :raises ApiError: 400 if it is invalid, or cannot be stored; names the field
+    """
+    try:
+        # orjson limits the depth and refuses lone surrogates and infinite numbers.
+        value = orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        raise _refused("json", f"Invalid JSON body: {error}") from error
+    problem = out_of_bounds(value)
+    if problem is not None:
+        path, message = problem
+        # Clients choose keys, and logs show them.
+        printable = "".join(it if it.isprintable() else "?" for it in path)[:200]
+        raise _refused(printable or "json", message)
+    return value
+
+
+def _refused(field: str, message: str) -> ApiError:
+    detail = message if field == "json" else f"{field}: {message}"
+    return ApiError(400, ProblemType.INVALID_REQUEST, detail, errors={"json": {field: [message]}})

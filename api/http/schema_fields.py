@@ -15,6 +15,8 @@ from model.declared_fields import DeclaredField, declared_fields, is_declared
 _MAX_TEXT = 500
 #: Default and maximum number of items on a page.
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+#: A member of a body that may be null, and is by default.
+NULL_BY_DEFAULT: Mapping[str, Any] = {"load_default": None, "allow_none": True}
 #: Maximum page number. No record fills as many pages, and larger offsets overflow in PostgreSQL.
 LAST_PAGE = 1_000_000
 
@@ -86,10 +88,22 @@ def json_object(description: str, *, null: bool = False) -> fields.Dict:
     return fields.Dict(keys=fields.String(), required=True, allow_none=null, metadata=metadata)
 
 
+def bounded_text(description: str, example: str, longest: int, **more: Any) -> fields.String:
+    """A string of a body or query with 1 to ``longest`` characters."""
+    metadata = described(description, example)
+    return fields.String(validate=validate.Length(1, longest), metadata=metadata, **more)
+
+
 def filter_text(description: str, example: str | None = None, **more: Any) -> fields.String:
     """A filter of a query. If the client omits the filter, the loaded query lacks its key."""
     metadata = described(description, example)
     return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=metadata, **more)
+
+
+def page_limit(description: str, default: int, most: int) -> fields.Integer:
+    """How many items a page may have."""
+    metadata = described(description, default)
+    return fields.Integer(load_default=default, validate=validate.Range(1, most), metadata=metadata)
 
 
 def filter_choice(description: str, values: list[str]) -> fields.String:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adviser.advise import Advice, Resolver
-from adviser.answering.answers import Answer, metadata, on_hardware, store
+from adviser.answering.answers import metadata, on_hardware, store
 from adviser.answering.file_listings import recorded_listings
 from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
 from adviser.answering.index_selection import called_indexes
@@ -69,7 +69,12 @@ class JobObserver:
     def reading(self) -> Iterator[ReadingCallbacks]:
         """Store the progress at most once every :data:`_UPDATED_EVERY_S` seconds."""
         self._due = monotonic() + _UPDATED_EVERY_S
-        yield self._update, lambda _name, _version: None
+
+        def update(progress: ResolutionProgress) -> None:
+            if monotonic() >= self._due:
+                self._store(progress)
+
+        yield update, lambda _name, _version: None
 
     def after_reading(self, resolution: IndexResolution) -> None:
         """Store what was read."""
@@ -91,10 +96,6 @@ class JobObserver:
         log_for_client("no index gave a page of what is required, so only what is stored counts")
         with self._worker.service.writing() as connection:
             supersede(connection, self._analysis_id)
-
-    def _update(self, progress: ResolutionProgress) -> None:
-        if monotonic() >= self._due:
-            self._store(progress)
 
     def _store(self, progress: ResolutionProgress) -> None:
         with self._worker.service.writing() as connection:
@@ -146,22 +147,17 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
                 supersede(connection, analysis.analysis_id)
 
         report = store(stores, answered, also)
-    _log_outcome(answered, debug=stack_request.options.debug)
-    return report
-
-
-def _log_outcome(answered: Answer, *, debug: bool) -> None:
-    """Log the outcome for the client; with ``debug`` also the duration of each step."""
     result = answered.report["result"]
     search = result["report"]["search"]
     log_for_client(
         f"{search['candidates']} versions may be chosen, {search['refused']} are refused by rules"
     )
-    if debug:
+    if stack_request.options.debug:
         for step, seconds in answered.timings.items():
             log_for_client(f"{step.removesuffix('_s')}: {seconds:.3f} s")
     status = result["report"]["certificate"]["status"]
     log_for_client(f"{status}: {result['error_msg']}" if result["error"] else status)
+    return report
 
 
 def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
@@ -193,14 +189,13 @@ def matching_hardware(
     identity = {field: described.get(name) for name, field in _CPU.items()}
     if None in identity.values():
         return None
-    matching = [
-        row
+    digests = (
+        row.digest
         for row in recorded
         if jobs.get(row.digest)
         and all(str(row.identity.get(name)) == str(value) for name, value in identity.items())
         and _has_gpu(row, described.get("gpu_model"))
-    ]
-    digests = (row.digest for row in matching)
+    )
     return min(digests, key=lambda digest: (-jobs[digest], digest), default=None)
 
 

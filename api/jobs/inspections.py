@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,13 @@ from graph.record.postgresql_helpers import lock_name
 from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
-from ingest.sources.source_items import MEBIBYTE, RefusedDocument, SourceLimits
+from ingest.sources.source_items import MEBIBYTE, SourceLimits
 from model.errors import (
     AlreadyRunning,
     DamagedDocument,
     IndexFault,
     IndexProblem,
     InvalidArgument,
-    InvalidDocument,
     Reason,
 )
 from model.json_documents import digest, digest_bytes
@@ -67,6 +66,13 @@ def options_of(settings: Settings, submission: str) -> InspectOptions:
     return InspectOptions(private_folder(folder_of(settings)).absolute(), submission=submission)
 
 
+def public_parameters(inspection: Inspection) -> dict[str, Any]:
+    """The specification as it runs, without the content of script, files and lock."""
+    document = inspection.specification.document
+    parameters = {k: v for k, v in document.items() if k not in ("script", "files", "python")}
+    return {**parameters, "script_sha256": inspection.script.sha256}
+
+
 def enqueue_inspection(
     stores: Stores, queue: Queue, value: Mapping[str, Any], submission: str
 ) -> tuple[str, bool]:
@@ -80,13 +86,11 @@ def enqueue_inspection(
     settings = stores.settings
     specification = load_specification(value, dict(settings.package_indexes))
     (inspection,) = inspections_of([specification], "local", options_of(settings, submission))
-    document = inspection.specification.document
-    parameters = {k: v for k, v in document.items() if k not in ("script", "files", "python")}
     new = NewAnalysis(
         inspection.inspection_id,
         AnalysisKind.INSPECTION,
         {"specification": dict(value), "submission": submission},
-        {**parameters, "script_sha256": inspection.script.sha256},
+        public_parameters(inspection),
         submission,
     )
     with stores.engine.begin() as connection:
@@ -197,13 +201,16 @@ def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[st
     # Named by its digest, so that a second ingest of the same content replaces its quarantine.
     name = request["document_id"].removeprefix("sha256:")
     path = private_folder(worker.settings.home / "uploads") / f"{name}{request['suffix']}"
-    with _upload_lock(worker.settings, request["document_id"]):
-        path.touch(0o600)
-        path.write_bytes(body)
-        try:
-            result = take_in(worker, str(path))
-        finally:
-            path.unlink(missing_ok=True)
+    try:
+        with lock_of(worker.settings, request["document_id"]):
+            path.touch(0o600)
+            path.write_bytes(body)
+            try:
+                result = take_in(worker, str(path))
+            finally:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        raise AlreadyRunning("the same upload is being ingested") from None
     _refuse_whole(result)
     return store_result(worker, analysis, result)
 
@@ -237,19 +244,6 @@ def lock_of(settings: Settings, content: str) -> FileLock:
     )
 
 
-@contextmanager
-def _upload_lock(settings: Settings, content: str) -> Iterator[None]:
-    """Hold the lock of :func:`lock_of`.
-
-    :raises AlreadyRunning: if another worker holds it for too long
-    """
-    try:
-        with lock_of(settings, content):
-            yield
-    except Timeout:
-        raise AlreadyRunning("the same upload is being ingested") from None
-
-
 def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
     """Ingest all inspections of a local file or folder, and enqueue their projection."""
     with worker.service.relational() as stores:
@@ -257,27 +251,19 @@ def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
     if report.new:
         with worker.service.writing() as connection:
             worker.service.queue.enqueue(connection, PROJECT)
-    return {**report.as_json(), "refusals": _refusals(source) if report.quarantined else []}
-
-
-def _refusals(source: str) -> list[dict[str, str]]:
-    """The refused documents of a source with the reasons, in the order of the source."""
-    refusals = []
-    for batch in read_inspections([source], LIMITS):
-        refusals += [_refusal_document(it) for it in batch.refusals]
-        if len(refusals) >= _LISTED:
-            break
-    return refusals[:_LISTED]
-
-
-def _refusal_document(refusal: RefusedDocument) -> dict[str, str]:
-    error: InvalidDocument = refusal.error
-    return {
-        "place": refusal.place,
-        "reason": str(error.reason),
-        "field": error.field,
-        "message": error.message,
-    }
+    # The refused documents with the reasons, in the order of the source.
+    batches = read_inspections([source], LIMITS) if report.quarantined else ()
+    refusals = (
+        {
+            "place": refusal.place,
+            "reason": str(refusal.error.reason),
+            "field": refusal.error.field,
+            "message": refusal.error.message,
+        }
+        for batch in batches
+        for refusal in batch.refusals
+    )
+    return {**report.as_json(), "refusals": list(islice(refusals, _LISTED))}
 
 
 #: Maximum number of packages that one request fetches, including dependencies.

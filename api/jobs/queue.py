@@ -336,9 +336,9 @@ class Queue:
             "first": first,
             "rounds": _ROUNDS,
         }
-        priority = first - min(connection.execute(_ROUND, among).scalar_one(), _ROUNDS - 1)
-        key = f"{client.name}#{analysis_id}"
-        arguments = {"analysis_id": analysis_id}
+        last = connection.execute(_ROUND, {**among, "rounds": _ROUNDS}).scalar_one()
+        priority = first - min(last, _ROUNDS - 1)
+        key, arguments = f"{client.name}#{analysis_id}", {"analysis_id": analysis_id}
         self.enqueue(connection, QueueJob(work.task, work.queue, arguments, key, priority))
 
     def admit(
@@ -357,7 +357,8 @@ class Queue:
             raise Overloaded(queue, f"{waiting} jobs wait", retry_s)
         if client is None or not client.anonymous:
             return waiting
-        own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
+        counted = {"queue": queue.value, "client": client.name, "counted": _COUNTED}
+        own = connection.scalar(_OF_CLIENT, counted) or 0
         if own >= own_room:
             retry_s = self._retry_after_s(connection, queue, own)
             raise Overloaded(queue, f"{own} requests of this address wait", retry_s)
@@ -379,10 +380,6 @@ class Queue:
         """Number of jobs of a queue that are due now or within a minute."""
         number = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
         return int(number or 0)
-
-
-def _counted(queue: QueueName, client: QueueClient) -> dict[str, Any]:
-    return {"queue": queue.value, "client": client.name, "counted": _COUNTED}
 
 
 def oldest_waits(connection: Connection) -> dict[QueueName, float]:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -147,17 +146,6 @@ Work = Callable[[WorkerContext, Analysis, dict[str, Any]], str]
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of a worker to run a job.
-
-    :param number: from 1; attempts that an outage or the worker's end interrupted do not count
-    """
-
-    job_id: int
-    number: int
-
-
 class Postponed(Exception):
     """A store is unavailable: the job is tried again later, and this attempt does not count.
 
@@ -178,11 +166,12 @@ def pause_s(waited_s: float) -> int:
     return int(min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 2)))
 
 
-def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> None:
+def run(worker: WorkerContext, analysis_id: str, work: Work, job_id: int, attempt: int) -> None:
     """Run an analysis and store its final state.
 
     If the analysis already has a final state, nothing happens: a job may be delivered twice.
 
+    :param attempt: from 1; attempts that an outage or the worker's end interrupted do not count
     :raises Postponed: if a store is unavailable, for less than the configured patience
     :raises ProjectError: one of :data:`PASSING`, if the job should be tried again
     """
@@ -193,7 +182,7 @@ def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -
         return
     began = time.perf_counter()
     with _logged(worker, analysis) as end:
-        _LOG.info("%s: attempt %d", analysis.kind, attempt.number)
+        _LOG.info("%s: attempt %d", analysis.kind, attempt)
         try:
             with worker.service.reading() as connection:
                 request = orjson.loads(request_of(connection, worker.settings, analysis))
@@ -202,21 +191,29 @@ def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -
         except StoreUnavailable as error:
             _private("store_away", analysis, error)
             message = public_message(error)
-            waited_s = _postpone(worker, analysis, attempt, message, time.perf_counter() - began)
+            # After a long run before the outage, the waiting time starts again from zero.
+            anew = time.perf_counter() - began > _LONG_S
+            with worker.service.writing() as connection:
+                worker.service.queue.uncount(connection, job_id)
+                reason = f"{message}; trying again"
+                waited_s = postpone(connection, analysis_id, reason, anew=anew).total_seconds()
             if waited_s < worker.settings.outage_patience_s:
-                _LOG.warning("%s; trying again", message)
+                _LOG.warning(reason)
                 raise Postponed(pause_s(waited_s)) from error
             end(AnalysisState.ERROR, f"given up after {waited_s:.0f} s: {message}")
         except PASSING as error:
             _private("attempt_failed", analysis, error)
-            if attempt.number < MAX_ATTEMPTS:
+            if attempt < MAX_ATTEMPTS:
                 _LOG.warning("%s; trying again", public_message(error))
                 raise
-            message = f"given up after {attempt.number} attempts: {public_message(error)}"
+            message = f"given up after {attempt} attempts: {public_message(error)}"
             end(AnalysisState.ERROR, message)
         except OURS as error:
             _private("analysis_failed", analysis, error)
-            end(AnalysisState.ERROR, f"the service cannot answer now: {_cause(error)}")
+            # Settings and paths are private.
+            is_public = isinstance(error, SchemaMismatch)
+            cause = public_message(error) if is_public else "its log says why"
+            end(AnalysisState.ERROR, f"the service cannot answer now: {cause}")
         except ProjectError as error:
             end(AnalysisState.FAILED, str(error))
         except Exception:
@@ -233,28 +230,9 @@ def log_for_client(message: str) -> None:
     _LOG.info(message)
 
 
-def _postpone(
-    worker: WorkerContext, analysis: Analysis, attempt: Attempt, message: str, ran_s: float
-) -> float:
-    """Let an analysis wait for a store; returns how long it has waited so far, in seconds.
-
-    If the job ran for a long time before the outage, the waiting time starts again from zero.
-    """
-    reason = f"{message}; trying again"
-    with worker.service.writing() as connection:
-        worker.service.queue.uncount(connection, attempt.job_id)
-        waited = postpone(connection, analysis.analysis_id, reason, anew=ran_s > _LONG_S)
-    return waited.total_seconds()
-
-
 def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
     """Log an error with its details for the operator only."""
     _LOG.warning(event, extra={"analysis_id": analysis.analysis_id, "error": str(error)})
-
-
-def _cause(error: ProjectError) -> str:
-    """Describe the cause of an error to clients, without settings and paths, which are private."""
-    return public_message(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 
 class _End(Protocol):
@@ -286,6 +264,7 @@ class _LogLines(logging.Handler):
     def store(self, connection: Connection, analysis_id: str) -> None:
         """Append the lines to the stored log."""
         add_log(connection, analysis_id, "".join(f"{it}\n" for it in self.lines))
+        self.lines.clear()
 
 
 @contextmanager
@@ -301,7 +280,6 @@ def _logged(worker: WorkerContext, analysis: Analysis) -> Iterator[_End]:
             finish(
                 connection, analysis.analysis_id, state, reason=reason, result_document_id=result
             )
-        lines.lines.clear()
 
     _LOG.addHandler(lines)
     level, _LOG.level = _LOG.level, logging.INFO
@@ -331,14 +309,9 @@ def store_result(
     :param kind: of the document; by default that of the analysis with ``-result``
     :returns: the identifier of the document
     """
-    body = canonical_json(result)
-    document = DeliveredDocument(
-        digest_bytes(body),
-        kind or f"{analysis.kind}-result",
-        schema_version,
-        analysis.analysis_id,
-        body,
-    )
+    body, kind = canonical_json(result), kind or f"{analysis.kind}-result"
+    document_id = digest_bytes(body)
+    document = DeliveredDocument(document_id, kind, schema_version, analysis.analysis_id, body)
     with worker.service.writing() as connection:
         add_documents(connection, worker.settings, [document])
-    return document.document_id
+    return document_id

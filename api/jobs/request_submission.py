@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 from adviser.projects.project import Project
 from adviser.reports.serialization import dataclass_of, plain
 from adviser.stack_request import StackRequest
-from api.access.audit import wrote_nothing
-from api.access.authentication import token
+from api.access import token, wrote_nothing
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.http.request_context import client_address, from_earlier_data
 from api.jobs.queue import REQUEST_WORK, QueueClient
@@ -150,33 +149,12 @@ def result(analysis: Analysis, wait_s: float = 0.0) -> bytes:
 
 def status_document(analysis: Analysis) -> dict[str, Any]:
     """The state of an analysis, as clients read it."""
+    times = {"started_at": analysis.started_at, "finished_at": analysis.finished_at}
     return {
         "state": analysis.state.value,
         "reason": analysis.reason,
-        "started_at": _text(analysis.started_at),
-        "finished_at": _text(analysis.finished_at),
+        **{name: at and at.isoformat(timespec="milliseconds") for name, at in times.items()},
     }
-
-
-def status_of(analysis: Analysis) -> dict[str, Any]:
-    """The response about the state of an analysis in version 1."""
-    return {
-        "parameters": {"analysis_id": analysis.analysis_id},
-        "status": status_document(analysis),
-    }
-
-
-def log_document(analysis: Analysis) -> dict[str, Any]:
-    """The response with the log of an analysis in version 1.
-
-    :raises ApiError: 404 before a worker starts it
-    """
-    if analysis.started_at is None:
-        raise not_found("log", analysis.analysis_id)
-    stores = service()
-    with stores.glancing() as connection:
-        log = analyses.log_of(connection, analysis.analysis_id)
-    return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
 
 def awaited(analysis: Analysis, wait_s: float) -> Analysis:
@@ -213,10 +191,6 @@ def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
     return analysis
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="milliseconds")
-
-
 _VERSION_FIELD = "schema_version"
 #: Fields that say who sends a request; requests that differ only in these are equal.
 _SENDER = ("origin", "source_type")
@@ -232,6 +206,10 @@ class _StoredRequest:
         """JSON values to store; fields without a value are left out."""
         fields = {name: value for name, value in plain(self).items() if value is not None}
         return {_VERSION_FIELD: self.SCHEMA_VERSION, **fields}
+
+    def _content(self) -> dict[str, Any]:
+        """The stored values in which requests of different senders are equal."""
+        return {name: it for name, it in self.to_document().items() if name not in _SENDER}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -277,8 +255,7 @@ class AdviceRequest(_StoredRequest):
     @property
     def cache_key(self) -> str:
         """Digest of the request; equal requests of different clients have the same digest."""
-        document = self.to_document()
-        return digest({name: value for name, value in document.items() if name not in _SENDER})
+        return digest(self._content())
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +281,4 @@ class ProvenanceRequest(_StoredRequest):
 
         :param allowed_indexes: URLs by name
         """
-        document = self.to_document()
-        content = {name: value for name, value in document.items() if name not in _SENDER}
-        return digest({**content, "allowed": dict(allowed_indexes)})
+        return digest({**self._content(), "allowed": dict(allowed_indexes)})

@@ -20,14 +20,13 @@ from procrastinate.periodic import PeriodicDeferrer, PeriodicRegistry
 from procrastinate.retry import BaseRetryStrategy
 
 from adviser.exports.parquet import export_nightly
-from api.health.tracing import job_span
+from api.health.monitoring import job_span
 from api.jobs.queue import BULK_S, NAMESPACE, REQUEST_WORK, QueueJob, QueueName
 from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
     PASSING,
     SHORTEST_PAUSE_S,
-    Attempt,
     Postponed,
     Work,
     WorkerContext,
@@ -115,17 +114,15 @@ def _another_waits(context: JobContext) -> bool:
 
 
 def _answering(function: str) -> Task[[str]]:
-    """The task that answers a request.
-
-    :param function: as in :class:`api.jobs.queue.RequestWork`
-    """
+    """The task that answers a request with a function of :class:`api.jobs.queue.RequestWork`."""
 
     def answer(context: JobContext, analysis_id: str) -> None:
         module, _, name = function.partition(":")
         work: Work = getattr(import_module(module), name)
         try:
             with disk_errors():
-                run(_worker(context), analysis_id, work, _attempt(context))
+                job = context.job
+                run(_worker(context), analysis_id, work, job.id or 0, job.attempts + 1)
         except StoreUnavailable as error:  # while the state of the analysis was read or written
             raise _postponed(context, error, SHORTEST_PAUSE_S) from error
 
@@ -217,12 +214,8 @@ def _postponed(context: JobContext, error: StoreUnavailable, delay_s: int) -> Po
     _LOG.warning("store_away", extra={"error": str(error)})
     service = _worker(context).service
     with suppress(StoreUnavailable), service.writing() as connection:
-        service.queue.uncount(connection, _attempt(context).job_id)
+        service.queue.uncount(connection, context.job.id or 0)
     return Postponed(delay_s)
-
-
-def _attempt(context: JobContext) -> Attempt:
-    return Attempt(context.job.id or 0, context.job.attempts + 1)
 
 
 def _worker(context: JobContext) -> WorkerContext:

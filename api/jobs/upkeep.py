@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException, UniqueViolation
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Status
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
@@ -100,12 +101,13 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
                 await app.job_manager.finish_job(job, Status.ABORTED, delete_job=True)
             _LOG.warning("job_returned", extra=fields)
             continue
-        reason = f"given up: its worker died {job.attempts + 1} times"
-        await asyncio.to_thread(_give_up, worker, _analysis_of(job), reason)
+        analysis_id = job.task_kwargs.get("analysis_id")
+        if isinstance(analysis_id, str):
+            reason = f"given up: its worker died {job.attempts + 1} times"
+            await asyncio.to_thread(_give_up, worker, analysis_id, reason)
         await app.job_manager.finish_job(job, Status.FAILED, delete_job=False)
         _LOG.error("job_given_up", extra=fields)
-    await asyncio.to_thread(_end_lost, worker)
-    await asyncio.to_thread(_recall, worker)
+    await asyncio.to_thread(_end_lost_and_recall, worker)
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
@@ -136,28 +138,18 @@ def _held(worker: WorkerContext) -> Connection | None:
         return None
 
 
-def _analysis_of(job: Job) -> str | None:
-    analysis_id = job.task_kwargs.get("analysis_id")
-    return analysis_id if isinstance(analysis_id, str) else None
-
-
-def _give_up(worker: WorkerContext, analysis_id: str | None, reason: str) -> None:
-    if analysis_id is None:
-        return
+def _give_up(worker: WorkerContext, analysis_id: str, reason: str) -> None:
     with worker.service.writing() as connection:
         analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason)
 
 
-def _end_lost(worker: WorkerContext) -> None:
+def _end_lost_and_recall(worker: WorkerContext) -> None:
+    """End analyses without a job, and let jobs run now that were put off for too long."""
     with worker.service.writing() as connection:
         for analysis_id in connection.scalars(_ANALYSES_WITHOUT_JOB).all():
             reason = "given up: its job is no longer in the queue"
             if analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason):
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
-
-
-def _recall(worker: WorkerContext) -> None:
-    """Let jobs run now that were put off for too long."""
     with worker.service.writing() as connection:
         for job_id in connection.scalars(_POSTPONED_JOBS):
             _LOG.warning("job_recalled", extra={"job": job_id})
@@ -168,16 +160,14 @@ def _forget_old(worker: WorkerContext) -> None:
     with worker.service.writing() as connection:
         connection.execute(_FORGET_REQUEST_COUNTS)
     _in_batches(worker, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
-    requests, writes = settings.keep_requests_days, settings.keep_audit_days
-    if requests is not None:
-        retention = timedelta(days=requests)
-        _in_batches(worker, "request", lambda it: forget_analyses(it, retention, BATCH))
-    if writes is not None:
-        age = timedelta(days=writes)
-        _in_batches(worker, "write", lambda it: forget_writes(it, age, BATCH))
-    if settings.keep_events_days is not None:
-        past = timedelta(days=settings.keep_events_days)
-        _in_batches(worker, "event", lambda it: forget_events(it, past, BATCH))
+    for what, days, forget in (
+        ("request", settings.keep_requests_days, forget_analyses),
+        ("write", settings.keep_audit_days, forget_writes),
+        ("event", settings.keep_events_days, forget_events),
+    ):
+        if days is not None:
+            age = timedelta(days=days)
+            _in_batches(worker, what, partial(forget, older_than=age, limit=BATCH))
     with relational_errors(settings):
         delete_unreferenced_bodies(settings, worker.service.engine)
 

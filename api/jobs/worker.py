@@ -26,7 +26,7 @@ from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 
-from api.health.tracing import trace_process
+from api.health.monitoring import trace_process
 from api.jobs.queue import NAMESPACE, QueueName, connection_name
 from api.jobs.request_run import WorkerContext, guard, leave
 from api.jobs.tasks import (
@@ -80,10 +80,10 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
 
 
 async def _commit_quickly(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Save round trips and waits for the disk.
+    """Save round trips and waits for the disk: transactions of procrastinate are single statements.
 
-    Transactions of procrastinate have a single statement. If PostgreSQL dies before it has written
-    the last ones to disk, a job is delivered twice, which changes nothing.
+    If PostgreSQL dies before it has written the last ones, a job is delivered twice, which changes
+    nothing.
     """
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit TO off")
@@ -161,9 +161,8 @@ class _RunningWorker:
         """
         with self.worker.service.writing() as connection:
             for worker_id, job in self.jobs:
-                if job.id is None or not self.worker.service.queue.give_back(
-                    connection, job.id, worker_id
-                ):
+                queue = self.worker.service.queue
+                if job.id is None or not queue.give_back(connection, job.id, worker_id):
                     continue
                 analysis_id = job.task_kwargs.get("analysis_id")
                 if isinstance(analysis_id, str):

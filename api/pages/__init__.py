@@ -10,16 +10,7 @@ from flask import Blueprint
 
 def blueprints() -> tuple[Blueprint, ...]:
     """The blueprints of all pages."""
-    from api.pages import (
-        advice,
-        changes,
-        home,
-        measurements,
-        packages,
-        questions,
-        site,
-        stacks,
-    )
+    from api.pages import advice, changes, home, measurements, packages, questions, site, stacks
 
     static = Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
     return (

@@ -10,16 +10,24 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
-from adviser.plots import DrawnEffect, effects_plot
 from adviser.reports.note_codes import remark_of
 from adviser.scoring.claim_texts import series_in
 from adviser.scoring.criteria import RecommendationType
 from api.http.errors import not_found
-from api.pages.api_client import ApiDocument, ApiProblem, read, read_if_any, write
 from api.pages.formatting import day, digest
-from api.pages.groups import claims_plot
+from api.pages.groups import claims_plot, differences_plot
 from api.pages.measurements import hardware_choices
-from api.pages.site import Pages, plot, render, uploaded_text
+from api.pages.site import (
+    ApiDocument,
+    ApiProblem,
+    Pages,
+    file_response,
+    read,
+    read_if_any,
+    render,
+    uploaded_text,
+    write,
+)
 from model.text import counted
 
 #: Rows in the drawing of a claim.
@@ -37,13 +45,15 @@ def advice(advice_id: str) -> Response:
     products = inner["products"]
     best = products[0] if products else None
     locked = _locked(products)
+    digest = result["parameters"]["hardware"]
+    hardware = read_if_any(f"/api/v2/hardware/{digest}") if digest else None
     return render(
         "advice.html", recorded, report, advice=recorded.body, result=result, inner=inner,
         metadata=report["metadata"], best=best, others=products[1:],
         sentence=_sentence(inner, best), lock=locked and pipfile_lock_requirements(locked),
         drawing=best and _drawing(best), notes=_notes(inner, best),
         series=series_in(best["claims"]) if best else (),
-        hardware=_hardware(result["parameters"]["hardware"]),
+        hardware=hardware and hardware.body,
     )  # fmt: skip
 
 
@@ -54,14 +64,8 @@ def lock(advice_id: str, name: str) -> Response:
     document = _locked(report["result"]["report"]["products"])
     if document is None:
         raise not_found("lock", name)
-    text = (
-        pipfile_lock_text(document)
-        if name == "Pipfile.lock"
-        else pipfile_lock_requirements(document)
-    )
-    response = Response(text, mimetype="text/plain")
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    written = pipfile_lock_text if name == "Pipfile.lock" else pipfile_lock_requirements
+    return file_response(written(document), name)
 
 
 @blueprint.get("/advice/<advice_id>/claims/<claim_id>")
@@ -81,8 +85,7 @@ def claim(advice_id: str, claim_id: str) -> Response:
 def ask_why_not(advice_id: str) -> BaseResponse:
     """Ask what a requirement would change, and show the state of the question."""
     requirement = request.form.get("requirement", "").strip()
-    accepted = write(f"/api/v2/advice/{advice_id}/why-not", requirement=requirement or " ")
-    return redirect(url_for("pages-ask.state", analysis_id=accepted["analysis_id"]), 303)
+    return _to_state(write(f"/api/v2/advice/{advice_id}/why-not", requirement=requirement or " "))
 
 
 @blueprint.get("/why-not/<analysis_id>")
@@ -118,7 +121,10 @@ def _answered(state: ApiDocument) -> Response:
 @blueprint.post("/advice/<advice_id>/replay")
 def replay(advice_id: str) -> BaseResponse:
     """Answer the request again with the data of that time."""
-    accepted = write(f"/api/v2/advice/{advice_id}/replay")
+    return _to_state(write(f"/api/v2/advice/{advice_id}/replay"))
+
+
+def _to_state(accepted: ApiDocument) -> BaseResponse:
     return redirect(url_for("pages-ask.state", analysis_id=accepted["analysis_id"]), 303)
 
 
@@ -177,17 +183,10 @@ def _claim_drawing(explained: ApiDocument) -> object:
           for it in inspections if len(inspections) > 1),
         *((f"with other {', '.join(it['differs'])}", it) for it in explained["contexts"]),
     ]  # fmt: skip
-    rows = [("all jobs", claim, claim["verdict"])]
-    rows += [(label, it["effect"], "unjudged") for label, it in parts]
-    effects = [
-        DrawnEffect(
-            label, effect["observed_pct"], effect["interval_low_pct"],
-            effect["interval_high_pct"], verdict, claim["delta_pct"],
-        )
-        for label, effect, verdict in rows[:_MOST_DRAWN]
-        if effect["observed_pct"] is not None
-    ]  # fmt: skip
-    return plot(effects_plot(effects, "Observed differences, with intervals")) if effects else None
+    delta = claim["delta_pct"]
+    rows = [("all jobs", claim, delta)]
+    rows += [(label, {**it["effect"], "verdict": "unjudged"}, delta) for label, it in parts]
+    return differences_plot(rows[:_MOST_DRAWN], "Observed differences, with intervals")
 
 
 def _first(identifiers: Sequence[str]) -> str:
@@ -219,12 +218,6 @@ def _notes(
     return notes
 
 
-def _hardware(digest: str | None) -> Mapping[str, Any] | None:
-    """The hardware class of a request; ``None`` if it named none or its label is not known."""
-    known = digest and read_if_any(f"/api/v2/hardware/{digest}")
-    return known.body if known else None
-
-
 #: Names of files that the form offers for pasted text.
 _FILES = ("requirements.txt", "requirements.in", "pyproject.toml", "Pipfile", "Pipfile.lock",
           "pylock.toml", "uv.lock")  # fmt: skip
@@ -250,12 +243,11 @@ def submit() -> BaseResponse:
     """Send the request, and show its state."""
     fields = {name: value for name, value in request.form.items() if name != "form_token"}
     try:
-        accepted = write("/api/v2/advice", _project(fields))
+        return _to_state(write("/api/v2/advice", _project(fields)))
     except ApiProblem as problem:
         if problem.status in {400, 413, 422}:
             return _form(fields, problem)
         raise
-    return redirect(url_for("pages-ask.state", analysis_id=accepted["analysis_id"]), 303)
 
 
 @ask_pages.get("/requests/<analysis_id>")
@@ -263,7 +255,11 @@ def state(analysis_id: str) -> BaseResponse:
     """The state of a request; once it succeeded, its result."""
     document = read(f"/api/v2/requests/{analysis_id}")
     if document["state"] == "succeeded" and document["kind"] == "adviser":
-        return _to_page(url_for("pages-advice.advice", advice_id=analysis_id))
+        address = url_for("pages-advice.advice", advice_id=analysis_id)
+        # The script that reads the state again replaces the whole page.
+        if "HX-Request" in request.headers:
+            return BaseResponse(status=204, headers={"HX-Redirect": address})
+        return redirect(address, 303)
     if document["state"] == "succeeded" and document["kind"] == "why-not":
         return redirect(url_for("pages-advice.why_not", analysis_id=analysis_id), 303)
     result = document["result"] and read(document["result"])
@@ -273,13 +269,6 @@ def state(analysis_id: str) -> BaseResponse:
         is_final=document["state"] in _FINAL, result=result and result.body,
         lines=log["lines"] if log else [],
     )  # fmt: skip
-
-
-def _to_page(address: str) -> BaseResponse:
-    """Lead to another page; the script that reads the state again replaces the whole page."""
-    if "HX-Request" in request.headers:
-        return BaseResponse(status=204, headers={"HX-Redirect": address})
-    return redirect(address, 303)
 
 
 def _form(fields: dict[str, str], problem: ApiProblem | None = None) -> Response:

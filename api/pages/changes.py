@@ -9,10 +9,10 @@ from typing import Any
 from flask import Response, request, url_for
 
 from adviser.bisect.search import SearchState
-from adviser.plots import DrawnEffect, DrawnJob, DrawnRun, effects_plot, history_plot
-from api.pages.api_client import ApiDocument, read
+from adviser.plots import DrawnJob, DrawnRun, history_plot
 from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
-from api.pages.site import Pages, next_page, plot, render
+from api.pages.groups import differences_plot
+from api.pages.site import ApiDocument, Pages, plot, read, render, render_list
 from model.measurements.job_stability import exclusion_text
 
 blueprint = Pages("changes", __name__)
@@ -21,11 +21,7 @@ blueprint = Pages("changes", __name__)
 @blueprint.get("/changes")
 def changes() -> Response:
     """All settled changes, newest first."""
-    listed = read("/api/v2/changes", **request.args)
-    return render(
-        "changes.html", listed, changes=listed["items"], following=next_page(listed),
-        selected=request.args,
-    )  # fmt: skip
+    return render_list("changes")
 
 
 @blueprint.get("/changes/<change_id>")
@@ -33,24 +29,17 @@ def change(change_id: str) -> Response:
     """One change, and the entries that refer to it."""
     entry = read(f"/api/v2/changes/{change_id}")
     later = read("/api/v2/changes", refers_to=entry["change_id"])
-    effect = DrawnEffect(
-        entry["title"], entry["observed_pct"], entry["interval_low_pct"],
-        entry["interval_high_pct"], entry["verdict"], entry["delta_pct"],
-    )  # fmt: skip
+    row = entry["title"], entry.body, entry["delta_pct"]
     return render(
         "change.html", entry, later, change=entry.body, later=later["items"],
-        drawing=plot(effects_plot([effect], "The difference with its 95 % interval")),
+        drawing=differences_plot([row], "The difference with its 95 % interval"),
     )  # fmt: skip
 
 
 @blueprint.get("/bisects")
 def bisects() -> Response:
     """All searches, last started first."""
-    listed = read("/api/v2/bisects", **request.args)
-    return render(
-        "bisects.html", listed, bisects=listed["items"], following=next_page(listed),
-        selected=request.args, states=[it.value for it in SearchState],
-    )  # fmt: skip
+    return render_list("bisects", states=[it.value for it in SearchState])
 
 
 @blueprint.get("/bisects/<bisect_id>")
@@ -85,11 +74,7 @@ def _drawn_runs(known: ApiDocument, factor: float, unit: str) -> Iterator[DrawnR
                 job["rate"] / factor,
                 url_for("pages-inspections.job", observation_id=job["observation_id"]),
                 f"{label}: {job['rate'] / factor:.4g} {unit}, {moment(job['seen_at'])}"
-                + (
-                    f"; left out: {visible(exclusion_text(job['left_out']))}"
-                    if job["left_out"]
-                    else ""
-                ),
+                f"{_left_out(job['left_out'])}",
                 job["left_out"] is None,
             )
             for job in run["jobs"]
@@ -103,6 +88,10 @@ def _drawn_runs(known: ApiDocument, factor: float, unit: str) -> Iterator[DrawnR
             label.partition(" (")[0], day(run["jobs"][0]["seen_at"]), jobs, middle, low, high,
             step and f"a step of {percent(step['change_pct'])} since {moment(step['since'])}",
         )  # fmt: skip
+
+
+def _left_out(reason: str | None) -> str:
+    return f"; left out: {visible(exclusion_text(reason))}" if reason else ""
 
 
 def _data(runs: list[DrawnRun], unit: str) -> Mapping[str, Any]:

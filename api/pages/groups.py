@@ -91,7 +91,7 @@ def _verdict(stack: Mapping[str, Any]) -> str:
 def _drawing(group: Mapping[str, Any]) -> Markup | None:
     compared = (stack for stack in group["stacks"] if stack["comparison"])
     rows = ((stack["label"], stack["comparison"], group["delta_pct"]) for stack in compared)
-    return comparisons_plot(rows, "Differences to the baseline, with 95 % intervals")
+    return differences_plot(rows, "Differences to the baseline, with 95 % intervals")
 
 
 def claims_plot(claims: Iterable[tuple[str, Mapping[str, Any]]], title: str) -> Markup | None:
@@ -99,30 +99,24 @@ def claims_plot(claims: Iterable[tuple[str, Mapping[str, Any]]], title: str) -> 
 
     :param claims: each with its label
     """
-    effects = [
-        DrawnEffect(
-            label, claim["observed_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
-            claim["verdict"], claim["delta_pct"],
-        )
-        for label, claim in claims
-        if claim["interval_low_pct"] is not None
-    ]  # fmt: skip
-    return plot(effects_plot(effects, title)) if effects else None
+    known = (it for it in claims if it[1]["interval_low_pct"] is not None)
+    return differences_plot(((label, claim, claim["delta_pct"]) for label, claim in known), title)
 
 
-def comparisons_plot(
+def differences_plot(
     rows: Iterable[tuple[str, Mapping[str, Any], float]], title: str
 ) -> Markup | None:
-    """Draw comparisons of the API; ``None`` if no difference is known.
+    """Draw effects of reports and of the API; ``None`` if no difference is known.
 
     :param rows: label, effect, and δ in %
     """
+    known = ((it, it[1].get("observed_pct", it[1].get("difference_pct"))) for it in rows)
     effects = [
         DrawnEffect(
-            label, effect["difference_pct"], effect["interval_low_pct"],
-            effect["interval_high_pct"], effect["verdict"], delta,
+            label, difference, effect["interval_low_pct"], effect["interval_high_pct"],
+            effect["verdict"], delta,
         )
-        for label, effect, delta in rows
-        if effect["difference_pct"] is not None
+        for (label, effect, delta), difference in known
+        if difference is not None
     ]  # fmt: skip
     return plot(effects_plot(effects, title)) if effects else None

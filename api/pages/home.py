@@ -13,9 +13,8 @@ from typing import Any
 from flask import Response, current_app, render_template, request
 from markupsafe import Markup, escape
 
-from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import visible
-from api.pages.site import Pages, render, unknown_address
+from api.pages.site import Pages, read, read_if_any, render, unknown_address
 from model.json_documents import as_json_time
 
 #: Open questions that are shown.
@@ -38,19 +37,14 @@ def home() -> Response:
     coverage = read("/api/v2/coverage")
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
     groups = read("/api/v2/comparison-groups", newest=_SERIES, limit=_SERIES)
+    questions = [(jobs, group) for group in groups["items"] for jobs in group["next_jobs"]]
     return render(
         "home.html", changes, coverage, hardware, groups, status, loop,
         days=_DAYS, changes=changes["items"],
         coverage=coverage.body, hardware=hardware["items"],
         state=status.body, loop=loop and loop.body,
-        questions=_open_questions(groups)[:_QUESTIONS],
+        questions=sorted(questions, key=lambda it: -it[0]["chance"])[:_QUESTIONS],
     )  # fmt: skip
-
-
-def _open_questions(groups: ApiDocument) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The jobs that would settle most, with their groups; the most promising first."""
-    questions = [(jobs, group) for group in groups["items"] for jobs in group["next_jobs"]]
-    return sorted(questions, key=lambda it: -it[0]["chance"])
 
 
 #: What each step of a night does, in order; by the name of :data:`loop.night.STEPS`.
@@ -123,12 +117,14 @@ def page() -> Response:
     # The document does not change after the application is created.
     cache = current_app.extensions.setdefault("docs", {})
     if "operations" not in cache:
-        document = _document()
+        apis = current_app.extensions["flask-smorest"]["apis"]
+        document: dict[str, Any] = apis[""]["ext_obj"].document()
+        by_tag = _by_tag(document)
         cache["info"] = document["info"]
         content = render_template(
             "operations.html",
-            tags=[it for it in document["tags"] if it["name"] in _by_tag(document)],
-            operations=_by_tag(document),
+            tags=[it for it in document["tags"] if it["name"] in by_tag],
+            operations=by_tag,
             schemas=sorted(document["components"]["schemas"].items()),
         )
         cache["operations"] = Markup(content)  # noqa: S704 - Jinja escaped it
@@ -136,12 +132,6 @@ def page() -> Response:
     response.add_etag()
     response.make_conditional(request)
     return response
-
-
-def _document() -> dict[str, Any]:
-    apis = current_app.extensions["flask-smorest"]["apis"]
-    document: dict[str, Any] = apis[""]["ext_obj"].document()
-    return document
 
 
 def _by_tag(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -15,11 +15,20 @@ from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots import samples_plot
 from adviser.scoring.claim_texts import TitledSeries, short_titles
 from api.http.errors import ApiError, ProblemType, not_found
-from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day, digest, prefixed_unit, visible
 from api.pages.groups import group_views
 from api.pages.report_view import report_view
-from api.pages.site import Pages, next_page, plot, render
+from api.pages.site import (
+    ApiDocument,
+    Pages,
+    file_response,
+    next_page,
+    plot,
+    read,
+    read_if_any,
+    render,
+    render_list,
+)
 from model.measurements.job_stability import exclusion_text
 from model.text import counted
 from pis.amun.schema import InvalidSpecification
@@ -31,11 +40,7 @@ blueprint = Pages("inspections", __name__)
 @blueprint.get("/inspections")
 def inspections() -> Response:
     """All inspections, last ingested first."""
-    listed = read("/api/v2/inspections", **request.args)
-    return render(
-        "inspections.html", listed, inspections=listed["items"], following=next_page(listed),
-        selected=request.args,
-    )  # fmt: skip
+    return render_list("inspections")
 
 
 @blueprint.get("/inspections/<document_id>")
@@ -46,8 +51,12 @@ def inspection(document_id: str) -> Response:
     jobs = read("/api/v2/observations", inspection=known["document_id"], limit=500, after=after)
     hardware = [read(f"/api/v2/hardware/{it}").body for it in known["hardware"]]
     items = sorted(jobs["items"], key=lambda it: it["started_at"] or "")
-    rates = [it for it in items if it["rate"]]
-    drawing = rates and _rates_plot(rates)
+    drawing = ""
+    if shown := [it for it in items if it["rate"]]:  # a job with several metrics has several dots
+        factor, unit = prefixed_unit(max(it["rate"] for it in shown), shown[0]["unit"])
+        left_out = {place for place, it in enumerate(shown) if _exclusion(it)}
+        rates = [it["rate"] / factor for it in shown]
+        drawing = samples_plot(rates, "Rate of each job in order", unit, left_out)
     return render(
         "inspection.html", known, jobs, inspection=known.body, hardware=hardware,
         jobs=[(it, _exclusion(it)) for it in items], following=next_page(jobs),
@@ -66,10 +75,8 @@ def specification(document_id: str) -> Response:
     except InvalidSpecification:
         detail = "the document of this inspection has no specification that `thoth inspect` accepts"
         raise ApiError(404, ProblemType.NOT_FOUND, detail) from None
-    response = Response(orjson.dumps(recorded), mimetype="application/json")
     name = f"specification-{digest(known['document_id'], 8)}.json"
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return file_response(orjson.dumps(recorded), name, "application/json")
 
 
 @blueprint.get("/inspections/<document_id>/requirements.txt")
@@ -80,11 +87,14 @@ def lock(document_id: str) -> Response:
         raise not_found("lock of the inspection", document_id)
     document = read(f"/api/v2/inspections/{document_id}/document")
     try:
-        text = pipfile_lock_requirements(_recorded_lock(document.body))
+        # Documents of some generations are specifications themselves.
+        python = document.body.get("specification", {"python": document.body})["python"]
+        text = pipfile_lock_requirements(python["requirements_locked"])
     except (LookupError, TypeError, AttributeError):
         stack = read(f"/api/v2/stacks/{known['stack_digest']}")
         text = "".join(f"{it['name']}=={it['version']}\n" for it in stack["packages"])
-    return _text_file(text, f"requirements-{digest(known['document_id'], 8)}.txt")
+    name = f"requirements-{digest(known['document_id'], 8)}.txt"
+    return file_response(text, name, disposition="inline")
 
 
 @blueprint.get("/inspections/<document_id>/log.txt")
@@ -98,7 +108,8 @@ def log(document_id: str) -> Response:
         logs.append((f"job {number}", result.get("log") if isinstance(result, Mapping) else None))
     parts = [f"=== {name} ===\n{visible(text)}" for name, text in logs if isinstance(text, str)]
     text = "\n".join(parts) or "The document of this inspection has no log.\n"
-    return _text_file(text, f"log-{digest(known['document_id'], 8)}.txt")
+    name = f"log-{digest(known['document_id'], 8)}.txt"
+    return file_response(text, name, disposition="inline")
 
 
 @blueprint.get("/jobs/<observation_id>")
@@ -114,30 +125,6 @@ def job(observation_id: str) -> Response:
         excluded=_exclusion(known.body), stack=stack and stack.body, hardware=hardware.body,
         work=_work(known.body),
     )  # fmt: skip
-
-
-def _recorded_lock(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ``Pipfile.lock`` in a document of any generation.
-
-    :raises LookupError: if there is none; likewise ``TypeError`` for another structure
-    """
-    python = document["specification"]["python"] if "specification" in document else document
-    locked: Mapping[str, Any] = python["requirements_locked"]
-    return locked
-
-
-def _text_file(text: str, name: str) -> Response:
-    response = Response(text, mimetype="text/plain")
-    response.headers["Content-Disposition"] = f'inline; filename="{name}"'
-    return response
-
-
-def _rates_plot(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """The rate of each job; a job with several metrics has several dots."""
-    factor, unit = prefixed_unit(max(it["rate"] for it in jobs), jobs[0]["unit"])
-    left_out = {place for place, it in enumerate(jobs) if _exclusion(it)}
-    rates = [it["rate"] / factor for it in jobs]
-    return samples_plot(rates, "Rate of each job in order", unit, left_out)
 
 
 def _work(job: Mapping[str, Any]) -> tuple[float, str] | None:
@@ -202,14 +189,11 @@ reports_pages = Pages("reports", __name__)
 def reports() -> Response:
     """All series that a report can be made of."""
     listed = read("/api/v2/reports", **request.args)
-    titles = short_titles(
-        [
-            TitledSeries(
-                it["indicator"], it["component"], it["hardware"]["label"], it["parameters"]
-            )
-            for it in listed["items"]
-        ]
-    )
+    titled = [
+        TitledSeries(it["indicator"], it["component"], it["hardware"]["label"], it["parameters"])
+        for it in listed["items"]
+    ]
+    titles = short_titles(titled)
     return render(
         "reports.html", listed, series=list(zip(titles, listed["items"], strict=True)),
         following=next_page(listed), selected=request.args,
@@ -221,11 +205,11 @@ def report(comparison_key: str) -> Response:
     """The report on one series."""
     known = read(f"/api/v2/reports/{comparison_key}", **request.args)
     view = report_view(known.body)
-    return render("report.html", known, view=view, job_link=_job_url)
 
+    def job_link(observation_id: str) -> str:
+        return url_for("pages-inspections.job", observation_id=observation_id)
 
-def _job_url(observation_id: str) -> str:
-    return url_for("pages-inspections.job", observation_id=observation_id)
+    return render("report.html", known, view=view, job_link=job_link)
 
 
 benchmarks_pages = Pages("benchmarks", __name__)

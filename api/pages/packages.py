@@ -12,9 +12,8 @@ from urllib.parse import quote
 from flask import Response, request
 
 from adviser.scoring.claim_texts import TitledSeries, differing_settings
-from api.pages.api_client import read, read_if_any
 from api.pages.groups import group_views
-from api.pages.site import Pages, next_page, other_url, render
+from api.pages.site import Pages, next_page, other_url, read, read_if_any, render, render_list
 from model.packages.identity import version_key
 
 #: Series that are read; those of one hardware class are shown.
@@ -39,11 +38,7 @@ class _EffectColumn:
 @blueprint.get("/packages")
 def packages() -> Response:
     """All packages that the store knows, by name."""
-    listed = read("/api/v2/packages", **request.args)
-    return render(
-        "packages.html", listed, packages=listed["items"], following=next_page(listed),
-        selected=request.args,
-    )  # fmt: skip
+    return render_list("packages")
 
 
 @blueprint.get("/packages/<name>")

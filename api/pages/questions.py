@@ -16,9 +16,8 @@ import orjson
 from flask import Response, request, url_for
 
 from api.http.errors import ApiError, ProblemType, not_found
-from api.pages.api_client import ApiDocument, write
 from api.pages.formatting import digest, visible
-from api.pages.site import Pages, other_url, render
+from api.pages.site import ApiDocument, Pages, file_response, other_url, render, write
 
 #: Name of columns with digests of stacks.
 _STACK = "stack"
@@ -95,9 +94,15 @@ def questions() -> Response:
 @blueprint.get("/questions/<int:number>")
 def question(number: int) -> Response:
     """One question; with ``run`` in the address, its result."""
-    saved = _saved(number)
-    values = _values(saved)
-    result = _result(saved, values) if _RUN in request.args else None
+    saved = saved_questions().get(number)
+    if saved is None:
+        raise not_found("question", str(number))
+    try:
+        values = saved.values(request.args)
+    except ValueError as error:
+        raise ApiError(400, ProblemType.INVALID_REQUEST, str(error)) from error
+    query = {"query": saved.query, "parameters": values}
+    result = write("/api/v2/cypher", query) if _RUN in request.args else None
     if "format" in request.args:
         return _download(saved, result)
     columns = result["columns"] if result else []
@@ -110,42 +115,21 @@ def question(number: int) -> Response:
     )  # fmt: skip
 
 
-def _saved(number: int) -> Question:
-    saved = saved_questions().get(number)
-    if saved is None:
-        raise not_found("question", str(number))
-    return saved
-
-
-def _values(saved: Question) -> dict[str, Any]:
-    try:
-        return saved.values(request.args)
-    except ValueError as error:
-        raise ApiError(400, ProblemType.INVALID_REQUEST, str(error)) from error
-
-
-def _result(saved: Question, values: Mapping[str, Any]) -> ApiDocument:
-    return write("/api/v2/cypher", {"query": saved.query, "parameters": values})
-
-
 def _download(saved: Question, result: ApiDocument | None) -> Response:
     """The result as a file."""
     wanted = request.args["format"]
     if result is None or wanted not in {"csv", "json"}:
         detail = "format: `csv` or `json`, and `run=1`"
         raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
-    if wanted == "json":
-        response = Response(orjson.dumps(result.body), mimetype="application/json")
-    else:
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(result["columns"])
-        for row in result["rows"]:
-            writer.writerow([_text(row.get(name)) for name in result["columns"]])
-        response = Response(text.getvalue(), mimetype="text/csv")
     name = f"question-{saved.number}.{wanted}"
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    if wanted == "json":
+        return file_response(orjson.dumps(result.body), name, "application/json")
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(result["columns"])
+    for row in result["rows"]:
+        writer.writerow([_text(row.get(name)) for name in result["columns"]])
+    return file_response(text.getvalue(), name, "text/csv")
 
 
 def _text(value: object) -> str:
@@ -172,9 +156,7 @@ def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]
     """Columns with numbers only."""
     numeric = []
     for place, name in enumerate(columns):
-        values = [row[place] for row in rows if row[place] is not None]
-        if values and all(
-            isinstance(it, int | float) and not isinstance(it, bool) for it in values
-        ):
+        kinds = {type(row[place]) for row in rows} - {type(None)}
+        if kinds and kinds <= {int, float}:
             numeric.append(name)
     return numeric

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from adviser.plots import (
-    DrawnDistribution,
-    DrawnEffect,
-    DrawnJob,
-    distributions_plot,
-    effects_plot,
-)
+from adviser.plots import DrawnDistribution, DrawnEffect, DrawnJob, distributions_plot, effects_plot
 from adviser.reports.serialization import bounded
 from adviser.scoring.claim_texts import TitledSeries, short_titles
 from api.pages.formatting import FILTERS, visible, visible_text

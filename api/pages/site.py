@@ -1,4 +1,7 @@
-"""What all pages share: the blueprint class, the layout's values, problems, forms and signing in.
+"""What all pages share: requests to the API, blueprints, layout, problems, forms, signing in.
+
+Reads and writes of pages are requests to the API in the same process. A page therefore shows what
+the API answers, under the same scopes, and links to the same JSON.
 
 A random value is in a cookie and in every form. Another site can make a browser send a form, but
 can read neither value (OWASP: double submit cookie). The cookie is also ``SameSite=Strict``.
@@ -9,14 +12,19 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import orjson
 from flask import (
     Blueprint,
     Response,
     after_this_request,
+    current_app,
     g,
     make_response,
     redirect,
@@ -24,20 +32,103 @@ from flask import (
     request,
     url_for,
 )
-from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from werkzeug.datastructures import FileStorage
+from werkzeug.datastructures import FileStorage, Headers
 from werkzeug.exceptions import NotFound, RequestEntityTooLarge
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.projects.documents import text_of
-from api.access.authentication import SESSION_COOKIE, token, token_of
+from api.access import PAGE_TOKEN, SESSION_COOKIE, token, token_of
 from api.http.errors import ApiError, ProblemType, of_http, title
-from api.pages.api_client import ApiDocument, ApiProblem
+from api.http.request_context import AS_OF, REQUEST_ID
 from api.pages.formatting import FILTERS, visible, visible_text
 from api.service import service
 from graph.record.access import Scope, close_session, open_session
 from model.errors import InvalidFile
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDocument:
+    """A JSON response of the API.
+
+    :param url: path and query that return it
+    :param as_of: time of the newest data that it may contain, in ISO format
+    """
+
+    url: str
+    status: int
+    body: Mapping[str, Any]
+    as_of: str | None = None
+    method: str = "GET"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.body[name]
+
+
+class ApiProblem(Exception):
+    """A response of the API with a status from 400 on; ``body`` is the problem document."""
+
+    def __init__(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        super().__init__(body.get("detail") or HTTPStatus(status).phrase)
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+def read(path: str, /, **query: object) -> ApiDocument:
+    """GET a document of the API; parameters that are ``None`` or empty are left out.
+
+    :raises ApiProblem: for a status from 400 on
+    """
+    return _answer("GET", path, query)
+
+
+def read_if_any(path: str, /, **query: object) -> ApiDocument | None:
+    """GET a document of the API; ``None`` if it does not exist or this client may not see it.
+
+    :raises ApiProblem: for any other status from 400 on
+    """
+    try:
+        return read(path, **query)
+    except ApiProblem as problem:
+        if problem.status in {401, 403, 404}:
+            return None
+        raise
+
+
+def write(path: str, body: Mapping[str, Any] | None = None, **query: object) -> ApiDocument:
+    """POST a document to the API.
+
+    :raises ApiProblem: for a status from 400 on
+    """
+    return _answer("POST", path, query, body or {})
+
+
+def _answer(
+    method: str, path: str, query: Mapping[str, object], body: Mapping[str, Any] | None = None
+) -> ApiDocument:
+    filled = sorted((name, str(value)) for name, value in query.items() if value not in (None, ""))
+    text = urlencode(filled)
+    builder = EnvironBuilder(
+        path,
+        base_url=request.host_url,
+        method=method,
+        query_string=text,
+        data=None if body is None else orjson.dumps(body),
+        content_type=None if body is None else "application/json",
+        headers=Headers({REQUEST_ID: str(g.request_id)}),
+        environ_overrides={PAGE_TOKEN: token(), "REMOTE_ADDR": request.remote_addr or ""},
+    )
+    chunks, status_line, headers = run_wsgi_app(current_app.wsgi_app, builder.get_environ())
+    content = b"".join(chunks)
+    status = int(status_line.split()[0])
+    document = orjson.loads(content) if content else {}
+    if status >= 400:
+        raise ApiProblem(status, document, dict(headers.items()))
+    url = f"{path}?{text}" if text else path
+    return ApiDocument(url, status, document, headers.get(AS_OF), method)
+
 
 #: Pages load only what this service serves, and send forms only to it.
 POLICY = (
@@ -78,15 +169,12 @@ class Pages(Blueprint):
         self.after_request(_protect)
         self.register_error_handler(ApiProblem, _of_api)
         self.register_error_handler(ApiError, _of_page)
-        self.register_error_handler(RequestEntityTooLarge, _of_large_form)
-        self.record(_show_characters)
+        large = ApiError(413, ProblemType.TOO_LARGE, "the form is larger than the limit")
+        self.register_error_handler(RequestEntityTooLarge, lambda _: _of_page(large))
+        # Makes control and direction characters of every text in templates visible.
+        self.record(lambda state: setattr(state.app.jinja_env, "finalize", visible_text))
         for filter_name, function in FILTERS.items():
             self.add_app_template_filter(function, filter_name)
-
-
-def _show_characters(state: BlueprintSetupState) -> None:
-    """Make control and direction characters of every text in templates visible."""
-    state.app.jinja_env.finalize = visible_text
 
 
 def render(
@@ -110,6 +198,22 @@ def render(
         **values,
     )
     return make_response(content, status)
+
+
+def render_list(name: str, **values: Any) -> Response:
+    """Render a list of the API with its filters; page, template and list have the same name."""
+    listed = read(f"/api/v2/{name}", **request.args)
+    values |= {name: listed["items"], "following": next_page(listed), "selected": request.args}
+    return render(f"{name}.html", listed, **values)
+
+
+def file_response(
+    content: str | bytes, name: str, kind: str = "text/plain", disposition: str = "attachment"
+) -> Response:
+    """A file with this content."""
+    response = Response(content, mimetype=kind)
+    response.headers["Content-Disposition"] = f'{disposition}; filename="{name}"'
+    return response
 
 
 def plot(svg: str) -> Markup:
@@ -152,9 +256,12 @@ def _protect(response: Response) -> Response:
 def _of_api(problem: ApiProblem) -> Response:
     lacks_scope = "insufficient_scope" in problem.headers.get("WWW-Authenticate", "")
     by_token = problem.status == 401 or lacks_scope
+    # After signing in, the client returns to this page, if it can be read again.
+    home = url_for("pages-home.home")
+    here = request.full_path.rstrip("?") if request.method == "GET" else home
     response = render(
         "problem.html", status=problem.status, problem=problem.body,
-        sign_in=by_token and url_for("pages-sessions.sign_in", next=_here()),
+        sign_in=by_token and url_for("pages-sessions.sign_in", next=here),
     )  # fmt: skip
     if "Retry-After" in problem.headers:
         response.headers["Retry-After"] = problem.headers["Retry-After"]
@@ -164,10 +271,6 @@ def _of_api(problem: ApiProblem) -> Response:
 def _of_page(error: ApiError) -> Response:
     body = {"title": title(error.problem), "detail": error.detail, "status": error.status}
     return _of_api(ApiProblem(error.status, body, error.headers))
-
-
-def _of_large_form(_error: RequestEntityTooLarge) -> Response:
-    return _of_page(ApiError(413, ProblemType.TOO_LARGE, "the form is larger than the limit"))
 
 
 def unknown_address(error: NotFound) -> Response:
@@ -180,13 +283,6 @@ def unknown_address(error: NotFound) -> Response:
     return of_http(error)
 
 
-def _here() -> str:
-    """Where to return after signing in: this page, if it can be read again."""
-    if request.method != "GET":
-        return url_for("pages-home.home")
-    return request.full_path.rstrip("?")
-
-
 #: Name of the cookie and of the field.
 FORM_TOKEN = "form_token"  # noqa: S105
 
@@ -196,7 +292,15 @@ def form_token() -> str:
     if "form_token" not in g:
         g.form_token = request.cookies.get(FORM_TOKEN) or secrets.token_urlsafe(16)
         if FORM_TOKEN not in request.cookies:
-            after_this_request(_with_cookie)
+
+            @after_this_request
+            def _with_cookie(response: Response) -> Response:
+                is_secure = request.is_secure
+                response.set_cookie(
+                    FORM_TOKEN, g.form_token, httponly=True, samesite="Strict", secure=is_secure
+                )
+                return response
+
     return str(g.form_token)
 
 
@@ -233,13 +337,6 @@ def uploaded_text(upload: FileStorage) -> str:
         return text_of(upload.filename or "file", upload.read())
     except InvalidFile as error:
         raise ApiProblem(422, {"detail": str(error), "hint": error.hint}, {}) from error
-
-
-def _with_cookie(response: Response) -> Response:
-    response.set_cookie(
-        FORM_TOKEN, g.form_token, httponly=True, samesite="Strict", secure=request.is_secure
-    )
-    return response
 
 
 #: How long a session is open.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Response, redirect, request, url_for
@@ -10,10 +10,18 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.scoring.claim_texts import series_in
 from api.pages.advice import environment_of
-from api.pages.api_client import ApiDocument, ApiProblem, read, write
-from api.pages.groups import claims_plot, comparisons_plot, group_views
+from api.pages.groups import claims_plot, differences_plot, group_views
 from api.pages.measurements import hardware_choices
-from api.pages.site import Pages, next_page, render, uploaded_text
+from api.pages.site import (
+    ApiDocument,
+    ApiProblem,
+    Pages,
+    next_page,
+    read,
+    render,
+    uploaded_text,
+    write,
+)
 from model.packages.identity import DEFAULT_INDEX
 from model.text import counted
 
@@ -29,17 +37,13 @@ def stacks() -> Response:
     groups = read("/api/v2/comparison-groups", **query)
     _, classes = hardware_choices()
     wanted = query.get("hardware", "")
-    chosen = next((it for it in classes if wanted and _starts(it["digest"], wanted)), None)
+    starts = (wanted, f"sha256:{wanted}")
+    chosen = next((it for it in classes if wanted and it["digest"].startswith(starts)), None)
     return render(
         "stacks.html", groups, groups=group_views(groups["items"]), following=next_page(groups),
         selected=request.args, hardware=classes, chosen=chosen and chosen["digest"],
         labels={wanted: chosen["label"]} if chosen else {},
     )  # fmt: skip
-
-
-def _starts(digest: str, prefix: str) -> bool:
-    """Whether a digest starts with ``prefix``, with or without the algorithm."""
-    return digest.startswith((prefix, f"sha256:{prefix}"))
 
 
 @blueprint.get("/stacks/<digest>")
@@ -48,17 +52,15 @@ def stack(digest: str) -> Response:
     known = read(f"/api/v2/stacks/{digest}")
     groups = read("/api/v2/comparison-groups", stack=known["digest"], limit=50)
     inspections = read("/api/v2/inspections", stack=known["digest"], limit=50)
+    rates = []
+    for group in groups["items"]:
+        by_digest = {it["stack_digest"]: it for it in group["stacks"]}
+        baseline = by_digest[group["baseline"]["stack_digest"]]
+        rates.append((group, by_digest[known["digest"]], baseline))
     return render(
-        "stack.html", known, groups, inspections, stack=known.body,
-        rates=[_rate_row(it, known["digest"]) for it in groups["items"]],
+        "stack.html", known, groups, inspections, stack=known.body, rates=rates,
         more_rates=groups["next"], inspections=inspections["items"],
     )  # fmt: skip
-
-
-def _rate_row(group: Mapping[str, Any], digest: str) -> tuple[Mapping[str, Any], ...]:
-    """A group, a stack in it, and the baseline of the group."""
-    by_digest = {it["stack_digest"]: it for it in group["stacks"]}
-    return group, by_digest[digest], by_digest[group["baseline"]["stack_digest"]]
 
 
 @blueprint.get("/compare")
@@ -75,7 +77,7 @@ def compare() -> Response:
         (f"{item['indicator']} on {item['hardware']['label']}", item["effect"], item["delta_pct"])
         for item in (*settled, *open_ones)
     )
-    drawing = comparisons_plot(rows, "Differences, with 95 % intervals")
+    drawing = differences_plot(rows, "Differences, with 95 % intervals")
     return render(
         "compare.html", compared, baseline=both[0].body, candidate=both[1].body,
         settled=settled, undetermined=open_ones, drawing=drawing,
@@ -95,20 +97,17 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
     # A choice is made in advance only if there is no other.
     only = hardware[0]["digest"] if len(hardware) == 1 else ""
     stacks = sorted(measured["items"], key=lambda it: it["label"])
+    # Two different stacks are chosen in advance, if there are two.
+    digests = [it["digest"] for it in stacks]
+    baseline = fields.get("baseline") or next(iter(digests), None)
+    candidate = fields.get("candidate") or next((it for it in digests if it != baseline), None)
     return render(
         "compare_form.html", measured, classes, status=problem.status if problem else 200,
         stacks=stacks, more=measured["next"],
-        chosen_stacks=_chosen([it["digest"] for it in stacks], fields),
+        chosen_stacks={"baseline": baseline, "candidate": candidate},
         hardware=hardware, chosen=fields.get("hardware", only), fields=fields,
         problem=problem and problem.body,
     )  # fmt: skip
-
-
-def _chosen(stacks: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, str | None]:
-    """The digests that the form chooses in advance: two different stacks, if there are two."""
-    baseline = fields.get("baseline") or next(iter(stacks), None)
-    others = (it for it in stacks if it != baseline)
-    return {"baseline": baseline, "candidate": fields.get("candidate") or next(others, None)}
 
 
 def _inspections(compared: ApiDocument, *stacks: ApiDocument) -> list[str]:
@@ -167,10 +166,16 @@ def compare_locks() -> Response:
         if problem.status in {400, 413, 422}:
             return render_form(fields, problem)
         raise
+    settled = _settled(compared)
+    series = series_in(settled)
+    claims = (
+        (f"{claim['package'] or 'whole lock'} ({one})", claim)
+        for claim, one in zip(settled, series, strict=True)
+    )
     return render(
         "lock_comparison.html", compared, compared=compared.body,
-        sentence=_sentence(compared), drawing=_drawing(compared),
-        series=series_in(_settled(compared)),
+        sentence=_sentence(compared), series=series,
+        drawing=claims_plot(claims, "New lock against the old one"),
     )  # fmt: skip
 
 
@@ -240,12 +245,3 @@ def _sentence(compared: ApiDocument) -> str:
 
 def _settled(compared: ApiDocument) -> list[Mapping[str, Any]]:
     return [*compared["stacks"], *compared["claims"]]
-
-
-def _drawing(compared: ApiDocument) -> object:
-    settled = _settled(compared)
-    claims = (
-        (f"{claim['package'] or 'whole lock'} ({series})", claim)
-        for claim, series in zip(settled, series_in(settled), strict=True)
-    )
-    return claims_plot(claims, "New lock against the old one")

@@ -12,14 +12,13 @@ def blueprints() -> tuple[Blueprint, ...]:
     """The blueprints of ``/api/v2``, in the order of the OpenAPI document."""
     from api.resources import (
         accepted_requests,
-        advice_requests,
+        advice,
         changes,
         cypher,
         inspections,
         lock_comparisons,
         operation,
         packages,
-        recorded_advice,
         reports,
         stacks,
     )
@@ -27,10 +26,10 @@ def blueprints() -> tuple[Blueprint, ...]:
     return (
         packages.blueprint, packages.release_routes, packages.vulnerability_routes,
         stacks.blueprint, changes.series_routes, reports.blueprint, inspections.blueprint,
-        inspections.observation_routes, recorded_advice.blueprint, recorded_advice.claim_routes,
+        inspections.observation_routes, advice.blueprint, advice.claim_routes,
         inspections.benchmark_routes, changes.blueprint, changes.bisect_routes,
         operation.status_routes, operation.loop_routes,
-        operation.blueprint, advice_requests.blueprint, accepted_requests.blueprint,
+        operation.blueprint, advice.request_routes, accepted_requests.blueprint,
         accepted_requests.upload_routes, packages.fetch_routes, cypher.blueprint,
         lock_comparisons.knowledge_routes, lock_comparisons.blueprint,
     )  # fmt: skip

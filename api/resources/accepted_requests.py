@@ -11,14 +11,12 @@ from typing import Any
 
 import orjson
 from flask import Response, jsonify, request, url_for
-from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
 from adviser.answering.index_resolution import ResolutionProgress
-from api.access.audit import wrote, wrote_nothing
-from api.access.authentication import needs, require, security
-from api.http.errors import ApiError, ProblemType, not_found
+from api.access import needs, require, security, wrote, wrote_nothing
+from api.http.errors import ApiError, ProblemType
 from api.http.schema_fields import (
     StrictSchema,
     count,
@@ -32,7 +30,7 @@ from api.http.schema_fields import (
 from api.jobs import request_submission
 from api.jobs.inspections import upload_id
 from api.jobs.queue import PROJECT, REQUEST_WORK
-from api.resources.base import Resources, members
+from api.resources.base import Resources, members, or_404
 from api.service import service
 from graph.record.access import Scope
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
@@ -97,39 +95,36 @@ _SECURITY = security(*dict.fromkeys(it.scope for it in REQUEST_WORK.values()))
 
 
 @blueprint.route("/requests/<string:analysis_id>")
-class RequestResource(MethodView):
-    @blueprint.doc(security=_SECURITY)
-    @blueprint.response(200, RequestSchema)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Get the state of a request."""
-        return request_document(_analysis(analysis_id))
+@blueprint.doc(security=_SECURITY)
+@blueprint.response(200, RequestSchema)
+def get_request(analysis_id: str) -> dict[str, Any]:
+    """Get the state of a request."""
+    return request_document(_analysis(analysis_id))
 
 
 @blueprint.route("/requests/<string:analysis_id>/result")
-class RequestResultResource(MethodView):
-    @blueprint.doc(security=_SECURITY)
-    @blueprint.arguments(WaitQuerySchema, location="query")
-    @blueprint.response(200, {"type": "object"})
-    @blueprint.alt_response(202, description="Not finished: try again.")
-    def get(self, query: dict[str, Any], analysis_id: str) -> Response:
-        """Get the result of a request; 202 if it is not finished."""
-        body = request_submission.result(_analysis(analysis_id), query["wait"])
-        return Response(body, mimetype="application/json")
+@blueprint.doc(security=_SECURITY)
+@blueprint.arguments(WaitQuerySchema, location="query")
+@blueprint.response(200, {"type": "object"})
+@blueprint.alt_response(202, description="Not finished: try again.")
+def get_request_result(query: dict[str, Any], analysis_id: str) -> Response:
+    """Get the result of a request; 202 if it is not finished."""
+    body = request_submission.result(_analysis(analysis_id), query["wait"])
+    return Response(body, mimetype="application/json")
 
 
 @blueprint.route("/requests/<string:analysis_id>/log")
-class RequestLogResource(MethodView):
-    @blueprint.doc(security=_SECURITY)
-    @blueprint.response(200, LogSchema)
-    def get(self, analysis_id: str) -> dict[str, Any]:
-        """Get the log of a request; it is empty until a worker starts."""
-        analysis = _analysis(analysis_id)
-        with service().reading() as connection:
-            log = log_of(connection, analysis.analysis_id)
-        return {
-            "analysis_id": analysis.analysis_id,
-            "lines": [orjson.loads(line) for line in log.splitlines()],
-        }
+@blueprint.doc(security=_SECURITY)
+@blueprint.response(200, LogSchema)
+def get_request_log(analysis_id: str) -> dict[str, Any]:
+    """Get the log of a request; it is empty until a worker starts."""
+    analysis = _analysis(analysis_id)
+    with service().reading() as connection:
+        log = log_of(connection, analysis.analysis_id)
+    return {
+        "analysis_id": analysis.analysis_id,
+        "lines": [orjson.loads(line) for line in log.splitlines()],
+    }
 
 
 def submit_request(
@@ -137,7 +132,7 @@ def submit_request(
 ) -> Any:
     """Submit a request; answer 202 with its state and the URL of that."""
     analysis, cached = request_submission.submit(kind, request, cache_key, **options)
-    location = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
+    location = url_for("v2-requests.get_request", analysis_id=analysis.analysis_id)
     return request_document(analysis, cached=cached), 202, {"Location": location}
 
 
@@ -145,23 +140,21 @@ def request_document(analysis: Analysis, *, cached: bool = False) -> dict[str, A
     """Return a request in the format of :class:`RequestSchema`."""
     name = analysis.analysis_id
     has_result = analysis.result_document_id is not None
-    result = url_for("v2-requests.RequestResultResource", analysis_id=name) if has_result else None
+    result = url_for("v2-requests.get_request_result", analysis_id=name) if has_result else None
     return {
         **members(analysis),
         "kind": analysis.kind.value,
         "state": analysis.state.value,
         "cached": cached,
         "result": result,
-        "log": url_for("v2-requests.RequestLogResource", analysis_id=name),
+        "log": url_for("v2-requests.get_request_log", analysis_id=name),
     }
 
 
 def _analysis(analysis_id: str) -> Analysis:
     """:raises ApiError: 404 if there is none, 401 or 403 without the scope for its kind"""
     with service().reading() as connection:
-        analysis = analysis_of(connection, analysis_id)
-    if analysis is None:
-        raise not_found("request", analysis_id)
+        analysis = or_404(analysis_of(connection, analysis_id), "request", analysis_id)
     require(REQUEST_WORK[analysis.kind].scope)
     return analysis
 
@@ -196,23 +189,22 @@ _BODY = {
 }
 
 
-@upload_routes.route("/inspections")
-class UploadsResource(MethodView):
-    @needs(Scope.INGEST)
-    @upload_routes.doc(requestBody=_BODY)
-    @upload_routes.arguments(ForceQuerySchema, location="query")
-    @upload_routes.response(202, RequestSchema)
-    @upload_routes.alt_response(201, schema=TakenInSchema, description="Ingested at once.")
-    @upload_routes.alt_response(200, schema=TakenInSchema, description="Already known.")
-    def post(self, query: dict[str, Any]) -> Any:
-        """Ingest inspections: a small document immediately, an archive in a worker."""
-        body = request.get_data(cache=False)
-        if not body:
-            raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")
-        suffix = _suffix(body)
-        if suffix == ".json" and len(body) <= AT_ONCE_BYTES:
-            return _ingest(body)
-        return _enqueue(body, suffix, force=query.get("force", False))
+@upload_routes.route("/inspections", methods=["POST"])
+@needs(Scope.INGEST)
+@upload_routes.doc(requestBody=_BODY)
+@upload_routes.arguments(ForceQuerySchema, location="query")
+@upload_routes.response(202, RequestSchema)
+@upload_routes.alt_response(201, schema=TakenInSchema, description="Ingested at once.")
+@upload_routes.alt_response(200, schema=TakenInSchema, description="Already known.")
+def post_uploads(query: dict[str, Any]) -> Any:
+    """Ingest inspections: a small document immediately, an archive in a worker."""
+    body = request.get_data(cache=False)
+    if not body:
+        raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")
+    suffix = _suffix(body)
+    if suffix == ".json" and len(body) <= AT_ONCE_BYTES:
+        return _ingest(body)
+    return _enqueue(body, suffix, force=query.get("force", False))
 
 
 def _ingest(body: bytes) -> Response:

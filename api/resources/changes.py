@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from flask.views import MethodView
-from marshmallow import Schema, fields, validate
+from marshmallow import Schema, fields
 
 from adviser.bisect.search import SearchState, StopReason
 from adviser.changes import (
@@ -20,29 +18,37 @@ from adviser.changes import (
     change_title,
     series_history,
 )
-from api.access.authentication import needs
+from api.access import needs
 from api.http.errors import not_found
-from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
     StrictSchema,
     choice,
     count,
-    described,
     filter_choice,
     filter_text,
     flag,
     fresh,
     moment,
     number,
+    page_limit,
     page_of,
     query_of,
     schema_of,
     text,
     texts,
 )
-from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.base import (
+    Cursor,
+    Resources,
+    browse_page,
+    filters,
+    freshness,
+    members,
+    or_404,
+    whole_digest,
+)
 from api.resources.stacks import HARDWARE
 from graph.record import changes as record
 from graph.record.access import Scope
@@ -70,36 +76,32 @@ _CHANGES = Cursor("changes", {"number": int})
 
 
 @blueprint.route("/changes")
-class ChangesResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(ChangeQuerySchema, location="query")
-    @blueprint.response(200, ChangePageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List settled changes of performance, newest first.
+@needs(Scope.READ)
+@blueprint.arguments(ChangeQuerySchema, location="query")
+@blueprint.response(200, ChangePageSchema)
+def get_changes(query: dict[str, Any]) -> dict[str, Any]:
+    """List settled changes of performance, newest first.
 
-        An entry is never edited: later evidence makes a new entry that refers to the announcement.
-        """
-        selection = filters(query)
-        if "refers_to" in selection:
-            selection["refers_to"] = whole_digest(selection["refers_to"])
-        with reading() as (connection, progress):
-            find = partial(record.browse_changes, connection, record.ChangeFilter(**selection))
-            entries = page(query, _CHANGES, find, progress)
-            return {**entries, "items": [_item(it) for it in entries["items"]]}
+    An entry is never edited: later evidence makes a new entry that refers to the announcement.
+    """
+    selection = filters(query)
+    if "refers_to" in selection:
+        selection["refers_to"] = whole_digest(selection["refers_to"])
+    entries = browse_page(query, _CHANGES, record.browse_changes, record.ChangeFilter(**selection))
+    return {**entries, "items": [_item(it) for it in entries["items"]]}
 
 
 @blueprint.route("/changes/<string:change_id>")
-class ChangeResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.response(200, ChangeDocumentSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, change_id: str) -> dict[str, Any]:
-        """Get one entry."""
-        with reading() as (connection, progress):
-            change = record.change_named(connection, whole_digest(change_id))
-        if change is None:
-            raise not_found("change", change_id)
-        return {**_item(change), **freshness(progress)}
+@needs(Scope.READ)
+@blueprint.response(200, ChangeDocumentSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_change(change_id: str) -> dict[str, Any]:
+    """Get one entry."""
+    with reading() as (connection, progress):
+        change = or_404(
+            record.change_named(connection, whole_digest(change_id)), "change", change_id
+        )
+    return {**_item(change), **freshness(progress)}
 
 
 def _item(change: RecordedChange) -> dict[str, Any]:
@@ -110,10 +112,8 @@ class SeriesQuerySchema(StrictSchema):
     """Selects a part of the history."""
 
     python = filter_text("Python version; default: the one with most observations.", "3.11")
-    limit = fields.Integer(
-        load_default=1000,
-        validate=validate.Range(1, 10_000),
-        metadata=described("Maximum number of observations; older inspections are left out.", 1000),
+    limit = page_limit(
+        "Maximum number of observations; older inspections are left out.", 1000, 10_000
     )
 
 
@@ -136,26 +136,25 @@ series_routes = Resources("series", __name__, description="Measurements in the o
 
 
 @series_routes.route("/series/<string:comparison_key>")
-class SeriesResource(MethodView):
-    @needs(Scope.READ)
-    @series_routes.arguments(SeriesQuerySchema, location="query")
-    @series_routes.response(200, SeriesHistorySchema)
-    @series_routes.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], comparison_key: str) -> dict[str, Any]:
-        """Get the history of a series, with the steps in the speed of its machines."""
-        key = whole_digest(comparison_key)
-        with reading() as (connection, progress):
-            by_python: dict[str | None, list[MeasuredObservation]] = defaultdict(list)
-            for it in measured_observations(connection, keys=[key]):
-                by_python[it.series.python_version].append(it)
-        python = query.get("python") or max(
-            by_python, key=lambda it: (len(by_python[it]), it or ""), default=None
-        )
-        if not by_python.get(python):
-            raise not_found("series", comparison_key)
-        document = _document(series_history(by_python[python]), query["limit"])
-        names = sorted(it for it in by_python if it is not None)
-        return {**document, "python_versions": names, **freshness(progress)}
+@needs(Scope.READ)
+@series_routes.arguments(SeriesQuerySchema, location="query")
+@series_routes.response(200, SeriesHistorySchema)
+@series_routes.alt_response(404, "NOT_FOUND")
+def get_series(query: dict[str, Any], comparison_key: str) -> dict[str, Any]:
+    """Get the history of a series, with the steps in the speed of its machines."""
+    key = whole_digest(comparison_key)
+    with reading() as (connection, progress):
+        by_python: dict[str | None, list[MeasuredObservation]] = defaultdict(list)
+        for it in measured_observations(connection, keys=[key]):
+            by_python[it.series.python_version].append(it)
+    python = query.get("python") or max(
+        by_python, key=lambda it: (len(by_python[it]), it or ""), default=None
+    )
+    if not by_python.get(python):
+        raise not_found("series", comparison_key)
+    document = _document(series_history(by_python[python]), query["limit"])
+    names = sorted(it for it in by_python if it is not None)
+    return {**document, "python_versions": names, **freshness(progress)}
 
 
 def _document(history: SeriesHistory, limit: int) -> dict[str, Any]:
@@ -296,31 +295,25 @@ _BISECTS = Cursor("bisects", {"started_at": datetime, "bisect_id": str})
 
 
 @bisect_routes.route("/bisects")
-class BisectsResource(MethodView):
-    @needs(Scope.READ)
-    @bisect_routes.arguments(BisectQuerySchema, location="query")
-    @bisect_routes.response(200, BisectPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List the searches of `thoth bisect`, last started first."""
-        with reading() as (connection, progress):
-            wanted = record.BisectFilter(**filters(query))
-            find = partial(record.browse_bisects, connection, wanted)
-            entries = page(query, _BISECTS, find, progress)
-            return {**entries, "items": [_bisect_item(it) for it in entries["items"]]}
+@needs(Scope.READ)
+@bisect_routes.arguments(BisectQuerySchema, location="query")
+@bisect_routes.response(200, BisectPageSchema)
+def get_bisects(query: dict[str, Any]) -> dict[str, Any]:
+    """List the searches of `thoth bisect`, last started first."""
+    wanted = record.BisectFilter(**filters(query))
+    entries = browse_page(query, _BISECTS, record.browse_bisects, wanted)
+    return {**entries, "items": [_bisect_item(it) for it in entries["items"]]}
 
 
 @bisect_routes.route("/bisects/<string:bisect_id>")
-class BisectResource(MethodView):
-    @needs(Scope.READ)
-    @bisect_routes.response(200, BisectDocumentSchema)
-    @bisect_routes.alt_response(404, "NOT_FOUND")
-    def get(self, bisect_id: str) -> dict[str, Any]:
-        """Get one search with its posterior."""
-        with reading() as (connection, progress):
-            bisect = record.bisect_named(connection, bisect_id)
-        if bisect is None:
-            raise not_found("search", bisect_id)
-        return {**_bisect_item(bisect), **freshness(progress)}
+@needs(Scope.READ)
+@bisect_routes.response(200, BisectDocumentSchema)
+@bisect_routes.alt_response(404, "NOT_FOUND")
+def get_bisect(bisect_id: str) -> dict[str, Any]:
+    """Get one search with its posterior."""
+    with reading() as (connection, progress):
+        bisect = or_404(record.bisect_named(connection, bisect_id), "search", bisect_id)
+    return {**_bisect_item(bisect), **freshness(progress)}
 
 
 def _bisect_item(bisect: record.RecordedBisect) -> dict[str, Any]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from flask import Response
-from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from api.access.audit import wrote_nothing
-from api.access.authentication import needs, token
+from api.access import needs, token, wrote_nothing
 from api.http.errors import ApiError, ProblemType
 from api.http.request_context import from_data
 from api.http.schema_fields import StrictSchema, choice, described, flag, texts
@@ -80,41 +78,40 @@ class RowsSchema(Schema):
 blueprint = Resources("cypher", __name__, description="Queries to the graph.")
 
 
-@blueprint.route("/cypher")
-class CypherResource(MethodView):
-    @needs(Scope.CYPHER)
-    @blueprint.arguments(CypherSchema)
-    @blueprint.response(200, RowsSchema)
-    def post(self, body: dict[str, Any]) -> Response:
-        """Run a read-only query within limits of time, rows and bytes."""
-        wrote_nothing()
-        stores = service()
-        settings = stores.settings
-        timeout_s = _within("timeout_s", body["timeout_s"], settings.query_timeout_s)
-        row_limit = int(_within("limit", body["limit"], settings.query_row_limit))
-        query = body["query"].strip().removesuffix(";").rstrip()
-        if not query:
-            raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
-        with stores.reading() as connection:
-            from_data(progress(connection))
-        # The store ends the query at its limit; this bound is for a store that hangs.
-        longest_s = timeout_s + 4 * settings.connect_timeout_s
+@blueprint.route("/cypher", methods=["POST"])
+@needs(Scope.CYPHER)
+@blueprint.arguments(CypherSchema)
+@blueprint.response(200, RowsSchema)
+def post_cypher(body: dict[str, Any]) -> Response:
+    """Run a read-only query within limits of time, rows and bytes."""
+    wrote_nothing()
+    stores = service()
+    settings = stores.settings
+    timeout_s = _within("timeout_s", body["timeout_s"], settings.query_timeout_s)
+    row_limit = int(_within("limit", body["limit"], settings.query_row_limit))
+    query = body["query"].strip().removesuffix(";").rstrip()
+    if not query:
+        raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
+    with stores.reading() as connection:
+        from_data(progress(connection))
+    # The store ends the query at its limit; this bound is for a store that hangs.
+    longest_s = timeout_s + 4 * settings.connect_timeout_s
 
-        def ask(_: CheckTime) -> QueryResult:
-            with stores.stores() as opened:
-                if not stores_agree(opened):
-                    raise GraphMismatch
-            with open_reader(settings) as driver:
-                return run_query(
-                    driver, query, body["parameters"],
-                    timeout_s=timeout_s, row_limit=row_limit,
-                    byte_limit=settings.query_byte_limit, database=graph_database(settings),
-                )  # fmt: skip
+    def ask(_: CheckTime) -> QueryResult:
+        with stores.stores() as opened:
+            if not stores_agree(opened):
+                raise GraphMismatch
+        with open_reader(settings) as driver:
+            return run_query(
+                driver, query, body["parameters"],
+                timeout_s=timeout_s, row_limit=row_limit,
+                byte_limit=settings.query_byte_limit, database=graph_database(settings),
+            )  # fmt: skip
 
-        # Encoded while it is sent: the rows and their JSON are never both in memory.
-        with stores.analysts.taken(sender(token())):
-            parts = json_parts(answer_within(longest_s, ask))
-        return Response(parts, mimetype="application/json")
+    # Encoded while it is sent: the rows and their JSON are never both in memory.
+    with stores.analysts.taken(sender(token())):
+        parts = json_parts(answer_within(longest_s, ask))
+    return Response(parts, mimetype="application/json")
 
 
 def _within(field: str, value: float | None, most: float) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flask import Response
-from flask.views import MethodView
 from marshmallow import Schema, ValidationError, fields, validate
 
 from adviser.answering.lock_comparison import (
@@ -28,9 +27,7 @@ from adviser.guard import (
 from adviser.guard_findings import Finding
 from adviser.packs.stored_packs import known_hardware
 from adviser.projects.locks import PYPROJECT, ProjectLock, read_lock, require_pins
-from api.access.audit import wrote_nothing
-from api.access.authentication import needs, token
-from api.http.paging import freshness
+from api.access import needs, token, wrote_nothing
 from api.http.project_files import ProjectFiles, public_file
 from api.http.request_context import reading
 from api.http.schema_fields import (
@@ -47,8 +44,8 @@ from api.http.schema_fields import (
     texts,
 )
 from api.jobs.request_submission import sender
-from api.resources.advice_requests import EnvironmentSchema
-from api.resources.base import Resources
+from api.resources.advice import EnvironmentSchema
+from api.resources.base import DIGEST, Resources, freshness
 from api.resources.stacks import HardwareNameSchema, stack_labels
 from api.service import answer_within, service
 from common.formats.locks.entries import LockSelection
@@ -63,7 +60,6 @@ from model.measurements.inspection import Stack
 from model.packages.environments import Environment, environment
 from model.packages.identity import package_version
 
-_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Platform of locks if the request names none; never that of the server.
 _PLATFORM = "linux_x86_64"
 #: Maximum length of a lock.
@@ -148,8 +144,7 @@ class LockSelectionSchema(StrictSchema):
         load_default=False, metadata=described("All members of a workspace.", False)
     )
     default_groups = fields.Boolean(
-        load_default=True,
-        metadata=described("Groups that the tool installs by default.", True),
+        load_default=True, metadata=described("Groups that the tool installs by default.", True)
     )
 
 
@@ -174,7 +169,7 @@ class UncoveredEntrySchema(Schema):
 class LockedStackSchema(Schema):
     """The packages of a lock as a stack."""
 
-    stack_digest = text("Digest of the stack.", _DIGEST)
+    stack_digest = text("Digest of the stack.", DIGEST)
     label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
     package_count = count("Number of packages.", 12)
     measured = flag("Whether exactly this stack was inspected, on any hardware.")
@@ -246,61 +241,62 @@ class LockComparisonSchema(FreshnessSchema):
 blueprint = Resources("lock-comparisons", __name__, description="Comparisons of two locks.")
 
 
-@blueprint.route("/lock-comparisons")
-class LockComparisonsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(LockFilesSchema)
-    @blueprint.response(200, LockComparisonSchema)
-    def post(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Compare two locks by speed, vulnerabilities and yanked versions; nothing is stored.
+@blueprint.route("/lock-comparisons", methods=["POST"])
+@needs(Scope.READ)
+@blueprint.arguments(LockFilesSchema)
+@blueprint.response(200, LockComparisonSchema)
+def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
+    """Compare two locks by speed, vulnerabilities and yanked versions; nothing is stored.
 
-        The answer is that of `thoth guard`. Without `environment.hardware`, no measurement counts.
-        """
-        wrote_nothing()
-        named = body["environment"]
-        selection = LockSelection.of(**body["selection"])
-        files = [_public(it, body[it]) for it in ("old", "new")]
-        locks = [_read(*it, selection) for it in files]
-        python = named.get("python") or next((it.python for it in locks if it.python), None)
-        where = environment(python, named.get("platform") or _PLATFORM, named.get("cuda"))
-        locks = [_read(*it, selection, where.markers) for it in files]
-        old, new = (
-            {name: it.version for name, it in lock.packages(where.markers).items()}
-            for lock in locks
-        )
-        stacks = [_stack(it) for it in (old, new)]
-        with reading() as (connection, progress):
-            heads = [stack_named(connection, it.digest) for it in stacks]
-            labels = stack_labels(connection, [it.digest for it in stacks])
-            recorded = known_hardware(connection, service().settings)
-        hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
-        digest = None if hardware is None else hardware.digest
-        measured_on = () if digest is None else (digest,)
-        with service().lock_readers.taken(sender(token())):
-            known = read_lock_knowledge(old, new, where, recorded, measured_on)
-            upgrade = compare_lock_versions(known, old, new, where, digest)
-            search = proposals_for(known, old, new, where, digest)
-            upgrade = search.with_proposals(upgrade)
-        sides = [
-            {
-                "stack_digest": stack.digest, "label": labels[stack.digest],
-                "package_count": len(stack.packages),
-                "measured": head is not None and head.inspections > 0,
-                **side_document(lock, versions),
-            }
-            for stack, head, lock, versions in zip(stacks, heads, locks, (old, new), strict=True)
-        ]  # fmt: skip
-        return {
-            **guard_document(upgrade),
-            "changes": [
-                {"name": it.name, "old": it.forced, "new": it.advised} for it in upgrade.changes
-            ],
-            "old": sides[0],
-            "new": sides[1],
-            "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},
-            "warnings": list(dict.fromkeys(it.text for lock in locks for it in lock.warnings)),
-            **freshness(progress),
+    The answer is that of `thoth guard`. Without `environment.hardware`, no measurement counts.
+    """
+    wrote_nothing()
+    named = body["environment"]
+    selection = LockSelection.of(**body["selection"])
+    files = [_public(it, body[it]) for it in ("old", "new")]
+    locks = [_read(*it, selection) for it in files]
+    python = named.get("python") or next((it.python for it in locks if it.python), None)
+    where = environment(python, named.get("platform") or _PLATFORM, named.get("cuda"))
+    locks = [_read(*it, selection, where.markers) for it in files]
+    old, new = (
+        {name: it.version for name, it in lock.packages(where.markers).items()} for lock in locks
+    )
+    stacks = [
+        Stack.of(tuple(package_version(name, it) for name, it in versions.items()))
+        for versions in (old, new)
+    ]
+    with reading() as (connection, progress):
+        heads = [stack_named(connection, it.digest) for it in stacks]
+        labels = stack_labels(connection, [it.digest for it in stacks])
+        recorded = known_hardware(connection, service().settings)
+    hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
+    digest = None if hardware is None else hardware.digest
+    measured_on = () if digest is None else (digest,)
+    with service().lock_readers.taken(sender(token())):
+        known = read_lock_knowledge(old, new, where, recorded, measured_on)
+        upgrade = compare_lock_versions(known, old, new, where, digest)
+        search = proposals_for(known, old, new, where, digest)
+        upgrade = search.with_proposals(upgrade)
+    sides = [
+        {
+            "stack_digest": stack.digest, "label": labels[stack.digest],
+            "package_count": len(stack.packages),
+            "measured": head is not None and head.inspections > 0,
+            **side_document(lock, versions),
         }
+        for stack, head, lock, versions in zip(stacks, heads, locks, (old, new), strict=True)
+    ]  # fmt: skip
+    return {
+        **guard_document(upgrade),
+        "changes": [
+            {"name": it.name, "old": it.forced, "new": it.advised} for it in upgrade.changes
+        ],
+        "old": sides[0],
+        "new": sides[1],
+        "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},
+        "warnings": list(dict.fromkeys(it.text for lock in locks for it in lock.warnings)),
+        **freshness(progress),
+    }
 
 
 def _public(side: str, files: Mapping[str, str]) -> tuple[str, dict[str, bytes]]:
@@ -321,10 +317,6 @@ def _read(
     if len(lock.entries) > MAX_PACKAGES:
         raise InvalidArgument(f"{path}: more than {MAX_PACKAGES} packages")
     return lock
-
-
-def _stack(versions: Mapping[str, str]) -> Stack:
-    return Stack.of(tuple(package_version(name, it) for name, it in versions.items()))
 
 
 def _pins(description: str) -> fields.Dict:
@@ -363,26 +355,23 @@ class LockKnowledgeSchema(Schema):
 knowledge_routes = Resources("locks", __name__, description="Knowledge for comparing locks.")
 
 
-@knowledge_routes.route("/lock-knowledge")
-class LockKnowledgeResource(MethodView):
-    @needs(Scope.READ)
-    @knowledge_routes.arguments(LocksSchema)
-    @knowledge_routes.response(200, LockKnowledgeSchema)
-    def post(self, body: dict[str, Any]) -> Response:
-        """Return all knowledge that a comparison of two locks needs.
+@knowledge_routes.route("/lock-knowledge", methods=["POST"])
+@needs(Scope.READ)
+@knowledge_routes.arguments(LocksSchema)
+@knowledge_routes.response(200, LockKnowledgeSchema)
+def post_lock_knowledge(body: dict[str, Any]) -> Response:
+    """Return all knowledge that a comparison of two locks needs.
 
-        With `environment.hardware`, only measurements on this hardware class are included.
-        """
-        wrote_nothing()
-        named = body["environment"]
-        where = environment(
-            named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
-        )
-        with reading() as (connection, _):
-            recorded = known_hardware(connection, service().settings)
-        hardware = None
-        if "hardware" in named:
-            hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
-        with service().lock_readers.taken(sender(token())):
-            knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
-        return Response(knowledge.to_json(), mimetype="application/json")
+    With `environment.hardware`, only measurements on this hardware class are included.
+    """
+    wrote_nothing()
+    named = body["environment"]
+    where = environment(named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda"))
+    with reading() as (connection, _):
+        recorded = known_hardware(connection, service().settings)
+    hardware = None
+    if "hardware" in named:
+        hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
+    with service().lock_readers.taken(sender(token())):
+        knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
+    return Response(knowledge.to_json(), mimetype="application/json")

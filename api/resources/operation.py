@@ -9,21 +9,19 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection
 from sqlalchemy import text as sql
 
-from api.access.audit import wrote, wrote_nothing
-from api.access.authentication import needs
+from api.access import needs, wrote, wrote_nothing
 from api.health.checks import readiness
 from api.http.errors import ApiError, ProblemType
-from api.http.paging import freshness
 from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
+    bounded_text,
     count,
     described,
     json_object,
@@ -35,7 +33,7 @@ from api.http.schema_fields import (
 )
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import schedules
-from api.resources.base import Resources, members
+from api.resources.base import INDEX_NAME, Resources, freshness, members
 from api.service import service
 from common import __version__
 from common.index.configuration import index_of
@@ -151,41 +149,36 @@ blueprint = Resources("operation", __name__, description="How the service runs."
 
 
 @blueprint.route("/operation")
-class OperationResource(MethodView):
-    @needs(Scope.ADMIN, anonymous=False)
-    @blueprint.response(200, OperationSchema)
-    def get(self) -> dict[str, Any]:
-        """Get queues, workers, stores, disk and schedules, for the operator."""
-        _, ready = readiness()
-        with reading() as (connection, progress):
-            lag = lag_of(connection, COUNTED)
-            return {
-                **ready,
-                "workers": analyses.workers(connection, ALIVE),
-                "queues": _queues(connection),
-                "requests": [
-                    {"kind": kind, "state": state, "requests": requests}
-                    for kind, state, requests in analyses.states(connection)
-                ],
-                "times": [asdict(it) for it in analyses.times(connection)],
-                "notices": asdict(notice_lag(connection)),
-                "graph": {"waiting": lag.count, "lag_s": lag.oldest_s},
-                "disk": _disk(),
-                "database_bytes": connection.scalar(
-                    sql("SELECT pg_database_size(current_database())")
-                ),
-                "tables": [row._asdict() for row in connection.execute(_LARGEST_TABLES)],
-                "schedules": _schedules(connection),
-                **freshness(progress),
-            }
-
-
-def _queues(connection: Connection) -> list[dict[str, Any]]:
+@needs(Scope.ADMIN, anonymous=False)
+@blueprint.response(200, OperationSchema)
+def get_operation() -> dict[str, Any]:
+    """Get queues, workers, stores, disk and schedules, for the operator."""
+    _, ready = readiness()
     queue, limit = service().queue, service().settings.queue_limit
-    return [
-        {"queue": name.value, "waiting": queue.waiting(connection, name), "limit": limit}
-        for name in QueueName
-    ]
+    home = service().settings.home
+    disk = shutil.disk_usage(home) if home.exists() else None
+    with reading() as (connection, progress):
+        lag = lag_of(connection, COUNTED)
+        return {
+            **ready,
+            "workers": analyses.workers(connection, ALIVE),
+            "queues": [
+                {"queue": it.value, "waiting": queue.waiting(connection, it), "limit": limit}
+                for it in QueueName
+            ],
+            "requests": [
+                {"kind": kind, "state": state, "requests": requests}
+                for kind, state, requests in analyses.states(connection)
+            ],
+            "times": [asdict(it) for it in analyses.times(connection)],
+            "notices": asdict(notice_lag(connection)),
+            "graph": {"waiting": lag.count, "lag_s": lag.oldest_s},
+            "disk": disk and {"total_bytes": disk.total, "free_bytes": disk.free},
+            "database_bytes": connection.scalar(sql("SELECT pg_database_size(current_database())")),
+            "tables": [row._asdict() for row in connection.execute(_LARGEST_TABLES)],
+            "schedules": _schedules(connection),
+            **freshness(progress),
+        }
 
 
 def _schedules(connection: Connection) -> list[dict[str, Any]]:
@@ -199,15 +192,6 @@ def _schedules(connection: Connection) -> list[dict[str, Any]]:
             "due_at": last and last.due_at, "state": last and last.state,
         })  # fmt: skip
     return documents
-
-
-def _disk() -> dict[str, int] | None:
-    """The disk of the home folder; ``None`` if this machine has no such folder."""
-    home = service().settings.home
-    if not home.exists():
-        return None
-    usage = shutil.disk_usage(home)
-    return {"total_bytes": usage.total, "free_bytes": usage.free}
 
 
 class SourceKindSchema(Schema):
@@ -247,24 +231,23 @@ status_routes = Resources("status", __name__, description="State of the service.
 
 
 @status_routes.route("/status")
-class StatusResource(MethodView):
-    @needs(Scope.READ)
-    @status_routes.response(200, ServiceStatusSchema)
-    def get(self) -> dict[str, Any]:
-        """Get the state of the service; reads PostgreSQL only."""
-        with reading() as (connection, progress):
-            behind, times = lag_of(connection, COUNTED), source_times(connection)
-            successes, refusals = source_successes(connection), count_refusals(connection)
-        return {
-            "version": __version__,
-            **members(times),
-            "sources": _kinds(successes),
-            "quarantine": refusals,
-            "waiting": behind.count,
-            "waiting_since": behind.since,
-            "lag_s": behind.oldest_s,
-            **freshness(progress),
-        }
+@needs(Scope.READ)
+@status_routes.response(200, ServiceStatusSchema)
+def get_status() -> dict[str, Any]:
+    """Get the state of the service; reads PostgreSQL only."""
+    with reading() as (connection, progress):
+        behind, times = lag_of(connection, COUNTED), source_times(connection)
+        successes, refusals = source_successes(connection), count_refusals(connection)
+    return {
+        "version": __version__,
+        **members(times),
+        "sources": _kinds(successes),
+        "quarantine": refusals,
+        "waiting": behind.count,
+        "waiting_since": behind.since,
+        "lag_s": behind.oldest_s,
+        **freshness(progress),
+    }
 
 
 def _kinds(successes: Iterable[SourceSuccess]) -> list[dict[str, Any]]:
@@ -273,14 +256,9 @@ def _kinds(successes: Iterable[SourceSuccess]) -> list[dict[str, Any]]:
     for success in successes:
         times[success.kind].append(success.succeeded_at)
     return [
-        {"kind": kind, "sources": len(of_kind), "read_at": min(of_kind)}
-        if min(of_kind) != NEVER
-        else {"kind": kind, "sources": len(of_kind), "read_at": None}
-        for kind, of_kind in times.items()
+        {"kind": kind, "sources": len(ends), "read_at": None if NEVER in ends else min(ends)}
+        for kind, ends in times.items()
     ]
-
-
-_MOST = 100
 
 
 class NightBudgetSchema(Schema):
@@ -308,25 +286,16 @@ class LoopStatusSchema(FreshnessSchema):
 class ReportedReleaseSchema(Schema):
     """A release that came out."""
 
-    name = fields.String(
-        required=True, validate=validate.Length(1, 200),
-        metadata=described("Name of the package.", "numpy"),
-    )  # fmt: skip
-    version = fields.String(
-        required=True, validate=validate.Length(1, 100),
-        metadata=described("Version of the release.", "2.4.0"),
-    )  # fmt: skip
-    index = fields.String(
-        load_default=None, allow_none=True, validate=validate.Length(1, 200),
-        metadata=described("Name of a configured index; default: the default index.", "pypi"),
-    )  # fmt: skip
+    name = bounded_text("Name of the package.", "numpy", 200, required=True)
+    version = bounded_text("Version of the release.", "2.4.0", 100, required=True)
+    index = INDEX_NAME
 
 
 class ReportedReleasesSchema(Schema):
     """Releases that came out."""
 
     releases = fields.List(
-        fields.Nested(ReportedReleaseSchema), required=True, validate=validate.Length(1, _MOST),
+        fields.Nested(ReportedReleaseSchema), required=True, validate=validate.Length(1, 100),
         metadata=described("Releases, oldest first.", [{"name": "numpy", "version": "2.4.0"}]),
     )  # fmt: skip
 
@@ -342,40 +311,38 @@ loop_routes = Resources("loop", __name__, description="The nightly loop.")
 
 
 @loop_routes.route("/loop")
-class LoopResource(MethodView):
-    @needs(Scope.READ)
-    @loop_routes.response(200, LoopStatusSchema)
-    def get(self) -> dict[str, Any]:
-        """Get the states of releases and watched packages, and the last nights."""
-        with reading() as (connection, progress):
-            document = status_document(connection, limit=200)
-        # Requests of others are private: a watched project is named to nobody here.
-        packages = [it for it in document["watches"] if it["kind"] == "package"]
-        settings = service().settings
-        budget = {"jobs": settings.loop_jobs, "minutes": settings.loop_minutes}
-        return {**document, "watches": packages, "budget": budget, **freshness(progress)}
+@needs(Scope.READ)
+@loop_routes.response(200, LoopStatusSchema)
+def get_loop() -> dict[str, Any]:
+    """Get the states of releases and watched packages, and the last nights."""
+    with reading() as (connection, progress):
+        document = status_document(connection, limit=200)
+    # Requests of others are private: a watched project is named to nobody here.
+    packages = [it for it in document["watches"] if it["kind"] == "package"]
+    settings = service().settings
+    budget = {"jobs": settings.loop_jobs, "minutes": settings.loop_minutes}
+    return {**document, "watches": packages, "budget": budget, **freshness(progress)}
 
 
-@loop_routes.route("/loop/releases")
-class LoopReleasesResource(MethodView):
-    @needs(Scope.RELEASES)
-    @loop_routes.arguments(ReportedReleasesSchema)
-    @loop_routes.response(202, NoticedReleasesSchema)
-    def post(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Report releases that came out, so that the next night works on them."""
-        stores = service()
-        keys = [_key(number, it) for number, it in enumerate(body["releases"])]
-        with stores.writing() as connection:
-            names = watched_names(connection)
-            new = add_releases_seen(
-                connection, [it for it in keys if it.name in names], ReleaseSource.REQUEST,
-                backlog=stores.settings.loop_backlog,
-            )  # fmt: skip
-        if new:
-            wrote(new[0].subject if len(new) == 1 else f"{new[0].subject} and {len(new) - 1} more")
-        else:
-            wrote_nothing()
-        return {"noticed": [it.subject for it in new], "ignored": len(keys) - len(new)}
+@loop_routes.route("/loop/releases", methods=["POST"])
+@needs(Scope.RELEASES)
+@loop_routes.arguments(ReportedReleasesSchema)
+@loop_routes.response(202, NoticedReleasesSchema)
+def post_loop_releases(body: dict[str, Any]) -> dict[str, Any]:
+    """Report releases that came out, so that the next night works on them."""
+    stores = service()
+    keys = [_key(number, it) for number, it in enumerate(body["releases"])]
+    with stores.writing() as connection:
+        names = watched_names(connection)
+        new = add_releases_seen(
+            connection, [it for it in keys if it.name in names], ReleaseSource.REQUEST,
+            backlog=stores.settings.loop_backlog,
+        )  # fmt: skip
+    if new:
+        wrote(new[0].subject if len(new) == 1 else f"{new[0].subject} and {len(new) - 1} more")
+    else:
+        wrote_nothing()
+    return {"noticed": [it.subject for it in new], "ignored": len(keys) - len(new)}
 
 
 def _key(number: int, release: dict[str, Any]) -> ReleaseKey:

@@ -7,13 +7,11 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
-from api.access.authentication import needs
+from api.access import needs
 from api.http.errors import not_found
-from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
@@ -33,7 +31,18 @@ from api.http.schema_fields import (
     texts,
 )
 from api.resources.accepted_requests import ForceQuerySchema, RequestSchema, submit_request
-from api.resources.base import Resources, filters, members, package_name
+from api.resources.base import (
+    INDEX_NAME,
+    Cursor,
+    Resources,
+    browse_page,
+    filters,
+    freshness,
+    members,
+    or_404,
+    package_name,
+    page,
+)
 from api.service import service
 from common.index.configuration import index_of
 from graph.record.access import Scope
@@ -121,54 +130,51 @@ def vulnerability_page(
 
 
 @vulnerability_routes.route("/vulnerabilities")
-class VulnerabilitiesResource(MethodView):
-    @needs(Scope.READ)
-    @vulnerability_routes.arguments(VulnerabilityQuerySchema, location="query")
-    @vulnerability_routes.response(200, VulnerabilityPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List vulnerabilities, ordered by identifier."""
-        selection = VulnerabilityFilter(**filters(query))
-        with reading() as (connection, progress):
-            return vulnerability_page(query, _ALL_VULNERABILITIES, connection, selection, progress)
+@needs(Scope.READ)
+@vulnerability_routes.arguments(VulnerabilityQuerySchema, location="query")
+@vulnerability_routes.response(200, VulnerabilityPageSchema)
+def get_vulnerabilities(query: dict[str, Any]) -> dict[str, Any]:
+    """List vulnerabilities, ordered by identifier."""
+    selection = VulnerabilityFilter(**filters(query))
+    with reading() as (connection, progress):
+        return vulnerability_page(query, _ALL_VULNERABILITIES, connection, selection, progress)
 
 
 @vulnerability_routes.route("/vulnerabilities/<string:identifier>")
-class VulnerabilityResource(MethodView):
-    @needs(Scope.READ)
-    @vulnerability_routes.response(200, VulnerabilityDocumentSchema)
-    @vulnerability_routes.alt_response(404, "NOT_FOUND")
-    def get(self, identifier: str) -> dict[str, Any]:
-        """Get one vulnerability by any of its identifiers."""
-        with reading() as (connection, progress):
-            vulnerability = vulnerability_named(connection, identifier)
-            if vulnerability is None:
-                raise not_found("vulnerability", identifier)
-            return {
-                **members(vulnerability),
-                "advisories": advisories_about(connection, vulnerability.vulnerability_id),
-                "packages": [
-                    {**members(it), "ranges": [range_text(events) for events in it.ranges]}
-                    for it in packages_affected_by(connection, vulnerability.vulnerability_id)
-                ],
-                "affected_versions": affected_count(connection, vulnerability.vulnerability_id),
-                **freshness(progress),
-            }
+@needs(Scope.READ)
+@vulnerability_routes.response(200, VulnerabilityDocumentSchema)
+@vulnerability_routes.alt_response(404, "NOT_FOUND")
+def get_vulnerability(identifier: str) -> dict[str, Any]:
+    """Get one vulnerability by any of its identifiers."""
+    with reading() as (connection, progress):
+        vulnerability = or_404(
+            vulnerability_named(connection, identifier), "vulnerability", identifier
+        )
+        return {
+            **members(vulnerability),
+            "advisories": advisories_about(connection, vulnerability.vulnerability_id),
+            "packages": [
+                {**members(it), "ranges": [range_text(events) for events in it.ranges]}
+                for it in packages_affected_by(connection, vulnerability.vulnerability_id)
+            ],
+            "affected_versions": affected_count(connection, vulnerability.vulnerability_id),
+            **freshness(progress),
+        }
 
 
 @vulnerability_routes.route("/vulnerabilities/<string:identifier>/versions")
-class AffectedResource(MethodView):
-    @needs(Scope.READ)
-    @vulnerability_routes.arguments(PageQuerySchema, location="query")
-    @vulnerability_routes.response(200, ReleaseNamePageSchema)
-    @vulnerability_routes.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], identifier: str) -> dict[str, Any]:
-        """List the known releases that a vulnerability affects."""
-        with reading() as (connection, progress):
-            vulnerability = vulnerability_named(connection, identifier)
-            if vulnerability is None:
-                raise not_found("vulnerability", identifier)
-            find = partial(browse_affected, connection, vulnerability.vulnerability_id)
-            return page(query, _AFFECTED, find, progress)
+@needs(Scope.READ)
+@vulnerability_routes.arguments(PageQuerySchema, location="query")
+@vulnerability_routes.response(200, ReleaseNamePageSchema)
+@vulnerability_routes.alt_response(404, "NOT_FOUND")
+def get_affected(query: dict[str, Any], identifier: str) -> dict[str, Any]:
+    """List the known releases that a vulnerability affects."""
+    with reading() as (connection, progress):
+        vulnerability = or_404(
+            vulnerability_named(connection, identifier), "vulnerability", identifier
+        )
+        find = partial(browse_affected, connection, vulnerability.vulnerability_id)
+        return page(query, _AFFECTED, find, progress)
 
 
 class PackageQuerySchema(PageQuerySchema):
@@ -224,12 +230,7 @@ class FetchSchema(StrictSchema):
         validate=validate.Length(1, 100),
         metadata=described("Names, optionally with extras and a specifier.", ["flask>=3"]),
     )
-    index = fields.String(
-        load_default=None,
-        allow_none=True,
-        validate=validate.Length(1, 200),
-        metadata=described("Name of a configured index; default: the default index.", "pypi"),
-    )
+    index = INDEX_NAME
     prereleases = fields.Boolean(
         load_default=False,
         metadata=described("Fetch pre-releases even if there are other releases.", False),
@@ -247,115 +248,98 @@ _EVENTS = Cursor("events", {"event_id": int})
 
 
 @blueprint.route("/packages")
-class PackagesResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(PackageQuerySchema, location="query")
-    @blueprint.response(200, PackagePageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List known packages: those with releases, and those that releases require."""
-        parameters = filters(query)
-        if "like" in parameters:
-            parameters["like"] = package_name(parameters["like"])
-        with reading() as (connection, progress):
-            find = partial(browse_packages, connection, **parameters)
-            return page(query, _PACKAGES, find, progress)
+@needs(Scope.READ)
+@blueprint.arguments(PackageQuerySchema, location="query")
+@blueprint.response(200, PackagePageSchema)
+def get_packages(query: dict[str, Any]) -> dict[str, Any]:
+    """List known packages: those with releases, and those that releases require."""
+    parameters = filters(query)
+    if "like" in parameters:
+        parameters["like"] = package_name(parameters["like"])
+    return browse_page(query, _PACKAGES, browse_packages, **parameters)
 
 
 @blueprint.route("/packages/<string:name>")
-class PackageResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.response(200, PackageDocumentSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, name: str) -> dict[str, Any]:
-        """Get one package."""
-        with reading() as (connection, progress):
-            package = package_detail(connection, package_name(name))
-        if package is None:
-            raise not_found("package", name)
-        return {**members(package), **freshness(progress)}
+@needs(Scope.READ)
+@blueprint.response(200, PackageDocumentSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_package(name: str) -> dict[str, Any]:
+    """Get one package."""
+    with reading() as (connection, progress):
+        package = or_404(package_detail(connection, package_name(name)), "package", name)
+    return {**members(package), **freshness(progress)}
 
 
 @blueprint.route("/packages/<string:name>/versions")
-class VersionsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(VersionsQuerySchema, location="query")
-    @blueprint.response(200, VersionsPageSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], name: str) -> dict[str, Any]:
-        """List the releases of a package, newest first."""
-        package = package_name(name)
-        with reading() as (connection, progress):
-            if package_detail(connection, package) is None:
-                raise not_found("package", name)
-            find = partial(browse_versions, connection, package, **filters(query))
-            return page(query, _VERSIONS, find, progress)
+@needs(Scope.READ)
+@blueprint.arguments(VersionsQuerySchema, location="query")
+@blueprint.response(200, VersionsPageSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_versions(query: dict[str, Any], name: str) -> dict[str, Any]:
+    """List the releases of a package, newest first."""
+    package = package_name(name)
+    with reading() as (connection, progress):
+        if package_detail(connection, package) is None:
+            raise not_found("package", name)
+        find = partial(browse_versions, connection, package, **filters(query))
+        return page(query, _VERSIONS, find, progress)
 
 
 @blueprint.route("/packages/<string:name>/modules")
-class ModulesResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(PageQuerySchema, location="query")
-    @blueprint.response(200, ModulesPageSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], name: str) -> dict[str, Any]:
-        """List the importable modules of a package, such as `yaml` of `pyyaml`, by name.
+@needs(Scope.READ)
+@blueprint.arguments(PageQuerySchema, location="query")
+@blueprint.response(200, ModulesPageSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_modules(query: dict[str, Any], name: str) -> dict[str, Any]:
+    """List the importable modules of a package, such as `yaml` of `pyyaml`, by name.
 
-        A namespace above other modules, such as `google`, is left out.
-        """
-        package = package_name(name)
-        with reading() as (connection, progress):
-            if package_detail(connection, package) is None:
-                raise not_found("package", name)
-            known = modules_of(connection, package)
-            unknown = releases_without_names(connection, package)
+    A namespace above other modules, such as `google`, is left out.
+    """
+    package = package_name(name)
+    with reading() as (connection, progress):
+        if package_detail(connection, package) is None:
+            raise not_found("package", name)
+        known = modules_of(connection, package)
+        unknown = releases_without_names(connection, package)
 
-            def find(after: str | None, limit: int) -> list[PackageModule]:
-                following = (it for it in known.modules if after is None or it.module > after)
-                return list(islice(following, limit))
+        def find(after: str | None, limit: int) -> list[PackageModule]:
+            following = (it for it in known.modules if after is None or it.module > after)
+            return list(islice(following, limit))
 
-            listed = page(query, _MODULES, find, progress)
-        return {**listed, "releases": known.releases, "unknown_releases": unknown}
+        listed = page(query, _MODULES, find, progress)
+    return {**listed, "releases": known.releases, "unknown_releases": unknown}
 
 
 @blueprint.route("/events")
-class EventsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(EventQuerySchema, location="query")
-    @blueprint.response(200, EventPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List changes in indexes, such as new or yanked releases; newest first."""
-        with reading() as (connection, progress):
-            find = partial(browse_events, connection, **filters(query))
-            return page(query, _EVENTS, find, progress)
+@needs(Scope.READ)
+@blueprint.arguments(EventQuerySchema, location="query")
+@blueprint.response(200, EventPageSchema)
+def get_events(query: dict[str, Any]) -> dict[str, Any]:
+    """List changes in indexes, such as new or yanked releases; newest first."""
+    return browse_page(query, _EVENTS, browse_events, **filters(query))
 
 
 fetch_routes = Resources("fetches", __name__, description="Requests to fetch packages.")
 
 
-@fetch_routes.route("/packages")
-class FetchesResource(MethodView):
-    @needs(Scope.INGEST)
-    @fetch_routes.arguments(ForceQuerySchema, location="query")
-    @fetch_routes.arguments(FetchSchema)
-    @fetch_routes.response(202, RequestSchema)
-    def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
-        """Request that packages and their dependencies are fetched from a configured index."""
-        index = index_of(service().settings, body["index"]).name
-        wanted_packages(
-            body["requirements"]
-        )  # rejects invalid requirements before anything is stored
-        request = {**body, "index": index}
-        return submit_request(AnalysisKind.FETCH, request, force=query.get("force", False))
+@fetch_routes.route("/packages", methods=["POST"])
+@needs(Scope.INGEST)
+@fetch_routes.arguments(ForceQuerySchema, location="query")
+@fetch_routes.arguments(FetchSchema)
+@fetch_routes.response(202, RequestSchema)
+def post_fetches(query: dict[str, Any], body: dict[str, Any]) -> Any:
+    """Request that packages and their dependencies are fetched from a configured index."""
+    index = index_of(service().settings, body["index"]).name
+    # Rejects invalid requirements before anything is stored.
+    wanted_packages(body["requirements"])
+    request = {**body, "index": index}
+    return submit_request(AnalysisKind.FETCH, request, force=query.get("force", False))
 
 
 class ReleaseQuerySchema(StrictSchema):
     """Selects the index that serves a release."""
 
-    index = fields.String(
-        load_default=DEFAULT_INDEX,
-        validate=validate.Length(1, 500),
-        metadata={"description": "Name of the index that serves it.", "example": "pypi"},
-    )
+    index = filter_text("Name of the index that serves it.", "pypi", load_default=DEFAULT_INDEX)
 
 
 class ReleasePageQuerySchema(ReleaseQuerySchema, PageQuerySchema):
@@ -377,49 +361,44 @@ _VULNERABILITIES = Cursor("release-vulnerabilities", {"vulnerability_id": str})
 
 
 @release_routes.route("/packages/<string:name>/versions/<string:version>")
-class ReleaseResource(MethodView):
-    @needs(Scope.READ)
-    @release_routes.arguments(ReleaseQuerySchema, location="query")
-    @release_routes.response(200, VersionDocumentSchema)
-    @release_routes.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-        """Get one release."""
-        with reading() as (connection, progress):
-            purl = _purl(connection, name, version, query["index"])
-            release = version_detail(connection, purl)
-        if release is None:
-            raise not_found("release", f"{name}=={version}")
-        return {**members(release), **freshness(progress)}
+@needs(Scope.READ)
+@release_routes.arguments(ReleaseQuerySchema, location="query")
+@release_routes.response(200, VersionDocumentSchema)
+@release_routes.alt_response(404, "NOT_FOUND")
+def get_release(query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+    """Get one release."""
+    with reading() as (connection, progress):
+        purl = _purl(connection, name, version, query["index"])
+        release = or_404(version_detail(connection, purl), "release", f"{name}=={version}")
+    return {**members(release), **freshness(progress)}
 
 
 @release_routes.route("/packages/<string:name>/versions/<string:version>/files")
-class FilesResource(MethodView):
-    @needs(Scope.READ)
-    @release_routes.arguments(ReleasePageQuerySchema, location="query")
-    @release_routes.response(200, FilePageSchema)
-    @release_routes.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-        """List the files of a release by name, including those no longer listed by the index."""
-        with reading() as (connection, progress):
-            purl = _purl(connection, name, version, query["index"])
-            find = partial(browse_files, connection, purl)
-            files = page(query, _FILES, find, progress)
-        items = [{**members(it.file), "listed": it.listed} for it in files["items"]]
-        return {**files, "items": items}
+@needs(Scope.READ)
+@release_routes.arguments(ReleasePageQuerySchema, location="query")
+@release_routes.response(200, FilePageSchema)
+@release_routes.alt_response(404, "NOT_FOUND")
+def get_files(query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+    """List the files of a release by name, including those no longer listed by the index."""
+    with reading() as (connection, progress):
+        purl = _purl(connection, name, version, query["index"])
+        find = partial(browse_files, connection, purl)
+        files = page(query, _FILES, find, progress)
+    items = [{**members(it.file), "listed": it.listed} for it in files["items"]]
+    return {**files, "items": items}
 
 
 @release_routes.route("/packages/<string:name>/versions/<string:version>/vulnerabilities")
-class ReleaseVulnerabilitiesResource(MethodView):
-    @needs(Scope.READ)
-    @release_routes.arguments(ReleasePageQuerySchema, location="query")
-    @release_routes.response(200, VulnerabilityPageSchema)
-    @release_routes.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-        """List the vulnerabilities that affect a release."""
-        with reading() as (connection, progress):
-            purl = _purl(connection, name, version, query["index"])
-            selection = VulnerabilityFilter(purl=purl)
-            return vulnerability_page(query, _VULNERABILITIES, connection, selection, progress)
+@needs(Scope.READ)
+@release_routes.arguments(ReleasePageQuerySchema, location="query")
+@release_routes.response(200, VulnerabilityPageSchema)
+@release_routes.alt_response(404, "NOT_FOUND")
+def get_release_vulnerabilities(query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
+    """List the vulnerabilities that affect a release."""
+    with reading() as (connection, progress):
+        purl = _purl(connection, name, version, query["index"])
+        selection = VulnerabilityFilter(purl=purl)
+        return vulnerability_page(query, _VULNERABILITIES, connection, selection, progress)
 
 
 def _purl(connection: Connection, name: str, version: str, index: str) -> str:

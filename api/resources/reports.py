@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from flask.views import MethodView
 from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
@@ -20,9 +19,8 @@ from adviser.quality.job_statistics import (
 from adviser.quality.reports import ReportedJob, report_document
 from adviser.scoring.effects import SpreadRatio
 from adviser.stack_comparison import StackGroup, StackResult, UnknownBaseline
-from api.access.authentication import needs
+from api.access import needs
 from api.http.errors import ApiError, ProblemType, not_found
-from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
     FreshnessSchema,
@@ -35,21 +33,28 @@ from api.http.schema_fields import (
     text,
     texts,
 )
-from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.base import (
+    DIGEST,
+    Cursor,
+    Resources,
+    filters,
+    freshness,
+    members,
+    page,
+    whole_digest,
+)
 from api.resources.stacks import BASELINE_DESCRIPTION, FLOP_PER_S, GROUP_BASELINE, HARDWARE
 from api.service import service
 from graph.record.access import Scope
 from graph.record.observations import browse_series
 from model.measurements.evidence import MissingMeasurement, SeriesSettings
 
-_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
-
 
 class ReportListQuerySchema(PageQuerySchema):
     """Filters for series."""
 
     indicator = filter_text("Name of the indicator.", "PiMatmul")
-    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+    hardware = filter_text("Digest of the hardware class.", DIGEST)
 
 
 MeasuredSeriesSchema = schema_of("MeasuredSeries", SeriesSettings, hardware=HARDWARE)
@@ -59,8 +64,8 @@ SeriesPageSchema = page_of("SeriesPage", MeasuredSeriesSchema)
 class ReportQuerySchema(Schema):
     """Selects what the report compares."""
 
-    baseline = filter_text(BASELINE_DESCRIPTION, _DIGEST)
-    inspection = filter_text("Digest of an inspection: only its jobs count.", _DIGEST)
+    baseline = filter_text(BASELINE_DESCRIPTION, DIGEST)
+    inspection = filter_text("Digest of an inspection: only its jobs count.", DIGEST)
 
 
 ValueSummarySchema = schema_of("ValueSummary", ValueSummary)
@@ -108,9 +113,7 @@ ReportedStackSchema = schema_of(
     quality=fields.Nested(StackQualitySchema, required=True),
 )
 JobOrderSchema = schema_of(
-    "JobOrder",
-    OrderReport,
-    step_times=texts("When the level changes, as ISO 8601 in UTC.", []),
+    "JobOrder", OrderReport, step_times=texts("When the level changes, as ISO 8601 in UTC.", [])
 )
 MissingMeasurementSchema = schema_of("MissingMeasurement", MissingMeasurement)
 
@@ -168,48 +171,36 @@ _SERIES = Cursor("reports", {"comparison_key": str})
 
 
 @blueprint.route("/reports")
-class ReportsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(ReportListQuerySchema, location="query")
-    @blueprint.response(200, SeriesPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List the series that a report can be made of, ordered by comparison key."""
-        with reading() as (connection, progress):
-            find = partial(_kept_series, connection, **filters(query))
-            listed = page(query, _SERIES, find, progress, lambda it: (it.comparison_key,))
-        items = [
-            {
-                **members(series),
-                "hardware": {"digest": series.hardware_digest, "label": series.hardware_label},
-            }
-            for series in listed["items"]
-        ]
-        return {**listed, "items": items}
+@needs(Scope.READ)
+@blueprint.arguments(ReportListQuerySchema, location="query")
+@blueprint.response(200, SeriesPageSchema)
+def get_reports(query: dict[str, Any]) -> dict[str, Any]:
+    """List the series that a report can be made of, ordered by comparison key."""
+    with reading() as (connection, progress):
+        find = partial(_kept_series, connection, **filters(query))
+        listed = page(query, _SERIES, find, progress, lambda it: (it.comparison_key,))
+    items = [
+        {
+            **members(series),
+            "hardware": {"digest": series.hardware_digest, "label": series.hardware_label},
+        }
+        for series in listed["items"]
+    ]
+    return {**listed, "items": items}
 
 
 @blueprint.route("/reports/<string:comparison_key>")
-class ReportResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(ReportQuerySchema, location="query")
-    @blueprint.response(200, QualityReportSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], comparison_key: str) -> dict[str, Any]:
-        """Report on the quality of one series.
+@needs(Scope.READ)
+@blueprint.arguments(ReportQuerySchema, location="query")
+@blueprint.response(200, QualityReportSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_report(query: dict[str, Any], comparison_key: str) -> dict[str, Any]:
+    """Report on the quality of one series.
 
-        The report has the distribution of the jobs by stack, variance within and between jobs,
-        drift, jobs that do not count, and the number of repetitions that suffices, also of series
-        that differ in that number only.
-        """
-        return _report(comparison_key, query)
-
-
-def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSettings]:
-    """:func:`browse_series`, which counts all measurements, computed once for each state."""
-    key = ("series", *sorted(selection.items()))
-    return service().record_value(connection, key, lambda: browse_series(connection, **selection))
-
-
-def _report(comparison_key: str, query: dict[str, Any]) -> dict[str, Any]:
+    The report has the distribution of the jobs by stack, variance within and between jobs,
+    drift, jobs that do not count, and the number of repetitions that suffices, also of series
+    that differ in that number only.
+    """
     selection = filters(query)
     inspections = (selection["inspection"],) if "inspection" in selection else None
     wanted = ReportSelection((whole_digest(comparison_key),), inspections)
@@ -224,3 +215,9 @@ def _report(comparison_key: str, query: dict[str, Any]) -> dict[str, Any]:
                 errors={"query": {"baseline": [str(error)]}},
             ) from error  # fmt: skip
         return {**report_document(report), **freshness(progress)}
+
+
+def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSettings]:
+    """:func:`browse_series`, which counts all measurements, computed once for each state."""
+    key = ("series", *sorted(selection.items()))
+    return service().record_value(connection, key, lambda: browse_series(connection, **selection))

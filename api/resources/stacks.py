@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
@@ -19,22 +18,31 @@ from adviser.stack_comparison import (
     StackResult,
     stack_label,
 )
-from api.access.authentication import needs, token
+from api.access import needs, token
 from api.http.comparison_cache import SeriesFilter
-from api.http.errors import not_found
-from api.http.paging import Cursor, freshness, page
 from api.http.request_context import reading
 from api.http.schema_fields import (
     PageQuerySchema,
     filter_text,
     fresh,
     number,
+    page_limit,
     page_of,
     query_of,
     schema_of,
     text,
 )
-from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.base import (
+    DIGEST,
+    Cursor,
+    Resources,
+    filters,
+    freshness,
+    members,
+    or_404,
+    page,
+    whole_digest,
+)
 from api.resources.packages import ReleaseNameSchema
 from api.service import service
 from graph.record import stacks as record
@@ -43,9 +51,6 @@ from graph.record.measurements import components_of
 from graph.record.observations import common_keys, newest_series
 from graph.record.stacks import StackFilter, StackHead
 from model.measurements.evidence import HardwareName, Series
-
-_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
-
 
 #: What the parameter `baseline` of groups and reports selects.
 BASELINE_DESCRIPTION = (
@@ -72,15 +77,11 @@ StackDocumentSchema = fresh(
 class ComparisonQuerySchema(PageQuerySchema):
     """Selects the two stacks."""
 
-    limit = fields.Integer(
-        load_default=10,
-        validate=validate.Range(1, 50),
-        metadata={"description": "Maximum number of comparison keys on the page.", "example": 10},
-    )
-    baseline = filter_text("Digest of the baseline stack.", _DIGEST, required=True)
-    candidate = filter_text("Digest of the candidate stack.", _DIGEST, required=True)
+    limit = page_limit("Maximum number of comparison keys on the page.", 10, 50)
+    baseline = filter_text("Digest of the baseline stack.", DIGEST, required=True)
+    candidate = filter_text("Digest of the candidate stack.", DIGEST, required=True)
     indicator = filter_text("Name of the indicator.", "PiMatmul")
-    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+    hardware = filter_text("Digest of the hardware class.", DIGEST)
 
 
 HardwareNameSchema = schema_of("HardwareName", HardwareName)
@@ -110,19 +111,15 @@ ComparisonPageSchema = page_of("ComparisonPage", ComparisonItemSchema)
 class GroupQuerySchema(PageQuerySchema):
     """Filters for groups of comparable stacks."""
 
-    limit = fields.Integer(
-        load_default=10,
-        validate=validate.Range(1, 50),
-        metadata={"description": "Maximum number of groups on the page.", "example": 10},
-    )
+    limit = page_limit("Maximum number of groups on the page.", 10, 50)
     indicator = filter_text("Name of the indicator.", "PiMatmul")
-    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+    hardware = filter_text("Digest of the hardware class.", DIGEST)
     package = filter_text("Package that the indicator measures.", "numpy")
     stack = filter_text(
         "Digest of a stack: compare only the series in which it was measured. These comparisons"
         " share one error rate among themselves, so a verdict may differ from that without this"
         " filter.",
-        _DIGEST,
+        DIGEST,
     )
     baseline = filter_text(BASELINE_DESCRIPTION, "newest")
     newest = fields.Integer(
@@ -140,7 +137,7 @@ class GroupQuerySchema(PageQuerySchema):
 class GroupBaselineSchema(Schema):
     """The stack that the others of its group are compared with."""
 
-    stack_digest = text("Digest of the stack.", _DIGEST)
+    stack_digest = text("Digest of the stack.", DIGEST)
     reason = text(
         "Why this stack is the baseline.", "the reference, because it has the most jobs (50)"
     )
@@ -163,117 +160,103 @@ _GROUPS = Cursor("comparison-groups", {"place": int})
 
 
 @blueprint.route("/stacks")
-class StacksResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(StackQuerySchema, location="query")
-    @blueprint.response(200, StackPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List measured stacks and those recommended to this token, ordered by digest.
+@needs(Scope.READ)
+@blueprint.arguments(StackQuerySchema, location="query")
+@blueprint.response(200, StackPageSchema)
+def get_stacks(query: dict[str, Any]) -> dict[str, Any]:
+    """List measured stacks and those recommended to this token, ordered by digest.
 
-        A token with the scope `admin` sees all recommended stacks.
-        """
-        wanted = record.StackFilter(**filters(query))
-        with reading() as (connection, progress):
-            find = partial(record.browse_stacks, connection, wanted, seen_by=_visibility())
-            listed = page(query, _STACKS, find, progress)
-            labels = stack_labels(connection, [it.digest for it in listed["items"]])
-        items = [{**members(it), "label": labels[it.digest]} for it in listed["items"]]
-        return {**listed, "items": items}
+    A token with the scope `admin` sees all recommended stacks.
+    """
+    wanted = record.StackFilter(**filters(query))
+    with reading() as (connection, progress):
+        client = token()
+        everything = client is not None and client.may(Scope.ADMIN)
+        seen_by = record.StackVisibility(client.token_id if client else None, everything)
+        find = partial(record.browse_stacks, connection, wanted, seen_by=seen_by)
+        listed = page(query, _STACKS, find, progress)
+        labels = stack_labels(connection, [it.digest for it in listed["items"]])
+    items = [{**members(it), "label": labels[it.digest]} for it in listed["items"]]
+    return {**listed, "items": items}
 
 
 @blueprint.route("/stacks/<string:digest>")
-class StackResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.response(200, StackDocumentSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, digest: str) -> dict[str, Any]:
-        """Get one stack with its packages."""
-        with reading() as (connection, progress):
-            stack = record.stack_named(connection, whole_digest(digest))
-            if stack is None:
-                raise not_found("stack", digest)
-            packages = record.packages_in(connection, stack.digest)
-            labels = stack_labels(connection, [stack.digest])
-        return {
-            **members(stack), "label": labels[stack.digest], "packages": packages,
-            **freshness(progress),
-        }  # fmt: skip
+@needs(Scope.READ)
+@blueprint.response(200, StackDocumentSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_stack(digest: str) -> dict[str, Any]:
+    """Get one stack with its packages."""
+    with reading() as (connection, progress):
+        stack = or_404(record.stack_named(connection, whole_digest(digest)), "stack", digest)
+        packages = record.packages_in(connection, stack.digest)
+        labels = stack_labels(connection, [stack.digest])
+    return {
+        **members(stack), "label": labels[stack.digest], "packages": packages,
+        **freshness(progress),
+    }  # fmt: skip
 
 
 @blueprint.route("/comparisons")
-class ComparisonsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(ComparisonQuerySchema, location="query")
-    @blueprint.response(200, ComparisonPageSchema)
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """Compare two stacks by every comparison key that both were measured with.
+@needs(Scope.READ)
+@blueprint.arguments(ComparisonQuerySchema, location="query")
+@blueprint.response(200, ComparisonPageSchema)
+@blueprint.alt_response(404, "NOT_FOUND")
+def get_comparisons(query: dict[str, Any]) -> dict[str, Any]:
+    """Compare two stacks by every comparison key that both were measured with.
 
-        The comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
-        P-values are adjusted over all of these, so a verdict depends neither on the candidate nor
-        on the page. To compare by one indicator only, set the filter `indicator`.
-        """
-        selection = filters(query)
-        stacks = (
-            whole_digest(selection.pop("baseline")),
-            whole_digest(selection.pop("candidate")),
-        )
-        with reading() as (connection, progress):
-            for digest in stacks:
-                if record.stack_named(connection, digest) is None:
-                    raise not_found("stack", digest)
-            find = partial(common_keys, connection, stacks, **selection)
-            keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
-            wanted = SeriesFilter(**selection)
-            compared = _compared(connection, stacks, keys["items"], wanted)
-            return {**keys, "items": list(compared)}
+    The comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
+    P-values are adjusted over all of these, so a verdict depends neither on the candidate nor
+    on the page. To compare by one indicator only, set the filter `indicator`.
+    """
+    selection = filters(query)
+    stacks = whole_digest(selection.pop("baseline")), whole_digest(selection.pop("candidate"))
+    with reading() as (connection, progress):
+        for digest in stacks:
+            or_404(record.stack_named(connection, digest), "stack", digest)
+        find = partial(common_keys, connection, stacks, **selection)
+        keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
+        wanted = SeriesFilter(**selection)
+        compared = _compared(connection, stacks, keys["items"], wanted)
+        return {**keys, "items": list(compared)}
 
 
 @blueprint.route("/comparison-groups")
-class ComparisonGroupsResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(GroupQuerySchema, location="query")
-    @blueprint.response(200, GroupPageSchema)
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List measured stacks by comparison key, each compared with the baseline of its group.
+@needs(Scope.READ)
+@blueprint.arguments(GroupQuerySchema, location="query")
+@blueprint.response(200, GroupPageSchema)
+def get_comparison_groups(query: dict[str, Any]) -> dict[str, Any]:
+    """List measured stacks by comparison key, each compared with the baseline of its group.
 
-        The comparisons are those of `thoth stacks` with the same filters. All groups that the
-        filters admit share an error rate, so a verdict does not depend on the page.
-        """
-        selection = filters(query)
-        baseline = selection.pop("baseline", None)
-        with reading() as (connection, progress):
-            keys = None
-            if (newest := selection.pop("newest", None)) is not None:
-                keys = service().record_value(
-                    connection,
-                    ("newest series", newest),
-                    lambda: newest_series(connection, newest, _MOST_OF_NEWEST),
-                )
-            elif "stack" in selection:
-                keys = tuple(common_keys(connection, [selection["stack"]], limit=None))
-            wanted = SeriesFilter(**selection)
-            family = service().comparisons.family(connection, baseline, keys, wanted)
+    The comparisons are those of `thoth stacks` with the same filters. All groups that the
+    filters admit share an error rate, so a verdict does not depend on the page.
+    """
+    selection = filters(query)
+    baseline = selection.pop("baseline", None)
+    with reading() as (connection, progress):
+        keys = None
+        if (newest := selection.pop("newest", None)) is not None:
+            keys = service().record_value(
+                connection,
+                ("newest series", newest),
+                lambda: newest_series(connection, newest, _MOST_OF_NEWEST),
+            )
+        elif "stack" in selection:
+            keys = tuple(common_keys(connection, [selection["stack"]], limit=None))
+        wanted = SeriesFilter(**selection)
+        family = service().comparisons.family(connection, baseline, keys, wanted)
 
-            def find(after: int | None, limit: int) -> range:
-                first = 0 if after is None else after + 1
-                return range(len(family.series))[first : first + limit]
+        def find(after: int | None, limit: int) -> range:
+            first = 0 if after is None else after + 1
+            return range(len(family.series))[first : first + limit]
 
-            places = page(query, _GROUPS, find, progress, lambda it: (it,))
-        return {**places, "items": family.groups(places["items"])}
+        places = page(query, _GROUPS, find, progress, lambda it: (it,))
+    return {**places, "items": family.groups(places["items"])}
 
 
 def stack_labels(connection: Connection, digests: Collection[str]) -> dict[str, str]:
     """Name of each stack for people, by digest."""
     components = components_of(connection, digests)
     return {it: stack_label(*components.get(it, (None, None)), it) for it in digests}
-
-
-def _visibility() -> record.StackVisibility:
-    client = token()
-    if client is None:
-        return record.StackVisibility()
-    return record.StackVisibility(client.token_id, everything=client.may(Scope.ADMIN))
 
 
 def _compared(

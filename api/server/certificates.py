@@ -55,7 +55,12 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
             key = ec.generate_private_key(ec.SECP256R1())
             certificate = _create(key, names)
             # The key first: an old certificate beside it does not match and is replaced.
-            write_private(key_path, _pem_of(key))
+            pem = key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            write_private(key_path, pem.decode())
             write_private(path, certificate.public_bytes(serialization.Encoding.PEM).decode())
         # The folder may have been copied without its modes.
         key_path.chmod(0o600)
@@ -122,11 +127,3 @@ def _create(key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]) -> x
         )
         .sign(key, hashes.SHA256())
     )
-
-
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ).decode()

@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from threading import Thread
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 from urllib.parse import unquote_to_bytes
 
 from flask import Flask
@@ -28,8 +27,7 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.gasgi import ASGIWorker
 from werkzeug.test import run_wsgi_app
 
-from api.http.request_bodies import LATE, body_limit
-from api.http.request_context import is_loopback
+from api.http.request_context import LATE, body_limit, is_loopback
 from api.server.supervisor import keeping_stores
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
@@ -217,15 +215,11 @@ def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> 
         _Server(settings, front, listener.detach()).run()
     except SystemExit as ended:
         if os.getpid() != master:
-            _leave(ended.code)
+            # A worker process ends at once, without the cleanup at exit, which is the master's.
+            logging.shutdown()
+            os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
         if ended.code not in (0, None):
             raise ServiceFailed(_NAME, "could not start; its log says why") from ended
-
-
-def _leave(code: object) -> NoReturn:
-    """End a worker process at once, without the cleanup at exit, which belongs to the master."""
-    logging.shutdown()
-    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 class _Log(Logger):
@@ -295,7 +289,7 @@ class _Server(BaseApplication):
             # Only --behind-proxy decides whether to trust headers about the scheme.
             "forwarded_allow_ips": "",
             "control_socket_disable": True,
-            "when_ready": _ready,
+            "when_ready": lambda _server: _LOG.info("service_ready"),
             "child_exit": _ended,
             "worker_exit": lambda _server, _worker: self._opened.close(),
         }
@@ -313,7 +307,7 @@ class _Server(BaseApplication):
     def load(self) -> ThreadedApp:
         """Create the application in each worker process, so that processes share no connections."""
         from api.app import create_app
-        from api.health.tracing import trace_process
+        from api.health.monitoring import trace_process
 
         trace_process()
         self._opened.callback(stop_tracing)
@@ -350,19 +344,12 @@ class _ReloadedTls:
                 _LOG.warning("certificate_unusable", extra={"error": str(error)})
                 return self._context
             context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.sni_callback = partial(self._choose, config, default)
+            # Called at each handshake, with or without the name of a server.
+            context.sni_callback = lambda connection, *_: setattr(
+                connection, "context", self(config, default)
+            )
             self._of, self._context = files, context
         return self._context
-
-    def _choose(
-        self, config: Any, default: Callable[[], ssl.SSLContext], connection: Any, *_: object
-    ) -> None:
-        """Called at each handshake, with or without the name of a server."""
-        connection.context = self(config, default)
-
-
-def _ready(_server: Any) -> None:
-    _LOG.info("service_ready")
 
 
 def _ended(_server: Any, worker: Any) -> None:

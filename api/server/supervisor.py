@@ -1,10 +1,16 @@
-"""Restarts what dies while the service runs: child processes and embedded stores."""
+"""Child processes of the service: they and embedded stores are restarted, and they share metrics.
+
+This module does not import the Prometheus client, which reads the environment on import.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import os
+import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
@@ -142,8 +150,8 @@ class Supervisor:
             _LOG.error("child_ended", extra={"child": supervised.child.name, "exit_code": code})
             return code if code > 0 else 1
         supervised.deaths = 1 if now - supervised.started > _START_S else supervised.deaths + 1
-        supervised.due = now + backoff_s(supervised.deaths)
         pause_s = backoff_s(supervised.deaths)
+        supervised.due = now + pause_s
         fields = {"child": supervised.child.name, "exit_code": code, "again_in_s": pause_s}
         _LOG.warning("child_ended", extra=fields)
         self.restarted(supervised.child)
@@ -197,10 +205,18 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S)
         return
 
     def keep() -> None:
-        with _WatchLock(stores.home.run / "watch.lock") as lock:
+        # Nobody waits for this lock of the process that watches.
+        lock = FileLock(stores.home.run / "watch.lock", timeout=0, mode=0o600)
+        try:
             while not over.wait(look_s):
-                if lock.is_ours() and _died(stores) and not over.wait(_MARK_TIMEOUT_S):
+                # A folder that is gone, or a full disk, may be back at the next look.
+                with suppress(Timeout, OSError):
+                    if not lock.is_locked:
+                        lock.acquire()
+                if lock.is_locked and _died(stores) and not over.wait(_MARK_TIMEOUT_S):
                     _start_again(stores)
+        finally:
+            lock.release()
 
     # A daemon: the process may end while a store starts, and `thoth down` waits for that.
     Thread(target=keep, name="stores", daemon=True).start()
@@ -208,27 +224,6 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S)
         yield
     finally:
         over.set()
-
-
-class _WatchLock:
-    """The lock of the process that watches the stores; nobody waits for it."""
-
-    def __init__(self, path: Path) -> None:
-        self._lock = FileLock(path, timeout=0, mode=0o600)
-
-    def is_ours(self) -> bool:
-        """Take the lock if it is free."""
-        if not self._lock.is_locked:
-            # A folder that is gone, or a full disk, may be back at the next look.
-            with suppress(Timeout, OSError):
-                self._lock.acquire()
-        return self._lock.is_locked
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def _start_again(stores: EmbeddedStores) -> None:
@@ -246,3 +241,49 @@ def _start_again(stores: EmbeddedStores) -> None:
 
 def _died(stores: EmbeddedStores) -> list[type[Service]]:
     return [kind for kind in stores.kinds if stores.died(kind)]
+
+
+_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+
+@contextmanager
+def metrics_folder(root: Path, role: str) -> Iterator[Path | None]:
+    """Make a folder below ``root`` for this process and its children, and remove it at exit.
+
+    Folders of dead processes of this machine are removed, too. The name contains the host name,
+    because containers may share ``root`` and have the same process IDs. If the folder cannot be
+    made, for example on a full disk, each process keeps its own metrics in memory.
+    """
+    try:
+        folder = _folder(root, role)
+    except OSError as error:
+        _LOG.warning("metrics_not_shared", extra={"error": str(error)})
+        yield None
+        return
+    os.environ[_VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(_VARIABLE, None)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(root: Path, role: str) -> Path:
+    host = socket.gethostname()
+    private_folder(root)
+    for left in root.glob(f"*@{host}@*"):
+        pid = left.name.rpartition("@")[2]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = root / f"{role}@{host}@{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def files() -> list[str] | None:
+    """Return the files of all process groups below the same root; ``None`` if no folder is set."""
+    folder = os.environ.get(_VARIABLE)
+    if not folder:
+        return None
+    return [str(path) for path in Path(folder).parent.glob("*@*@*/*.db")]

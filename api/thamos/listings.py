@@ -10,8 +10,8 @@ from flask import current_app
 from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name, is_normalized_name
 
-from api.access.authentication import needs, token
-from api.health.schema_state import refuse_writes
+from api.access import needs, token
+from api.health.checks import refuse_writes
 from api.http.errors import ApiError, ProblemType
 from api.http.openapi import Routes
 from api.http.project_files import public_indexes
@@ -224,13 +224,8 @@ def images(query: dict[str, Any]) -> dict[str, Any]:
     page = query["page"]
     # Only native libraries of images are recorded, so these filters match nothing.
     unsupported = {"python_version", "cuda_version", "package_name", "rpm_package_name"}
-    selection = ImageFilter(
-        query.get("os_name"),
-        query.get("os_version"),
-        query.get("image_name"),
-        query.get("library_name"),
-        query.get("symbol"),
-    )
+    names = ("os_name", "os_version", "image_name", "library_name", "symbol")
+    selection = ImageFilter(*map(query.get, names))
     with reading() as (connection, _):
         images = [] if unsupported & query.keys() else known_images(
             connection, selection, offset=page * _PAGE, limit=_PAGE

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 from flask import Response
-from flask.views import MethodView
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.answering.index_selection import indexes_to_search
@@ -22,8 +21,8 @@ from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from api.access.authentication import needs, require_token, token
-from api.http.errors import ApiError, ProblemType
+from api.access import needs, require_token, token
+from api.http.errors import ApiError, ProblemType, not_found
 from api.http.openapi import Routes
 from api.http.project_files import (
     MAX_MANIFEST,
@@ -33,14 +32,14 @@ from api.http.project_files import (
     public_project,
     refuse_foreign_indexes,
 )
-from api.http.schema_fields import LenientSchema, ResultDocumentSchema
+from api.http.schema_fields import NULL_BY_DEFAULT, LenientSchema, ResultDocumentSchema, described
 from api.jobs import request_submission
-from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
+from api.jobs.request_submission import AdviceRequest, ProvenanceRequest, status_document
 from api.service import service
 from common.index.configuration import configured_indexes
 from common.settings import Settings
 from graph.record.access import Scope, Token
-from graph.record.analyses import AnalysisKind
+from graph.record.analyses import AnalysisKind, log_of
 from model.errors import InvalidArgument
 from model.packages.environments import Environment, environment, platform_of
 from model.packages.identity import DEFAULT_INDEX
@@ -142,12 +141,9 @@ def _with_source(settings: Settings, project: Project) -> Project:
     secure = index.url.startswith("https:")
     source = {"name": index.name, "url": index.url, "verify_ssl": secure}
     manifest = {**project.manifest, "source": [source]}
-    return replace(
-        project,
-        indexes=(ProjectIndex(index.name, index.url, verify_ssl=secure, default=True),),
-        manifest=manifest,
-        manifest_hashes=(pipfile_hash(manifest),),
-    )
+    added = ProjectIndex(index.name, index.url, verify_ssl=secure, default=True)
+    hashes = (pipfile_hash(manifest),)
+    return replace(project, indexes=(added,), manifest=manifest, manifest_hashes=hashes)
 
 
 def _notes(values: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:
@@ -245,8 +241,7 @@ class _Submitted(LenientSchema):
         load_default=False, metadata={"description": "Do not answer from the cache."}
     )
     origin = fields.String(
-        load_default=None,
-        allow_none=True,
+        **NULL_BY_DEFAULT,
         validate=validate.Length(max=_MAX_ORIGIN),
         metadata={"description": "URL of the project; stored only with a token."},
     )
@@ -265,13 +260,9 @@ class AdviceQuerySchema(_Submitted):
     )
     dev = CapitalBoolean(load_default=False)
     source_type = fields.String(
-        load_default=None,
-        allow_none=True,
+        **NULL_BY_DEFAULT,
         validate=validate.Length(max=_MAX_NAME),
-        metadata={
-            "description": "Kind of client; stored only with a token.",
-            "example": "cli",
-        },
+        metadata=described("Kind of client; stored only with a token.", "cli"),
     )
 
 
@@ -284,9 +275,7 @@ class ApplicationStackSchema(LenientSchema):
 
     requirements = fields.String(required=True, validate=validate.Length(1, MAX_MANIFEST))
     requirements_lock = fields.String(
-        required=True,
-        allow_none=True,
-        validate=[validate.Length(max=_MAX_TEXT), check_lock],
+        required=True, allow_none=True, validate=[validate.Length(max=_MAX_TEXT), check_lock]
     )
     requirements_format = fields.String(load_default="pipenv", validate=validate.OneOf(["pipenv"]))
 
@@ -308,10 +297,7 @@ class LibraryUsageSchema(LenientSchema):
 
     version = fields.String(allow_none=True)
     report = fields.Dict(
-        keys=fields.String(),
-        values=fields.List(fields.String()),
-        allow_none=True,
-        load_default=None,
+        keys=fields.String(), values=fields.List(fields.String()), **NULL_BY_DEFAULT
     )
 
 
@@ -319,18 +305,12 @@ class AdviceRequestSchema(LenientSchema):
     """Body of a request for advice."""
 
     application_stack = fields.Nested(ApplicationStackSchema, required=True)
-    runtime_environment = fields.Nested(
-        RuntimeEnvironmentSchema, allow_none=True, load_default=None
-    )
-    library_usage = fields.Nested(LibraryUsageSchema, allow_none=True, load_default=None)
+    runtime_environment = fields.Nested(RuntimeEnvironmentSchema, **NULL_BY_DEFAULT)
+    library_usage = fields.Nested(LibraryUsageSchema, **NULL_BY_DEFAULT)
     constraints = fields.String(
-        allow_none=True,
-        load_default=None,
-        validate=[validate.Length(max=MAX_MANIFEST), check_constraints],
+        **NULL_BY_DEFAULT, validate=[validate.Length(max=MAX_MANIFEST), check_constraints]
     )
-    labels = fields.Dict(
-        keys=fields.String(), values=fields.String(), allow_none=True, load_default=None
-    )
+    labels = fields.Dict(keys=fields.String(), values=fields.String(), **NULL_BY_DEFAULT)
     justification = fields.List(fields.Dict(keys=fields.String()), allow_none=True)
     stack_info = fields.List(fields.Dict(keys=fields.String()), allow_none=True)
     kebechet_metadata = fields.Dict(keys=fields.String(), allow_none=True)
@@ -393,38 +373,38 @@ provenance_routes = Routes(
 _PARAMETERS = ("recommendation_type", "dev", "debug", "force")
 
 
-@advice_routes.route("")
-class ThamosAdviceResource(MethodView):
-    @needs(Scope.ADVISE)
-    @advice_routes.arguments(AdviceQuerySchema, location="query")
-    @advice_routes.arguments(AdviceRequestSchema)
-    @advice_routes.response(202, AcceptedSchema)
-    def post(self, query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-        """Request the best stack for a Pipfile in a runtime environment."""
-        _require_token_for_protected(body)
-        if body.get("callback_info") is not None:
-            message = "callback_info: this service sends no callbacks"
-            raise ApiError(400, ProblemType.INVALID_REQUEST, message)
-        request = advice_request(
-            service().settings, query, body, token(), may_fetch=request_submission.may_fetch()
-        )
-        return _submit(AnalysisKind.ADVICE, request.to_document(), request.cache_key, query)
+@advice_routes.route("", methods=["POST"])
+@needs(Scope.ADVISE)
+@advice_routes.arguments(AdviceQuerySchema, location="query")
+@advice_routes.arguments(AdviceRequestSchema)
+@advice_routes.response(202, AcceptedSchema)
+def post_thamos_advice(query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Request the best stack for a Pipfile in a runtime environment."""
+    if body.get("kebechet_metadata") is not None:
+        require_token()
+    if body.get("callback_info") is not None:
+        message = "callback_info: this service sends no callbacks"
+        raise ApiError(400, ProblemType.INVALID_REQUEST, message)
+    request = advice_request(
+        service().settings, query, body, token(), may_fetch=request_submission.may_fetch()
+    )
+    return _submit(AnalysisKind.ADVICE, request.to_document(), request.cache_key, query)
 
 
-@provenance_routes.route("")
-class ProvenanceRequestsResource(MethodView):
-    @needs(Scope.ADVISE)
-    @provenance_routes.arguments(ProvenanceQuerySchema, location="query")
-    @provenance_routes.arguments(ProvenanceRequestSchema)
-    @provenance_routes.response(202, AcceptedSchema)
-    def post(self, query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-        """Request a check of where every file of a Pipfile.lock comes from."""
-        _require_token_for_protected(body)
-        settings = service().settings
-        request = provenance_request(settings, query, body, token())
-        allowed = {name: index.url for name, index in configured_indexes(settings).items()}
-        cache_key = request.cache_key(allowed)
-        return _submit(AnalysisKind.PROVENANCE, request.to_document(), cache_key, query)
+@provenance_routes.route("", methods=["POST"])
+@needs(Scope.ADVISE)
+@provenance_routes.arguments(ProvenanceQuerySchema, location="query")
+@provenance_routes.arguments(ProvenanceRequestSchema)
+@provenance_routes.response(202, AcceptedSchema)
+def post_provenance_requests(query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Request a check of where every file of a Pipfile.lock comes from."""
+    if body.get("kebechet_metadata") is not None:
+        require_token()
+    settings = service().settings
+    request = provenance_request(settings, query, body, token())
+    allowed = {name: index.url for name, index in configured_indexes(settings).items()}
+    cache_key = request.cache_key(allowed)
+    return _submit(AnalysisKind.PROVENANCE, request.to_document(), cache_key, query)
 
 
 def _submit(
@@ -442,39 +422,37 @@ def _submit(
     }
 
 
-def _require_token_for_protected(body: dict[str, Any]) -> None:
-    if body.get("kebechet_metadata") is not None:
-        require_token()
-
-
 def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
     """Add the routes for result, state and log of the analyses of a kind."""
 
     @blueprint.route("/<string:analysis_id>")
-    class ResultResource(MethodView):
-        @needs(Scope.ADVISE)
-        @blueprint.response(200, ResultDocumentSchema)
-        @blueprint.alt_response(202, description="Not finished: try again.")
-        def get(self, analysis_id: str) -> Response:
-            """Get the report of a request; 202 if it is not finished."""
-            analysis = request_submission.existing(analysis_id, kind)
-            return Response(request_submission.result(analysis), mimetype="application/json")
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, ResultDocumentSchema)
+    @blueprint.alt_response(202, description="Not finished: try again.")
+    def get_result(analysis_id: str) -> Response:
+        """Get the report of a request; 202 if it is not finished."""
+        analysis = request_submission.existing(analysis_id, kind)
+        return Response(request_submission.result(analysis), mimetype="application/json")
 
     @blueprint.route("/<string:analysis_id>/status")
-    class StateResource(MethodView):
-        @needs(Scope.ADVISE)
-        @blueprint.response(200, StatusDocumentSchema)
-        def get(self, analysis_id: str) -> dict[str, Any]:
-            """Get the state of a request."""
-            return request_submission.status_of(request_submission.existing(analysis_id, kind))
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, StatusDocumentSchema)
+    def get_state(analysis_id: str) -> dict[str, Any]:
+        """Get the state of a request."""
+        status = status_document(request_submission.existing(analysis_id, kind))
+        return {"parameters": {"analysis_id": analysis_id}, "status": status}
 
     @blueprint.route("/<string:analysis_id>/log")
-    class LogResource(MethodView):
-        @needs(Scope.ADVISE)
-        @blueprint.response(200, LogDocumentSchema)
-        def get(self, analysis_id: str) -> dict[str, Any]:
-            """Get the log of a request."""
-            return request_submission.log_document(request_submission.existing(analysis_id, kind))
+    @needs(Scope.ADVISE)
+    @blueprint.response(200, LogDocumentSchema)
+    def get_log(analysis_id: str) -> dict[str, Any]:
+        """Get the log of a request."""
+        analysis = request_submission.existing(analysis_id, kind)
+        if analysis.started_at is None:  # no worker has started it
+            raise not_found("log", analysis_id)
+        with service().glancing() as connection:
+            log = log_of(connection, analysis_id)
+        return {"parameters": {"analysis_id": analysis_id}, "log": log or None}
 
 
 _serve_results(advice_routes, AnalysisKind.ADVICE)

@@ -80,7 +80,7 @@ UPLOADS = "/api/v2/inspections"
 #: Counts requests of more and more routes; between them, waits for a line.
 COUNTING = """
 import os, sys
-from api.health.metrics_files import files, metrics_folder
+from api.server.supervisor import files, metrics_folder
 from pathlib import Path
 with metrics_folder(Path(sys.argv[1]), "serve"):
     from api.health import metrics

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.http.errors import ApiError
-from api.http.paging import Cursor, Key
+from api.resources.base import Cursor, Key
 
 CURSOR = Cursor("things", {"at": datetime, "name": str, "number": int})
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -11,9 +11,9 @@ import click
 import pytest
 import yaml
 
-from api.health.metrics_files import metrics_folder
 from api.server.http_server import GRACE_S
 from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
+from api.server.supervisor import metrics_folder
 from cli import main as cli
 from cli.service import PROCESSES, queue_sets, workers_of
 

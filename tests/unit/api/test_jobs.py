@@ -18,7 +18,7 @@ from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
 from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
 from api.jobs.tasks import schedules
-from api.resources.advice_requests import ProjectSchema, advice_request
+from api.resources.advice import ProjectSchema, advice_request
 from api.service import MAX_READINGS, ClientShares, answer_within
 from common.settings import Settings
 from graph.snapshot_reader import CheckTime
@@ -80,12 +80,9 @@ def options_of(home: Path, **more: Any) -> RequestOptions:
     return advice_request(settings, body, may_fetch=False).asked.options
 
 
-def test_only_wheels_is_a_field_and_off_by_default(tmp_path: Path) -> None:
+def test_only_wheels_is_an_option_and_building_is_none(tmp_path: Path) -> None:
     assert not options_of(tmp_path).only_wheels
     assert options_of(tmp_path, only_wheels=True).only_wheels
-
-
-def test_service_never_builds_even_on_request(tmp_path: Path) -> None:
     assert not options_of(tmp_path).build
     with pytest.raises(ValidationError, match="build"):
         options_of(tmp_path, build=True)

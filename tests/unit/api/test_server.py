@@ -16,11 +16,10 @@ import psutil
 import pytest
 from cryptography import x509
 
-from api.health.metrics_files import files, metrics_folder
 from api.server import supervisor
 from api.server.certificates import self_signed
 from api.server.http_server import _ReloadedTls
-from api.server.supervisor import ChildProcess, Supervisor
+from api.server.supervisor import ChildProcess, Supervisor, files, metrics_folder
 from tests.services.waiting import wait_until
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")

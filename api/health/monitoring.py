@@ -1,4 +1,6 @@
-"""``/metrics`` for Prometheus: requests of all processes, the queue and the stores.
+"""Traces, and ``/metrics`` for Prometheus: requests of all processes, the queue and the stores.
+
+A request has one trace: the server, the queue, the worker and both stores.
 
 Values are in files that processes share, or in memory while the disk is full. The Prometheus client
 maps sparse files into memory. If the disk fills up, the first write to a new page kills the process
@@ -15,12 +17,12 @@ import platform
 import shutil
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any
 
 from flask import Flask, Response, current_app, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, values
@@ -31,13 +33,14 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, text
 
-from api.access.authentication import METRICS, PAGE_TOKEN, UNLIMITED, require
+from api.access import METRICS, PAGE_TOKEN, UNLIMITED, require
 from api.health.checks import readiness
-from api.health.metrics_files import files
 from api.jobs.queue import ALIVE_S, QueueName, attending_workers, oldest_waits
 from api.server.certificates import expires_at
+from api.server.supervisor import files
 from api.service import ServiceStores, service
 from common import __version__
+from common.tracing import TRACEPARENT, span, start_tracing
 from graph.record.access import Scope
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
@@ -46,6 +49,7 @@ from graph.record.freshness import COUNTED, lag_of, source_successes
 from graph.record.loop import recent_identical_pairs
 from graph.record.quarantine import count_refusals
 from graph.record.releases import recent_hash_alarms
+from graph.store_tracing import trace_stores
 from model.errors import ProjectError, Reason
 
 #: Initial size of a file; the client writes the format that it reads.
@@ -120,18 +124,59 @@ class AllocatedValues(MmapedDict):
         self._m, self._in_file = mapped, True
 
 
-def use_allocated_values() -> None:
-    """Make the Prometheus client keep values of several processes here."""
-    values.MmapedDict = AllocatedValues  # type: ignore[attr-defined]
-
-
 #: How long metrics are reused whose queries count many rows, s.
 _KEPT_S = 300.0
 #: Key of these metrics in ``app.extensions``.
 _KEPT = "thoth-kept-metrics"
-_Label = TypeVar("_Label", bound=str)
 _STATUSES = ("ready", "degraded", "unavailable")
 _DATABASE_BYTES = text("SELECT pg_database_size(current_database())")
+#: The gauges by name, each with its documentation and labels.
+_GAUGES: Mapping[str, tuple[str, ...]] = {
+    "thoth_record_up": ("Whether PostgreSQL answers.",),
+    "thoth_disk_free_bytes": ("Free space on the disk of THOTH_HOME.",),
+    "thoth_disk_size_bytes": ("Size of the disk of THOTH_HOME.",),
+    "thoth_queue_jobs": ("Jobs that wait.", "queue"),
+    "thoth_queue_age_seconds": ("How long the oldest job that is due has waited.", "queue"),
+    "thoth_queue_workers": ("Workers with a heartbeat that take jobs from a queue.", "queue"),
+    "thoth_outbox_entries": ("Entries of the record that the graph does not contain yet.",),
+    "thoth_outbox_age_seconds": ("How long the oldest of them has waited.",),
+    "thoth_notices_waiting": ("Notices that wait for their first or next attempt.",),
+    "thoth_notices_age_seconds": ("How long the oldest of them has waited.",),
+    "thoth_notices_given_up": ("Notices that were given up within a day.",),
+    "thoth_source_success_timestamp_seconds": (
+        "When a source was last read completely; 0 if it never was.", "kind", "source",
+    ),
+    "thoth_workers": ("Workers with a heartbeat within 20 seconds.",),
+    "thoth_analyses": ("Requests of the last day, and all that wait or run.", "kind", "state"),
+    "thoth_quarantine_entries": ("Unresolved entries of the quarantine.", "reason"),
+    "thoth_hash_alarms": ("Files of the last 7 days whose hash differs from the first known.",),
+    "thoth_advice": ("Advice of the last day; feasible advice lacks a proof.", "status"),
+    "thoth_identical_pairs": (
+        "Comparisons of a stack with itself in the last 30 nights.", "verdict",
+    ),
+    "thoth_record_size_bytes": ("Size of the database in PostgreSQL.",),
+    "thoth_readiness": ("1 for the status of /readyz, otherwise 0.", "status"),
+    "thoth_graph_up": ("Whether the graph answers as it should.",),
+    "thoth_build_info": ("The version of this release.", "version", "python"),
+    "thoth_certificate_expiry_timestamp_seconds": ("When the certificate of the server expires.",),
+}  # fmt: skip
+
+
+def _gauge(name: str, values: float | Mapping[Any, float] | None) -> Metric:
+    """A gauge with its value, or with one by the value or values of its labels.
+
+    :param values: ``None`` if the value is unknown
+    """
+    documentation, *labels = _GAUGES[name]
+    gauge = GaugeMetricFamily(name, documentation, labels=labels)
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            gauge.add_metric(
+                list(map(str, key if isinstance(key, tuple) else (key,))), float(value)
+            )
+    elif values is not None:
+        gauge.add_metric([], float(values))
+    return gauge
 
 
 class KeptMetrics:
@@ -168,73 +213,35 @@ class StoreMetrics(Collector):
                 ]  # fmt: skip
         except ProjectError:
             metrics = []
-        up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
-        up.add_metric([], 1.0 if metrics else 0.0)
-        yield from (up, *metrics)
+        yield from (_gauge("thoth_record_up", bool(metrics)), *metrics)
         yield from _readiness()
         home = self._service.settings.home
         if home.exists():
             disk = shutil.disk_usage(home)
-            yield _gauge(
-                "thoth_disk_free_bytes", "Free space on the disk of THOTH_HOME.", disk.free
-            )
-            yield _gauge("thoth_disk_size_bytes", "Size of the disk of THOTH_HOME.", disk.total)
+            yield _gauge("thoth_disk_free_bytes", disk.free)
+            yield _gauge("thoth_disk_size_bytes", disk.total)
 
     def _waiting(self, connection: Connection) -> Iterator[Metric]:
         waiting = {it: self._service.queue.waiting(connection, it) for it in QueueName}
-        yield _gauges("thoth_queue_jobs", "Jobs that wait.", "queue", waiting)
-        yield _gauges(
-            "thoth_queue_age_seconds", "How long the oldest job that is due has waited.",
-            "queue", oldest_waits(connection),
-        )  # fmt: skip
-        yield _gauges(
-            "thoth_queue_workers", "Workers with a heartbeat that take jobs from a queue.",
-            "queue", attending_workers(connection),
-        )  # fmt: skip
+        yield _gauge("thoth_queue_jobs", waiting)
+        yield _gauge("thoth_queue_age_seconds", oldest_waits(connection))
+        yield _gauge("thoth_queue_workers", attending_workers(connection))
         behind = lag_of(connection, COUNTED)
-        yield _gauge(
-            "thoth_outbox_entries",
-            "Entries of the record that the graph does not contain yet.",
-            behind.count,
-        )
-        yield _gauge(
-            "thoth_outbox_age_seconds", "How long the oldest of them has waited.", behind.oldest_s
-        )
+        yield _gauge("thoth_outbox_entries", behind.count)
+        yield _gauge("thoth_outbox_age_seconds", behind.oldest_s)
         notices = notice_lag(connection)
-        yield _gauge(
-            "thoth_notices_waiting",
-            "Notices that wait for their first or next attempt.",
-            notices.waiting,
-        )
-        yield _gauge(
-            "thoth_notices_age_seconds", "How long the oldest of them has waited.", notices.oldest_s
-        )
-        yield _gauge(
-            "thoth_notices_given_up", "Notices that were given up within a day.", notices.given_up
-        )
-        succeeded = GaugeMetricFamily(
-            "thoth_source_success_timestamp_seconds",
-            "When a source was last read completely; 0 if it never was.", labels=["kind", "source"],
-        )  # fmt: skip
-        for success in source_successes(connection):
-            moment = success.succeeded_at.timestamp()
-            succeeded.add_metric([success.kind, success.source], moment)
-        yield succeeded
-        yield _gauge(
-            "thoth_workers",
-            "Workers with a heartbeat within 20 seconds.",
-            workers(connection, timedelta(seconds=ALIVE_S)),
-        )
+        yield _gauge("thoth_notices_waiting", notices.waiting)
+        yield _gauge("thoth_notices_age_seconds", notices.oldest_s)
+        yield _gauge("thoth_notices_given_up", notices.given_up)
+        successes = source_successes(connection)
+        ends = {(it.kind, it.source): it.succeeded_at.timestamp() for it in successes}
+        yield _gauge("thoth_source_success_timestamp_seconds", ends)
+        yield _gauge("thoth_workers", workers(connection, timedelta(seconds=ALIVE_S)))
 
 
 def _analyses(connection: Connection) -> Iterator[Metric]:
-    number = GaugeMetricFamily(
-        "thoth_analyses", "Requests of the last day, and all that wait or run.",
-        labels=["kind", "state"],
-    )  # fmt: skip
-    for kind, state, count in states(connection):
-        number.add_metric([kind, state], count)
-    yield number
+    counts = {(kind, state): count for kind, state, count in states(connection)}
+    yield _gauge("thoth_analyses", counts)
     # The type of metrics with the label ``quantile``; the client's own class has no quantiles.
     waited = Metric(
         "thoth_analysis_wait_seconds", "How long requests of the last day waited.", "summary"
@@ -252,61 +259,24 @@ def _knowledge(connection: Connection) -> Iterator[Metric]:
     """Metrics of the knowledge, which change slowly."""
     # Growth is measured from a number, so an empty quarantine needs one, too.
     refusals = {str(Reason.TAMPERED): 0, **count_refusals(connection)}
-    yield _gauges(
-        "thoth_quarantine_entries", "Unresolved entries of the quarantine.", "reason", refusals
-    )
-    yield _gauge(
-        "thoth_hash_alarms", "Files of the last 7 days whose hash differs from the first known.",
-        recent_hash_alarms(connection),
-    )  # fmt: skip
-    yield _gauges(
-        "thoth_advice", "Advice of the last day; feasible advice lacks a proof.",
-        "status", recent_statuses(connection),
-    )  # fmt: skip
-    yield _gauges(
-        "thoth_identical_pairs", "Comparisons of a stack with itself in the last 30 nights.",
-        "verdict", recent_identical_pairs(connection),
-    )  # fmt: skip
-    yield _gauge(
-        "thoth_record_size_bytes", "Size of the database in PostgreSQL.",
-        connection.scalar(_DATABASE_BYTES) or 0,
-    )  # fmt: skip
+    yield _gauge("thoth_quarantine_entries", refusals)
+    yield _gauge("thoth_hash_alarms", recent_hash_alarms(connection))
+    yield _gauge("thoth_advice", recent_statuses(connection))
+    yield _gauge("thoth_identical_pairs", recent_identical_pairs(connection))
+    yield _gauge("thoth_record_size_bytes", connection.scalar(_DATABASE_BYTES) or 0)
 
 
 def _readiness() -> Iterator[Metric]:
     """What ``/readyz`` says, the version, and when the certificate expires."""
     _, document = readiness()
-    status = _gauges(
-        "thoth_readiness", "1 for the status of /readyz, otherwise 0.",
-        "status", {it: float(document["status"] == it) for it in _STATUSES},
-    )  # fmt: skip
-    graph = GaugeMetricFamily("thoth_graph_up", "Whether the graph answers as it should.")
-    if document["checks"]["graph"]["status"] != "unknown":
-        graph.add_metric([], float(document["checks"]["graph"]["status"] == "up"))
-    build = GaugeMetricFamily(
-        "thoth_build_info", "The version of this release.", labels=["version", "python"]
-    )
-    build.add_metric([__version__, platform.python_version()], 1.0)
-    expiry = GaugeMetricFamily(
-        "thoth_certificate_expiry_timestamp_seconds", "When the certificate of the server expires."
-    )
+    yield _gauge("thoth_readiness", {it: document["status"] == it for it in _STATUSES})
+    graph = document["checks"]["graph"]["status"]
+    yield _gauge("thoth_graph_up", None if graph == "unknown" else graph == "up")
+    yield _gauge("thoth_build_info", {(__version__, platform.python_version()): 1})
     path: Path | None = current_app.config["CERTIFICATE"]
     expires = None if path is None else expires_at(path)
-    if expires is not None:
-        expiry.add_metric([], expires.timestamp())
-    yield from (status, graph, build, expiry)
-
-
-def _gauge(name: str, documentation: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, documentation, value=value)
-
-
-def _gauges(name: str, documentation: str, label: str, values: Mapping[_Label, float]) -> Metric:
-    """A gauge with a number for each value of ``label``."""
-    gauge = GaugeMetricFamily(name, documentation, labels=[label])
-    for value, number in values.items():
-        gauge.add_metric([str(value)], number)
-    return gauge
+    ends = None if expires is None else expires.timestamp()
+    yield _gauge("thoth_certificate_expiry_timestamp_seconds", ends)
 
 
 #: Other methods share one label, so that clients cannot create new series.
@@ -315,7 +285,8 @@ _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 #: Attempts to read the files of processes, which may start or end meanwhile.
 _TRIES = 3
 
-use_allocated_values()
+# The Prometheus client keeps values of several processes there.
+values.MmapedDict = AllocatedValues  # type: ignore[attr-defined]
 
 #: Metrics of this process; with several processes, their files hold them.
 PROCESS_REGISTRY = CollectorRegistry()
@@ -349,7 +320,7 @@ class _AllProcesses(Collector):
         return []
 
 
-def register(app: Flask) -> None:
+def register_metrics(app: Flask) -> None:
     """Count the requests of ``app`` and serve ``/metrics``."""
     app.extensions[_KEPT] = KeptMetrics()
     app.after_request(_count)
@@ -373,3 +344,50 @@ def _count(response: Response) -> Response:
     REQUESTS.labels(route, method, str(response.status_code)).inc()
     DURATIONS.labels(route, method).observe(time.perf_counter() - g.began)
     return response
+
+
+def trace_process() -> None:
+    """Record spans of this process if the environment says so; call it after forking."""
+    if start_tracing():
+        trace_stores()
+
+
+def register_traces(app: Flask) -> None:
+    """Record a span for each request of ``app``, except those for monitoring."""
+    app.before_request(_begin)
+    app.after_request(_describe)
+    app.teardown_request(_end)
+
+
+def _begin() -> None:
+    if request.endpoint in UNLIMITED:
+        return
+    method = request.method if request.method in METHODS else "_OTHER"
+    attributes = {"http.request.method": method}
+    name = method
+    if request.url_rule is not None:  # a pattern, never an address
+        attributes["http.route"] = request.url_rule.rule
+        name = f"{method} {request.url_rule.rule}"
+    opened = span(name, "server", attributes, traceparent=request.headers.get(TRACEPARENT))
+    g.span, g.end_span = opened.__enter__(), opened.__exit__
+
+
+def _describe(response: Response) -> Response:
+    current: Any = g.get("span")
+    if current is not None:
+        current.set_attribute("http.response.status_code", response.status_code)
+        if response.status_code >= 500:
+            current.set_attribute("error.type", str(response.status_code))
+    return response
+
+
+def _end(_error: BaseException | None) -> None:
+    end: Callable[..., object] | None = g.pop("end_span", None)
+    if end is not None:
+        end(None, None, None)
+
+
+def job_span(task: str, queue: str, traceparent: str | None) -> AbstractContextManager[Any]:
+    """The span of a job, in the trace of the request that enqueued it."""
+    attributes = {"messaging.system": "procrastinate", "messaging.destination.name": queue}
+    return span(f"process {task}", "consumer", attributes, traceparent=traceparent)

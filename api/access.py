@@ -1,10 +1,12 @@
-"""Authentication, scopes and rates: bearer tokens in the Authorization header, sessions of pages.
+"""Who may do what, how often, and what they did: tokens, sessions, limits and the audit log.
 
-Requests are counted by token, or by address without one; Flask-Limiter counts them.
+A token is in the Authorization header. Requests are counted by token, or by address without one;
+Flask-Limiter counts them. Every request is logged, and every one that wrote something is recorded.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,12 +21,20 @@ from limits.errors import ConfigurationError
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from api.health.schema_state import refuse_writes
+from api.health.checks import refuse_writes
 from api.http.errors import ApiError, ProblemType, problem_response
-from api.http.request_context import client_address, is_loopback
+from api.http.request_context import READS, client_address, is_loopback
 from api.service import service
 from common.settings import OPENABLE_SCOPES, Settings
-from graph.record.access import Scope, Token, digest_of, session_token, token_shown
+from graph.record.access import (
+    AuditEntry,
+    Scope,
+    Token,
+    add_write,
+    digest_of,
+    session_token,
+    token_shown,
+)
 from model.errors import InvalidSettings, StoreUnavailable
 
 P = ParamSpec("P")
@@ -105,7 +115,7 @@ class TokenThrottle:
         return client if until > time.monotonic() else None
 
 
-def register(app: Flask, settings: Settings) -> None:
+def authenticate(app: Flask, settings: Settings) -> None:
     """Authenticate every request of ``app``; refuse addresses that send many invalid tokens."""
     guesses = app.extensions[_GUESSES] = TokenThrottle(settings.rate_limit)
 
@@ -115,13 +125,19 @@ def register(app: Flask, settings: Settings) -> None:
         if PAGE_TOKEN in request.environ:
             g.token = request.environ[PAGE_TOKEN]
         elif request.endpoint not in OPEN:
-            g.token = _shown(guesses) or _of_session()
+            try:
+                secret = _secret()
+            except ApiError:
+                guesses.check("")
+                guesses.refused()
+                raise
+            g.token = _of_session() if secret is None else token_of(secret)
 
 
 def token() -> Token | None:
     """The token of this request; ``None`` for an anonymous request."""
-    current: Token | None = g.get("token")
-    return current
+    client: Token | None = g.get("token")
+    return client
 
 
 def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -155,10 +171,8 @@ def security(*scopes: Scope, open_: bool = True) -> list[dict[str, list[str]]]:
     >>> security(Scope.INGEST)
     [{'token': ['ingest']}]
     """
-    nobody: list[dict[str, list[str]]] = (
-        [{}] if open_ and OPENABLE_SCOPES.intersection(scopes) else []
-    )
-    return [*nobody, *({"token": [scope.value]} for scope in scopes)]
+    openable = open_ and OPENABLE_SCOPES.intersection(scopes)
+    return [*([{}] if openable else []), *({"token": [scope.value]} for scope in scopes)]
 
 
 #: Scopes whose requests write nothing, whatever their method.
@@ -172,25 +186,16 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
         wait for a migration
     """
     if not (anonymous and scope.value in service().settings.anonymous_scopes):
-        _require_token_with(scope)
+        client = token()
+        if client is None:
+            detail = f"this needs a token with the scope {scope.value!r}"
+            raise _unauthorized(detail, f'scope="{scope.value}"', hint=_HINT)
+        if not client.may(scope):
+            detail = f"the token {client.prefix}… does not have the scope {scope.value!r}"
+            challenge = _challenge(f'error="insufficient_scope", scope="{scope.value}"')
+            raise ApiError(403, ProblemType.FORBIDDEN, detail, headers=challenge)
     if scope not in _READING:
         refuse_writes()
-
-
-def _require_token_with(scope: Scope) -> None:
-    client = token()
-    if client is None:
-        raise _unauthorized(
-            f"this needs a token with the scope {scope.value!r}",
-            f'scope="{scope.value}"',
-            hint=_HINT,
-        )
-    if not client.may(scope):
-        raise ApiError(
-            403, ProblemType.FORBIDDEN,
-            f"the token {client.prefix}… does not have the scope {scope.value!r}",
-            headers=_challenge(f'error="insufficient_scope", scope="{scope.value}"'),
-        )  # fmt: skip
 
 
 def require_token() -> Token:
@@ -220,25 +225,10 @@ def token_of(secret: str) -> Token:
         return recent
     if client is None:
         guesses.refused()
-        raise _unauthorized(
-            "the token is unknown, has expired or was revoked", 'error="invalid_token"'
-        )
+        detail = "the token is unknown, has expired or was revoked"
+        raise _unauthorized(detail, 'error="invalid_token"')
     guesses.accepted(digest, client)
     return client
-
-
-def _shown(guesses: TokenThrottle) -> Token | None:
-    """The token of this request; ``None`` if it has none.
-
-    :raises ApiError: 401 if it is invalid, 429 if its address sent too many invalid ones
-    """
-    try:
-        secret = _secret()
-    except ApiError:
-        guesses.check("")
-        guesses.refused()
-        raise
-    return None if secret is None else token_of(secret)
 
 
 def _of_session() -> Token | None:
@@ -282,37 +272,115 @@ def limit_rates(app: Flask, settings: Settings) -> None:
 
     :raises InvalidSettings: naming ``RATE_LIMIT_STORAGE``
     """
+
+    def client() -> str:
+        current = token()
+        return client_address() if current is None else current.token_id
+
+    def refusal(limit: RequestLimit) -> Response:
+        headers = {"Retry-After": str(max(1, int(limit.reset_at - time.time())))}
+        detail = f"more requests than {limit.limit}"
+        return problem_response(429, ProblemType.TOO_MANY_REQUESTS, detail, headers)
+
     limiter = Limiter(
-        _client,
+        client,
         application_limits=[settings.rate_limit] if settings.rate_limit else [],
         storage_uri=settings.rate_limit_storage,
         # While a store such as Redis does not answer, each process counts in its own memory.
         in_memory_fallback_enabled=True,
         # What has no name is not counted, and an unknown path has no endpoint.
         request_identifier=lambda: request.endpoint or "unknown",
-        on_breach=_refusal,
+        on_breach=refusal,
     )
-    limiter.request_filter(_is_exempt)
+
+    @limiter.request_filter
+    def _is_exempt() -> bool:
+        if PAGE_TOKEN in request.environ:
+            return True  # the request for the page is counted
+        near = token() is not None or is_loopback(request.remote_addr or "")
+        return request.endpoint in OPEN or (request.endpoint in UNLIMITED and near)
+
     try:
         limiter.init_app(app)
     except (ConfigurationError, ImportError) as error:
         raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
 
 
-def _client() -> str:
-    current = token()
-    return client_address() if current is None else current.token_id
+#: Paths of probes, which are logged only on failure.
+_WATCHED = ("/livez", "/readyz", "/liveness", "/readiness", "/metrics")
 
 
-def _is_exempt() -> bool:
-    if PAGE_TOKEN in request.environ:
-        return True  # the request for the page is counted
-    near = token() is not None or is_loopback(request.remote_addr or "")
-    return request.endpoint in OPEN or (request.endpoint in UNLIMITED and near)
+def register_access_log(app: Flask) -> None:
+    """Log every request of ``app``, except those that pages make themselves."""
+    app.after_request(_log)
 
 
-def _refusal(limit: RequestLimit) -> Response:
-    wait_s = max(1, int(limit.reset_at - time.time()))
-    detail = f"more requests than {limit.limit}"
-    headers = {"Retry-After": str(wait_s)}
-    return problem_response(429, ProblemType.TOO_MANY_REQUESTS, detail, headers)
+def _log(response: Response) -> Response:
+    """Log a request; its query is logged without values, which may be private."""
+    status = response.status_code
+    if PAGE_TOKEN in request.environ or (request.path in _WATCHED and status < 400):
+        return response
+    client = token()
+    fields = {
+        "method": request.method,
+        "path": request.path[:200],
+        "query": sorted(request.args)[:20],
+        "status": status,
+        "bytes": response.content_length,
+        "duration_ms": round((time.perf_counter() - g.began) * 1000, 1),
+        "address": request.remote_addr,
+        "request_id": g.request_id,
+        "token_id": client.token_id if client else None,
+        "route": request.url_rule.rule if request.url_rule else None,
+    }
+    _LOG.info("request", extra=fields)
+    return response
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def record_writes(app: Flask) -> None:
+    """Record the writes of ``app``."""
+    app.after_request(_note)
+
+
+def wrote(subject: str) -> None:
+    """Set the subject of this request's entry: what it created or changed."""
+    g.subject = subject
+
+
+def wrote_nothing() -> None:
+    """Write no audit entry for this request, because it changed nothing."""
+    g.wrote_nothing = True
+
+
+def _note(response: Response) -> Response:
+    if request.method in READS or response.status_code >= 400 or request.url_rule is None:
+        return response
+    if "wrote_nothing" in g:
+        return response
+    shown = token()
+    # The analysis that the request created, or the object in its URL if the URL names only one.
+    document = response.get_json(silent=True) if response.is_json else None
+    if not isinstance(document, dict):
+        document = {}
+    named = document.get("analysis_id") or document.get("inspection_id")
+    arguments = list((request.view_args or {}).values())
+    argument = str(arguments[0]) if len(arguments) == 1 else None
+    write = AuditEntry(
+        request_id=g.request_id,
+        token_id=shown.token_id if shown else None,
+        address=request.remote_addr or "unknown",
+        method=request.method,
+        route=request.url_rule.rule,
+        status=response.status_code,
+        subject=g.get("subject") or named or argument,
+    )
+    try:
+        with service().writing() as connection:
+            add_write(connection, write)
+    except StoreUnavailable as error:
+        # The write itself succeeded, so the client gets its response; the log has the entry.
+        _LOG.warning("write_not_noted", extra={"request_id": g.request_id, "error": str(error)})
+    return response

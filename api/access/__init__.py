@@ -1,1 +1,0 @@
-"""Who may do what, and how often: tokens, limits, and the audit log."""
