@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import werkzeug.exceptions
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
 from api.app import create_app
+from api.http.errors import ProblemType
 from api.jobs import inspections
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
@@ -34,7 +36,7 @@ ADVISE = "/api/v1/advise/python?recommendation_type=latest"
 PROVENANCE = "/api/v1/provenance/python"
 KNOWN = "https://index.example/simple"
 INDEXES = (("pypi", KNOWN), ("wheels", "file:///srv/secret-wheels"))
-SCOPES = (Scope.ADVISE, Scope.INGEST, Scope.INSPECT, Scope.CYPHER)
+SCOPES = (Scope.READ, Scope.ADVISE, Scope.INGEST, Scope.INSPECT, Scope.CYPHER)
 PIPFILE = '[packages]\nweb = "*"\n'
 PYLOCK = """\
 lock-version = "1.0"
@@ -315,17 +317,6 @@ class TestWhatIsTold:
         report = client.get(f"{PROVENANCE}/{sent.get_json()['analysis_id']}")
         assert report.get_json()["result"]["parameters"]["whitelisted_sources"] == [KNOWN]
 
-    @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
-    def test_lock_with_an_index_that_the_service_lacks_is_refused(
-        self, client: FlaskClient, path: str
-    ) -> None:
-        source = {"name": "theirs", "url": "http://192.0.2.1/simple", "verify_ssl": False}
-        lock = {"_meta": {"sources": [source]}, "default": {}, "develop": {}}
-        stack = {"requirements": PIPFILE, "requirements_lock": json.dumps(lock)}
-        answer = client.post(path, json={"application_stack": stack})
-        assert answer.status_code == 400
-        assert answer.get_json()["type"] == "/problems/index-not-allowed"
-
 
 class TestWatching:
     def test_monitoring_needs_no_token_and_liveness_no_postgresql(self, known: Stores) -> None:
@@ -373,3 +364,58 @@ class TestGraphConnections:
             with service.stores() as anew:
                 assert anew.driver is not other.driver
         service.close()
+
+
+#: What werkzeug says to people who look at a page.
+THEIRS = {
+    it.description for it in werkzeug.exceptions.default_exceptions.values() if it.description
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/nowhere", 404, ProblemType.NOT_FOUND),
+        ("GET", "/api/v1/nowhere", 404, ProblemType.NOT_FOUND),
+        ("DELETE", "/api/v2/packages", 405, ProblemType.METHOD_NOT_ALLOWED),
+        ("POST", "/api/v2/inspections", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
+        ("POST", "/api/v2/advice", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
+    ],
+)
+def test_each_client_error_is_a_typed_problem_document(
+    refusing: FlaskClient, method: str, path: str, status: int, kind: ProblemType
+) -> None:
+    answer = refusing.open(path, method=method, data=b"x", content_type="text/plain")
+    assert answer.status_code == status
+    assert answer.json["type"] == f"/problems/{kind}"
+    assert answer.json["detail"] not in THEIRS
+    assert len(answer.json["detail"]) < 120
+    assert refusing.get(answer.json["type"]).json["type"] == answer.json["type"]
+    assert ("Allow" in answer.headers) is (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/api/v2/packages?limit=1&limit=2", "limit"),
+        ("/api/v2/packages/web/versions/1.0?index=pypi&index=own", "index"),
+        ("/api/v1/python/imports?import_name=a&import_name=b", "import_name"),
+    ],
+)
+def test_repeated_single_value_parameter_is_refused(
+    refusing: FlaskClient, path: str, name: str
+) -> None:
+    answer = refusing.get(path)
+    assert answer.status_code == 400, answer.text
+    assert answer.json["type"] == "/problems/invalid-request"
+    assert list(answer.json["errors"]["query"]) == [name]
+    # Clients of the original service may repeat what is not read.
+    assert refusing.get("/api/v1/python/environment?x=1&x=2").status_code == 200
+
+
+def test_result_that_is_not_ready_is_a_problem_with_the_state(client: FlaskClient) -> None:
+    sent = client.post("/api/v2/advice", json={"files": WEB})
+    early = client.get(f"{sent.headers['Location']}/result")
+    assert (early.status_code, early.json["status"]) == (202, 202)
+    assert early.json["analysis"]["state"] == "pending"
+    assert early.headers["Retry-After"] == "1"

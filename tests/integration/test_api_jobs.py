@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,7 +32,7 @@ from api.jobs import request_run
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import PROJECT, PROJECT_SOON, Queue, QueueJob, QueueName
 from api.jobs.request_run import MAX_ATTEMPTS, JobTimeouts, WorkerContext, guard
-from api.jobs.tasks import keep_scheduling, scheduled_tasks, schedules
+from api.jobs.tasks import keep_scheduling, scheduled_tasks
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.worker import _RunningWorker, _work, queue_app
 from api.server.supervisor import keeping_stores
@@ -47,6 +48,7 @@ from tests.factories.releases import release
 from tests.requirements import needs
 from tests.services.commands import ROOT
 from tests.services.embedded import kill_store
+from tests.services.failing import FAULTS, failing
 from tests.services.jobs import (
     ASKED,
     INDEXES,
@@ -424,18 +426,6 @@ def _uploads(engine: Engine) -> int:
         return int(connection.scalar(query) or 0)
 
 
-def test_jobs_that_read_external_sources_run_only_on_a_configured_schedule(
-    settings: Settings,
-) -> None:
-    assert [it.task for it in schedules(settings)] == ["cron.prune"]
-    told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
-    registry = scheduled_tasks(queue_app(told), told)
-    due = {it.task.name: it.cron for it in registry.periodic_tasks.values()}
-    assert due["thoth:cron.nightly"] == "30 3 * * *"
-    assert due["thoth:cron.advisories"] == "0 * * * *"
-    assert "thoth:cron.refresh" not in due
-
-
 YEAR = timedelta(days=365)
 
 
@@ -488,21 +478,10 @@ def test_schedules_follow_the_clock_of_postgresql(known: Stores) -> None:
 
 
 def test_job_postponed_for_a_year_is_recalled(known: Stores) -> None:
-    app, worker = queue_app(known.settings), WorkerContext(known.settings)
     with known.engine.begin() as connection:
         Queue(known.engine, 10).enqueue(connection, PROJECT)
-        connection.execute(
-            text("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 year'")
-        )
-
-    async def upkeep() -> None:
-        async with app.open_async():
-            await return_stalled(app, worker)
-
-    try:
-        asyncio.run(upkeep())
-    finally:
-        worker.close()
+    execute(known.engine, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 year'")
+    upkeep(known.settings, return_stalled)
     assert due_within_an_hour(known.engine) == [True]
 
 
@@ -625,40 +604,25 @@ def test_outage_of_postgresql_loses_no_accepted_request(
 
 
 def test_dead_embedded_store_is_restarted_and_a_stopped_one_is_not(
-    own_home: Settings,
+    own_home: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One process at a time watches the store, and another takes over."""
     embedded = EmbeddedStores(own_home)
-    kill_store(embedded, PostgreSQL)
-    assert embedded.died(PostgreSQL)
-    with keeping_stores(own_home, look_s=0.1):
+
+    def restarted(deaths: int) -> None:
+        kill_store(embedded, PostgreSQL)
         wait_until(
             lambda: (now := embedded.record_of(PostgreSQL)) is not None and now.ready,
             "PostgreSQL is ready again",
         )
-    embedded.stop()
-    assert not embedded.died(PostgreSQL)
-
-
-def test_one_process_at_a_time_restarts_an_embedded_store(
-    own_home: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    embedded = EmbeddedStores(own_home)
-
-    def is_ready() -> bool:
-        record = embedded.record_of(PostgreSQL)
-        return record is not None and record.ready
-
-    def deaths() -> int:
-        return [it.message for it in caplog.records].count("store_died")
+        assert [it.message for it in caplog.records].count("store_died") == deaths
 
     with keeping_stores(own_home, look_s=0.1):
         with keeping_stores(own_home, look_s=0.1):
-            kill_store(embedded, PostgreSQL)
-            wait_until(is_ready, "PostgreSQL is ready again")
-            assert deaths() == 1
-        kill_store(embedded, PostgreSQL)
-        wait_until(is_ready, "PostgreSQL is ready again")
-        assert deaths() == 2
+            restarted(1)
+        restarted(2)
+    embedded.stop()
+    assert not embedded.died(PostgreSQL)
 
 
 def _stack(number: int) -> dict[str, Any]:
@@ -671,3 +635,51 @@ def _stack(number: int) -> dict[str, Any]:
         f'[[source]]\nname = "pypi"\nurl = "{url}"\nverify_ssl = true\n\n[packages]\nweb = "*"\n'
     )
     return {"application_stack": {"requirements": pipfile, "requirements_lock": json.dumps(lock)}}
+
+
+READS = (
+    "/", "/packages", "/stacks", "/loop", "/metrics", "/api/v1/python/environment",
+    "/api/v2/packages", "/api/v2/stacks", "/api/v2/inspections", "/api/v2/status",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_statements_that_fail_lose_no_accepted_request(
+    known: Stores,
+) -> None:
+    """PostgreSQL fails one statement in ten, or cuts its connection."""
+    answers: Counter[int] = Counter()
+    accepted = []
+    with client_of(known.settings, Scope.ADVISE, Scope.READ) as client:
+        with failing(0.1, seed=3) as injected:
+            for _ in range(20):
+                answers.update(client.get(path).status_code for path in READS)
+                sent = client.post("/api/v2/advice?force=true", json=ASKED)
+                answers[sent.status_code] += 1
+                if sent.status_code == 202:
+                    accepted.append(sent.get_json()["analysis_id"])
+        assert answers.keys() == {200, 202, 503}
+        assert {*injected} == {*FAULTS}
+        with failing(0.1, seed=4) as injected:
+            for _ in range(1_000):
+                if not _left(known):
+                    break
+                run_jobs(known.settings)
+        assert {*injected} == {*FAULTS}
+        states = [client.get(f"/api/v2/requests/{it}").get_json()["state"] for it in accepted]
+    assert {*states} == {"succeeded"}
+    with known.engine.connect() as connection:
+        for table in ("analyses", "advice"):
+            assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == len(accepted)
+
+
+def _left(known: Stores) -> int:
+    """Make waiting jobs due; the number of requests that have not ended."""
+    connection = known.engine.raw_connection()  # events of statements do not concern it
+    cursor = connection.cursor()
+    cursor.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'")
+    cursor.execute("SELECT count(*) FROM analyses WHERE finished_at IS NULL")
+    (number,) = cursor.fetchone() or (0,)
+    connection.commit()
+    connection.close()
+    return int(number)

@@ -1,26 +1,51 @@
-"""What the service promises of its queue: a bound, quick answers, and work by the clock."""
+"""What the service promises of its queue, and what workers keep for how long."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
 from flask.testing import FlaskClient
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
-from api.jobs import request_submission
+from adviser.answering.knowledge import GraphSource
+from api.jobs import request_submission, worker
+from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import QueueJob, QueueName
+from api.jobs.request_run import WorkerContext
+from api.jobs.upkeep import prune
+from api.jobs.worker import end_tasks
 from api.service import EXTENSION
 from graph.engine import Stores, relational_url
 from graph.record.access import Scope
+from graph.record.events import EventKind, plan_notices, record_event
+from graph.record.freshness import changes
+from graph.record.inspections import add_inspections
+from ingest.inspections.pipeline import read_inspections
+from ingest.sources.source_items import SourceLimits
 from model.errors import StoreUnavailable
+from model.packages.environments import environment
+from tests.factories.inspections import write_stack
 from tests.factories.releases import release
-from tests.services.commands import ROOT, row_counts
-from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
-from tests.services.projection import deliver
+from tests.services.commands import ROOT, row_counts, thoth, thoth_json
+from tests.services.jobs import (
+    ASKED,
+    INDEXES,
+    client_of,
+    ended,
+    execute,
+    jobs_in,
+    run_jobs,
+    upkeep,
+    worker_process,
+)
+from tests.services.projection import answer, deliver, project, verified
 from tests.services.waiting import DEADLINE_S, wait_until
 
 KNOWN = "https://index.example/simple"
@@ -122,12 +147,6 @@ def test_result_waits_as_long_as_a_client_asks_and_others_are_answered_at_once(
         assert "wait" in refused.text
 
 
-def test_slow_advice_is_accepted_as_pending(client: FlaskClient, known: Stores) -> None:
-    accepted = client.post(ADVICE, json=asked())
-    assert accepted.status_code == 202
-    assert accepted.get_json()["state"] == "pending"
-
-
 def test_starting_worker_runs_recently_due_jobs(known: Stores) -> None:
     """A worker that starts does what was due within the last minutes."""
     schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}
@@ -207,3 +226,225 @@ def test_accepted_request_survives_a_lost_connection(
     assert accepted.status_code == 202, accepted.text
     run_jobs(known.settings)
     assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
+
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+
+
+@pytest.fixture
+def kept(stores: Stores) -> Stores:
+    """A record with two packages, and no index that answers."""
+    name, _, url = INDEXES.partition("=")
+    settings = replace(stores.settings, package_indexes=((name, url),), rate_limit=None)
+    made = replace(stores, settings=settings)
+    deliver(made, [release("web", "1.0"), release("numpy", "2.0.0")])
+    return made
+
+
+@pytest.fixture
+def shop(kept: Stores) -> Iterator[WorkerContext]:
+    """What a worker keeps warm."""
+    made = WorkerContext(kept.settings)
+    yield made
+    made.close()
+
+
+def test_rows_of_a_long_transaction_are_seen_after_it_commits(
+    kept: Stores, shop: WorkerContext, tmp_path: Path
+) -> None:
+    name = "inspection-matmul-0000000a"
+    write_stack(tmp_path, name, [200.0] * 10, {"numpy": "2.0.0"})
+    (batch,) = read_inspections([str(tmp_path)], SourceLimits())
+    with kept.engine.connect() as long:
+        add_inspections(long, kept.settings, batch.deliveries)
+        deliver(kept, [release("other", "1.0")])
+        _, before = shop.graph.read(kept, ["numpy"], LINUX)
+        assert shop.graph.read(kept, ["numpy"], LINUX)[1] is before
+        long.commit()
+    _, after = shop.graph.read(kept, ["numpy"], LINUX)
+    assert (len(before.readings), len(after.readings)) == (0, 10)
+
+
+def test_transaction_counts_as_one_change_when_it_commits(kept: Stores) -> None:
+    with kept.engine.connect() as reader:
+        start = changes(reader)
+        with kept.engine.connect() as writer:
+            for number in range(3):
+                writer.execute(text(DOCUMENT.format(number=number, kind="release")))
+            reader.rollback()
+            assert changes(reader) == start
+            writer.commit()
+            reader.rollback()
+            assert changes(reader) == start + 1
+            writer.execute(text(DOCUMENT.format(number=3, kind="report")))
+            writer.commit()
+        reader.rollback()
+        assert changes(reader) == start + 1
+
+
+DOCUMENT = (
+    "INSERT INTO documents (document_id, kind, schema_version, source, size_bytes, body)"
+    " VALUES ('sha256:{number}', '{kind}', 'test', 'test', 0, '')"
+)
+
+
+def test_snapshot_cache_keeps_the_last_value_beyond_its_limit(
+    kept: Stores, shop: WorkerContext
+) -> None:
+    first = shop.graph.read(kept, ["web"], LINUX)
+    shop.graph.read(kept, ["numpy"], LINUX)
+    assert shop.graph.read(kept, ["web"], LINUX)[0] is first[0]
+    little = GraphSource(limit=1)
+    first, last = (little.read(kept, [it], LINUX) for it in ("web", "numpy"))
+    assert little.read(kept, ["numpy"], LINUX)[0] is last[0]
+    assert little.read(kept, ["web"], LINUX)[0] is not first[0]
+
+
+@pytest.fixture
+def asking(kept: Stores) -> Iterator[FlaskClient]:
+    """Who may ask for advice."""
+    with client_of(kept.settings, Scope.ADVISE) as made:
+        yield made
+
+
+def aged(engine: Engine, days: int) -> None:
+    """Have all requests and writes be older."""
+    for table, column in (("analyses", "finished_at"), ("audit_log", "at")):
+        moved = f"UPDATE {table} SET {column} = {column} - interval '{days} days'"
+        execute(engine, moved)
+
+
+def test_pruning_deletes_old_requests_with_their_advice_and_keeps_those_of_commands(
+    asking: FlaskClient, kept: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "BATCH", 1)
+    (tmp_path / "requirements.in").write_text("web\n", encoding="utf-8")
+    where = ("--python", "3.11", "--platform", "linux_x86_64")
+    made = thoth_json(kept.settings, "advise", str(tmp_path), *where)
+    recorded = made["metadata"]["document_id"]
+    old = [asking.post("/api/v2/advice?force=true", json=ASKED) for _ in range(2)]
+    run_jobs(kept.settings)
+    asked = [it.get_json()["analysis_id"] for it in old]
+    asking.post(f"/api/v2/advice/{asked[0]}/replay")
+    run_jobs(kept.settings)
+    project(kept)
+    everything = row_counts(kept.engine)
+    assert (everything["analyses"], everything["advice"]) == (3, 3)
+
+    aged(kept.engine, 89)
+    upkeep(kept.settings, prune)
+    assert row_counts(kept.engine) == everything
+    new = asking.post("/api/v2/advice?force=true", json=ASKED)
+    aged(kept.engine, 2)
+    upkeep(replace(kept.settings, keep_requests_days=None), prune)
+    assert row_counts(kept.engine)["analyses"] == 4
+
+    upkeep(kept.settings, prune)
+    left = row_counts(kept.engine)
+    assert (left["analyses"], left["advice"]) == (1, 1)
+    assert left["documents"] < everything["documents"]
+    assert asking.get(old[0].headers["Location"]).status_code == 404
+    assert asking.get(f"/api/v2/advice/{asked[0]}").status_code == 404
+    run_jobs(kept.settings)
+    assert asking.get(new.headers["Location"]).get_json()["state"] == "succeeded"
+    project(kept)
+    shown = {key for (key,) in answer(kept, "MATCH (a:Advice) RETURN a.advice_id")}
+    assert shown == {recorded, new.get_json()["analysis_id"]}
+    assert verified(kept).equal
+    again = thoth(kept.settings, "replay", recorded)
+    assert again.returncode == 0, again.stderr
+
+
+def test_stack_keeps_the_first_report_that_advised_it(asking: FlaskClient, kept: Stores) -> None:
+    sent = asking.post("/api/v2/advice", json=ASKED)
+    run_jobs(kept.settings)
+    aged(kept.engine, 91)
+    upkeep(kept.settings, prune)
+    assert row_counts(kept.engine)["advice"] == 0
+    query = text("SELECT kind, source FROM documents JOIN stacks USING (document_id)")
+    with kept.engine.connect() as connection:
+        named = [tuple(row) for row in connection.execute(query)]
+    assert named == [("report", sent.get_json()["analysis_id"])]
+    again = asking.post("/api/v2/advice", json=ASKED)
+    run_jobs(kept.settings)
+    done = asking.get(again.headers["Location"]).get_json()
+    assert (done["state"], again.get_json()["cached"]) == ("succeeded", False)
+
+
+def test_audit_log_is_pruned_after_the_configured_days(asking: FlaskClient, kept: Stores) -> None:
+    asking.post("/api/v2/advice", json=ASKED)
+    assert row_counts(kept.engine)["audit_log"] == 1
+    aged(kept.engine, 364)
+    upkeep(kept.settings, prune)
+    assert row_counts(kept.engine)["audit_log"] == 1
+    aged(kept.engine, 2)
+    upkeep(replace(kept.settings, keep_audit_days=None), prune)
+    assert row_counts(kept.engine)["audit_log"] == 1
+    upkeep(kept.settings, prune)
+    assert row_counts(kept.engine)["audit_log"] == 0
+
+
+def test_events_are_pruned_after_the_configured_days(kept: Stores) -> None:
+    with kept.engine.begin() as connection:
+        for _ in "12":
+            record_event(connection, EventKind.RELEASE_GIVEN_UP, "flask==3.0.0", {})
+        plan_notices(connection, {"build": True})
+    execute(kept.engine, "UPDATE events SET at = at - interval '401 days' WHERE event_id = 1")
+    upkeep(replace(kept.settings, keep_events_days=None), prune)
+    assert row_counts(kept.engine)["events"] == 2
+    upkeep(kept.settings, prune)
+    counts = row_counts(kept.engine)
+    assert (counts["events"], counts["notices"]) == (1, 1)
+
+
+def test_waiting_requests_are_read_without_scanning_ended_ones(kept: Stores) -> None:
+    with kept.engine.connect() as connection:
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = connection.scalar(
+            text(f"EXPLAIN (FORMAT JSON) {upkeep_module._ANALYSES_WITHOUT_JOB.text}")
+        )
+    assert "ix_analyses_open" in json.dumps(plan)
+
+
+class _Left(Exception):
+    """The process would have ended."""
+
+
+async def swallow(cancellations: int, over: asyncio.Event) -> None:
+    """A loop whose query fails while it is cancelled, and so hides the cancellation."""
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            if not cancellations or over.is_set():
+                raise
+            cancellations -= 1
+
+
+async def cancelled(*cancellations: int) -> list[bool]:
+    over = asyncio.Event()
+    tasks = [asyncio.create_task(swallow(it, over)) for it in cancellations]
+    await asyncio.sleep(0)
+    try:
+        await end_tasks(tasks)
+    finally:
+        over.set()
+    return [it.done() for it in tasks]
+
+
+def test_a_task_that_misses_a_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE_S", 0.01)
+    assert asyncio.run(cancelled(0, 1, 3)) == [True, True, True]
+
+
+def test_process_exits_although_a_task_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave() -> None:
+        raise _Left
+
+    monkeypatch.setattr(worker, "PAUSE_S", 0.01)
+    monkeypatch.setattr(worker, "GRACE_S", 0.05)
+    monkeypatch.setattr(worker, "leave", leave)
+    with pytest.raises(_Left):
+        asyncio.run(cancelled(10**9))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import select, update
+from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from api.jobs import request_submission
@@ -89,37 +89,36 @@ def advised(client: FlaskClient, known: Stores, asked: Any = None, **query: str)
     return dict(response.get_json())
 
 
-class TestDiscovery:
-    @pytest.mark.parametrize("path", ["/api/v1", "/api/v1/"])
-    @pytest.mark.parametrize("method", ["GET", "HEAD"])
-    def test_v1_root_answers_without_a_redirect(
-        self, refused: FlaskClient, path: str, method: str
-    ) -> None:
-        response = refused.open(path, method=method)
-        assert response.status_code == 200
-        assert response.headers["X-Thoth-Version"] == __version__
+@pytest.mark.parametrize("path", ["/api/v1", "/api/v1/"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_v1_root_answers_without_a_redirect(refused: FlaskClient, path: str, method: str) -> None:
+    response = refused.open(path, method=method)
+    assert response.status_code == 200
+    assert response.headers["X-Thoth-Version"] == __version__
 
-    def test_v1_errors_have_version_headers_and_members(self, refused: FlaskClient) -> None:
-        response = refused.get("/api/v1/no/such?import_name=x&Password=hidden")
-        assert response.status_code == 404
-        assert response.headers["X-User-API-Service-Version"] == __version__
-        assert response.get_json()["parameters"] == {"import_name": "x"}
-        assert response.get_json()["error"]
+
+def test_v1_errors_have_version_headers_and_members(refused: FlaskClient) -> None:
+    response = refused.get("/api/v1/no/such?import_name=x&Password=hidden")
+    assert response.status_code == 404
+    assert response.headers["X-User-API-Service-Version"] == __version__
+    assert response.get_json()["parameters"] == {"import_name": "x"}
+    assert response.get_json()["error"]
 
 
 class TestSubmit:
     @pytest.mark.parametrize(
-        ("text", "meant"),
-        [("True", True), ("true", True), ("1", True), ("False", False), ("fAlSe", False)],
-    )
-    def test_booleans_are_read_in_any_case(self, text: str, meant: bool) -> None:
-        loaded = AdviceQuerySchema().load({"recommendation_type": "latest", "dev": text})
-        assert loaded["dev"] is meant
-
-    @pytest.mark.parametrize("text", ["None", ""])
-    def test_empty_origin_is_read_as_none(self, text: str) -> None:
-        loaded = AdviceQuerySchema().load({"recommendation_type": "latest", "origin": text})
-        assert loaded["origin"] is None
+        ("name", "text", "meant"),
+        [
+            ("dev", "True", True), ("dev", "true", True), ("dev", "1", True),
+            ("dev", "False", False), ("dev", "fAlSe", False),
+            ("origin", "None", None), ("origin", "", None),
+        ],
+    )  # fmt: skip
+    def test_booleans_and_absent_values_are_read_in_any_spelling(
+        self, name: str, text: str, meant: bool | None
+    ) -> None:
+        loaded = AdviceQuerySchema().load({"recommendation_type": "latest", name: text})
+        assert loaded[name] is meant
 
     def test_accepted_request_is_pending_at_once(self, client: FlaskClient) -> None:
         response = submit(client, dev="True")
@@ -182,35 +181,28 @@ class TestSubmit:
         assert submit(client, asked, github_event_type="push").status_code == 202
 
 
-class TestCache:
-    def test_equal_requests_share_an_analysis_for_three_hours(
-        self, client: FlaskClient, known: Stores
-    ) -> None:
-        first = identifier(client, body(library_usage=USAGE))
-        usage = {"version": "0.2.2", "report": {"web": ["web.a", "web.b"]}}
-        again = submit(
-            client, body(library_usage=usage), origin="https://x.example", source_type=""
-        )
-        assert again.get_json()["cached"] is True
-        assert again.get_json()["analysis_id"] == first
-        with known.engine.begin() as connection:
-            moved = AnalysisRow.accepted_at - timedelta(hours=3)
-            connection.execute(update(AnalysisRow).values(accepted_at=moved))
-        assert identifier(client, body(library_usage=USAGE)) != first
+def test_equal_requests_share_an_analysis_for_three_hours_unless_forced(
+    client: FlaskClient, known: Stores
+) -> None:
+    first = identifier(client, body(library_usage=USAGE))
+    usage = {"version": "0.2.2", "report": {"web": ["web.a", "web.b"]}}
+    other = {"origin": "https://x.example", "source_type": ""}
+    again = submit(client, body(library_usage=usage), **other).get_json()
+    assert (again["cached"], again["analysis_id"]) == (True, first)
+    forced = submit(client, body(library_usage=usage), force="True").get_json()
+    assert forced["cached"] is False
+    assert forced["analysis_id"] != first
+    assert identifier(client, body(library_usage=USAGE)) == forced["analysis_id"]
+    with known.engine.begin() as connection:
+        moved = AnalysisRow.accepted_at - timedelta(hours=3)
+        connection.execute(update(AnalysisRow).values(accepted_at=moved))
+    assert identifier(client, body(library_usage=USAGE)) not in (first, forced["analysis_id"])
 
-    def test_forced_request_replaces_the_shared_analysis(self, client: FlaskClient) -> None:
-        first = identifier(client)
-        forced = submit(client, force="True").get_json()
-        assert forced["cached"] is False
-        assert forced["analysis_id"] != first
-        assert identifier(client) == forced["analysis_id"]
 
-    def test_each_parameter_that_changes_the_answer_makes_a_new_analysis(
-        self, client: FlaskClient
-    ) -> None:
-        changes = ({}, {"dev": "True"}, {"debug": "True"}, {"recommendation_type": "stable"})
-        found = {identifier(client, **it) for it in changes}
-        assert len({*found, identifier(client, body(labels={"a": "b"}))}) == 5
+def test_each_parameter_that_changes_the_answer_makes_a_new_analysis(client: FlaskClient) -> None:
+    changes = ({}, {"dev": "True"}, {"debug": "True"}, {"recommendation_type": "stable"})
+    analyses = {identifier(client, **it) for it in changes}
+    assert len({*analyses, identifier(client, body(labels={"a": "b"}))}) == 5
 
 
 class TestTokens:
@@ -218,11 +210,12 @@ class TestTokens:
         kept = {}
         for scopes in ((), (Scope.ADVISE,)):
             with client_of(known.settings, *scopes) as client:
-                found = identifier(client, force="True", origin="https://git.example/x")
+                name = identifier(client, force="True", origin="https://git.example/x")
                 with known.engine.connect() as connection:
-                    analysis = analysis_of(connection, found)
+                    analysis = analysis_of(connection, name)
                     assert analysis is not None
                     kept[scopes] = json.loads(request_of(connection, known.settings, analysis))
+            assert analysis.parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
         assert not {"origin", "source_type"} & kept[()].keys()
         assert kept[(Scope.ADVISE,)]["origin"] == "https://git.example/x"
         assert kept[(Scope.ADVISE,)]["source_type"] == "cli"
@@ -307,12 +300,9 @@ class TestResult:
             other = refused.get(f"{path}/package-extract-240611083015-5f0c9d2be417a863{part}")
             assert other.status_code == 400
             assert kind in other.get_json()["error"]
-
-    @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_image_analysis_refers_to_the_command(self, refused: FlaskClient, part: str) -> None:
-        response = refused.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
-        assert response.status_code == 404
-        assert "thoth analyze image" in response.get_json()["error"]
+        image = refused.get(f"/api/v1/analyze/package-extract-240601000000-00aa{part}")
+        assert image.status_code == 404
+        assert "thoth analyze image" in image.get_json()["error"]
 
 
 LOCK = json.dumps({
@@ -322,20 +312,19 @@ LOCK = json.dumps({
 })  # fmt: skip
 
 
-class TestProvenance:
-    def test_provenance_without_a_lock_is_refused(self, refused: FlaskClient) -> None:
-        response = refused.post(PROVENANCE, json=body())
-        assert response.status_code == 400
-        assert "requirements_lock" in response.get_json()["error"]
-
-    def test_provenance_with_other_allowed_indexes_is_a_new_analysis(self, known: Stores) -> None:
-        found = set()
-        for name in ("one", "two"):
-            indexes = (("pypi", INDEX), (name, f"{INDEX}/{name}"))
-            with client_of(replace(known.settings, package_indexes=indexes)) as client:
-                response = client.post(PROVENANCE, json=body(lock=LOCK))
-                found.add(response.get_json()["analysis_id"])
-        assert len(found) == 2
+def test_provenance_needs_a_lock_and_is_repeated_for_other_indexes(
+    refused: FlaskClient, known: Stores
+) -> None:
+    response = refused.post(PROVENANCE, json=body())
+    assert response.status_code == 400
+    assert "requirements_lock" in response.get_json()["error"]
+    checks = set()
+    for name in ("one", "two"):
+        indexes = (("pypi", INDEX), (name, f"{INDEX}/{name}"))
+        with client_of(replace(known.settings, package_indexes=indexes)) as client:
+            accepted = client.post(PROVENANCE, json=body(lock=LOCK))
+            checks.add(accepted.get_json()["analysis_id"])
+    assert len(checks) == 2
 
 
 class TestListings:
@@ -393,16 +382,6 @@ def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, kno
     unknown = client.get("/api/v2/packages/web/versions/2.0").get_json()
     empty = client.get("/api/v2/packages/none/versions/1.0").get_json()
     assert (unknown["imports"], empty["imports"]) == (None, [])
-
-
-def test_stored_request_has_no_private_parameters(client: FlaskClient, known: Stores) -> None:
-    found = identifier(client)
-    with known.engine.connect() as connection:
-        parameters = connection.scalar(
-            select(AnalysisRow.parameters).where(AnalysisRow.analysis_id == found)
-        )
-    assert parameters is not None
-    assert parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
 
 
 def test_unread_module_is_fetched_for_clients_that_may_fetch(

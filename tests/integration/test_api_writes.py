@@ -13,16 +13,19 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.jobs.queue import QueueClient
+from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag
 from graph.record.access import Scope, latest_writes
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from pis.catalogue import INDICATORS
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
+from tests.requirements import needs
 from tests.services.commands import ROOT, row_counts
-from tests.services.index import package_index
-from tests.services.jobs import client_of, jobs_in, run_jobs
+from tests.services.index import Index, package_index
+from tests.services.jobs import client_of, execute, jobs_in, run_jobs
 from tests.services.ports import closed_port
 from tests.services.projection import deliver
 
@@ -55,186 +58,156 @@ def client(known: Stores) -> Iterator[FlaskClient]:
         yield made
 
 
-def asked(client: FlaskClient, **more: Any) -> dict[str, Any]:
-    """A request for advice, at its end."""
-    body = {"files": {"requirements.in": "web\ntool\n"}, "environment": {"python": "3.11"}, **more}
-    response = client.post("/api/v2/advice", json=body)
+def done(client: FlaskClient, path: str, **options: Any) -> dict[str, Any]:
+    """The state of a request at its end."""
+    response = client.post(path, **options)
     assert response.status_code == 202, response.text
-    settings = client.application.extensions["thoth"].settings
-    run_jobs(settings)
+    run_jobs(client.application.extensions["thoth"].settings)
     return dict(client.get(response.headers["Location"]).get_json())
 
 
+def result_of(client: FlaskClient, state: dict[str, Any]) -> Any:
+    return client.get(state["result"]).get_json()
+
+
+def messages(client: FlaskClient, state: dict[str, Any]) -> list[str]:
+    return [it["message"] for it in client.get(state["log"]).get_json()["lines"]]
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """An index with one release of ``app``."""
+    with package_index(protected=False, json=True) as made:
+        made.add_wheel("app", "1.0", metadata="Requires-Dist: lib>=1\n")
+        made.add_wheel("lib", "2.0")
+        yield made
+
+
+@pytest.fixture
+def at_index(known: Stores, index: Index) -> Settings:
+    """Settings with this index."""
+    return replace(known.settings, package_indexes=(("pypi", index.url),), rate_limit=None)
+
+
+APP = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
+
+
 def test_advice_can_be_requested_replayed_and_explained(client: FlaskClient, known: Stores) -> None:
-    done = asked(client)
-    assert (done["state"], done["reason"]) == ("succeeded", None)
-    result = client.get(done["result"])
-    assert result.headers["X-Thoth-Graph-Revision"] == str(done["graph_revision"])
-    assert done["as_of"].startswith(result.headers["X-Thoth-As-Of"][:19])
-    report = result.get_json()
-    (product,) = report["result"]["report"]["products"]
+    body = {"files": {"requirements.in": "web\ntool\n"}, "environment": {"python": "3.11"}}
+    made = done(client, "/api/v2/advice", json=body)
+    assert (made["state"], made["reason"]) == ("succeeded", None)
+    result = client.get(made["result"])
+    assert result.headers["X-Thoth-Graph-Revision"] == str(made["graph_revision"])
+    assert made["as_of"].startswith(result.headers["X-Thoth-As-Of"][:19])
+    (product,) = result.get_json()["result"]["report"]["products"]
     versions = {it["name"]: it["version"] for it in product["packages"]}
     assert versions == {"core": "1.0", "tool": "1.0", "web": "2.0"}
-    advice = f"/api/v2/advice/{done['analysis_id']}"
-    replay = client.post(f"{advice}/replay")
-    why = client.post(f"{advice}/why-not?requirement=core>=2")
-    assert (replay.status_code, why.status_code) == (202, 202)
-    run_jobs(known.settings)
-    again = client.get(replay.get_json()["result"] or f"{replay.headers['Location']}/result")
-    assert again.get_json()["same"] is True
-    told = client.get(f"{why.headers['Location']}/result")
-    assert told.status_code == 200
-    assert told.get_json()["outcome"] == "conflict"
+    advice = f"/api/v2/advice/{made['analysis_id']}"
+    assert result_of(client, done(client, f"{advice}/replay"))["same"] is True
+    why_not = f"{advice}/why-not?requirement=core>=2"
+    assert result_of(client, done(client, why_not))["outcome"] == "conflict"
     # What is only read makes no work.
     jobs = jobs_in(known.engine)
-    assert client.get(f"{advice}/why-not?requirement=core>=2").status_code == 200
+    assert client.get(why_not).status_code == 200
     assert jobs_in(known.engine) == jobs
-    lines = client.get(done["log"]).get_json()["lines"]
-    assert any("attempt 1" in it["message"] for it in lines)
+    assert any("attempt 1" in it for it in messages(client, made))
 
 
-def test_missing_releases_are_read_before_the_advice(known: Stores) -> None:
-    with package_index(protected=False, json=True) as index:
-        for version in ("1.0", "1.1"):
-            index.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
-        index.add_wheel("lib", "2.0")
-        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-            body = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
-            first = client.post("/api/v2/advice", json=body)
-            run_jobs(settings)
-            where = first.headers["Location"]
-            report = client.get(f"{where}/result").get_json()["result"]["report"]
-            (product,) = report["products"]
-            versions = {it["name"]: it["version"] for it in product["packages"]}
-            assert versions == {"app": "1.1", "lib": "2.0"}
-            assert report["certificate"]["status"] == "optimal"
-            progress = client.get(where).get_json()["progress"]
-            assert progress["bytes_received"] > 0
-            counts = {name: progress[name] for name in ("packages", "listed", "read", "requests")}
-            assert counts == {"packages": 2, "listed": 3, "read": 2, "requests": 4}
-            lines = client.get(f"{where}/log").get_json()["lines"]
-            assert any("read 2 of 3 listed releases" in it["message"] for it in lines)
-            # What was read is stored, and needs no further requests.
-            seen = len(index.seen)
-            again = client.post("/api/v2/advice?force=true", json=body)
-            run_jobs(settings)
-            second = client.get(f"{again.headers['Location']}/result").get_json()
-            assert second["result"]["report"]["products"] == report["products"]
-            releases = client.get("/api/v2/packages/app/versions").get_json()
-            assert [it["version"] for it in releases["items"]] == ["1.1"]
-            assert len(index.seen) == seen
-            # An older version is read when a question is about it.
-            question = f"/api/v2/advice/{again.get_json()['analysis_id']}/why-not"
-            why_not = client.post(f"{question}?requirement=app<1.1")
-            run_jobs(settings)
-            answer = client.get(f"{why_not.headers['Location']}/result").get_json()
-            assert answer["outcome"] == "possible"
-            assert len(index.seen) == seen + 1
+def test_missing_releases_are_read_before_the_advice(at_index: Settings, index: Index) -> None:
+    index.add_wheel("app", "1.1", metadata="Requires-Dist: lib>=1\n")
+    with client_of(at_index, Scope.ADVISE, Scope.INGEST) as client:
+        first = done(client, "/api/v2/advice", json=APP)
+        report = result_of(client, first)["result"]["report"]
+        (product,) = report["products"]
+        versions = {it["name"]: it["version"] for it in product["packages"]}
+        assert versions == {"app": "1.1", "lib": "2.0"}
+        assert report["certificate"]["status"] == "optimal"
+        progress = first["progress"]
+        assert progress["bytes_received"] > 0
+        counts = {name: progress[name] for name in ("packages", "listed", "read", "requests")}
+        assert counts == {"packages": 2, "listed": 3, "read": 2, "requests": 4}
+        assert any("read 2 of 3 listed releases" in it for it in messages(client, first))
+        # What was read is stored, and needs no further requests.
+        seen = len(index.seen)
+        again = done(client, "/api/v2/advice?force=true", json=APP)
+        assert result_of(client, again)["result"]["report"]["products"] == report["products"]
+        releases = client.get("/api/v2/packages/app/versions").get_json()
+        assert [it["version"] for it in releases["items"]] == ["1.1"]
+        assert len(index.seen) == seen
+        # An older version is read when a question is about it.
+        question = f"/api/v2/advice/{again['analysis_id']}/why-not?requirement=app<1.1"
+        assert result_of(client, done(client, question))["outcome"] == "possible"
+        assert len(index.seen) == seen + 1
 
 
-def test_advice_that_lacks_a_page_is_not_cached(known: Stores) -> None:
-    with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as client:
-        body = {"files": {"requirements.in": "web\nnobody\n"}, "environment": {"python": "3.11"}}
-        first = client.post("/api/v2/advice", json=body)
-        run_jobs(known.settings)
-        where = first.headers["Location"]
-        assert client.get(where).get_json()["state"] == "succeeded"
-        messages = [it["message"] for it in client.get(f"{where}/log").get_json()["lines"]]
-        missing = "still missing: nobody: it was not read from pypi"
-        assert any(it.startswith(missing) for it in messages)
-        assert any("only what is stored counts" in it for it in messages)
-        again = client.post("/api/v2/advice", json=body)
-        assert again.get_json()["cached"] is False
+def test_advice_that_lacks_a_page_is_not_cached(client: FlaskClient) -> None:
+    body = {"files": {"requirements.in": "web\nnobody\n"}, "environment": {"python": "3.11"}}
+    first = done(client, "/api/v2/advice", json=body)
+    assert first["state"] == "succeeded"
+    logged = messages(client, first)
+    missing = "still missing: nobody: it was not read from pypi"
+    assert any(it.startswith(missing) for it in logged)
+    assert any("only what is stored counts" in it for it in logged)
+    assert client.post("/api/v2/advice", json=body).get_json()["cached"] is False
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
 def test_request_of_a_client_that_may_not_ingest_reads_no_index(
-    known: Stores, scopes: tuple[Scope, ...]
+    at_index: Settings, index: Index, scopes: tuple[Scope, ...]
 ) -> None:
     """Nor may they by a member of the request that is the service's own."""
-    with package_index(protected=False, json=True) as index:
-        index.add_wheel("app", "1.0")
-        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-        with client_of(settings, *scopes) as client:
-            body = {"files": {"requirements.in": "app\n"}}
-            ours = client.post("/api/v2/advice", json=body)
-            assert (
-                client.post("/api/v2/advice", json={**body, "may_fetch": True}).status_code == 400
-            )
-            stack = {"requirements": '[packages]\napp = "*"\n', "requirements_lock": None}
-            theirs = client.post(
-                "/api/v1/advise/python?recommendation_type=latest",
-                json={"application_stack": stack, "may_fetch": True},
-            )
-            assert (ours.status_code, theirs.status_code) == (202, 202)
-            run_jobs(settings)
-            assert client.get(ours.headers["Location"]).get_json()["state"] == "succeeded"
-        assert index.seen == []
+    with client_of(at_index, *scopes) as client:
+        assert client.post("/api/v2/advice", json={**APP, "may_fetch": True}).status_code == 400
+        stack = {"requirements": '[packages]\napp = "*"\n', "requirements_lock": None}
+        theirs = client.post(
+            "/api/v1/advise/python?recommendation_type=latest",
+            json={"application_stack": stack, "may_fetch": True},
+        )
+        assert theirs.status_code == 202
+        assert done(client, "/api/v2/advice", json=APP)["state"] == "succeeded"
+    assert index.seen == []
 
 
-def test_open_service_reads_missing_packages_and_a_closed_one_says_how(known: Stores) -> None:
-    with package_index(protected=False, json=True) as index:
-        index.add_wheel("app", "1.0")
-        settings = replace(known.settings, package_indexes=(("pypi", index.url),), rate_limit=None)
-        with client_of(settings, Scope.ADVISE, Scope.READ) as client:
-            body = {"files": {"requirements.in": "app\n"}}
-            first = client.post("/api/v2/advice", json=body).get_json()["analysis_id"]
-            run_jobs(settings)
-            page = client.get(f"/advice/{first}").text
-            assert "Nothing is known here yet." in page
-            remedy = page.index("<code>thoth up --serve</code> started it")
-            assert remedy < page.index("How sure is this?")
-            assert "thoth advise --fetch" not in page[remedy:]
-            # As `thoth up --serve` starts the service:
-            client.application.config["FETCH_MISSING"] = True
-            del client.environ_base["HTTP_AUTHORIZATION"]
-            second = client.post("/api/v2/advice", json=body).headers["Location"]
-            run_jobs(settings)
-            report = client.get(f"{second}/result").get_json()["result"]["report"]
-            assert [it["version"] for it in report["products"][0]["packages"]] == ["1.0"]
+def test_open_service_reads_missing_packages_and_a_closed_one_says_how(at_index: Settings) -> None:
+    with client_of(at_index, Scope.ADVISE, Scope.READ) as client:
+        first = done(client, "/api/v2/advice", json=APP)["analysis_id"]
+        page = client.get(f"/advice/{first}").text
+        assert "Nothing is known here yet." in page
+        remedy = page.index("<code>thoth up --serve</code> started it")
+        assert remedy < page.index("How sure is this?")
+        assert "thoth advise --fetch" not in page[remedy:]
+        # As `thoth up --serve` starts the service:
+        client.application.config["FETCH_MISSING"] = True
+        del client.environ_base["HTTP_AUTHORIZATION"]
+        second = done(client, "/api/v2/advice", json=APP)
+        (product,) = result_of(client, second)["result"]["report"]["products"]
+        assert {it["version"] for it in product["packages"]} == {"1.0", "2.0"}
 
 
-def test_no_index_is_read_if_the_setting_forbids_it(known: Stores) -> None:
-    with package_index(protected=False, json=True) as index:
-        index.add_wheel("app", "1.0")
-        at_index = (("pypi", index.url),)
-        settings = replace(known.settings, package_indexes=at_index, fetch_missing=False)
-        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-            first = client.post("/api/v2/advice", json={"files": {"requirements.in": "app\n"}})
-            run_jobs(settings)
-            state = client.get(first.headers["Location"]).get_json()
-            assert (state["state"], state["progress"]) == ("succeeded", None)
-        assert index.seen == []
+def test_no_index_is_read_if_the_setting_forbids_it(at_index: Settings, index: Index) -> None:
+    with client_of(replace(at_index, fetch_missing=False), Scope.ADVISE, Scope.INGEST) as client:
+        state = done(client, "/api/v2/advice", json=APP)
+        assert (state["state"], state["progress"]) == ("succeeded", None)
+    assert index.seen == []
 
 
 def test_an_archive_is_ingested_by_a_worker_once(client: FlaskClient, known: Stores) -> None:
-    archive = SAMPLES.read_bytes()
-    response = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
-    assert response.status_code == 202
-    again = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
-    assert again.get_json()["cached"] is True
-    run_jobs(known.settings)
-    done = client.get(response.headers["Location"]).get_json()
-    assert done["state"] == "succeeded"
-    result = client.get(done["result"]).get_json()
+    upload = {"data": SAMPLES.read_bytes(), "content_type": "application/gzip"}
+    made = done(client, "/api/v2/inspections", **upload)
+    assert made["state"] == "succeeded"
+    assert client.post("/api/v2/inspections", **upload).get_json()["cached"] is True
+    result = result_of(client, made)
     assert result["read"] == result["new"] > 0
     assert result["refusals"] == []
     assert row_counts(known.engine)["inspections"] == result["new"]
     assert lag(known.engine).count == 0
-    kept = (known.settings.home / "uploads").iterdir()
-    assert [it for it in kept if it.suffix != ".lock"] == []
+    left = (known.settings.home / "uploads").iterdir()
+    assert [it for it in left if it.suffix != ".lock"] == []
 
 
-def test_documents_of_an_archive_that_are_no_inspections_are_listed(
-    client: FlaskClient, known: Stores
-) -> None:
-    response = client.post(
-        "/api/v2/inspections", data=tar_of("broken.json", b"{[}"), content_type="application/gzip"
-    )
-    run_jobs(known.settings)
-    done = client.get(response.headers["Location"]).get_json()
-    result = client.get(done["result"]).get_json()
+def test_documents_of_an_archive_that_are_no_inspections_are_listed(client: FlaskClient) -> None:
+    upload = {"data": tar_of("broken.json", b"{[}"), "content_type": "application/gzip"}
+    result = result_of(client, done(client, "/api/v2/inspections", **upload))
     assert result["quarantined"] == 1
     assert [it["place"] for it in result["refusals"]] == ["broken.json"]
 
@@ -286,40 +259,22 @@ def test_refused_upload_fails_with_its_reason(client: FlaskClient, known: Stores
     assert row_counts(known.engine)["inspections"] == 0
 
 
-def test_packages_are_read_from_a_configured_index_alone(known: Stores) -> None:
-    with package_index(protected=False, json=True) as index:
-        index.add_wheel("app", "1.0")
-        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-        with client_of(settings, Scope.INGEST) as client:
-            response = client.post("/api/v2/packages", json={"requirements": ["app>=1"]})
-            assert response.status_code == 202
-            run_jobs(settings)
-            done = client.get(response.headers["Location"]).get_json()
-            assert done["state"] == "succeeded", done
-            (report,) = client.get(done["result"]).get_json()["indexes"]
-            assert report["new"] == 1
-            unknown = {"requirements": ["app"], "index": "elsewhere"}
-            assert client.post("/api/v2/packages", json=unknown).status_code == 400
-            where = {"requirements": [f"app @ http://127.0.0.1:{index.port}/app.whl"]}
-            assert client.post("/api/v2/packages", json=where).status_code == 400
+def test_packages_are_fetched_from_the_configured_index(at_index: Settings) -> None:
+    with client_of(at_index, Scope.INGEST) as client:
+        state = done(client, "/api/v2/packages", json={"requirements": ["lib>=1"]})
+        assert state["state"] == "succeeded", state
+        (report,) = result_of(client, state)["indexes"]
+        assert report["new"] == 1
 
 
-def test_unreachable_index_ends_a_fetch_in_error(known: Stores) -> None:
-    with client_of(known.settings, Scope.INGEST) as client:
-        response = client.post("/api/v2/packages", json={"requirements": ["app"]})
-        for _ in range(3):
-            run_jobs_now(known)
-        done = client.get(response.headers["Location"]).get_json()
-        assert done["state"] == "error"
-        assert done["attempts"] == 3
-        assert "3 attempts" in done["reason"]
-
-
-def run_jobs_now(stores: Stores) -> None:
-    """Run what waits although it is to be tried again only later."""
-    with stores.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE procrastinate_jobs SET scheduled_at = NULL")
-    run_jobs(stores.settings)
+def test_unreachable_index_ends_a_fetch_in_error(client: FlaskClient, known: Stores) -> None:
+    response = client.post("/api/v2/packages", json={"requirements": ["app"]})
+    for _ in range(3):
+        execute(known.engine, "UPDATE procrastinate_jobs SET scheduled_at = NULL")
+        run_jobs(known.settings)
+    state = client.get(response.headers["Location"]).get_json()
+    assert (state["state"], state["attempts"]) == ("error", 3)
+    assert "3 attempts" in state["reason"]
 
 
 def test_cypher_endpoint_reads_within_limits_and_cannot_write(client: FlaskClient) -> None:
@@ -421,3 +376,128 @@ def test_a_document_is_ingested_at_once(client: FlaskClient, known: Stores) -> N
     assert jobs_in(known.engine) == [("graph.project", "todo")]
     run_jobs(known.settings)
     assert lag(known.engine).count == 0
+
+
+BASE = "/amun/api/v1"
+SCRIPT = """
+import json, socket
+try:
+    socket.create_connection(("127.0.0.1", 22), 1)
+    reached = True
+except OSError:
+    reached = False
+result = {"rate": 1.0, "elapsed": 1.0}
+print(json.dumps({"name": "Mine", "@parameters": {"reached": reached}, "@result": result}))
+"""
+
+
+@pytest.fixture
+def measuring(stores: Stores) -> Iterator[FlaskClient]:
+    """Who may have stacks measured."""
+    with client_of(replace(stores.settings, rate_limit=None), Scope.INSPECT) as made:
+        yield made
+
+
+@needs("bwrap")
+def test_submitted_script_runs_in_the_sandbox_and_is_ingested(
+    measuring: FlaskClient, stores: Stores
+) -> None:
+    specification = {
+        "base": "registry.example/python:3.11", "identifier": "mine", "batch_size": 2,
+        "script": SCRIPT, "timeout_s": 60,
+    }  # fmt: skip
+    response = measuring.post(f"{BASE}/inspect", json=specification)
+    assert response.status_code == 202, response.text
+    name = response.get_json()["inspection_id"]
+    assert name.startswith("inspection-mine-")
+    assert response.get_json()["parameters"]["batch_size"] == 2
+    where = f"{BASE}/inspect/{name}"
+    waiting = measuring.get(f"{where}/status").get_json()["status"]
+    assert (waiting["build"], waiting["data_stored"]) == (None, False)
+    assert waiting["workflow"]["state"] == "pending"
+    assert measuring.get(f"{where}/build/log").get_json()["log"] is None
+    assert measuring.get(f"{where}/job/0/result").status_code == 404
+
+    run_jobs(measuring.application.extensions["thoth"].settings)
+
+    status = measuring.get(f"{where}/status").get_json()["status"]
+    assert status["workflow"]["state"] == "succeeded", status
+    assert status["build"]["state"] == "succeeded", status
+    assert status["data_stored"] is True
+    assert measuring.get(f"{where}/job/batch-size").get_json()["batch_size"] == 2
+    for item in range(2):
+        document = measuring.get(f"{where}/job/{item}/result").get_json()
+        assert document["result"]["confined"] is True
+        assert document["result"]["stdout"]["@parameters"] == {"reached": False}
+        assert "reached" in measuring.get(f"{where}/job/{item}/log").get_json()["log"]
+    assert measuring.get(f"{where}/job/2/result").status_code == 404
+    assert "not used" in measuring.get(f"{where}/build/log").get_json()["log"]
+    asked = measuring.get(f"{where}/specification").get_json()["specification"]
+    assert asked["script"] == SCRIPT
+    listed = measuring.get(f"{BASE}/inspect?page=1&limit=5").get_json()
+    assert listed == {"inspections": [name], "parameters": {"page": 1, "limit": 5}}
+    assert measuring.get(f"{BASE}/inspect?page=2").get_json()["inspections"] == []
+    assert row_counts(stores.engine)["inspections"] == 1
+    second = measuring.post(f"{BASE}/inspect", json=specification).get_json()["inspection_id"]
+    assert second != name
+
+
+def test_a_stack_that_cannot_be_built_is_a_result(measuring: FlaskClient) -> None:
+    specification = {"script": "print(1)", "packages": ["no-such-native-package"]}
+    name = measuring.post(f"{BASE}/inspect", json=specification).get_json()["inspection_id"]
+    run_jobs(measuring.application.extensions["thoth"].settings)
+    status = measuring.get(f"{BASE}/inspect/{name}/status").get_json()["status"]
+    assert status["build"]["state"] == "failed"
+    assert status["build"]["reason"] == "native-packages-missing"
+    assert status["workflow"]["state"] == "succeeded"
+    assert "no-such-native-package" in measuring.get(f"{BASE}/inspect/{name}/build/log").text
+
+
+REFUSED: tuple[tuple[dict[str, Any] | bytes, str], ...] = (
+    ({}, "script"),
+    ({"script": "https://index.example/script.py"}, "script"),
+    ({"script": " HTTPS://index.example/script.py\n"}, "script"),
+    ({"script": "nobody-knows-it"}, "script"),
+    ({"script": "print(1)", "batch_size": 0}, "batch_size"),
+    ({"script": "print(1)", "batch_size": 10_000, "timeout_s": 3600}, "batch_size"),
+    ({"script": "print(1)", "identifier": "../../up"}, "identifier"),
+    ({"script": "print(1)", "files": [{"path": "../x", "content": ""}]}, "files"),
+    ({"script": "print(1)", "unknown": 1}, "unknown"),
+    ({"script": {"file": "secret"}}, "script"),
+    *((it, "") for it in (b"", b"[]", b"{", b"\xff")),
+)
+
+
+def test_invalid_inspection_request_is_refused_with_its_field(measuring: FlaskClient) -> None:
+    for body, field in REFUSED:
+        data = body if isinstance(body, bytes) else json.dumps(body)
+        response = measuring.post(f"{BASE}/inspect", data=data, content_type="application/json")
+        assert response.status_code == 400, response.text
+        document = response.get_json()
+        assert field in document["detail"]
+        assert document["error"] == document["detail"]
+        assert "parameters" in document
+    assert measuring.get(f"{BASE}/inspect").get_json()["inspections"] == []
+
+
+def test_dockerfile_endpoint_returns_a_recipe_and_builds_nothing(measuring: FlaskClient) -> None:
+    body = {"base": "registry.example/python:3.11", "script": next(iter(INDICATORS))}
+    response = measuring.post(
+        f"{BASE}/_debug/generate-dockerfile", json={**body, "script": "print(1)"}
+    )
+    assert response.status_code == 200, response.text
+    assert response.get_json()["dockerfile"].startswith("FROM registry.example/python:3.11\n")
+    missing = measuring.post(f"{BASE}/_debug/generate-dockerfile", json={"script": "print(1)"})
+    assert missing.status_code == 400
+    assert measuring.get(f"{BASE}/inspect").get_json()["inspections"] == []
+
+
+def test_version_is_public_and_unknown_inspections_are_not_found(measuring: FlaskClient) -> None:
+    response = measuring.get(f"{BASE}/version")
+    assert set(response.get_json()) == {"version", "service_version"}
+    assert response.headers["X-Amun-Version"] == response.get_json()["version"]
+    for path in ("status", "specification", "build/log", "job/batch-size", "job/0/log"):
+        missing = measuring.get(f"{BASE}/inspect/inspection-none-00000000/{path}")
+        assert missing.status_code == 404
+        assert missing.headers["X-Amun-Version"]
+        assert missing.get_json()["error"]

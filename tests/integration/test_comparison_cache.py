@@ -36,6 +36,12 @@ SIZES = (64, 128)
 
 
 @pytest.fixture
+def stores(settings: Settings, relational: sqlalchemy.Engine) -> Stores:
+    """PostgreSQL alone; no test reads the graph."""
+    return Stores(settings, relational, None)
+
+
+@pytest.fixture
 def read_keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """For each reading of measurements, the number of comparison keys."""
     numbers: list[int] = []
@@ -100,21 +106,28 @@ def documents(family: SeriesFamily) -> list[dict[str, Any]]:
 
 
 def test_new_measurement_reads_its_series_only_and_judges_all(
-    delivered: Stores, read_keys: list[int], tmp_path: Path
+    delivered: Stores, read_keys: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    marked: list[int | None] = []
+
+    def noted(connection: Connection, keys: Collection[str] | None) -> dict[str, SeriesMark]:
+        marked.append(None if keys is None else len(keys))
+        return series_marks(connection, keys)
+
+    monkeypatch.setattr(comparison_cache, "series_marks", noted)
     cache = ComparisonCache()
     with delivered.engine.connect() as connection:
         before = documents(cache.family(connection))
         assert documents(cache.family(connection)) == before
-    assert read_keys == [2]
     deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
+    deliver(delivered, tmp_path, "inspection-new", "2.0.2", 256)
     with delivered.engine.connect() as connection:
         after = documents(cache.family(connection))
         seen = list(measured_observations(connection))
-    assert read_keys == [2, 1]
     assert after == stacks_document(compare_stacks(seen))["groups"]
+    assert (read_keys, marked) == ([2, 2], [None, 2])
     assert [it["recent"]["inspections"] for it in before] == [3, 3]
-    assert sorted(it["recent"]["inspections"] for it in after) == [3, 4]
+    assert sorted(it["recent"]["inspections"] for it in after) == [1, 3, 4]
 
 
 def test_series_are_read_in_batches_at_start_up(
@@ -220,28 +233,6 @@ def test_selected_series_are_read_without_the_others(
         documents(cache.family(connection, keys=[second]))
         assert len(documents(cache.family(connection))) == 2
     assert read_keys == [1, 1, 1, 1]
-
-
-def test_only_changed_series_are_counted_again(
-    delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marked: list[int | None] = []
-
-    def noted(connection: Connection, keys: Collection[str] | None) -> dict[str, SeriesMark]:
-        marked.append(None if keys is None else len(keys))
-        return series_marks(connection, keys)
-
-    monkeypatch.setattr(comparison_cache, "series_marks", noted)
-    cache = ComparisonCache()
-    with delivered.engine.connect() as connection:
-        before = documents(cache.family(connection))
-    deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
-    deliver(delivered, tmp_path, "inspection-new", "2.0.2", 256)
-    with delivered.engine.connect() as connection:
-        after = documents(cache.family(connection))
-        assert after == stacks_document(compare_stacks(measured_observations(connection)))["groups"]
-    assert marked == [None, 2]
-    assert (len(before), len(after)) == (2, 3)
 
 
 def test_failed_read_of_a_change_is_repeated(

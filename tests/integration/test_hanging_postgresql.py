@@ -190,30 +190,27 @@ def test_a_stall_during_a_projection_stops_neither_projection_nor_uploads(
         wait_until(answers, "PostgreSQL answers again")
         # The error, which is still known, holds the connection of the lock.
         assert ended_by.value.store == "PostgreSQL"
-        with uploading_client(stores.settings, Scope.INGEST) as client:
-            archive = zip_of(
-                {f"inspection-a/{it}": data for it, data in inspection_files(JOBS).items()}
-            )
-            accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
-            run_jobs(stores.settings)
-            assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
+        assert uploaded_state(stores.settings) == "succeeded"
         assert lag(stores.engine).count == 0
     finally:
         service.close()
 
 
+def uploaded_state(settings: Settings) -> str:
+    """The final state of an upload."""
+    files = {f"inspection-a/{it}": data for it, data in inspection_files(JOBS).items()}
+    with uploading_client(settings, Scope.INGEST) as client:
+        accepted = client.post(UPLOADS, data=zip_of(files), content_type="application/zip")
+        run_jobs(settings)
+        return str(ended(client, accepted.headers["Location"])["state"])
+
+
 def test_a_projection_that_waits_for_another_lets_uploads_run(stores: Stores) -> None:
-    with uploading_client(stores.settings, Scope.INGEST) as client:
-        with only_projector(stores.engine, 0.0):
-            with stores.engine.begin() as connection:
-                Queue(stores.engine, 10).enqueue(connection, PROJECT)
-            archive = zip_of(
-                {f"inspection-a/{it}": data for it, data in inspection_files(JOBS).items()}
-            )
-            accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
-            run_jobs(stores.settings)
-            assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
-        assert ("graph.project", "todo") in jobs_in(stores.engine)
+    with only_projector(stores.engine, 0.0):
+        with stores.engine.begin() as connection:
+            Queue(stores.engine, 10).enqueue(connection, PROJECT)
+        assert uploaded_state(stores.settings) == "succeeded"
+    assert ("graph.project", "todo") in jobs_in(stores.engine)
 
 
 def test_long_statement_is_not_ended_while_the_database_answers(client: FlaskClient) -> None:

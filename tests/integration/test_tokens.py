@@ -14,11 +14,10 @@ from click.testing import CliRunner, Result
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
-from api.app import create_app
-from api.service import EXTENSION
 from cli.access import token
 from common.settings import Settings
 from graph.record.access import Scope, create_token, open_session, session_token
+from tests.services.jobs import client_of, execute
 
 #: Anything that asks for a scope.
 READ = "/metrics"
@@ -33,9 +32,8 @@ def closed(settings: Settings) -> Settings:
 
 @pytest.fixture
 def client(closed: Settings, relational: sqlalchemy.Engine) -> Iterator[FlaskClient]:
-    app = create_app(closed)
-    yield app.test_client()
-    app.extensions[EXTENSION].close()
+    with client_of(closed) as made:
+        yield made
 
 
 def run(settings: Settings, *arguments: str) -> Result:
@@ -105,29 +103,21 @@ def test_no_operation_accepts_a_token_of_another_scope(
     assert refused > 300
 
 
-def test_a_revoked_token_is_refused_at_once(closed: Settings, client: FlaskClient) -> None:
+def test_revoked_and_expired_tokens_are_refused_and_uses_are_recorded(
+    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
+) -> None:
     made = create(closed, "read")
     assert status(client, made["secret"]) == 200
+    (listed,) = json.loads(run(closed, "list", "--json").stdout)["tokens"]
+    assert listed["last_used_at"] is not None
+    assert "secret" not in listed
     assert run(closed, "revoke", made["token_id"]).exit_code == 0
     assert status(client, made["secret"]) == 401
     assert run(closed, "revoke", made["token_id"]).exit_code != 0
-
-
-def test_an_expired_token_is_refused(
-    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
-) -> None:
     ago = datetime.now(UTC) - timedelta(seconds=1)
     with relational.begin() as connection:
         _, secret = create_token(connection, "old", [Scope.READ], ago)
     assert status(client, secret) == 401
-
-
-def test_last_use_of_a_token_is_recorded(closed: Settings, client: FlaskClient) -> None:
-    made = create(closed, "read")
-    status(client, made["secret"])
-    (listed,) = json.loads(run(closed, "list", "--json").stdout)["tokens"]
-    assert listed["last_used_at"] is not None
-    assert "secret" not in listed
 
 
 def test_malformed_authorization_header_is_refused(client: FlaskClient) -> None:
@@ -147,13 +137,9 @@ def test_token_in_a_url_is_refused_unless_the_setting_allows_it(
     refused = client.get(READ, query_string={"token": secret})
     assert refused.status_code == 401
     assert secret not in refused.text
-    app = create_app(replace(closed, query_tokens=True))
-    try:
-        client = app.test_client()
-        assert client.get(READ, query_string={"token": secret}).status_code == 200
-        assert client.get(READ, query_string={"token": "thoth_0"}).status_code == 401
-    finally:
-        app.extensions[EXTENSION].close()
+    with client_of(replace(closed, query_tokens=True)) as old:
+        assert old.get(READ, query_string={"token": secret}).status_code == 200
+        assert old.get(READ, query_string={"token": "thoth_0"}).status_code == 401
 
 
 def rotate(settings: Settings, token_id: str, *options: str) -> dict[str, str]:
@@ -174,8 +160,7 @@ def test_both_secrets_of_a_rotated_token_work_until_the_overlap_ends(
     assert "previous secret until" in run(closed, "list").stdout
     again = rotate(closed, made["token_id"])
     assert [status(client, it["secret"]) for it in (made, rotated, again)] == [401, 200, 200]
-    with relational.begin() as connection:
-        connection.execute(text("UPDATE tokens SET previous_until = now()"))
+    execute(relational, "UPDATE tokens SET previous_until = now()")
     assert [status(client, it["secret"]) for it in (rotated, again)] == [401, 200]
     assert "previous secret" not in run(closed, "list").stdout
     with relational.connect() as connection:
@@ -195,28 +180,18 @@ def test_without_an_overlap_the_old_secret_and_its_sessions_end_at_once(
         assert session_token(connection, session) is None
 
 
-def test_rotation_does_not_revive_an_expired_secret(
+def test_an_old_secret_outlives_neither_its_expiry_nor_its_token(
     closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
 ) -> None:
     made = create(closed, "read")
-    with relational.begin() as connection:
-        connection.execute(text("UPDATE tokens SET expires_at = now()"))
+    execute(relational, "UPDATE tokens SET expires_at = now()")
     rotated = rotate(closed, made["token_id"])
     assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 200]
-
-
-def test_an_old_secret_does_not_outlive_its_token(closed: Settings) -> None:
-    made = create(closed, "read")
-    rotated = rotate(closed, made["token_id"], "--overlap", "1d", "--expires", "1h")
-    ends = (datetime.fromisoformat(rotated[it]) for it in ("previous_until", "expires_at"))
+    again = rotate(closed, made["token_id"], "--overlap", "1d", "--expires", "1h")
+    ends = (datetime.fromisoformat(again[it]) for it in ("previous_until", "expires_at"))
     assert len(set(ends)) == 1
-
-
-def test_neither_secret_of_a_revoked_token_works(closed: Settings, client: FlaskClient) -> None:
-    made = create(closed, "read")
-    rotated = rotate(closed, made["token_id"])
     assert run(closed, "revoke", made["token_id"]).exit_code == 0
-    assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 401]
+    assert [status(client, it["secret"]) for it in (rotated, again)] == [401, 401]
     assert run(closed, "rotate", made["token_id"]).exit_code != 0
 
 
