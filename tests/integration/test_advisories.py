@@ -484,38 +484,28 @@ def test_failed_download_keeps_known_advisories(record: Record, web: Site) -> No
     assert row_counts(record.engine)["advisories"] == 1
 
 
-@pytest.mark.parametrize("drips", [b"x", b""], ids=["body", "headers"])
-def test_slow_download_ends_at_the_deadline(
-    tmp_path: Path, web: Site, drips: bytes, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("slow", ["body", "headers", "attempts"])
+def test_slow_download_ends_at_the_deadline_of_all_attempts(
+    tmp_path: Path, web: Site, slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
 
-    def drip(handler: BaseHTTPRequestHandler) -> None:
+    def answers(handler: BaseHTTPRequestHandler) -> None:
+        if slow == "attempts":
+            time.sleep(0.4)
+            answer(handler, 503)
+            return
         handler.send_response(200)
         with suppress(OSError):
-            if drips:
+            if slow == "body":
                 handler.end_headers()
             else:
                 handler.flush_headers()
             for number in range(100):
-                handler.wfile.write(drips or b"X-%d: 1\r\n" % number)
+                handler.wfile.write(b"x" if slow == "body" else b"X-%d: 1\r\n" % number)
                 time.sleep(0.05)
 
-    web.answers += [drip] * 4
-    with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
-        sources.fetch_archive(f"{web.url}/all.zip", sources.Validators(), tmp_path)
-
-
-def test_all_attempts_share_one_deadline(
-    tmp_path: Path, web: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
-
-    def busy(handler: BaseHTTPRequestHandler) -> None:
-        time.sleep(0.4)
-        answer(handler, 503)
-
-    web.answers += [busy] * 4
+    web.answers += [answers] * 4
     with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
         sources.fetch_archive(f"{web.url}/all.zip", sources.Validators(), tmp_path)
     assert len(web.seen) <= 2

@@ -181,15 +181,6 @@ def test_unreadable_release_gets_a_state_and_others_are_read(
     assert len(files_asked_for(index)) == asked
 
 
-def test_root_without_an_installable_release_is_reported(
-    at: Settings, relational: Engine, index: Index
-) -> None:
-    index.add_source("app", "1.0")
-    report = add(at, relational, "app")
-    assert report.unsolvable_roots == ["app"]
-    assert not report.clean
-
-
 def test_missing_and_failing_packages_are_reported_without_stopping_others(
     at: Settings, relational: Engine, index: Index
 ) -> None:
@@ -403,7 +394,7 @@ def test_version_without_files_is_kept_and_takes_no_place(
     assert one(refresh_indexes(at, relational)).events == {}
 
 
-def test_root_that_no_release_meets_is_reported(
+def test_root_that_no_release_meets_or_that_has_none_to_install_is_reported(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -411,6 +402,9 @@ def test_root_that_no_release_meets_is_reported(
         report = add(at, relational, name)
         expected = ["app<1,==1.0"] if unmet is ... else unmet
         assert (report.unmet_roots, report.clean) == (expected, not expected)
+    index.add_source("unbuilt", "1.0")
+    report = add(at, relational, "unbuilt")
+    assert (report.unsolvable_roots, report.clean) == (["unbuilt"], False)
 
 
 def test_refresh_does_not_request_a_project_that_the_index_never_had(

@@ -82,7 +82,7 @@ def old_stack(stores: Stores) -> str:
         return str(connection.scalars(query).first())
 
 
-def test_run_is_recorded_with_its_conditions(stores: Stores, runs: Path) -> None:
+def test_run_is_in_the_record_and_the_graph_with_its_conditions(stores: Stores, runs: Path) -> None:
     said = take_in(stores, runs)
     assert "3 read: 3 new, 0 already known, 0 quarantined" in said
     assert "20 measured, 1 build failed" in said
@@ -103,10 +103,6 @@ def test_run_is_recorded_with_its_conditions(stores: Stores, runs: Path) -> None
     with stores.engine.connect() as connection:
         labels = set(connection.scalars(select(HardwareRow.label)))
     assert labels == {"Example CPU, 4 CPUs, quota 2, threads 2", "unknown hardware"}
-
-
-def test_graph_has_the_run_before_and_after_a_rebuild(stores: Stores, runs: Path) -> None:
-    take_in(stores, runs)
     query = (
         "MATCH (i:Inspection {name: $name})-[:OBSERVED]->(o) WHERE o.turn = 1"
         " RETURN o.unit, o.host, o.block, o.turn ORDER BY o.block LIMIT 1"
@@ -123,7 +119,9 @@ def test_graph_has_the_run_before_and_after_a_rebuild(stores: Stores, runs: Path
     assert verified(stores).kinds == before.kinds
 
 
-def test_stacks_that_ran_in_turns_are_compared_in_pairs(stores: Stores, runs: Path) -> None:
+def test_stacks_that_ran_in_turns_are_compared_in_pairs_and_pooled_over_hosts(
+    stores: Stores, runs: Path
+) -> None:
     take_in(stores, runs)
     fast, base = stacks_of(stores)
     assert (fast["component_version"], base["component_version"]) == ("2.1.0", "2.0.0")
@@ -134,6 +132,16 @@ def test_stacks_that_ran_in_turns_are_compared_in_pairs(stores: Stores, runs: Pa
     assert found["degrees_of_freedom"] == 9
     shown = thoth(stores.settings, "stacks", "--verbose", "--baseline", old_stack(stores)).stdout
     assert "10 pairs" in shown
+    slow = [0.7 * rate for rate in FADING], [0.7 * rate for rate in FASTER]
+    for turn, (name, rates, version) in enumerate(
+        ((OLD, slow[0], "2.0.0"), (NEW, slow[1], "2.1.0"))
+    ):
+        jobs = stack_jobs(rates, name, turn, host=OTHER_HOST, hostname="bench-2")
+        deliver_stack(runs / "elsewhere", name, jobs, version)
+    take_in(stores, runs)
+    found = stacks_of(stores)[0]["comparison"]
+    assert (found["method"], found["hosts"], found["pairs"]) == ("pooled", 2, 20)
+    assert (found["tau"], found["verdict"]) == (0.0, "faster")
 
 
 def test_identical_stacks_are_compared_as_a_self_check(stores: Stores, tmp_path: Path) -> None:
@@ -148,21 +156,6 @@ def test_identical_stacks_are_compared_as_a_self_check(stores: Stores, tmp_path:
     assert (done.returncode, done.stdout.split(":")[0]) == (
         0, "No stack was measured twice with five stable jobs",
     )  # fmt: skip
-
-
-def test_effects_of_two_hosts_are_pooled(stores: Stores, runs: Path) -> None:
-    take_in(stores, runs)
-    slow = [0.7 * rate for rate in FADING], [0.7 * rate for rate in FASTER]
-    for turn, (name, rates, version) in enumerate(
-        ((OLD, slow[0], "2.0.0"), (NEW, slow[1], "2.1.0"))
-    ):
-        jobs = stack_jobs(rates, name, turn, host=OTHER_HOST, hostname="bench-2")
-        deliver_stack(runs / "elsewhere", name, jobs, version)
-    take_in(stores, runs)
-    found = stacks_of(stores)[0]["comparison"]
-    assert (found["method"], found["hosts"], found["pairs"]) == ("pooled", 2, 20)
-    assert found["tau"] == 0.0
-    assert found["verdict"] == "faster"
 
 
 def test_several_results_of_a_job_are_several_groups_in_their_units(

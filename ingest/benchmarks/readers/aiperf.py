@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ingest.benchmarks.result_tree import reader_of_parts
 from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, first_group, measure
-from ingest.benchmarks.text_tables import text_from_each
+from ingest.benchmarks.texts import text_from_each
 from model.measurements.benchmark_results import BenchmarkResult, Validity
 
 # Versions of the report print the last or the largest value of a series.

@@ -261,18 +261,13 @@ def test_truncated_layer_is_refused(tmp_path: Path, cut: int) -> None:
             analyze_image(str(saved(tmp_path, [data])))
 
 
-def test_layer_that_decompresses_endlessly_is_refused(
+def test_layer_with_too_many_bytes_or_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.native.images._LAYER_BYTES", 10 * MEBIBYTE)
-    bomb = gzip.compress(layer([("usr/lib/libbig.so", bytes(20 * MEBIBYTE))]))
+    monkeypatch.setattr("ingest.native.images._LAYER_BYTES", MEBIBYTE)
+    bomb = gzip.compress(layer([("usr/lib/libbig.so", bytes(2 * MEBIBYTE))]))
     with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB):
         analyze_image(str(saved(tmp_path, [bomb])))
-
-
-def test_layer_with_too_many_files_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("ingest.native.images._MOST_MEMBERS", 10)
     with raised(InvalidDocument, reason=Reason.ARCHIVE_BOMB):
         exported(tmp_path, [(f"f{number}", b"") for number in range(11)])

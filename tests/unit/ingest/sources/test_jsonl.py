@@ -38,6 +38,8 @@ def test_every_line_is_a_document_with_its_number(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.jsonl.gz", "a.NDJSON", "a.ndjson.gz"):
         assert places(write(tmp_path / name)) == NUMBERED
     assert count_hint(str(tmp_path / "a.jsonl")) is None
+    # Lines are read only on request.
+    assert refusals(tmp_path, SourceLimits()) == [(Reason.EMPTY_FOLDER, "")]
 
 
 def test_lines_are_read_in_folders_archives_and_stores(tmp_path: Path) -> None:
@@ -54,11 +56,6 @@ def test_lines_are_read_in_folders_archives_and_stores(tmp_path: Path) -> None:
         place.removeprefix("sub/"): data for place, data in inside.items()
     }
     memory.rm("/lines", recursive=True)
-
-
-def test_lines_are_read_only_on_request(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl")
-    assert refusals(tmp_path, SourceLimits()) == [(Reason.EMPTY_FOLDER, "")]
 
 
 def test_a_line_over_the_limit_is_refused_by_itself(tmp_path: Path) -> None:
