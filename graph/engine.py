@@ -445,19 +445,16 @@ def _is_graph_failure(error: Exception) -> bool:
 
 
 def _graph_failure(error: Exception, settings: Settings | None) -> StoreUnavailable:
-    if settings is not None and settings.embedded_graph and _ran_out_of_memory(settings):
-        return GraphOutOfMemory(settings.graph_memory_mb)
+    if settings is not None and settings.embedded_graph:
+        # Whether it ended because its heap was full, and was not started since.
+        logs = EmbeddedStores(settings).home.logs
+        if _OUT_OF_MEMORY in last_lines(logs / f"{embedded_graph.ArcadeDB.key}.log", 1):
+            return GraphOutOfMemory(settings.graph_memory_mb)
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     external = settings is not None and not settings.embedded_graph
     variables = "GRAPH_URL, GRAPH_USER, GRAPH_PASSWORD and GRAPH_DATABASE"
     hint = _remedy(settings, external=external, variable=variables)
     return StoreUnavailable(GRAPH, text.splitlines()[0].removesuffix(":"), hint)
-
-
-def _ran_out_of_memory(settings: Settings) -> bool:
-    """Whether the embedded graph ended because its heap was full, and was not started since."""
-    logs = EmbeddedStores(settings).home.logs
-    return _OUT_OF_MEMORY in last_lines(logs / f"{embedded_graph.ArcadeDB.key}.log", 1)
 
 
 def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:

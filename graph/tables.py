@@ -68,12 +68,17 @@ class _TableClass(type):
             return
         columns, indexes = [], []
         for attribute, annotation in cls.__annotations__.items():
-            declared: tuple[tuple[Any, ...], dict[str, Any]] = namespace.get(attribute) or ((), {})
+            # An annotation is such as ``ColumnElement[int | None]``.
+            kind = annotation.removeprefix("ColumnElement[").removesuffix("]")
+            kind, _, optional = kind.partition(" | ")
+            declared: Any = namespace.get(attribute) or ((), {})
             arguments, options = declared
             if method := options.pop("index", None):
                 using = {} if method is True else {"postgresql_using": method}
                 indexes.append(Index(f"ix_{table}_{attribute}", attribute, **using))
-            columns.append(_column_of(attribute, annotation, arguments, options))
+            if not arguments or isinstance(arguments[0], SchemaItem):
+                arguments = (_TYPES[kind], *arguments)
+            columns.append(Column(attribute, *arguments, nullable=bool(optional), **options))
         parts = (*namespace.get("__table_args__", ()), *indexes)
         cls.__table__ = Table(table, Base.metadata, *columns, *parts)
         for it in columns:
@@ -106,16 +111,6 @@ def column(*arguments: Any, **options: Any) -> Any:
     indexes serve the deletion of documents, which searches all columns that may refer to them.
     """
     return arguments, options
-
-
-def _column_of(
-    name: str, annotation: str, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> Column[Any]:
-    """A column, made from an annotation such as ``ColumnElement[int | None]``."""
-    kind, _, optional = annotation.removeprefix("ColumnElement[").removesuffix("]").partition(" | ")
-    if not arguments or isinstance(arguments[0], SchemaItem):
-        arguments = (_TYPES[kind], *arguments)
-    return Column(name, *arguments, nullable=bool(optional), **options)
 
 
 def table_of(model: type[Base]) -> Table:

@@ -20,7 +20,7 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -376,7 +376,7 @@ def _webhook(settings: Settings, name: str, url: str) -> Webhook:
         raise InvalidSettings(
             f"WEBHOOK_SECRETS: the webhook {name} has no secret: add {name}=SECRET"
         )
-    keys = tuple(map(_key_reader(name), _content("WEBHOOK_SECRETS", name, secret)))
+    keys = tuple(_key_in(name, it) for it in _content("WEBHOOK_SECRETS", name, secret))
     try:
         parts = urlsplit(url)
         server = server_of(url)
@@ -398,19 +398,16 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _key_reader(name: str) -> Callable[[str], bytes]:
-    def read(secret: str) -> bytes:
-        try:
-            key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
-        except binascii.Error:
-            key = b""
-        if not secret.startswith(_SECRET_PREFIX) or len(key) not in _KEY_BYTES:
-            raise InvalidSettings(
-                f"WEBHOOK_SECRETS: {name}: not {_SECRET_PREFIX} and 24 to 64 bytes in Base64"
-            )
-        return key
-
-    return read
+def _key_in(name: str, secret: str) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+    except binascii.Error:
+        key = b""
+    if not secret.startswith(_SECRET_PREFIX) or len(key) not in _KEY_BYTES:
+        raise InvalidSettings(
+            f"WEBHOOK_SECRETS: {name}: not {_SECRET_PREFIX} and 24 to 64 bytes in Base64"
+        )
+    return key
 
 
 def _apprise_service(name: str, address: str) -> AppriseService:

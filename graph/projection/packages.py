@@ -86,12 +86,10 @@ def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[R
 
 def invalidate_all_revisions(session: neo4j.Session) -> None:
     """Remove the revisions of all packages."""
-    while session.execute_write(_invalidate_some):
+    while session.execute_write(
+        lambda tx: tx.run(_INVALIDATE_ALL, limit=_INVALIDATED).single(strict=True)["invalidated"]
+    ):
         pass
-
-
-def _invalidate_some(tx: neo4j.ManagedTransaction) -> int:
-    return int(tx.run(_INVALIDATE_ALL, limit=_INVALIDATED).single(strict=True)["invalidated"])
 
 
 def _random_revision() -> str:

@@ -247,12 +247,8 @@ def digest_of(secret: str) -> str:
 
 
 def _token(row: Row[tuple[object, ...]]) -> Token:
-    values = row._mapping
-    return Token(
-        values["token_id"], values["name"], values["prefix"],
-        frozenset(map(Scope, values["scopes"])), values["created_at"], values["expires_at"],
-        values["revoked_at"], values["last_used_at"], values["previous_until"],
-    )  # fmt: skip
+    values = {it.name: row._mapping[it.name] for it in fields(Token)}
+    return Token(**values | {"scopes": frozenset(map(Scope, values["scopes"]))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 
 from sqlalchemy import Connection, Select, any_, delete, exists, func, literal, select, tuple_
@@ -290,6 +291,7 @@ def _advice() -> Select[*tuple[Any, ...]]:
 
 
 _COLUMNS = tuple(field.name for field in fields(RecordedClaim))
+_values = attrgetter(*_COLUMNS)
 _PACKAGE_COLUMNS = (
     "claim_id", "name", "version", "index_name", "version_key", "baseline_version",
     "baseline_index_name", "baseline_version_key",
@@ -403,10 +405,6 @@ def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[st
     connection.execute(delete(ClaimPackage).where(ClaimPackage.claim_id == any_(texts(deleted))))
     connection.execute(delete(ClaimRow).where(ClaimRow.claim_id == any_(texts(deleted))))
     return deleted
-
-
-def _values(claim: RecordedClaim) -> tuple[Any, ...]:
-    return tuple(getattr(claim, name) for name in _COLUMNS)
 
 
 def _differences(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -17,6 +18,7 @@ from model.packages.import_names import ImportNames, ImportSource, parents_of
 
 #: Source of the names of a wheel that was unpacked (``thoth analyze wheel --ingest``).
 UNPACKED_WHEEL = "unpacked-wheel"
+_BY_PACKAGE = attrgetter("name", "index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,9 @@ def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
 
 def module_providers(connection: Connection, module: str) -> list[ModuleProvider]:
     """Packages that provide a module, by name and index; see :func:`providers_of`."""
-    ordered = sorted(providers_of(connection, module), key=_package)
+    ordered = sorted(providers_of(connection, module), key=_BY_PACKAGE)
     providers = []
-    for (name, index), releases in groupby(ordered, _package):
+    for (name, index), releases in groupby(ordered, _BY_PACKAGE):
         first, *others = releases
         last = others[-1] if others else first
         providers.append(
@@ -141,10 +143,6 @@ def modules_of(connection: Connection, name: str) -> PackageModules:
         ordered = sorted((versions[it] for it in purls), key=version_key)
         modules.append(PackageModule(module, len(purls), ordered[0], ordered[-1]))
     return PackageModules(tuple(modules), len(versions))
-
-
-def _package(release: ProvidedModule) -> tuple[str, str]:
-    return release.name, release.index
 
 
 def _candidates(connection: Connection, module: str) -> list[tuple[ImportNames, ProvidedModule]]:

@@ -5,7 +5,7 @@ The graph tells which interfaces a wheel needs and an environment lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -258,17 +258,10 @@ def missing_interfaces(
     if not rows:
         return None
     interfaces = [MissingInterface(**row) for row in rows if row["interface"] is not None]
-    packages = _bundling_packages(tx, sorted({it.library for it in interfaces}))
+    libraries = sorted({it.library for it in interfaces})
+    bundling = tx.run(BROUGHT_BY, libraries=libraries) if libraries else ()
+    packages = {row["library"]: tuple(sorted(row["packages"])) for row in bundling}
     return [
         MissingInterface(it.interface, it.library, it.version, packages.get(it.library, ()))
         for it in interfaces
     ]
-
-
-def _bundling_packages(
-    tx: ManagedTransaction, libraries: Sequence[str]
-) -> dict[str, tuple[str, ...]]:
-    if not libraries:
-        return {}
-    rows = tx.run(BROUGHT_BY, libraries=list(libraries))
-    return {row["library"]: tuple(sorted(row["packages"])) for row in rows}

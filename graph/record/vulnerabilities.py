@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
@@ -503,13 +503,11 @@ def stored_package(
     name: str, ranges: Sequence[Sequence[dict[str, str]]], versions: Sequence[str]
 ) -> AffectedPackage:
     """A row of ``advisory_packages`` as an object."""
-    return AffectedPackage(name, tuple(tuple(_events(it)) for it in ranges), tuple(versions))
-
-
-def _events(events: Sequence[dict[str, str]]) -> Iterator[RangeEvent]:
-    for event in events:
-        for kind, version in event.items():
-            yield RangeEvent(RangeEventKind(kind), version)
+    events = (
+        tuple(RangeEvent(RangeEventKind(kind), it) for event in part for kind, it in event.items())
+        for part in ranges
+    )
+    return AffectedPackage(name, tuple(events), tuple(versions))
 
 
 def _versions_where(connection: Connection, condition: ColumnElement[bool]) -> _Versions:
