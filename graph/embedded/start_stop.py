@@ -88,7 +88,8 @@ class EmbeddedStores:
                 announce(f"Restarting {names} with the configuration of this version …")
             with ThreadPoolExecutor(len(services)) as pool:
                 starts = [pool.submit(_start, service) for service in services]
-            if any(it.exception() for it in starts):
+            # After an interruption, what has started stays: `thoth up` says what runs.
+            if any(isinstance(it.exception(), Exception) for it in starts):
                 for service, start in zip(services, starts, strict=True):
                     if not start.exception() and start.result().now:
                         service.stop()
