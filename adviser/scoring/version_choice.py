@@ -297,21 +297,28 @@ class _Contexts:
 
     def star(self, versions: Iterable[Purl], centre: Purl) -> dict[Purl, _Effect]:
         """The effects of the versions against one of them, where these are known."""
-        effects = ((it, self.effect(it, centre)) for it in versions if it != centre)
+        pairs = {
+            it: pairs_of_versions(self._history, self._forced, centre, it)
+            for it in versions
+            if it != centre
+        }
+        sample = self._history.sample
+        samples = [
+            (sample(base), sample(other)) for several in pairs.values() for base, other in several
+        ]
+        found = iter(pair_estimates(samples, self._history.spread))
+        effects = (
+            (it, self._effect(it, list(zip(pairs[it], found, strict=False)))) for it in pairs
+        )
         return {it: effect for it, effect in effects if effect is not None}
 
-    def effect(self, ours: Purl, theirs: Purl) -> _Effect | None:
-        """The effect of ``ours`` against ``theirs``; ``None`` if it is unknown or depends on the
-        context.
+    def _effect(
+        self, ours: Purl, seen: Sequence[tuple[tuple[str, str], Estimate]]
+    ) -> _Effect | None:
+        """The effect of a version, given those of pairs of stacks; ``None`` if it is unknown or
+        depends on the context.
         """
-        pairs = pairs_of_versions(self._history, self._forced, theirs, ours)
-        sample = self._history.sample
-        samples = [(sample(base), sample(other)) for base, other in pairs]
-        estimates = [
-            (pair, it)
-            for pair, it in zip(pairs, pair_estimates(samples, self._history.spread), strict=True)
-            if it.tested
-        ]
+        estimates = [(pair, it) for pair, it in seen if it.tested]
         if not estimates:
             return None
         self.several |= len(estimates) > 1
