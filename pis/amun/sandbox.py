@@ -282,6 +282,8 @@ def sandbox_command(
     if "=" in command[0]:  # `env` would read it as a variable
         raise CannotConfine(f"the path {command[0]} contains a '='", "use another path")
     support = _support_folder(workdir, user := _job_user())
+    # If several programs are missing, an error names the first.
+    shell, bubblewrap = _program("sh"), _program("bwrap")
     unprivileged: tuple[str, ...] = ()
     if os.geteuid() == 0:
         unprivileged = (
@@ -290,8 +292,8 @@ def sandbox_command(
         )  # fmt: skip
     variables = {**(environment or {}), "HOME": str(WORKDIR), "TMPDIR": "/tmp"}  # noqa: S108
     return [
-        *(_program("sh"), "-c", _START, "confined", str(support / "filter")),
-        _program("bwrap"),
+        *(shell, "-c", _START, "confined", str(support / "filter")),
+        bubblewrap,
         *sandbox_options(readable, devices, support=support, disk_bytes=limits.disk_bytes),
         *("--chdir", str(WORKDIR), *_OUR_VARIABLES, "--seccomp", "9", "--"),
         *unprivileged,
