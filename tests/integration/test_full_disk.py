@@ -83,12 +83,12 @@ import os, sys
 from api.server.supervisor import files, metrics_folder
 from pathlib import Path
 with metrics_folder(Path(sys.argv[1]), "serve"):
-    from api.health import metrics
-    metrics.RETRY_S = 0.0
+    from api.health import monitoring
+    monitoring.RETRY_S = 0.0
     for step in range(3):
         for number in range(3000):
-            metrics.REQUESTS.labels(f"/{step}/{number}", "GET", "200").inc()
-        samples = [s for m in metrics._AllProcesses().collect() for s in m.samples]
+            monitoring.REQUESTS.labels(f"/{step}/{number}", "GET", "200").inc()
+        samples = [s for m in monitoring._AllProcesses().collect() for s in m.samples]
         print(sum(s.value for s in samples if s.name == "thoth_http_requests_total"), flush=True)
         sys.stdin.readline()
 """
