@@ -306,9 +306,9 @@ class _Contexts:
         samples = [
             (sample(base), sample(other)) for several in pairs.values() for base, other in several
         ]
-        found = iter(pair_estimates(samples, self._history.spread))
+        estimates = iter(pair_estimates(samples, self._history.spread))
         effects = (
-            (it, self._effect(it, list(zip(pairs[it], found, strict=False)))) for it in pairs
+            (it, self._effect(it, list(zip(pairs[it], estimates, strict=False)))) for it in pairs
         )
         return {it: effect for it, effect in effects if effect is not None}
 
