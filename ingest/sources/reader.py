@@ -369,7 +369,7 @@ class _ObjectStore:
                 yield SkippedFile(self.source, path, skipped_by_name(path) or NOT_IN_FOLDER)
         for entry in entries:
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-            if name not in folders:
+            if entry["type"] != "directory":  # an object may have the name of a folder
                 yield from self._file(entry, name, self._place(str(entry["name"])))
             elif not (parts and name in ("build", "results")):
                 yield from self._folder(folders[name], depth + 1)

@@ -72,6 +72,13 @@ def test_single_object_is_a_source(bucket: s3fs.S3FileSystem) -> None:
     assert found.place == ""
 
 
+def test_object_with_the_name_of_a_folder_is_read_beside_it(bucket: s3fs.S3FileSystem) -> None:
+    for name in ("a.json", "a.json/b.json"):
+        bucket.pipe_file(f"knowledge/prod/{name}", encoded(document_2020_02()))
+    found = documents_of("s3://knowledge/prod")
+    assert sorted(it.place for it in found) == ["a.json", "a.json/b.json"]
+
+
 def test_missing_and_empty_buckets_are_reported(bucket: s3fs.S3FileSystem) -> None:
     (missing,) = documents_of("s3://no-such-bucket/prod")
     assert isinstance(missing, RefusedDocument)
