@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
-from unittest.mock import MagicMock
 
 import neo4j
 import pytest
@@ -15,7 +13,6 @@ from sqlalchemy import Connection, insert, text
 from graph.engine import Stores
 from graph.projection import catch_up, lag
 from graph.projection.outbox import PROJECTED, ProjectedKind, Projector, only_projector
-from graph.projection.packages import create_versions
 from graph.projection.sync import enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot_reader import is_current, load_snapshot
@@ -235,24 +232,6 @@ def test_packages_are_projected_although_writers_never_pause(
     project(stores)
     assert order.index("package") == 1
     assert verified(stores).equal
-
-
-def test_unwritten_version_without_requirements_is_an_error(stores: Stores) -> None:
-    class Silent:
-        """A graph that does not give the packages that it is asked for."""
-
-        def run(self, query: str, **_: Any) -> Any:
-            result = MagicMock()
-            result.__iter__.return_value = iter([("flask",)])
-            result.single.return_value = {"written": 0, "edges": 0}
-            return result
-
-    with pytest.raises(RuntimeError, match="order of their names"):
-        create_versions(
-            cast(neo4j.ManagedTransaction, Silent()),
-            [["pkg:pypi/flask@1", "flask", *[None] * 15]],
-            [[["flask", "pkg:pypi/flask@1"]], [["pkg:pypi/flask@1", "pypi"]], [], []],
-        )
 
 
 def deliver(stores: Stores, *releases: Release, day: int = 0) -> None:

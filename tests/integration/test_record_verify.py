@@ -348,16 +348,6 @@ def knowledge(stores: Stores) -> int:
         return connection.scalar(select(KnowledgeRow.changes)) or 0
 
 
-def test_wrongly_excluded_observation_is_readmitted_by_the_next_verification(
-    record: Stores,
-) -> None:
-    before = measured(record)
-    change(record, "UPDATE observations SET quarantine_reason = 'tampered'")
-    assert measured(record) == set()
-    assert compare(record).equal
-    assert measured(record) == before
-
-
 def test_observation_moved_to_another_inspection_is_reported(record: Stores) -> None:
     change(
         record,

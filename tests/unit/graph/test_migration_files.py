@@ -45,16 +45,6 @@ def test_a_semicolon_inside_a_line_does_not_end_a_statement() -> None:
     assert statements_of("RETURN 'a;b';\n") == ("RETURN 'a;b'",)
 
 
-def test_a_file_without_a_number_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cypher").mkdir()
-    (tmp_path / "cypher" / "first.cypher").touch()
-    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
-    with pytest.raises(ValueError, match=r"first\.cypher"):
-        cypher_files()
-
-
 ROOT = Path(__file__).parents[3]
 DOCS = (ROOT / "docs" / "graph-model.md").read_text("utf-8")
 CONSTRAINTS = "\n".join(
@@ -96,10 +86,3 @@ def test_each_node_names_its_document_unless_read_from_a_file(node: NodeKind) ->
 def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
     # What was corrected comes with the inspections themselves.
     assert [kind for kind, it in PROJECTED.items() if it.key is None] == ["corrected_inspection"]
-
-
-def test_node_values_follow_the_column_order_and_convert_times() -> None:
-    kind = next(node for node in NODES if node.label == "Inspection")
-    values = kind.values("row", 4)
-    assert values.startswith("{document_id: row[4], name: row[5]")
-    assert "created_at: datetime(row[8])" in values
