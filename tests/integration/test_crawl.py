@@ -26,7 +26,6 @@ from ingest.crawl.closure import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import CrawlReport, crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.runs import refresh_indexes, wanted_packages
-from model.errors import AlreadyRunning
 from tests.services.commands import row_counts
 from tests.services.index import JSON, Index, package_index, status
 
@@ -468,13 +467,6 @@ def test_a_project_that_vanishes_is_reported_once_and_its_releases_stay(
     assert one(refresh_indexes(at, relational)).clean
     index.files["lib"] = kept
     assert one(refresh_indexes(at, relational)).missing == []
-
-
-def test_concurrent_refresh_is_refused(at: Settings, relational: Engine) -> None:
-    with relational.connect() as connection:
-        connection.execute(text("SELECT pg_advisory_lock(7401312)"))
-        with pytest.raises(AlreadyRunning):
-            refresh_indexes(at, relational)
 
 
 def test_index_removed_from_the_settings_is_reported(

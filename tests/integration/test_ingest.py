@@ -138,16 +138,6 @@ def test_growing_delivery_counts_no_job_twice(
     assert verified(stores).equal
 
 
-def test_two_deliveries_of_one_folder_in_a_batch_count_each_job_once(
-    stores: Stores, tmp_path: Path
-) -> None:
-    for size in (10, 20):
-        files = directory_files(*map(result_number, range(size)))
-        write(tmp_path / f"inspection-{size}", files)
-    deliver(stores.settings, tmp_path)
-    assert row_counts(stores.engine)["observations"] == 20
-
-
 def changed(rate: object) -> bytes:
     """A document whose rate, in GFLOPS, is ``rate`` as it is spelled."""
     text = encoded(document_2020_02(stdout=stdout(rate=214.5)))

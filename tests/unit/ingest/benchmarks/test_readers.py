@@ -65,11 +65,6 @@ def test_every_system_has_a_sample_with_a_value() -> None:
 
 
 @pytest.mark.parametrize("system", READABLE)
-def test_empty_folder_gives_no_result_for_any_system(system: str, tmp_path: Path) -> None:
-    assert read_files(tmp_path, system, {}) == ([], [])
-
-
-@pytest.mark.parametrize("system", READABLE)
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"a": ', "a\tb\n1\t2\n", "x" * 5000, "{" * 3000, "0\n" * 100]
 )
