@@ -176,20 +176,17 @@ def print_differences(differences: list[InterfaceDifference], *, as_json: bool) 
             click.echo(f"{where} provides all that {difference.artifact.filename} needs")
         else:
             click.echo(f"{difference.artifact.filename} needs what {where} does not provide:")
-        _print_missing(difference.missing)
-
-
-def _print_missing(missing: Iterable[MissingInterface]) -> None:
-    """Print a line for each missing library, or for its missing versions."""
-    by_library: dict[str, list[MissingInterface]] = defaultdict(list)
-    for interface in missing:
-        by_library[interface.library].append(interface)
-    for library, lacking in by_library.items():
-        versions = " ".join(it.version or "" for it in lacking)
-        message = "missing" if any(it.version is None for it in lacking) else f"lacks {versions}"
-        packages = ", ".join(lacking[0].brought_by)
-        by = f"; {packages} bundles it" if packages else ""
-        click.echo(f"  {printable(library)}: {printable(message)}{by}")
+        by_library: dict[str, list[MissingInterface]] = defaultdict(list)
+        for interface in difference.missing:
+            by_library[interface.library].append(interface)
+        for library, lacking in by_library.items():
+            versions = " ".join(it.version or "" for it in lacking)
+            message = (
+                "missing" if any(it.version is None for it in lacking) else f"lacks {versions}"
+            )
+            packages = ", ".join(lacking[0].brought_by)
+            by = f"; {packages} bundles it" if packages else ""
+            click.echo(f"  {printable(library)}: {printable(message)}{by}")
 
 
 def _print_wheel(analysis: WheelAnalysis) -> None:

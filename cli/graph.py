@@ -320,7 +320,14 @@ def render(result: QueryResult, form: str, out: TextIO) -> None:
     elif form == "csv":
         out.write(_as_csv(result))
     else:
-        _write_table(result, out)
+        columns = []
+        for index, name in enumerate(result.columns):
+            numbers = [isinstance(row[index], (int, float)) for row in result.rows]
+            columns.append(Column(name, right=bool(numbers) and all(numbers), wraps=out.isatty()))
+        table = Table(columns)
+        for row in result.rows:
+            table.add(*map(short, row))
+        table.print(out)
 
 
 def _as_csv(result: QueryResult) -> str:
@@ -338,15 +345,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else value
-
-
-def _write_table(result: QueryResult, out: TextIO) -> None:
-    """Write rows as a table; in a pipe or a file, each row is one line."""
-    columns = []
-    for index, name in enumerate(result.columns):
-        numbers = [isinstance(row[index], (int, float)) for row in result.rows]
-        columns.append(Column(name, right=bool(numbers) and all(numbers), wraps=out.isatty()))
-    table = Table(columns)
-    for row in result.rows:
-        table.add(*map(short, row))
-    table.print(out)

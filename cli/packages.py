@@ -181,7 +181,17 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     with open_record(context.obj) as engine, engine.connect() as connection:
         providers = module_providers(connection, module)
     if not providers and context.obj.fetch_missing:
-        _read_newest(context.obj, namesake)
+        bounds = CrawlBounds(max_packages=1, max_versions=1)
+        try:
+            add_packages(context.obj, [WantedPackage(namesake)], bounds, watching=False)
+        except (IndexProblem, InvalidArgument) as error:
+            click.echo(f"{namesake} was not read: {error}", err=True)
+        else:
+            click.echo(
+                "no release that was read provides it, so the index was asked for"
+                f" {namesake}; packages with other names may provide it, too",
+                err=True,
+            )
     with open_record(context.obj) as engine, engine.connect() as connection:
         providers = providers or module_providers(connection, module)
         unknown = 0 if providers else releases_without_names(connection, namesake)
@@ -197,18 +207,6 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
                 " are unknown: `thoth analyze wheel NAME==VERSION --ingest` reads them"
             )
         raise click.ClickException(message)
-
-
-def _read_newest(settings: Settings, name: str) -> None:
-    """Read the newest release of a package from the default index, if that has it."""
-    bounds = CrawlBounds(max_packages=1, max_versions=1)
-    try:
-        add_packages(settings, [WantedPackage(name)], bounds, watching=False)
-    except (IndexProblem, InvalidArgument) as error:
-        click.echo(f"{name} was not read: {error}", err=True)
-    else:
-        click.echo(f"no release that was read provides it, so the index was asked for {name};"
-                   " packages with other names may provide it, too", err=True)  # fmt: skip
 
 
 @packages.group(cls=CommandGroup)

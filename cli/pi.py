@@ -37,7 +37,7 @@ from pis.bundle import script_sha256
 from pis.catalogue import INDICATORS, check_flags, indicator_of
 from pis.indicators.harness import Indicator
 from pis.metrics import metrics_of
-from pis.scripts import ScriptRun, results_in, run_script
+from pis.scripts import results_in, run_script
 
 _PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 _HELP = frozenset({"-h", "--help"})
@@ -139,7 +139,17 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
         if line.startswith("warning: "):
             click.echo(printable(line), err=True)
     if finished.exit_code:
-        _print_failure(finished)
+        message = finished.error or "the script printed no message"
+        if finished.exit_code < 0:
+            message = f"signal {-finished.exit_code} ended the script: {message}"
+        click.echo(f"error: {printable(message, keep=chr(10))}", err=True)
+        if "cannot be imported" in message:
+            library = message.partition(" ")[0]
+            click.echo(
+                f"hint: install `{library}` into that Python, name another one with "
+                "--python, or let `thoth inspect` build an environment",
+                err=True,
+            )
         code = finished.exit_code
         context.exit(code if code > 0 else SIGNAL_EXIT_CODE - code)
     if asks_for_help:
@@ -178,20 +188,6 @@ def _status(name: str) -> Iterator[Callable[[str], object]]:
                 status.update(escape(printable(line)))
 
         yield show
-
-
-def _print_failure(finished: ScriptRun) -> None:
-    message = finished.error or "the script printed no message"
-    if finished.exit_code < 0:
-        message = f"signal {-finished.exit_code} ended the script: {message}"
-    click.echo(f"error: {printable(message, keep=chr(10))}", err=True)
-    if "cannot be imported" in message:
-        library = message.partition(" ")[0]
-        click.echo(
-            f"hint: install `{library}` into that Python, name another one with "
-            "--python, or let `thoth inspect` build an environment",
-            err=True,
-        )
 
 
 @pi.command()

@@ -95,7 +95,16 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
     log_service(settings, verbose)
     with listen(arguments["host"], arguments["port"]) as listener:
         behind_proxy, fetch_missing = arguments["behind_proxy"], arguments["fetch_missing"]
-        _refuse_open(listener, tls, behind_proxy=behind_proxy, fetch_missing=fetch_missing)
+        if fetch_missing and (behind_proxy or not is_private(listener)):
+            raise InvalidArgument(
+                "--fetch-missing: others can reach this service; give them tokens with the scope"
+                " ingest"
+            )
+        if not (tls or behind_proxy or is_private(listener)):
+            raise InvalidArgument(
+                "--host: this address can be reached from other machines, so tokens need TLS: add"
+                " --tls-self-signed, or --tls-cert and --tls-key, or --behind-proxy"
+            )
         try:
             ensure_stores(settings)
         except SchemaMismatch as error:
@@ -146,20 +155,6 @@ def _check_tls(arguments: Mapping[str, Any]) -> None:
         raise InvalidArgument("--tls-self-signed and --tls-cert: give one of them")
     if (arguments["tls_cert"] is None) is not (arguments["tls_key"] is None):
         raise InvalidArgument("--tls-cert and --tls-key: give both, or --tls-self-signed")
-
-
-def _refuse_open(
-    listener: socket.socket, tls: bool, *, behind_proxy: bool, fetch_missing: bool
-) -> None:
-    if fetch_missing and (behind_proxy or not is_private(listener)):
-        raise InvalidArgument(
-            "--fetch-missing: others can reach this service; give them tokens with the scope ingest"
-        )
-    if not (tls or behind_proxy or is_private(listener)):
-        raise InvalidArgument(
-            "--host: this address can be reached from other machines, so tokens need TLS: add"
-            " --tls-self-signed, or --tls-cert and --tls-key, or --behind-proxy"
-        )
 
 
 def _certificate(

@@ -309,10 +309,24 @@ def _fill(
         # In a separate environment: uv starts its interpreter, which must not have wheels yet.
         staging = folder / _STAGING
         _make_empty(staging, interpreter, settings, log)
-        _install(packages, index, staging, settings, log)
+        requirements = staging / "requirements.txt"
+        requirements.write_text(requirements_of(packages), encoding="utf-8")
+        log.write(f"from the index {index}:")
+        log.write("\n".join(package.requirement for package in packages))
+        arguments = ["pip", "install", "--python", str(staging / "bin" / "python")]
+        arguments += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
+        arguments += ["--no-compile-bytecode", "--requirements", str(requirements)]
+        _uv(arguments, index, settings, log, hashed=True)
         _merge(staging, folder)
         shutil.rmtree(staging)
-    freeze = _freeze(site_packages, log)
+    # List the installed packages by their metadata; the interpreter would run ``.pth`` files.
+    freeze = sorted(
+        f"{canonicalize_name(str(distribution.name))}=={distribution.version}"
+        for distribution in distributions(path=[str(site_packages)])
+        if distribution.read_text("METADATA")
+    )
+    log.write("installed:")
+    log.write("\n".join(freeze))
     _compare(installed, freeze, log)
     _compile(site_packages, interpreter, log)
     return freeze
@@ -339,37 +353,12 @@ def _merge(source: Path, target: Path) -> None:
             path.replace(other)
 
 
-def _install(
-    packages: list[LockEntry], index: str, path: Path, settings: Settings, log: BuildLog
-) -> None:
-    requirements = path / "requirements.txt"
-    requirements.write_text(requirements_of(packages), encoding="utf-8")
-    log.write(f"from the index {index}:")
-    log.write("\n".join(package.requirement for package in packages))
-    arguments = ["pip", "install", "--python", str(path / "bin" / "python"), "--require-hashes"]
-    arguments += ["--no-deps", "--only-binary", ":all:", "--no-compile-bytecode"]
-    arguments += ["--requirements", str(requirements)]
-    _uv(arguments, index, settings, log, hashed=True)
-
-
 def requirements_of(packages: list[LockEntry]) -> str:
     """Return a requirements file of ``packages`` with hashes."""
     return "".join(
         " \\\n    ".join([package.requirement, *(f"--hash={it}" for it in package.hashes)]) + "\n"
         for package in packages
     )
-
-
-def _freeze(packages: Path, log: BuildLog) -> list[str]:
-    """List the installed packages by their metadata; the interpreter would run ``.pth`` files."""
-    frozen = sorted(
-        f"{canonicalize_name(str(distribution.name))}=={distribution.version}"
-        for distribution in distributions(path=[str(packages)])
-        if distribution.read_text("METADATA")
-    )
-    log.write("installed:")
-    log.write("\n".join(frozen))
-    return frozen
 
 
 def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:

@@ -67,13 +67,24 @@ def processor_and_platform() -> dict[str, Any]:
         match = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))
         if match and match[2] in _UNITS:
             sizes[name] = int(float(match[1]) * _UNITS[match[2]])
+    uname = platform.uname()
     return {
         "cpu_info": {
             name: value for name, value in cpu_info(cpuinfo, listed).items() if value is not None
         },
         "cpu_features": {"flags": sorted(flags.split()), **sizes},
         "cpu_type": {"ncpus": os.cpu_count()},
-        "platform": _platform(),
+        "platform": {
+            "architecture": list(platform.architecture()),
+            "machine": uname.machine,
+            "node": uname.node,
+            "platform": platform.platform(),
+            "processor": uname.processor,
+            "release": uname.release,
+            "system": uname.system,
+            "version": uname.version,
+            "libc": "-".join(platform.libc_ver()),
+        },
     }
 
 
@@ -203,21 +214,6 @@ def _fields(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
         fields.append((str(entry["field"]).rstrip(":"), str(entry.get("data") or "")))
         fields += _fields(entry.get("children", []))
     return fields
-
-
-def _platform() -> dict[str, Any]:
-    uname = platform.uname()
-    return {
-        "architecture": list(platform.architecture()),
-        "machine": uname.machine,
-        "node": uname.node,
-        "platform": platform.platform(),
-        "processor": uname.processor,
-        "release": uname.release,
-        "system": uname.system,
-        "version": uname.version,
-        "libc": "-".join(platform.libc_ver()),
-    }
 
 
 def _ids(name: str) -> int | None:

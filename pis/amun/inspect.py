@@ -212,9 +212,14 @@ def _run(
     per_block = options.jobs_per_block(len(inspections))
     for inspection, jobs in zip(inspections, per_block, strict=True):
         folder = options.out / inspection.inspection_id
-        plan = _plan(inspection, folder, _recorded_per_block(folder) or jobs)
-        if not plan.missing:
+        recorded = _recorded_per_block(folder)
+        recover(folder)  # an interrupted run
+        # Jobs without a result, and jobs that the host ended.
+        measured, numbers = measured_jobs(folder), range(inspection.specification.batch_size)
+        missing = tuple(n for n in numbers if n not in measured)
+        if not missing:
             continue
+        plan = MissingJobs(inspection.inspection_id, missing, recorded or jobs)
         observer.build_started(inspection)
         built = _built(inspection, launcher, folder)
         failure = built if isinstance(built, BuildFailed) else None
@@ -228,18 +233,6 @@ def _run(
     observer.jobs_started(sum(map(len, work)))
     _run_blocks(work, prepared, launcher, options, observer)
     return failures
-
-
-def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
-    """Return the jobs to run: jobs without a result, and jobs that the host ended.
-
-    The folder of an interrupted run is repaired first.
-    """
-    recover(folder)
-    measured = measured_jobs(folder)
-    numbers = range(inspection.specification.batch_size)
-    missing = tuple(n for n in numbers if n not in measured)
-    return MissingJobs(inspection.inspection_id, missing, per_block)
 
 
 def _recorded_per_block(folder: Path) -> int | None:
