@@ -471,30 +471,25 @@ def _score(product: Mapping[str, Any]) -> Table | Styled:
     """The criteria; one line if nothing is known that could tell versions apart by them."""
     values = (it for row in product["criteria"] for it in (row["value"], row["contribution"]))
     if product["score"] or any(values):
-        return criteria_table(product)
+        table = Table(
+            [
+                Column("criterion"), Column("weight", right=True), Column("value", right=True),
+                Column("contribution", right=True), Column("unit", wraps=True),
+            ],
+            caption=_SCORE_EXPLAINED,
+        )  # fmt: skip
+        for criterion in product["criteria"]:
+            table.add(
+                criterion["name"], f"{criterion['weight']:g}",
+                "unknown" if criterion["value"] is None else _decimal(criterion["value"], 3),
+                _decimal(criterion["contribution"], 4), criterion["unit"],
+            )  # fmt: skip
+        score = Styled(_decimal(product["score"], 4), "bold")
+        table.add(Styled("score", "bold"), "", "", score, "points")
+        return table
     unknown = [row["name"] for row in product["criteria"] if row["value"] is None]
     but = f" but {', '.join(unknown)}, which is unknown" if unknown else ""
     return Styled(f"score: 0 points, all criteria are 0{but}", "")
-
-
-def criteria_table(product: Mapping[str, Any]) -> Table:
-    """Criteria with weight, value and contribution to the score."""
-    table = Table(
-        [
-            Column("criterion"), Column("weight", right=True), Column("value", right=True),
-            Column("contribution", right=True), Column("unit", wraps=True),
-        ],
-        caption=_SCORE_EXPLAINED,
-    )  # fmt: skip
-    for criterion in product["criteria"]:
-        table.add(
-            criterion["name"], f"{criterion['weight']:g}",
-            "unknown" if criterion["value"] is None else _decimal(criterion["value"], 3),
-            _decimal(criterion["contribution"], 4), criterion["unit"],
-        )  # fmt: skip
-    score = Styled(_decimal(product["score"], 4), "bold")
-    table.add(Styled("score", "bold"), "", "", score, "points")
-    return table
 
 
 def _decimal(value: float, digits: int) -> str:

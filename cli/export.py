@@ -11,7 +11,7 @@ import click
 
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.answering.target_hardware import requested_hardware
-from adviser.exports.parquet import ExportReport, export_parquet
+from adviser.exports.parquet import export_parquet
 from adviser.packs.stored_packs import known_hardware
 from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
@@ -56,7 +56,14 @@ def parquet(
     if as_json:
         print_json(report.as_json())
     else:
-        print_export(report)
+        table = Table(
+            [Column("table"), *(Column(it, right=True) for it in ("rows", "files", "size"))]
+        )
+        for written in report.tables:
+            size = f"{written.size_bytes / 1e6:,.2f} MB"
+            table.add(written.name, f"{written.rows:,}", str(written.files), size)
+        table.print()
+        click.echo(f"Written to {report.folder} in {report.elapsed_s:.1f} s.")
 
 
 @export.command()
@@ -129,13 +136,3 @@ def sbom(
         click.echo(bill, nl=False)
     else:
         write_file(output, bill)
-
-
-def print_export(report: ExportReport) -> None:
-    """Print the tables of an export and where it is."""
-    table = Table([Column("table"), *(Column(it, right=True) for it in ("rows", "files", "size"))])
-    for written in report.tables:
-        size = f"{written.size_bytes / 1e6:,.2f} MB"
-        table.add(written.name, f"{written.rows:,}", str(written.files), size)
-    table.print()
-    click.echo(f"Written to {report.folder} in {report.elapsed_s:.1f} s.")

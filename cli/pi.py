@@ -91,7 +91,18 @@ def describe(name: str, as_json: bool) -> None:
         head = {**_head(indicator), "script_sha256": script_sha256(name), "metrics": metrics}
         print_json({**head, "parameters": parameters})
     else:
-        parameters_table(indicator).print()
+        table = Table(
+            [Column("flag"), Column("default"), Column("what it is", wraps=True)],
+            title=f"{indicator.title}: {indicator.summary}",
+        )
+        for parameter in indicator.all_parameters():
+            description = [parameter.help]
+            if parameter.choices:
+                description.append("one of " + ", ".join(map(str, parameter.choices)))
+            if parameter.environment:
+                description.append("variable " + " or ".join(parameter.environment))
+            table.add(parameter.flag, str(parameter.default), "; ".join(description))
+        table.print()
 
 
 @pi.command(context_settings={"ignore_unknown_options": True})
@@ -165,7 +176,10 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
         for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
             click.echo(canonical_json(summary))
         return
-    click.echo(result_title(document))
+    shared = _shared([it["@parameters"] for it in results_of(document)])
+    parameters = ", ".join(f"{name} {value}" for name, value in shared.items())
+    component = f"{document['component']} {document['component_version']}"
+    click.echo(printable(f"{document['name']}, {component}: {parameters}"))
     result_table(document).print()
     for note in result_notes(document):
         click.echo(note)
@@ -298,22 +312,6 @@ def _parameter(parameter: Any) -> dict[str, Any]:
     }
 
 
-def parameters_table(indicator: Indicator) -> Table:
-    """One row for each flag of an indicator."""
-    table = Table(
-        [Column("flag"), Column("default"), Column("what it is", wraps=True)],
-        title=f"{indicator.title}: {indicator.summary}",
-    )
-    for parameter in indicator.all_parameters():
-        description = [parameter.help]
-        if parameter.choices:
-            description.append("one of " + ", ".join(map(str, parameter.choices)))
-        if parameter.environment:
-            description.append("variable " + " or ".join(parameter.environment))
-        table.add(parameter.flag, str(parameter.default), "; ".join(description))
-    return table
-
-
 def document_of(text: str) -> dict[str, Any] | None:
     """Parse the result of an indicator; ``None`` if ``text`` is anything else."""
     try:
@@ -356,14 +354,6 @@ def result_table(document: dict[str, Any]) -> Table:
             "–" if peak is None else f"{measured['rate'] / peak['rate']:.1%}",
         )  # fmt: skip
     return table
-
-
-def result_title(document: dict[str, Any]) -> str:
-    """What was measured: the library, and the parameters that all results share."""
-    shared = _shared([it["@parameters"] for it in results_of(document)])
-    parameters = ", ".join(f"{name} {value}" for name, value in shared.items())
-    component = f"{document['component']} {document['component_version']}"
-    return printable(f"{document['name']}, {component}: {parameters}")
 
 
 def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:

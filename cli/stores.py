@@ -128,7 +128,10 @@ def status(ctx: click.Context, as_json: bool) -> None:
     Exit code 3 if a store is down.
     """
     settings: Settings = ctx.obj
-    stores = inventory(settings)
+    stores = [
+        _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _query_postgresql),
+        _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _query_graph),
+    ]
     if as_json:
         print_json({"home": str(settings.home), "stores": stores})
     else:
@@ -264,14 +267,6 @@ class StoreStatus:
     contents: RecordContents | None = None
     problem: str | None = None
     hint: str | None = None
-
-
-def inventory(settings: Settings) -> list[StoreStatus]:
-    """Return both stores' states, PostgreSQL first; each must answer within its connect timeout."""
-    return [
-        _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _query_postgresql),
-        _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _query_graph),
-    ]
 
 
 def _status(

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -32,24 +31,6 @@ _BLOCK_BYTES = 4 * KIBIBYTE
 _WRITABLE = ("tmp", "dev/shm")
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """The resources that a tree of processes uses at one moment.
-
-    :param tasks: number of processes and threads
-    :param resident_bytes: a page that two processes share counts twice
-    :param user_s, system_s: processor time, with that of ended children
-    :param peak_bytes: largest resident memory that one of the processes had so far
-    """
-
-    pids: tuple[int, ...]
-    tasks: int
-    resident_bytes: int
-    user_s: float
-    system_s: float
-    peak_bytes: int
-
-
 class Watch:
     """Checks a job's processes on request; a check takes about 0.1 ms for each process.
 
@@ -65,18 +46,19 @@ class Watch:
 
     def breach(self) -> JobEnd | None:
         """Return the limit that the job's processes exceed together, if any."""
-        usage = footprint(self.pid)
+        pids = tuple(_tree(self.pid))
+        times = [_times(it) for it in pids]
         # Processes that end take their figures along, unless their parents waited for them.
-        self._user_s = max(self._user_s, usage.user_s)
-        self._system_s = max(self._system_s, usage.system_s)
-        self._peak_bytes = max(self._peak_bytes, usage.peak_bytes)
+        self._user_s = max(self._user_s, sum(user for user, _ in times))
+        self._system_s = max(self._system_s, sum(system for _, system in times))
+        self._peak_bytes = max(self._peak_bytes, *map(_peak_bytes, pids))
         most = self.limits.processes
-        if most is not None and usage.tasks >= most:
+        if most is not None and sum(len(_threads(it)) for it in pids) >= most:
             return JobEnd.PROCESS_LIMIT
         disk = self.limits.disk_bytes
-        if disk is not None and files_of(usage.pids[-1]) * _BLOCK_BYTES > disk:
+        if disk is not None and files_of(pids[-1]) * _BLOCK_BYTES > disk:
             return JobEnd.FILE_LIMIT
-        return self._memory_breach(usage)
+        return self._memory_breach(pids)
 
     def usage(self) -> dict[str, float | int]:
         """Return what the processes used until the last check, by names of ``getrusage``."""
@@ -86,28 +68,15 @@ class Watch:
             "ru_maxrss": self._peak_bytes // KIBIBYTE,
         }
 
-    def _memory_breach(self, usage: Footprint) -> JobEnd | None:
+    def _memory_breach(self, pids: tuple[int, ...]) -> JobEnd | None:
         most = self.limits.memory_bytes
         if most is None:
             return None
         # Reading exact figures stops the process for a moment, so they are read only if needed.
-        if usage.resident_bytes > most and sum(map(_proportional_bytes, usage.pids)) > most:
+        resident = sum(map(_resident_bytes, pids))  # shared pages count for each process
+        if resident > most and sum(map(_proportional_bytes, pids)) > most:
             return JobEnd.MEMORY_LIMIT
         return JobEnd.HOST_MEMORY if available_bytes() < _SPARE_BYTES else None
-
-
-def footprint(pid: int) -> Footprint:
-    """Return the resources of ``pid`` and its descendants, except those that end meanwhile."""
-    pids = tuple(_tree(pid))
-    times = [_times(pid) for pid in pids]
-    return Footprint(
-        pids,
-        tasks=sum(len(_threads(pid)) for pid in pids),
-        resident_bytes=sum(map(_resident_bytes, pids)),
-        user_s=sum(user for user, _ in times),
-        system_s=sum(system for _, system in times),
-        peak_bytes=max(map(_peak_bytes, pids)),
-    )
 
 
 def files_of(pid: int) -> int:
