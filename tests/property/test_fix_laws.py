@@ -215,11 +215,10 @@ def costs_of(drawn: Drawn, universe: Universe, versions: Mapping[str, str]) -> C
     return introduced, remaining, young, changed, *steps
 
 
-@pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
-@pytest.mark.parametrize("part", [0, *slow(range(1, 11))])
-def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int, budget: Budget) -> None:
+@pytest.mark.parametrize("part", [0, *slow(range(1, 22))])
+def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int) -> None:
     fixable = kept = 0
-    for seed in range(part * 100, part * 100 + 100):
+    for seed in range(part * 50, part * 50 + 50):
         drawn = drawn_lock(seed)
         universe = candidates_to_choose(drawn)
         stacks = [
@@ -227,21 +226,22 @@ def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int, budget: B
             for key, versions in stacks_by_force(universe)
         ]
         best, expected = min(stacks, key=lambda it: it[0])
-        result = fixed(drawn, budget)
-        assert result.open, seed
-        smallest = result.fixes[0]
-        assert smallest.proof is not None
-        assert tuple(smallest.proof.numbers.values()) == best[0][: len(LEVELS)], seed
-        assert dict(smallest.versions) == expected, seed
-        assert smallest.is_proven, seed
-        assert result.resolution is not None
-        assert check_resolution(result.universe.universe, result.resolution) == [], seed
-        assert len(smallest.changed) == best[0][3], seed
-        assert len(smallest.introduced) == best[0][0], seed
+        for budget in EITHER_WAY:
+            result = fixed(drawn, budget)
+            assert result.open, seed
+            smallest = result.fixes[0]
+            assert smallest.proof is not None
+            assert tuple(smallest.proof.numbers.values()) == best[0][: len(LEVELS)], seed
+            assert dict(smallest.versions) == expected, seed
+            assert smallest.is_proven, seed
+            assert result.resolution is not None
+            assert check_resolution(result.universe.universe, result.resolution) == [], seed
+            assert len(smallest.changed) == best[0][3], seed
+            assert len(smallest.introduced) == best[0][0], seed
+            check_blocked(drawn, universe, stacks, result, smallest)
         fixable += bool(smallest.fixed)
         kept += bool(smallest.remaining)
-        check_blocked(drawn, universe, stacks, result, smallest)
-    assert min(fixable, kept) > 5
+    assert min(fixable, kept) > 2
 
 
 def fixed(drawn: Drawn, budget: Budget, evidence: Evidence = UNMEASURED) -> FixResult:
@@ -250,11 +250,11 @@ def fixed(drawn: Drawn, budget: Budget, evidence: Evidence = UNMEASURED) -> FixR
 
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
-@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
+@pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
 def test_fix_that_reads_few_versions_equals_one_that_reads_all(part: int, budget: Budget) -> None:
     """An unread version may need what read versions of its package need, and nothing else."""
     compared = spared = 0
-    for seed in range(5000 + part * 40, 5000 + part * 40 + 40):
+    for seed in range(5000 + part * 20, 5000 + part * 20 + 20):
         drawn = drawn_lock(seed, alike=True)
         expected = fixed(drawn, budget)
         result, read = fixed_by_reading(drawn, budget)
@@ -269,12 +269,10 @@ def test_fix_that_reads_few_versions_equals_one_that_reads_all(part: int, budget
     assert spared > compared
 
 
-@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
-def test_proof_over_unread_versions_holds_for_independent_versions(
-    part: int,
-) -> None:
+@pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
+def test_proof_over_unread_versions_holds_for_independent_versions(part: int) -> None:
     held = 0
-    for seed in range(7000 + part * 40, 7000 + part * 40 + 40):
+    for seed in range(7000 + part * 20, 7000 + part * 20 + 20):
         drawn = drawn_lock(seed, plain=True)
         first = fixed_by_reading(drawn, Budget())[0].fixes[0]
         expected = fixed(drawn, Budget()).fixes[0]
@@ -284,14 +282,14 @@ def test_proof_over_unread_versions_holds_for_independent_versions(
         if first.proof.assumption != ASSUMPTION:
             held += 1
             assert first.proof.numbers == expected.proof.numbers, seed
-    assert held > 10
+    assert held > 5
 
 
-@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
+@pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
 def test_the_front_with_slower_versions_equals_brute_force(part: int) -> None:
     """The smallest fix of which nothing is settled to be slower is what trying everything finds."""
     compared = 0
-    for seed in range(9000 + part * 40, 9000 + part * 40 + 40):
+    for seed in range(9000 + part * 20, 9000 + part * 20 + 20):
         drawn = drawn_lock(seed)
         evidence = levels_of_package(drawn, seed)
         result = fixed(drawn, Budget(), evidence)
