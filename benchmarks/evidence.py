@@ -28,7 +28,7 @@ from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import measured_jobs
 from pis.amun.launchers import Job
 from pis.amun.launchers.local import LocalLauncher
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from pis.amun.processes import interrupted_by_signals
 from pis.amun.specification import Specification, load_specification, read_specification
 

@@ -17,7 +17,7 @@ from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from benchmarks.homes import THOTH
 from model.measurements.job_stability import instability
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 
 REQUIREMENT = "numpy==2.3.5"
 JOBS, ASSIGNMENTS, SEED = 20, 1000, 1

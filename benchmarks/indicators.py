@@ -14,7 +14,7 @@ from benchmarks.timing import seconds_of
 from common.settings import Settings
 from pis.amun.environments import BuiltEnvironment, build_environment
 from pis.amun.jobs import run_job
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from pis.amun.processes import JobLimits
 from pis.amun.specification import load_specification
 

@@ -53,7 +53,7 @@ from pis.amun.inspection_folder import InspectionOutcome, read_job
 from pis.amun.job_output import duration_s, error_lines, readings_of
 from pis.amun.schema import InvalidSpecification
 from pis.catalogue import indicator_of
-from pis.commands import COMMAND_TIMEOUT_S, Command, command_of
+from pis.command_specifications import COMMAND_TIMEOUT_S, Command, command_of
 
 _STATE = "measure.json"
 #: Jobs of each stack in a round; fewer only if the budget has no room for more.

@@ -47,7 +47,7 @@ from model.packages.identity import DEFAULT_INDEX
 from model.redaction import shown_variables, without_command_secrets
 from model.text import counted, printable
 from pis.catalogue import indicator_of
-from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
+from pis.command_specifications import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1

@@ -68,7 +68,7 @@ from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.redaction import shown_variables
 from model.text import counted, first_few, printable
-from pis.commands import COMMAND_TIMEOUT_S, Command, command_of, script_text
+from pis.command_specifications import COMMAND_TIMEOUT_S, Command, command_of, script_text
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1

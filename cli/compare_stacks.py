@@ -63,7 +63,7 @@ from pis.amun.specification import (
     read_specification,
 )
 from pis.catalogue import indicator_of
-from pis.commands import VARIABLES
+from pis.command_specifications import VARIABLES
 
 #: Name of the file in a folder of a comparison that keeps the question and the resolved stacks.
 STATE_NAME = "compare.json"

@@ -29,10 +29,10 @@ from pis.amun.inspection_folder import InspectionOutcome
 from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Launcher
 from pis.amun.launchers.local import LocalLauncher
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from pis.amun.processes import interrupted_by_signals
 from pis.amun.specification import Specification, load_specification
-from pis.commands import Command
+from pis.command_specifications import Command
 
 #: From this number of unusable jobs in one run, the search is stopped if they are the majority.
 _UNUSABLE_JOBS = 20

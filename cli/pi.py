@@ -30,14 +30,14 @@ from model.json_documents import canonical_json
 from model.packages.environments import environment
 from model.packages.identity import DEFAULT_INDEX
 from model.text import printable
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from pis.amun.processes import SIGNAL_EXIT_CODE, interrupted_by_signals
 from pis.amun.schema import InvalidSpecification
 from pis.bundle import script_sha256
 from pis.catalogue import INDICATORS, check_flags, indicator_of
 from pis.indicators.harness import Indicator
 from pis.metrics import metrics_of
-from pis.scripts import results_in, run_script
+from pis.script_run import results_in, run_script
 
 _PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 _HELP = frozenset({"-h", "--help"})

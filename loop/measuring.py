@@ -30,7 +30,7 @@ from pis.amun.job_output import readings_of
 from pis.amun.launchers import BuildFailed, Inspection, Job, Launcher
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.specification import load_specification
-from pis.commands import COMMAND_TIMEOUT_S, Command
+from pis.command_specifications import COMMAND_TIMEOUT_S, Command
 
 _LOG = logging.getLogger(__name__)
 

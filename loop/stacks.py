@@ -25,7 +25,7 @@ from model.packages.candidates import Dependency
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 from pis.catalogue import arguments_of, indicator_of
-from pis.commands import COMMAND_TIMEOUT_S, Command
+from pis.command_specifications import COMMAND_TIMEOUT_S, Command
 
 #: How the text of a project's benchmark begins.
 BENCHMARK = "benchmark "

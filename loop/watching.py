@@ -43,7 +43,7 @@ from model.json_documents import canonical_json, digest
 from model.measurements.evidence import COMMAND_FILES
 from model.packages.releases import parse_requirement
 from model.text import first_few
-from pis.commands import Command, command_of
+from pis.command_specifications import Command, command_of
 
 #: Direct requirements that the name of a project has at most.
 _NAMED_ROOTS = 3

@@ -52,7 +52,7 @@ from pis.amun.launchers import (
 from pis.amun.specification import Specification
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, arguments_of
-from pis.commands import CommandChanged
+from pis.command_specifications import CommandChanged
 
 logger = logging.getLogger(__name__)
 

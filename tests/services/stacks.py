@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 
 from common.settings import Settings
 from pis.amun.environments import BuiltEnvironment, build_environment
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from pis.amun.specification import load_specification
 from tests.effort import is_thorough
 

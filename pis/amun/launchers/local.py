@@ -36,7 +36,7 @@ from pis.amun.sandbox import (
     sandbox_command,
 )
 from pis.amun.specification import ResourceRequests, Specification
-from pis.commands import DESCRIPTION, RESULTS, RESULTS_FILE, Command, results_document
+from pis.command_specifications import DESCRIPTION, RESULTS, RESULTS_FILE, Command, results_document
 from pis.scratch import scratch_folder
 
 #: Variables of the runner that a job inherits. All others could be secrets.

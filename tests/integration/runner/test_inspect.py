@@ -18,7 +18,7 @@ from platformdirs import user_cache_path
 
 from adviser.answering.target_hardware import own_hardware
 from common.settings import Settings
-from pis.amun.pinning import pinned_specification
+from pis.amun.pinned_specifications import pinned_specification
 from tests.requirements import needs
 from tests.services.commands import ROOT, THOTH, thoth, thoth_json, variables
 from tests.services.waiting import DEADLINE_S, wait_until

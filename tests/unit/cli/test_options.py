@@ -33,7 +33,7 @@ from model.errors import InvalidArgument, InvalidFile, Reason
 from model.packages.candidates import Dependency
 from model.packages.environments import environment, host_environment
 from model.packages.identity import index_identity, public_index_url
-from pis.commands import command_of
+from pis.command_specifications import command_of
 from tests.factories.errors import raised
 from tests.factories.requests import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of

@@ -16,7 +16,7 @@ from cli.own_benchmarks import (
 from common.settings import Settings
 from loop.watching import benchmarks_of
 from model.errors import InvalidArgument
-from pis.commands import command_of
+from pis.command_specifications import command_of
 from tests.factories.evidence import Bench, jobs, series
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pis.catalogue import INDICATORS
-from pis.scripts import CannotStart, run_script
+from pis.script_run import CannotStart, run_script
 from tests.factories.benchmark_files import read_files
 from tests.services.commands import program
 from tests.services.waiting import DEADLINE_S, wait_until

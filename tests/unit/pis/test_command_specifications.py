@@ -18,7 +18,13 @@ from pis.amun.inspect import script_to_run
 from pis.amun.launchers import Inspection, Job, PreparedInspection
 from pis.amun.launchers.local import run_here, shell_variables
 from pis.amun.specification import load_specification
-from pis.commands import Command, CommandChanged, command_of, results_document, script_text
+from pis.command_specifications import (
+    Command,
+    CommandChanged,
+    command_of,
+    results_document,
+    script_text,
+)
 from tests.factories.specifications import pipfile_lock
 
 PYTHON = {"requirements_locked": pipfile_lock({})}
