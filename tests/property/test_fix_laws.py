@@ -285,11 +285,11 @@ def test_proof_over_unread_versions_holds_for_independent_versions(part: int) ->
     assert held > 5
 
 
-@pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
+@pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
 def test_the_front_with_slower_versions_equals_brute_force(part: int) -> None:
     """The smallest fix of which nothing is settled to be slower is what trying everything finds."""
     compared = 0
-    for seed in range(9000 + part * 20, 9000 + part * 20 + 20):
+    for seed in range(9000 + part * 40, 9000 + part * 40 + 40):
         drawn = drawn_lock(seed)
         evidence = levels_of_package(drawn, seed)
         result = fixed(drawn, Budget(), evidence)
