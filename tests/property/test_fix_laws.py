@@ -29,7 +29,7 @@ from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, KnownVulnerability
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
-from tests.effort import slow
+from tests.effort import examples, slow
 from tests.factories.drawn_indexes import PLAIN, drawn_index, drawn_requirement
 from tests.factories.evidence import GAIN, HERE, Bench, jobs
 from tests.factories.stacks_by_force import stacks_by_force
@@ -226,7 +226,7 @@ def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int) -> None:
             for key, versions in stacks_by_force(universe)
         ]
         best, expected = min(stacks, key=lambda it: it[0])
-        for budget in EITHER_WAY:
+        for budget in EITHER_WAY if examples(2) == 2 else [EITHER_WAY[seed % 2]]:
             result = fixed(drawn, budget)
             assert result.open, seed
             smallest = result.fixes[0]
