@@ -43,7 +43,7 @@ notebooks: $(VENV)/.notebooks ## the notebooks as HTML, run on the samples
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## the tests, on real stores, from nothing
-	@echo "Running the tests in $(WORKERS) processes: about 8 minutes on two processors."
+	@echo "Running the tests in $(WORKERS) processes: 8 to 13 minutes on two processors."
 	$(PYTEST) -m 'not slow and not faults'
 
 test-faults: $(VENV)/.dev ## the tests that kill processes, fill disks and cut connections
