@@ -279,8 +279,7 @@ def get_versions(query: dict[str, Any], name: str) -> dict[str, Any]:
     """List the releases of a package, newest first."""
     package = package_name(name)
     with reading() as (connection, progress):
-        if package_detail(connection, package) is None:
-            raise not_found("package", name)
+        or_404(package_detail(connection, package), "package", name)
         find = partial(browse_versions, connection, package, **filters(query))
         return page(query, _VERSIONS, find, progress)
 
@@ -297,8 +296,7 @@ def get_modules(query: dict[str, Any], name: str) -> dict[str, Any]:
     """
     package = package_name(name)
     with reading() as (connection, progress):
-        if package_detail(connection, package) is None:
-            raise not_found("package", name)
+        or_404(package_detail(connection, package), "package", name)
         known = modules_of(connection, package)
         unknown = releases_without_names(connection, package)
 
