@@ -19,6 +19,7 @@ from adviser.answering.index_stacks import IndexStacks, NoValidStack
 from adviser.bisect.search import SearchStopped, StopReason
 from cli.inspect import hint_to_resume
 from cli.machine import print_wait
+from cli.project_files import write_file
 from common.private_folders import private_folder
 from common.settings import Settings
 from model.errors import InvalidArgument, ProjectError
@@ -191,9 +192,7 @@ class SearchFolder:
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     if not path.parent.exists():
         private_folder(path.parent)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_file(path, f"{json.dumps(document, indent=2)}\n".encode())
 
 
 @dataclass(frozen=True)
