@@ -38,6 +38,8 @@ STEP_SIZES = (0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.16, 0.2, 0.26, 0.35, 
 _NOISE = (0.004, 0.006, 0.009, 0.013, 0.018, 0.025, 0.035, 0.05, 0.07, 0.1, 0.15, 0.25, 0.5)
 #: Standard deviation of block effects, as a multiple of the noise, and its prior.
 BLOCK_EFFECTS = ((0.0, 0.6), (0.7, 0.2), (2.0, 0.2))
+#: Block effect and noise of each setting that likelihoods are summed over.
+_SETTINGS = [(block, noise) for (block, _), noise in itertools.product(BLOCK_EFFECTS, _NOISE)]
 #: Degrees of freedom of the noise: tails heavier than normal, as measured rates have.
 _FREEDOM = 5.0
 _ROUNDS = 3
@@ -144,23 +146,34 @@ class _Fit:
         blocks = np.unique([job.block for job in jobs], return_inverse=True)[1].reshape(-1)
         sizes = np.log1p(np.array(STEP_SIZES))
         self._effects = np.concatenate([-sizes[::-1], sizes])
-        self._settings = list(itertools.product(_NOISE, BLOCK_EFFECTS))
         same_block = (blocks[:, None] == blocks[None, :]).astype(np.float64)
         likelihoods: list[FloatArray] = []
-        self._levels: list[FloatArray] = []
-        self._mean_errors: list[float] = []
-        for noise, (block, prior) in self._settings:
-            covariance = noise**2 * (np.diag(1 / weights) + block**2 * same_block)
-            likelihoods.append(self._likelihood(covariance) + math.log(prior))
-        joint = np.stack(likelihoods, axis=2)
+        levels: list[FloatArray] = []
+        mean_errors: list[FloatArray] = []
+        for block, prior in BLOCK_EFFECTS:
+            covariance = np.diag(1 / weights) + block**2 * same_block
+            likelihood, level, mean_error = self._likelihood(covariance)
+            likelihoods.append(likelihood + math.log(prior))
+            levels.append(level)
+            mean_errors.append(mean_error)
+        joint = np.concatenate(likelihoods, axis=2)
+        # By step, effect, setting and known column; by setting.
+        self._levels = np.repeat(np.stack(levels, axis=2), len(_NOISE), axis=2)
+        self._mean_errors = np.concatenate(mean_errors)
         joint[0] -= math.log(len(self._effects))  # without a step all effects are the same
         joint[0] += math.log(PRIOR_NONE)
         joint[1:] += math.log((1 - PRIOR_NONE) / (len(columns) - 1) / len(self._effects))
         chances = np.exp(joint - joint.max())
         self._chances = chances / chances.sum()
 
-    def _likelihood(self, covariance: FloatArray) -> FloatArray:
-        """Log likelihood by step and effect, with the known coefficients integrated out."""
+    def _likelihood(self, covariance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """By noise, with the known coefficients integrated out.
+
+        :param covariance: if the noise is 1; it grows with the square of the noise, so that one
+            factor serves all
+        :returns: log likelihood by step, effect and noise; known coefficients by step and effect;
+            squared error of the mean by noise
+        """
         factor = np.linalg.cholesky(covariance)
         known = np.linalg.solve(factor, self._known)
         rates = np.linalg.solve(factor, self._rates)
@@ -176,22 +189,23 @@ class _Fit:
             - 2 * (columns @ rates)[:, None] * self._effects
             + (columns * columns).sum(axis=1)[:, None] * self._effects**2
         )
-        self._levels.append(level - share[:, None, :] * self._effects[None, :, None])
-        self._mean_errors.append(float((inverse[0] ** 2).sum()))
+        levels = level - share[:, None, :] * self._effects[None, :, None]
+        noise = np.array(_NOISE)
+        free = len(rates) - len(triangle)
         constant = -np.log(np.diag(factor)).sum() - np.log(np.abs(np.diag(triangle))).sum()
-        return np.asarray(constant - 0.5 * squares, dtype=np.float64)
+        likelihood = constant - free * np.log(noise) - 0.5 * squares[..., None] / noise**2
+        return likelihood, levels, (inverse[0] ** 2).sum() * noise**2
 
     def job_weights(self) -> FloatArray:
         """Expected weight of each job, below 1 for outliers."""
         chances = self._chances
-        levels = np.stack(self._levels, axis=2)  # step, effect, setting, known column
-        noise = np.array([noise * math.hypot(1, block) for noise, (block, _) in self._settings])
+        noise = np.array([noise * math.hypot(1, block) for block, noise in _SETTINGS])
         effects = np.broadcast_to(self._effects[None, :, None], chances.shape)
         weights = np.zeros(len(self._rates))
         # Only combinations with a noticeable chance.
         kept = np.nonzero(chances > 1e-5 * chances.max())
         share = chances[kept]
-        level, effect, spread = levels[kept], effects[kept], noise[kept[2]]
+        level, effect, spread = self._levels[kept], effects[kept], noise[kept[2]]
         for i, rate in enumerate(self._rates):
             fitted = level @ self._known[i] + effect * self._columns[kept[0], i]
             residual = (rate - fitted) / spread
@@ -210,9 +224,9 @@ class _Fit:
         chances = self._chances
         steps, effect = self.steps()
         conditional = chances / np.maximum(steps, 1e-300)[:, None, None]
-        means = np.stack(self._levels, axis=2)[..., 0]
-        noise = np.array([noise**2 * (1 + block**2) for noise, (block, _) in self._settings])
-        scatter = noise + np.array(self._mean_errors)
+        means = self._levels[..., 0]
+        noise = np.array([noise**2 * (1 + block**2) for block, noise in _SETTINGS])
+        scatter = noise + self._mean_errors
         effects = np.broadcast_to(self._effects[None, :, None], means.shape)
         before = (conditional * means).sum(axis=(1, 2))
         after = (conditional * (means + effects)).sum(axis=(1, 2))
@@ -229,7 +243,7 @@ class _Fit:
         expected = np.where(is_after, after[:, None], before[:, None])
         spread = np.sqrt(np.where(is_after, after_variance[:, None], before_variance[:, None]))
         effect[0] = 0.0
-        own_noise = np.array([noise for noise, _ in self._settings])
+        own_noise = np.array([noise for _, noise in _SETTINGS])
         mean_noise = float((chances.sum(axis=(0, 1)) * own_noise).sum())
         return StepPosterior(tuple(releases), steps, effect, expected, spread, mean_noise)
 

@@ -89,8 +89,9 @@ def in_batches(
 
     known = {}
     for block, places in blocks.items():
-        if all(it.occasion is not None for it in places):
-            roots = {first((block[0], it.occasion or "")) for it in places}
+        runs = {it.occasion for it in places}
+        if None not in runs:
+            roots = {first((block[0], it or "")) for it in runs}
             known[block] = root = min(roots)
             for other in roots:
                 linked[other] = root
@@ -106,8 +107,8 @@ def in_batches(
 
 def _time_of(block: str, places: Sequence[JobPlace]) -> tuple[float, int, str]:
     """Sort key of a block: when its first job ended, then the number at the end of its name."""
-    times = [it.seen_at.timestamp() for it in places if it.seen_at is not None]
-    return min(times, default=0.0), _number_of(block), block
+    first = min((it.seen_at for it in places if it.seen_at is not None), default=None)
+    return first.timestamp() if first else 0.0, _number_of(block), block
 
 
 @lru_cache(maxsize=4096)

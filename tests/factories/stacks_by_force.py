@@ -5,8 +5,8 @@ It knows the rules in the words of the standards and nothing of the resolver's c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 from packaging.specifiers import SpecifierSet
@@ -67,14 +67,15 @@ def _is_uninvited(universe: Universe, candidate: Candidate) -> bool:
 
 
 def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
-    requirements = list(_asked(universe, chosen))
-    return (
-        {it.name for it in requirements} == set(chosen)
-        and all(_admits(it, chosen[it.name]) for it in requirements)
-        and all(
-            _invited(universe, it, [a for a in requirements if a.name == it.name])
-            for it in chosen.values()
-        )
+    asked = _asked(universe, chosen)
+    if asked is None or {it.name for it in asked} != set(chosen):
+        return False
+    requirements = [
+        replace(it, specifier=universe.overrides.get(it.name, it.specifier)) for it in asked
+    ]
+    return all(_admits(it, chosen[it.name]) for it in requirements) and all(
+        _invited(universe, it, [a for a in requirements if a.name == it.name])
+        for it in chosen.values()
     )
 
 
@@ -82,31 +83,35 @@ def _admits(requirement: Dependency, candidate: Candidate) -> bool:
     """Whether a version is within a specifier; extras that it lacks do not matter."""
     if requirement.url is not None:
         return False
-    return SpecifierSet(requirement.specifier).contains(candidate.version, prereleases=True)
+    return _specifiers(requirement).contains(candidate.version, prereleases=True)
 
 
-def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Dependency]:
-    """What is asked by the roots and by what they reach, overrides applied; each once."""
-    seen: dict[Dependency, None] = {}
+@cache
+def _specifiers(requirement: Dependency) -> SpecifierSet:
+    return SpecifierSet(requirement.specifier)
+
+
+def _asked(universe: Universe, chosen: dict[str, Candidate]) -> set[Dependency] | None:
+    """What is asked by the roots and by what they reach, without overrides; all must be chosen."""
+    seen: set[Dependency] = set()
     extras: set[tuple[str, str]] = set()
-    pending = list(universe.roots)
+    pending = [*universe.roots]
     while pending:
-        for dependency in pending:
-            seen[dependency] = None
-            extras.update((dependency.name, extra) for extra in dependency.extras)
+        if any(it.name not in chosen for it in pending):
+            return None
+        seen.update(pending)
+        extras.update((it.name, extra) for it in pending for extra in it.extras)
         pending = [
             it
-            for name in {it.name for it in seen} & chosen.keys()
+            for name in {it.name for it in seen}
             for it in chosen[name].requires
             if it not in seen and (it.extra is None or (name, it.extra) in extras)
         ]
-    for dependency in seen:
-        text = universe.overrides.get(dependency.name, dependency.specifier)
-        yield replace(dependency, specifier=text)
+    return seen
 
 
 def _invited(universe: Universe, candidate: Candidate, requirements: list[Dependency]) -> bool:
-    sets = [SpecifierSet(one.specifier) for one in requirements]
+    sets = [_specifiers(one) for one in requirements]
     if candidate.yanked and candidate.purl not in universe.pinned:
         exact = [s for many in sets for s in many if s.operator == "==" and "*" not in s.version]
         if not exact:
