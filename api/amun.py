@@ -21,7 +21,7 @@ from api.http.project_files import address_problem, list_problem, public_file, t
 from api.http.request_context import json_of
 from api.http.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
 from api.jobs import request_submission
-from api.jobs.inspections import folder_of, options_of, public_parameters
+from api.jobs.ingestion import folder_of, options_of, public_parameters
 from api.service import service
 from common import __version__
 from graph.record.access import Scope

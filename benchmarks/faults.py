@@ -41,8 +41,8 @@ from benchmarks.service_requests import (
 from benchmarks.services import Running, thoth_service, token_of
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.postgresql import PostgreSQL
-from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import StoreProcess
 from graph.engine import open_stores
 
 SECONDS = 120.0
@@ -170,7 +170,9 @@ def _cause_faults(home: FreshHome, service: Running) -> None:
         print(f"  {begins:5.0f} s  {message}", flush=True)
 
 
-def _stop_store(home: FreshHome, kind: type[Service], away_s: float, how: signal.Signals) -> str:
+def _stop_store(
+    home: FreshHome, kind: type[StoreProcess], away_s: float, how: signal.Signals
+) -> str:
     """Stop a store, and let no process start it for ``away_s`` seconds."""
     stores = EmbeddedStores(home.settings)
     running = stores.record_of(kind)

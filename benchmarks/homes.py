@@ -21,7 +21,7 @@ import psutil
 from benchmarks.commands import FinishedCommand, run_command
 from cli.start import socket_path
 from common.settings import Settings
-from graph.embedded.service import wait_for
+from graph.embedded.store_process import wait_for
 
 THOTH, UV = (str(Path(sys.executable).with_name(name)) for name in ("thoth", "uv"))
 

@@ -39,7 +39,7 @@ from cli.console import (
     shown,
 )
 from cli.knowledge import knowledge_for, require_projected
-from cli.machine import machine_options
+from cli.measuring_commands import machine_options
 from cli.options import BudgetOfTime, as_json_option
 from cli.own_benchmarks import confirmation_option
 from cli.project_files import keep_manifest, read_lock_file, refusing_files, write_file

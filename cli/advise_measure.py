@@ -35,8 +35,8 @@ from adviser.resolver.universe import Universe
 from adviser.scoring.samples import MIN_JOBS
 from adviser.stack_request import StackRequest
 from cli.inspect import ingest_folders, inspection_observer
-from cli.machine import machine_of_this_command
 from cli.measuring import SearchFolder, StackFailed, StackRuns, local_launcher
+from cli.measuring_commands import machine_of_this_command
 from cli.monkey import known_stacks
 from cli.own_benchmarks import chosen_benchmarks
 from common.settings import Settings

@@ -42,13 +42,13 @@ from cli.compare_stacks import (
 from cli.console import Column, Styled, Table, print_json
 from cli.inspect import ingest_folders
 from cli.knowledge import answer_from_pack
-from cli.machine import (
+from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
+from cli.measuring_commands import (
     SecondsRange,
     explained_errors,
     machine_of_this_command,
     machine_options,
 )
-from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
 from cli.options import (
     NamedPath,
     ProgramCommand,

@@ -31,7 +31,7 @@ from adviser.vex import VEX_FILE, VexStatement, VexStatus, with_acceptance
 from cli.console import moment_text, print_canonical_json, print_lines, print_note
 from cli.guard import LONGEST_COMMENT, code_block, sarif_log, write_versions
 from cli.knowledge import archive_knowledge, knowledge_for, require_projected
-from cli.machine import machine_options
+from cli.measuring_commands import machine_options
 from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
 from cli.own_benchmarks import confirmation_option, of_these_files
 from cli.project_files import (

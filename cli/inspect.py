@@ -16,7 +16,7 @@ import click
 
 from cli.console import Column, Table, print_json
 from cli.ingest import document_progress, print_ingest
-from cli.machine import (
+from cli.measuring_commands import (
     SecondsRange,
     UnusableSpecification,
     busy_hint,

@@ -22,7 +22,7 @@ from loop.night import run_night
 from loop.notices import planned_targets
 from loop.notices import send_test as send
 from loop.status import is_idle, morning_summary, status_document
-from loop.watching import identifiers_of, package_project, package_watch, project_watch
+from loop.watched_projects import identifiers_of, package_project, package_watch, project_watch
 from model.errors import InvalidArgument
 from model.text import counted, printable, step_text
 from pis.amun.processes import interrupted_by_signals

@@ -91,7 +91,7 @@ COMMANDS = {
     ),
     "inspect": ("inspect", "Build and measure stacks."),
     "loop": ("loop", "Keep the advice of watched projects up to date."),
-    "mcp": ("assistants", "Answer assistants over the Model Context Protocol."),
+    "mcp": ("mcp", "Answer assistants over the Model Context Protocol."),
     "migrate": ("stores", "Migrate the schemas of both stores to this version."),
     "monkey": ("monkey", "Generate valid stacks to measure (Dependency Monkey)."),
     "notices": (

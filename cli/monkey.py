@@ -367,7 +367,7 @@ class MonkeyRun:
 
     def _submit(self, name: str, specification: Mapping[str, Any]) -> str:
         """Enqueue an inspection, unless an earlier run into the same folder did."""
-        from api.jobs.inspections import enqueue_inspection  # loads the HTTP service
+        from api.jobs.ingestion import enqueue_inspection  # loads the HTTP service
         from api.jobs.queue import Queue
 
         queue = Queue(self._stores.engine, self._stores.settings.queue_limit)

@@ -12,7 +12,7 @@ import click
 
 from cli.console import print_note
 from common.settings import Settings
-from loop.watching import (
+from loop.watched_projects import (
     benchmark_files,
     benchmarks_of,
     confirm_commands,

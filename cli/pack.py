@@ -30,7 +30,7 @@ from cli.console import (
     progress_bars,
     shown,
 )
-from cli.machine import machine_options
+from cli.measuring_commands import machine_options
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_argument
 from cli.project_files import write_file
 from cli.request_options import moment
@@ -179,7 +179,7 @@ def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) 
     that ships. Without --html, --markdown and --json, the report is printed as Markdown.
     """
     from adviser.packs.pack_report import pack_report, report_document, report_markdown
-    from api.pages.report_view import pack_report_file
+    from api.pages.quality_report_view import pack_report_file
 
     made = pack_report(opened(path))
     if html is not None:

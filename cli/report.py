@@ -12,7 +12,7 @@ import click
 
 from adviser.answering.quality_reports import read_report, selected_measurements
 from adviser.quality.reports import report_document
-from api.pages.report_view import report_file, series_titles
+from api.pages.quality_report_view import report_file, series_titles
 from cli.console import Column, Table, print_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option
 from cli.project_files import names_file, read_lock_file, write_file

@@ -30,7 +30,7 @@ from cli.project_files import read_project
 from common.formats.file_fields import refuse
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
-from loop.watching import benchmark_files
+from loop.watched_projects import benchmark_files
 from model.errors import InvalidArgument, Reason
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment, environment, host_environment

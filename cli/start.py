@@ -146,7 +146,7 @@ def start_preloaded() -> None:
     if sys.platform != "linux":
         return
     from common.settings import Settings
-    from graph.embedded.service import spawn
+    from graph.embedded.store_process import spawn
     from model.errors import ProjectError
 
     with suppress(ProjectError, OSError):

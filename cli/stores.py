@@ -18,8 +18,8 @@ from graph.checkpoints import is_own_graph
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import FREE_SPACE, has_full_disk
 from graph.embedded.postgresql import PostgreSQL
-from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores, Started
+from graph.embedded.store_process import StoreProcess
 from graph.engine import (
     GRAPH,
     POSTGRESQL,
@@ -271,7 +271,7 @@ class StoreStatus:
 
 def _status(
     settings: Settings,
-    kind: type[Service],
+    kind: type[StoreProcess],
     name: str,
     embedded: bool,
     query: Callable[[Settings, StoreStatus], StoreStatus],

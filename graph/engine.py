@@ -18,8 +18,8 @@ from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
 from graph.embedded.home import FREE_SPACE, Passwords, has_full_disk
-from graph.embedded.service import Service, last_lines
 from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import StoreProcess, last_lines
 from model.errors import (
     AccessDenied,
     GraphOutOfMemory,
@@ -254,7 +254,7 @@ def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver
         raise InvalidSettings("GRAPH_URL: the URL cannot be used") from None
 
 
-def _endpoint(settings: Settings, kind: type[Service]) -> tuple[int, Passwords]:
+def _endpoint(settings: Settings, kind: type[StoreProcess]) -> tuple[int, Passwords]:
     stores = EmbeddedStores(settings)
     record, passwords = stores.record_of(kind), stores.passwords()
     if record is None or passwords is None:

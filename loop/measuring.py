@@ -20,7 +20,7 @@ from graph.record.watches import watch_of
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from loop.stacks import BENCHMARK
-from loop.watching import confirmed_benchmarks
+from loop.watched_projects import confirmed_benchmarks
 from model.errors import AlreadyRunning, InvalidArgument, StoreUnavailable
 from model.json_documents import finite_or_none
 from pis.amun.conditions import MachineBusy, free_machine

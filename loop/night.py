@@ -36,9 +36,9 @@ from ingest.record import exclusive_run
 from loop.measuring import OnJob, ingest_batches, measure_batches
 from loop.notices import deliver_notices
 from loop.planning import plan_batches
+from loop.release_states import advise_again, announce_releases, resolve_releases, settle_releases
 from loop.stacks import WatchKnowledge, current_knowledge
-from loop.verdicts import advise_again, announce_releases, resolve_releases, settle_releases
-from loop.watching import adopt_requests, request_of_watch
+from loop.watched_projects import adopt_requests, request_of_watch
 from model.errors import AlreadyRunning, ProjectError
 from model.redaction import cut
 

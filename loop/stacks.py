@@ -18,7 +18,7 @@ from adviser.scoring.assessment_types import Claim, Premises
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
-from loop.watching import benchmark_files, confirmed_benchmarks, place_of, request_of_watch
+from loop.watched_projects import benchmark_files, confirmed_benchmarks, place_of, request_of_watch
 from model.errors import InvalidArgument, ProjectError
 from model.measurements.evidence import COMMAND
 from model.packages.candidates import Dependency

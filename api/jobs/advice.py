@@ -33,7 +33,7 @@ from adviser.stack_request import StackRequest, parse_dependencies
 from api.http.project_files import public_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import WorkerContext, log_for_client, store_result
-from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
+from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
 from common.index.configuration import configured_indexes
 from graph.engine import Stores
 from graph.record.advice import report_document_of

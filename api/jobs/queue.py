@@ -190,14 +190,14 @@ REQUEST_WORK = {
     AnalysisKind.WHY_NOT: _work("advice.why_not", "advice:run_why_not"),
     AnalysisKind.PROVENANCE: _work("provenance.check", "advice:check_provenance"),
     AnalysisKind.FETCH: RequestWork(
-        "packages.fetch", QueueName.BULK, "api.jobs.inspections:fetch_requested", BULK_S,
+        "packages.fetch", QueueName.BULK, "api.jobs.ingestion:fetch_requested", BULK_S,
         Scope.INGEST,
     ),
     AnalysisKind.UPLOAD: RequestWork(
-        "uploads.ingest", QueueName.BULK, "api.jobs.inspections:ingest_upload", BULK_S, Scope.INGEST
+        "uploads.ingest", QueueName.BULK, "api.jobs.ingestion:ingest_upload", BULK_S, Scope.INGEST
     ),
     AnalysisKind.INSPECTION: RequestWork(
-        "inspections.run", QueueName.INSPECTIONS, "api.jobs.inspections:run_inspection",
+        "inspections.run", QueueName.INSPECTIONS, "api.jobs.ingestion:run_inspection",
         _INSPECTION_S, Scope.INSPECT,
     ),
 }  # fmt: skip

@@ -1,23 +1,16 @@
-"""Requests that a worker answers: their types, submission, results and logs, for all API versions.
-
-Every version of the API converts request bodies to these types, which hold no credentials.
-"""
+"""Submission of requests that a worker answers, and their states and results, for all versions."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from flask import current_app, request
 from sqlalchemy import Connection
 
-from adviser.projects.project import Project
-from adviser.reports.serialization import dataclass_of, plain
-from adviser.stack_request import StackRequest
 from api.access import token, wrote_nothing
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.http.request_context import client_address, from_earlier_data
@@ -26,7 +19,7 @@ from api.service import service
 from graph.record import analyses
 from graph.record.access import Scope, Token
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
-from model.errors import InvalidArgument, InvalidDocument, StoreUnavailable
+from model.errors import StoreUnavailable
 from model.json_documents import digest
 
 #: How long a submission waits for a quick result, s; then the client has to poll.
@@ -86,7 +79,7 @@ def submit(
             earlier = analyses.earlier_than(connection, new)
         if earlier is not None:
             wrote_nothing()
-            return _awaited(earlier, SUBMIT_WAIT_S), True
+            return _poll(earlier, SUBMIT_WAIT_S), True
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         before = 0
@@ -97,7 +90,7 @@ def submit(
             stores.queue.enqueue_request(connection, work, new.analysis_id, who)
     if cached:
         wrote_nothing()
-    return _awaited(accepted, SUBMIT_WAIT_S, before), cached
+    return _poll(accepted, SUBMIT_WAIT_S, before), cached
 
 
 def sender(client: Token | None) -> QueueClient:
@@ -107,7 +100,7 @@ def sender(client: Token | None) -> QueueClient:
     return QueueClient(client.token_id, anonymous=False)
 
 
-def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:
+def analysis_of_kind(analysis_id: str, kind: AnalysisKind) -> Analysis:
     """An analysis of a kind by its identifier.
 
     :raises ApiError: 404 if there is none, 400 if the identifier is of another kind
@@ -123,7 +116,7 @@ def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:
     return analysis
 
 
-def result(analysis: Analysis, wait_s: float = 0.0) -> bytes:
+def result_body(analysis: Analysis, wait_s: float = 0.0) -> bytes:
     """The stored result of an analysis.
 
     :param wait_s: how long to wait until it ends; not at all if as many clients as may wait do
@@ -131,7 +124,7 @@ def result(analysis: Analysis, wait_s: float = 0.0) -> bytes:
     """
     # Clients of the original service expect the state in `status`; in RFC 9457 that is a number.
     name = "status" if request.path.startswith(COMPATIBLE) else "analysis"
-    analysis = awaited(analysis, wait_s)
+    analysis = wait_for(analysis, wait_s)
     status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
         message = "the analysis is not finished: try again"
@@ -157,7 +150,7 @@ def status_document(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def awaited(analysis: Analysis, wait_s: float) -> Analysis:
+def wait_for(analysis: Analysis, wait_s: float) -> Analysis:
     """The analysis once it has ended, or after ``wait_s``.
 
     It does not wait if the largest permitted number of clients already waits.
@@ -165,13 +158,13 @@ def awaited(analysis: Analysis, wait_s: float) -> Analysis:
     waiters = service().waiters
     if wait_s > 0 and not analysis.state.is_terminal and waiters.acquire(blocking=False):
         try:
-            return _awaited(analysis, wait_s)
+            return _poll(analysis, wait_s)
         finally:
             waiters.release()
     return analysis
 
 
-def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
+def _poll(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
     """Poll an analysis for up to ``wait_s`` until it ends.
 
     The analysis is already accepted, so an unavailable store ends only the wait, not the analysis.
@@ -189,96 +182,3 @@ def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
         except StoreUnavailable:
             break
     return analysis
-
-
-_VERSION_FIELD = "schema_version"
-#: Fields that say who sends a request; requests that differ only in these are equal.
-_SENDER = ("origin", "source_type")
-
-
-class _StoredRequest:
-    """A dataclass that is stored as a JSON object with a schema version."""
-
-    __slots__ = ()
-    SCHEMA_VERSION: ClassVar[str]
-
-    def to_document(self) -> dict[str, Any]:
-        """JSON values to store; fields without a value are left out."""
-        fields = {name: value for name, value in plain(self).items() if value is not None}
-        return {_VERSION_FIELD: self.SCHEMA_VERSION, **fields}
-
-    def _content(self) -> dict[str, Any]:
-        """The stored values in which requests of different senders are equal."""
-        return {name: it for name, it in self.to_document().items() if name not in _SENDER}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Restore a stored request.
-
-        :raises InvalidArgument: if another version of the service stored it
-        """
-        fields = {name: value for name, value in document.items() if name != _VERSION_FIELD}
-        message = "this request was stored by another version of the service: send it again"
-        if document.get(_VERSION_FIELD) != cls.SCHEMA_VERSION:
-            raise InvalidArgument(message)
-        try:
-            return dataclass_of(fields, cls)
-        except InvalidDocument as error:
-            raise InvalidArgument(message) from error
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceRequest(_StoredRequest):
-    """A valid request for advice.
-
-    A worker chooses the hardware class, because the choice needs the recorded classes.
-
-    :param asked: project, environment and options; no hardware class
-    :param hardware_prefix: how the digest of the hardware class begins
-    :param described_hardware: processor and GPU as ``thamos`` describes them
-    :param may_fetch: whether a worker may fetch missing packages from the configured indexes
-    :param origin: address of the project; stored for the operator, never evaluated
-    :param source_type: kind of client, stored likewise
-    :param library_usage: names that the project uses by module, stored likewise
-    """
-
-    SCHEMA_VERSION: ClassVar[str] = "advice-request-2"
-
-    asked: StackRequest
-    hardware_prefix: str | None = None
-    described_hardware: Mapping[str, Any] = field(default_factory=dict)
-    may_fetch: bool = False
-    origin: str | None = None
-    source_type: str | None = None
-    library_usage: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def cache_key(self) -> str:
-        """Digest of the request; equal requests of different clients have the same digest."""
-        return digest(self._content())
-
-
-@dataclass(frozen=True, slots=True)
-class ProvenanceRequest(_StoredRequest):
-    """A valid request for a provenance check.
-
-    :param project: with a lock in which every package is pinned
-    :param requirements: the Pipfile, which the report repeats
-    :param requirements_locked: the Pipfile.lock, likewise
-    :param debug: part of the cache key only
-    """
-
-    SCHEMA_VERSION: ClassVar[str] = "provenance-request-2"
-
-    project: Project
-    requirements: Mapping[str, Any]
-    requirements_locked: Mapping[str, Any]
-    debug: bool = False
-    origin: str | None = None
-
-    def cache_key(self, allowed_indexes: Mapping[str, str]) -> str:
-        """Digest of the request and the configured indexes; equal requests have the same digest.
-
-        :param allowed_indexes: URLs by name
-        """
-        return digest({**self._content(), "allowed": dict(allowed_indexes)})

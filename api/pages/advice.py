@@ -15,7 +15,6 @@ from adviser.scoring.claim_texts import series_in
 from adviser.scoring.criteria import RecommendationType
 from api.http.errors import not_found
 from api.pages.formatting import day, digest
-from api.pages.groups import claims_plot, differences_plot
 from api.pages.measurements import hardware_choices
 from api.pages.site import (
     ApiDocument,
@@ -28,6 +27,7 @@ from api.pages.site import (
     uploaded_text,
     write,
 )
+from api.pages.stack_groups import claims_plot, differences_plot
 from model.text import counted
 
 #: Rows in the drawing of a claim.

@@ -11,8 +11,8 @@ from flask import Response, request, url_for
 from adviser.bisect.search import SearchState
 from adviser.plots import DrawnJob, DrawnRun, history_plot
 from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
-from api.pages.groups import differences_plot
 from api.pages.site import ApiDocument, Pages, plot, read, render, render_list
+from api.pages.stack_groups import differences_plot
 from model.measurements.job_stability import exclusion_text
 
 blueprint = Pages("changes", __name__)

@@ -16,8 +16,7 @@ from adviser.plots import samples_plot
 from adviser.scoring.claim_texts import TitledSeries, short_titles
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.formatting import day, digest, prefixed_unit, visible
-from api.pages.groups import group_views
-from api.pages.report_view import report_view
+from api.pages.quality_report_view import report_view
 from api.pages.site import (
     ApiDocument,
     Pages,
@@ -29,6 +28,7 @@ from api.pages.site import (
     render,
     render_list,
 )
+from api.pages.stack_groups import group_views
 from model.measurements.job_stability import exclusion_text
 from model.text import counted
 from pis.amun.schema import InvalidSpecification

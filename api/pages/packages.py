@@ -12,8 +12,8 @@ from urllib.parse import quote
 from flask import Response, request
 
 from adviser.scoring.claim_texts import TitledSeries, differing_settings
-from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, other_url, read, read_if_any, render, render_list
+from api.pages.stack_groups import group_views
 from model.packages.identity import version_key
 
 #: Series that are read; those of one hardware class are shown.

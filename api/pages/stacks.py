@@ -10,7 +10,6 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.scoring.claim_texts import series_in
 from api.pages.advice import environment_of
-from api.pages.groups import claims_plot, differences_plot, group_views
 from api.pages.measurements import hardware_choices
 from api.pages.site import (
     ApiDocument,
@@ -22,6 +21,7 @@ from api.pages.site import (
     uploaded_text,
     write,
 )
+from api.pages.stack_groups import claims_plot, differences_plot, group_views
 from model.packages.identity import DEFAULT_INDEX
 from model.text import counted
 

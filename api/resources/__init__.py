@@ -17,19 +17,19 @@ def blueprints() -> tuple[Blueprint, ...]:
         cypher,
         inspections,
         lock_comparisons,
-        operation,
         packages,
-        reports,
+        quality_reports,
+        service_status,
         stacks,
     )
 
     return (
         packages.blueprint, packages.release_routes, packages.vulnerability_routes,
-        stacks.blueprint, changes.series_routes, reports.blueprint, inspections.blueprint,
+        stacks.blueprint, changes.series_routes, quality_reports.blueprint, inspections.blueprint,
         inspections.observation_routes, advice.blueprint, advice.claim_routes,
         inspections.benchmark_routes, changes.blueprint, changes.bisect_routes,
-        operation.status_routes, operation.loop_routes,
-        operation.blueprint, advice.request_routes, accepted_requests.blueprint,
+        service_status.status_routes, service_status.loop_routes,
+        service_status.blueprint, advice.request_routes, accepted_requests.blueprint,
         accepted_requests.upload_routes, packages.fetch_routes, cypher.blueprint,
         lock_comparisons.knowledge_routes, lock_comparisons.blueprint,
     )  # fmt: skip

@@ -28,7 +28,7 @@ from api.http.schema_fields import (
     texts,
 )
 from api.jobs import request_submission
-from api.jobs.inspections import upload_id
+from api.jobs.ingestion import upload_id
 from api.jobs.queue import PROJECT, REQUEST_WORK
 from api.resources.base import Resources, members, or_404
 from api.service import service
@@ -109,7 +109,7 @@ def get_request(analysis_id: str) -> dict[str, Any]:
 @blueprint.alt_response(202, description="Not finished: try again.")
 def get_request_result(query: dict[str, Any], analysis_id: str) -> Response:
     """Get the result of a request; 202 if it is not finished."""
-    body = request_submission.result(_analysis(analysis_id), query["wait"])
+    body = request_submission.result_body(_analysis(analysis_id), query["wait"])
     return Response(body, mimetype="application/json")
 
 

@@ -57,7 +57,7 @@ from api.http.schema_fields import (
     texts,
 )
 from api.jobs import request_submission
-from api.jobs.request_submission import AdviceRequest
+from api.jobs.stored_requests import AdviceRequest
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,

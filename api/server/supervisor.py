@@ -27,8 +27,8 @@ from filelock import FileLock, Timeout
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
-from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import StoreProcess
 from model.errors import ProjectError
 
 #: Time for children to end before they are killed, s.
@@ -239,7 +239,7 @@ def _start_again(stores: EmbeddedStores) -> None:
             _LOG.info("store_started_again", extra=fields)
 
 
-def _died(stores: EmbeddedStores) -> list[type[Service]]:
+def _died(stores: EmbeddedStores) -> list[type[StoreProcess]]:
     return [kind for kind in stores.kinds if stores.died(kind)]
 
 

@@ -1,6 +1,6 @@
 """Version 1 of the API, ``/api/v1``: an adapter for the unmodified ``thamos`` client.
 
-Entry point: :func:`blueprints`. Requests become those of :mod:`api.jobs.request_submission`.
+Entry point: :func:`blueprints`. Requests become those of :mod:`api.jobs.stored_requests`.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
         refuse_writes()
         wanted = {"index": DEFAULT_INDEX, "requirements": [module], "prereleases": False}
         analysis, _ = request_submission.submit(AnalysisKind.FETCH, wanted)
-        request_submission.awaited(analysis, _FETCH_WAIT_S)
+        request_submission.wait_for(analysis, _FETCH_WAIT_S)
     with reading() as (connection, _):
         providers = providers or providers_of(connection, import_name)
         if not providers:

@@ -34,7 +34,8 @@ from api.http.project_files import (
 )
 from api.http.schema_fields import NULL_BY_DEFAULT, LenientSchema, ResultDocumentSchema, described
 from api.jobs import request_submission
-from api.jobs.request_submission import AdviceRequest, ProvenanceRequest, status_document
+from api.jobs.request_submission import status_document
+from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
 from api.service import service
 from common.index.configuration import configured_indexes
 from common.settings import Settings
@@ -431,15 +432,15 @@ def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
     @blueprint.alt_response(202, description="Not finished: try again.")
     def get_result(analysis_id: str) -> Response:
         """Get the report of a request; 202 if it is not finished."""
-        analysis = request_submission.existing(analysis_id, kind)
-        return Response(request_submission.result(analysis), mimetype="application/json")
+        analysis = request_submission.analysis_of_kind(analysis_id, kind)
+        return Response(request_submission.result_body(analysis), mimetype="application/json")
 
     @blueprint.route("/<string:analysis_id>/status")
     @needs(Scope.ADVISE)
     @blueprint.response(200, StatusDocumentSchema)
     def get_state(analysis_id: str) -> dict[str, Any]:
         """Get the state of a request."""
-        status = status_document(request_submission.existing(analysis_id, kind))
+        status = status_document(request_submission.analysis_of_kind(analysis_id, kind))
         return {"parameters": {"analysis_id": analysis_id}, "status": status}
 
     @blueprint.route("/<string:analysis_id>/log")
@@ -447,7 +448,7 @@ def _serve_results(blueprint: Routes, kind: AnalysisKind) -> None:
     @blueprint.response(200, LogDocumentSchema)
     def get_log(analysis_id: str) -> dict[str, Any]:
         """Get the log of a request."""
-        analysis = request_submission.existing(analysis_id, kind)
+        analysis = request_submission.analysis_of_kind(analysis_id, kind)
         if analysis.started_at is None:  # no worker has started it
             raise not_found("log", analysis_id)
         with service().glancing() as connection:

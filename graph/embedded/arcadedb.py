@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from graph.embedded.home import Home, read_json, write_private
-from graph.embedded.service import Service, listens
+from graph.embedded.store_process import StoreProcess, listens
 from model.errors import ServiceFailed
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
@@ -31,7 +31,7 @@ java.util.logging.ConsoleHandler.formatter = com.arcadedb.log.LogFormatter
 """
 
 
-class ArcadeDB(Service):
+class ArcadeDB(StoreProcess):
     """ArcadeDB, the store of the graph."""
 
     name = "the graph"

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import psycopg2
 
-from graph.embedded.service import Service, listens, processes_where, stop
+from graph.embedded.store_process import StoreProcess, listens, processes_where, stop
 from model.errors import ServiceFailed
 
 USER = DATABASE = "thoth"
@@ -51,7 +51,7 @@ _PARAMETERS = {
 _CAPABILITIES = "-all,+dac_override"
 
 
-class PostgreSQL(Service):
+class PostgreSQL(StoreProcess):
     """PostgreSQL, the store of the record."""
 
     name = "PostgreSQL"

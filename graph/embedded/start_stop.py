@@ -15,7 +15,13 @@ from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import FREE_SPACE, Home, Passwords, free_bytes, unusable
 from graph.embedded.postgresql import PostgreSQL
-from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
+from graph.embedded.store_process import (
+    START_TIMEOUT_S,
+    RunRecord,
+    StoreProcess,
+    living,
+    read_record,
+)
 from model.errors import ServiceFailed
 
 #: Time to wait for the lock: its holder may be starting a store that recovers from a crash.
@@ -46,7 +52,7 @@ class EmbeddedStores:
         self.settings = settings
         # Resolved, because processes are identified by the path in their command line.
         self.home = Home(Path(os.path.realpath(settings.home)))
-        ours: dict[type[Service], bool] = {
+        ours: dict[type[StoreProcess], bool] = {
             PostgreSQL: settings.embedded_database,
             ArcadeDB: settings.embedded_graph,
         }
@@ -67,7 +73,7 @@ class EmbeddedStores:
         :raises ServiceFailed: if a store does not start, or the disk is too small for new stores;
             no store that this call started runs then
         """
-        wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
+        wanted: dict[type[StoreProcess], bool] = {PostgreSQL: relational, ArcadeDB: graph}
         kinds = [kind for kind in self.kinds if wanted[kind]]
         records = [self.record_of(kind) for kind in kinds]
         outdated = [kind.name for kind in kinds if kind.is_outdated(self.home)]
@@ -104,12 +110,12 @@ class EmbeddedStores:
             with ThreadPoolExecutor(len(services)) as pool:
                 return list(pool.map(lambda s: Stopped(s.name, s.stop()), services))
 
-    def record_of(self, kind: type[Service]) -> RunRecord | None:
+    def record_of(self, kind: type[StoreProcess]) -> RunRecord | None:
         """The run record of a store if its process is running; reads one file, writes nothing."""
         record = read_record(self.home, kind.key)
         return record if record is not None and living(record) else None
 
-    def died(self, kind: type[Service]) -> bool:
+    def died(self, kind: type[StoreProcess]) -> bool:
         """Whether a started store has died; writes nothing."""
         record = read_record(self.home, kind.key)
         return record is not None and record.ready and living(record) is None
@@ -118,7 +124,7 @@ class EmbeddedStores:
         """The stores' passwords; ``None`` before the first start."""
         return Passwords.load(self.home)
 
-    def _check_space(self, services: Iterable[Service]) -> None:
+    def _check_space(self, services: Iterable[StoreProcess]) -> None:
         """Refuse a first start that would fill the disk half-way."""
         needed = sum(it.new_bytes for it in services if it.record is None and not it.running())
         if needed and (free := free_bytes(self.home.root)) < needed:
@@ -129,7 +135,7 @@ class EmbeddedStores:
                 f"{FREE_SPACE}, or set THOTH_HOME to a folder on another disk",
             )
 
-    def _services(self, kinds: Iterable[type[Service]]) -> list[Service]:
+    def _services(self, kinds: Iterable[type[StoreProcess]]) -> list[StoreProcess]:
         passwords = Passwords.load_or_create(self.home)
         return [kind(self.settings, self.home, passwords) for kind in kinds]
 
@@ -150,7 +156,7 @@ class EmbeddedStores:
             raise unusable(self.home.root, error) from error
 
 
-def _start(service: Service) -> Started:
+def _start(service: StoreProcess) -> Started:
     now = service.ensure_running()
     record = service.running()
     if record is None:

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 
 from api.app import create_app
 from api.http.errors import ProblemType
-from api.jobs import inspections
+from api.jobs import ingestion
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
@@ -241,9 +241,9 @@ class TestUploads:
         archive = (ROOT / "samples" / "inspections.tar.gz").read_bytes()
         sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
         where = sent.headers["Location"]
-        monkeypatch.setattr(inspections, "SAME_UPLOAD_WAIT_S", 0.0)
+        monkeypatch.setattr(ingestion, "SAME_UPLOAD_WAIT_S", 0.0)
         (known.settings.home / "uploads").mkdir(exist_ok=True)
-        with inspections.lock_of(known.settings, digest_bytes(archive)):
+        with ingestion.lock_of(known.settings, digest_bytes(archive)):
             run_jobs(known.settings)
             waiting = client.get(where).get_json()
             assert (waiting["state"], waiting["attempts"]) == ("running", 1)

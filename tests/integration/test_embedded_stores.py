@@ -24,8 +24,8 @@ from cli.stores import up
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import write_private
-from graph.embedded.service import RunRecord, read_record
 from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import RunRecord, read_record
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from model.errors import ServiceFailed, StoreUnavailable
 from tests.services.commands import run_here

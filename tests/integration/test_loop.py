@@ -63,10 +63,10 @@ from graph.record.watches import (
 from graph.tables import EventRow, HardwareRow, WatchRow
 from loop.measuring import measure_batches
 from loop.night import STEPS, NightReport, run_night
+from loop.release_states import announce_releases, changes_behind, resolve_releases, settle_releases
 from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import morning_summary, status_document
-from loop.verdicts import announce_releases, changes_behind, resolve_releases, settle_releases
-from loop.watching import adopt_requests, identifiers_of, package_project, project_watch
+from loop.watched_projects import adopt_requests, identifiers_of, package_project, project_watch
 from model.changes import ChangeEvent, RecordedChange
 from model.errors import InvalidArgument
 from model.packages.environments import host_environment

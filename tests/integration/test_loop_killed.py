@@ -33,7 +33,7 @@ from graph.record.documents import body_of
 from graph.record.watches import add_watch
 from graph.tables import Base, GraphCheckpointRow, table_of
 from loop.notices import deliver_notices
-from loop.watching import project_watch
+from loop.watched_projects import project_watch
 from model.packages.environments import host_environment
 from tests.services.commands import thoth, variables
 from tests.services.databases import new_database

@@ -20,7 +20,7 @@ from graph.record.watches import WatchSource, add_watch, watches
 from graph.tables import WatchRow
 from loop.measuring import measure_batches
 from loop.night import run_night
-from loop.watching import confirm_commands, project_watch
+from loop.watched_projects import confirm_commands, project_watch
 from model.packages.environments import host_environment
 from tests.services.index import Index, package_index
 

@@ -7,13 +7,13 @@ import signal
 
 import psutil
 
-from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import StoreProcess
 from tests.services.waiting import DEADLINE_S
 
 
 def kill_store(
-    stores: EmbeddedStores, kind: type[Service], how: signal.Signals = signal.SIGKILL
+    stores: EmbeddedStores, kind: type[StoreProcess], how: signal.Signals = signal.SIGKILL
 ) -> None:
     """End a running store, and wait until it has ended."""
     record = stores.record_of(kind)

@@ -25,7 +25,7 @@ from adviser.quality.job_statistics import (
     variance_components,
 )
 from adviser.quality.reports import QualityReport, batch_findings, quality_report, report_document
-from api.pages.report_view import report_file
+from api.pages.quality_report_view import report_file
 from model.measurements.evidence import (
     UNKNOWN_STACK,
     JobSamples,

@@ -16,7 +16,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
 from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
-from api.jobs.request_submission import AdviceRequest, ProvenanceRequest
+from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
 from api.jobs.tasks import schedules
 from api.resources.advice import ProjectSchema, advice_request
 from api.service import MAX_READINGS, ClientShares, answer_within

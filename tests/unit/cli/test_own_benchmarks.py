@@ -14,7 +14,7 @@ from cli.own_benchmarks import (
     program_of_benchmark,
 )
 from common.settings import Settings
-from loop.watching import benchmarks_of
+from loop.watched_projects import benchmarks_of
 from model.errors import InvalidArgument
 from pis.command_specifications import command_of
 from tests.factories.evidence import Bench, jobs, series

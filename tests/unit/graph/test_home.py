@@ -12,7 +12,8 @@ from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded.arcadedb import groups_of
 from graph.embedded.home import Home, Passwords, write_private
-from graph.embedded.service import (
+from graph.embedded.start_stop import EmbeddedStores
+from graph.embedded.store_process import (
     RunRecord,
     alive,
     last_lines,
@@ -21,7 +22,6 @@ from graph.embedded.service import (
     spawn,
     stop,
 )
-from graph.embedded.start_stop import EmbeddedStores
 from graph.record.document_store import write_object
 from model.errors import ServiceFailed
 from tests.services.waiting import DEADLINE_S, wait_until

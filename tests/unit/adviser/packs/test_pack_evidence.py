@@ -17,7 +17,7 @@ from adviser.packs.repetition import agrees, chosen_cells, groups_between, speci
 from adviser.packs.stored_packs import observations_of
 from adviser.packs.trust import evidence_pack, parse_policy, read_policy, trust_of
 from adviser.stack_comparison import StackGroup, compare_stacks
-from api.pages.report_view import pack_report_file
+from api.pages.quality_report_view import pack_report_file
 from cli.options import SHIPPED_PACK
 from common.settings import Settings
 from model.errors import InvalidFile, InvalidPack, InvalidSettings, Reason

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from api.jobs.inspections import options_of
+from api.jobs.ingestion import options_of
 from common.settings import Settings
 from model.errors import AlreadyRunning, InvalidArgument
 from pis.amun import nvidia

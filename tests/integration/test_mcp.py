@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from adviser.answering.target_hardware import own_hardware
-from cli.assistants import MOST_BYTES, TOOLS
+from cli.mcp import MOST_BYTES, TOOLS
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync

@@ -46,7 +46,7 @@ class RunRecord:
     ready: bool = False
 
 
-class Service(ABC):
+class StoreProcess(ABC):
     """An embedded store; callers must hold the home's lock to start or stop it."""
 
     name: ClassVar[str]

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from adviser.answering.target_hardware import own_hardware
 from adviser.packs.pack_files import opened
-from cli.assistants import MOST_BYTES, TOOLS, Assistant, fitted, fixed, mcp
 from cli.guard import guard
+from cli.mcp import MOST_BYTES, TOOLS, Assistant, fitted, fixed, mcp
 from common.settings import Settings
 from model.errors import InvalidArgument
 from tests.factories.packs import pack_on
