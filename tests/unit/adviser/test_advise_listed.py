@@ -80,7 +80,7 @@ def advised(manifest: str, index: Index = INDEX, *, read_all: bool = False) -> t
         return end.value, pages
 
 
-def test_optimum_over_listed_versions_is_proven_with_few_reads() -> None:
+def test_optimality_over_all_listed_versions_is_proven_with_few_reads() -> None:
     advice, pages = advised("web\ntool\n")
     whole = advice_for(request_for("web\ntool\n"), INDEX)
     assert advice.best.versions() == whole.best.versions()
@@ -112,7 +112,7 @@ def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> di
     return certificate
 
 
-def test_certificate_says_whether_unread_versions_could_be_better() -> None:
+def test_certificate_states_whether_unread_versions_could_be_better() -> None:
     key = "unread_invitations_ignored"
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
     assert certificate_of("web\ntool\n", index)[key] is True
@@ -128,7 +128,7 @@ def test_certificate_says_whether_unread_versions_could_be_better() -> None:
     assert certificate_of("web>1.160\ntool\n", index)[key] is False
 
 
-def test_an_exception_of_the_proof_is_reported() -> None:
+def test_report_notes_unread_versions_that_the_optimality_proof_ignores() -> None:
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
 
     def codes(index: Index) -> set[str]:
@@ -139,19 +139,19 @@ def test_an_exception_of_the_proof_is_reported() -> None:
     assert "unread_invitations" not in codes(INDEX)
 
 
-def test_advice_from_its_own_snapshot_is_the_same() -> None:
+def test_advice_can_be_reproduced_from_its_stored_snapshot() -> None:
     advice, _ = advised("web\ntool\n")
     again = advise(advice.request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
     assert report_of(again) == report_of(advice)
 
 
-def test_a_conflict_is_proven_over_all_listed_versions() -> None:
+def test_infeasibility_is_proven_over_all_listed_versions() -> None:
     advice, _ = advised("web>1.160\ntool\n")
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
     assert advice.resolution.conflict.minimal
 
 
-def test_unread_required_versions_are_an_error() -> None:
+def test_advice_on_unread_required_versions_is_an_error() -> None:
     request = request_for("web\ntool\n")
     with pytest.raises(UnreadVersions, match="not read yet: tool, web") as caught:
         advise(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
@@ -168,7 +168,7 @@ def unread(index: Index, names: Collection[str]) -> Snapshot:
     return pages.snapshot()
 
 
-def test_snapshot_with_unread_versions_survives_its_json() -> None:
+def test_snapshot_with_unread_versions_is_read_back_from_json() -> None:
     moment = "2024-05-06T07:08:09.123456+00:00"
     index: Index = {
         "web": {

@@ -31,7 +31,7 @@ SEEDS = range(6)
 
 
 @pytest.mark.parametrize("share", [0.05, *slow([-0.1])])
-def test_a_step_is_found_and_confirmed_with_few_jobs(share: float) -> None:
+def test_bisect_finds_and_confirms_a_step_with_few_jobs(share: float) -> None:
     searches = []
     for seed in SEEDS:
         step = 3 + seed * 10
@@ -44,7 +44,7 @@ def test_a_step_is_found_and_confirmed_with_few_jobs(share: float) -> None:
     assert sum(it.search_jobs for it in searches) / len(searches) <= THIRD_OF_CLASSIC
 
 
-def test_search_without_a_step_ends_with_that_answer() -> None:
+def test_bisect_reports_that_there_is_no_step() -> None:
     for seed in SEEDS:
         search = find_step(PlantedMeasurer(step_levels(RELEASES, {}), seed), RELEASES)
         assert search.state is SearchState.NONE
@@ -52,7 +52,7 @@ def test_search_without_a_step_ends_with_that_answer() -> None:
         assert search.flat_remainder
 
 
-def test_reverted_change_is_found_between_equal_ends() -> None:
+def test_bisect_finds_a_reverted_change_between_equal_ends() -> None:
     levels = step_levels(RELEASES, {20: 0.2, 44: 1 / 1.2 - 1})
     for seed in range(3):
         search = find_step(PlantedMeasurer(levels, seed), RELEASES)
@@ -61,7 +61,7 @@ def test_reverted_change_is_found_between_equal_ends() -> None:
         assert not search.flat_remainder
 
 
-def test_the_larger_of_two_steps_is_reported() -> None:
+def test_bisect_reports_the_larger_of_two_steps() -> None:
     levels = step_levels(RELEASES, {16: 0.1, 40: 0.4})
     for seed in range(3):
         search = find_step(PlantedMeasurer(levels, seed), RELEASES)
@@ -83,7 +83,7 @@ def test_fewer_than_two_installable_releases_cannot_be_compared() -> None:
         find_step(measurer, 2)
 
 
-def test_job_limit_is_kept_and_reported() -> None:
+def test_bisect_stops_at_its_job_limit_and_reports_it() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     search = find_step(PlantedMeasurer(levels, 1), RELEASES, max_jobs=10)
     assert search.state is SearchState.STOPPED
@@ -91,7 +91,7 @@ def test_job_limit_is_kept_and_reported() -> None:
     assert search.jobs <= 10
 
 
-def test_too_noisy_search_ends_early() -> None:
+def test_bisect_ends_early_if_measurements_are_too_noisy() -> None:
     search = find_step(PlantedMeasurer(step_levels(4, {}), 1, sd=0.4), 4)
     assert search.state is SearchState.STOPPED
     assert search.stopped.reason is StopReason.NOISE
@@ -116,7 +116,7 @@ class _Unusable:
         ]
 
 
-def test_stack_is_skipped_only_if_it_fails_or_others_are_stable() -> None:
+def test_bisect_skips_a_stack_that_fails_or_is_unstable_among_stable_ones() -> None:
     planted = PlantedMeasurer(step_levels(4, {2: 0.2}), 1)
     one = find_step(_Unusable(frozenset({3}), False, planted), 4)
     assert (one.unavailable.keys(), one.pair) == ({3}, (1, 2))
@@ -128,7 +128,7 @@ def test_stack_is_skipped_only_if_it_fails_or_others_are_stable() -> None:
     assert (noisy.unavailable, noisy.state) == ({}, SearchState.STOPPED)
 
 
-def test_search_is_deterministic_for_equal_results() -> None:
+def test_bisect_is_deterministic_for_equal_results() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     measurers = [PlantedMeasurer(levels, 3) for _ in range(2)]
     for measurer in measurers:
@@ -136,7 +136,7 @@ def test_search_is_deterministic_for_equal_results() -> None:
     assert measurers[0].calls == measurers[1].calls
 
 
-def test_confirming_jobs_are_new_blocks_of_the_pair() -> None:
+def test_found_step_is_confirmed_by_new_jobs_of_its_two_versions() -> None:
     measurer = PlantedMeasurer(step_levels(RELEASES, {30: 0.1}), 2)
     search = find_step(measurer, RELEASES)
     confirming = search.confirming_jobs // 2
@@ -153,7 +153,7 @@ def test_heavy_tailed_noise_shows_no_step() -> None:
         assert search.state is not SearchState.STEP
 
 
-def test_a_step_between_two_releases_is_found() -> None:
+def test_step_between_only_two_releases_is_found() -> None:
     search = find_step(PlantedMeasurer(step_levels(2, {1: 0.2}), 1), 2)
     assert search.pair == (0, 1)
     assert search.state is SearchState.STEP
@@ -172,14 +172,14 @@ def _jobs_at(places: list[int], *, sd: float = 0.02, levels: dict[int, float] | 
     ]
 
 
-def test_a_dip_without_a_measured_release_is_not_visible() -> None:
+def test_dip_without_a_measured_release_is_reported_as_not_visible() -> None:
     power = DipPower(_jobs_at([0, 39] * 6 + [10, 20, 30]), range(DIP_RELEASES), 0.05)
     assert math.isinf(power.visible_effect(9))
     assert power.visible_effect(10) < 0.2
     assert all(goal.width >= 10 for goal in power.visible())
 
 
-def test_wider_dips_and_more_jobs_lower_the_visible_effect() -> None:
+def test_wider_dips_and_more_jobs_make_smaller_effects_visible() -> None:
     few = DipPower(_jobs_at([0, 39] * 6 + [10, 20, 30]), range(DIP_RELEASES), 0.05)
     many = DipPower(_jobs_at([0, 39] * 6 + [10, 20, 30] * 4), range(DIP_RELEASES), 0.05)
     assert few.visible_effect(20) < few.visible_effect(10)
@@ -191,7 +191,7 @@ def test_wider_dips_and_more_jobs_lower_the_visible_effect() -> None:
 
 
 @pytest.mark.parametrize("places", [[], [0, 1], [0, 1] * 4, [0, 2, 1]])
-def test_few_jobs_or_releases_show_no_dip(places: list[int]) -> None:
+def test_too_few_jobs_or_releases_make_no_statement_about_dips(places: list[int]) -> None:
     power = DipPower(_jobs_at(places), range(3 if 2 in places else 2), 0.05)
     assert power.visible() == []
     assert power.noticed() is None
@@ -203,7 +203,7 @@ def test_unmeasurable_release_does_not_widen_a_dip() -> None:
     assert DipPower(jobs, [0, 10, 20, 30, 39], 0.05).visible_effect(1) < 0.2
 
 
-def test_a_stretch_that_differs_is_noticed_with_its_ends() -> None:
+def test_dip_is_noticed_with_its_first_and_last_release() -> None:
     places = [0, 39] * 6 + [5, 10, 15, 20, 25, 30, 35] * 2
     levels = {15: -0.1, 20: -0.1}
     dip = DipPower(_jobs_at(places, levels=levels), range(DIP_RELEASES), 0.05).noticed()
@@ -211,7 +211,7 @@ def test_a_stretch_that_differs_is_noticed_with_its_ends() -> None:
     assert DipPower(_jobs_at(places), range(DIP_RELEASES), 0.05).noticed() is None
 
 
-def test_dip_narrower_than_the_spacing_of_jobs_is_not_claimed_visible() -> None:
+def test_dip_narrower_than_the_gap_between_measured_releases_is_not_visible() -> None:
     levels = step_levels(DIP_RELEASES, dip_steps(6, 4, -0.1))  # jobs run at releases 5 and 10
     search = find_step(PlantedMeasurer(levels, 1), DIP_RELEASES)
     assert search.state is SearchState.NONE
@@ -228,14 +228,14 @@ def _jobs(
     ]
 
 
-def test_noise_excludes_blocks_and_the_step() -> None:
+def test_noise_estimate_excludes_block_effects_and_the_step() -> None:
     jobs = _jobs(6, lambda release, block: 3 * block + 0.2 * (release >= 5))
     noise = noise_of(jobs, 5)
     assert noise.freedom == 12 - 6 - 2
     assert noise.value == pytest.approx(0, abs=1e-12)
 
 
-def test_the_variance_of_a_job_is_estimated() -> None:
+def test_job_noise_is_estimated_from_all_measurements_of_a_bisect() -> None:
     draw = random.Random(1)
     jobs = _jobs(4000, lambda release, block: draw.gauss(0.1 * (release >= 5), 0.02))
     assert math.sqrt(noise_of(jobs, 5).value) == pytest.approx(0.02, rel=0.05)
@@ -258,7 +258,7 @@ def test_earlier_jobs_add_limited_degrees_of_freedom() -> None:
     assert helped.degrees_of_freedom == pytest.approx(5 + MAX_PRIOR_FREEDOM)
 
 
-def test_noisier_pair_keeps_its_own_variance() -> None:
+def test_step_noisier_than_earlier_jobs_keeps_its_own_variance() -> None:
     draw = random.Random(3)
     before = _jobs(30, lambda release, _: draw.gauss(0, 0.01))
     fresh = _jobs(6, lambda release, _: draw.gauss(0, 0.1), (4, 5))
@@ -274,7 +274,7 @@ def anything(_pins: Mapping[str, str]) -> bool:
     return True
 
 
-def test_neighbours_in_a_path_differ_only_in_the_moved_packages() -> None:
+def test_neighbouring_stacks_between_two_locks_differ_only_in_moved_packages() -> None:
     path = path_between(OLD_LOCK, NEW_LOCK, anything)
     assert (path[0].pins, path[-1].pins) == (OLD_LOCK, NEW_LOCK)
     for before, after in itertools.pairwise(path):
@@ -283,7 +283,7 @@ def test_neighbours_in_a_path_differ_only_in_the_moved_packages() -> None:
         assert changed == set(after.moved)
 
 
-def test_path_adds_packages_first_and_drops_them_last() -> None:
+def test_stacks_between_two_locks_gain_packages_first_and_lose_them_last() -> None:
     assert [it.moved for it in path_between(OLD_LOCK, NEW_LOCK, anything)] == [
         (), ("fresh",), ("a",), ("b",), ("gone",),
     ]  # fmt: skip
@@ -298,10 +298,10 @@ def test_packages_that_need_each_other_move_together() -> None:
     assert all(together(it.pins) for it in path)
 
 
-def test_all_packages_move_at_once_without_a_valid_stack_between() -> None:
+def test_locks_without_a_valid_stack_between_them_are_compared_directly() -> None:
     path = path_between(OLD_LOCK, NEW_LOCK, lambda _pins: False)
     assert [it.pins for it in path] == [OLD_LOCK, NEW_LOCK]
 
 
-def test_equal_locks_have_a_path_of_one_stack() -> None:
+def test_equal_locks_have_a_single_stack_to_measure() -> None:
     assert [it.pins for it in path_between(OLD_LOCK, OLD_LOCK, anything)] == [OLD_LOCK]

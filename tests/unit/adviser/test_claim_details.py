@@ -46,7 +46,7 @@ def turns(
     bench.measure(bench.stack(*releases), rates, host=host, blocks=blocks, begin=NOW, run=run)
 
 
-def test_pairs_add_up_to_the_claim() -> None:
+def test_paired_differences_of_claim_details_average_to_the_claim() -> None:
     bench = Bench()
     turns(bench, "fast==1", "rest==1")
     turns(bench, "fast==2", "rest==1", level=GAIN, seed=2)
@@ -94,7 +94,7 @@ def test_claim_details_show_effects_by_run_and_host() -> None:
     assert "mean over 2 hosts" in " ".join(sentences(details))
 
 
-def test_turns_of_two_hosts_are_distinguished() -> None:
+def test_claim_details_distinguish_pairs_of_two_hosts() -> None:
     """Three pairs on each host are estimated together, although both count their turns alike."""
     bench = Bench()
     for host, level in (("h1", 0.2), ("h2", 0.4)):
@@ -111,7 +111,7 @@ def test_turns_of_two_hosts_are_distinguished() -> None:
     assert own == [(("h1",), 3, 0.2), (("h2",), 3, 0.4)]
 
 
-def test_the_same_versions_in_other_stacks_are_contexts() -> None:
+def test_claim_details_show_the_two_versions_in_other_stacks() -> None:
     bench = Bench()
     for version, level in (("1", 0.0), ("2", 0.3)):
         turns(bench, f"fast=={version}", "rest==1", level=level)
@@ -124,7 +124,7 @@ def test_the_same_versions_in_other_stacks_are_contexts() -> None:
     assert "in 2 other contexts" in " ".join(sentences(details))
 
 
-def test_unpaired_jobs_are_shown_by_run_and_excluded_ones_by_stack() -> None:
+def test_claim_details_show_unpaired_jobs_by_run_and_excluded_jobs_by_stack() -> None:
     bench = Bench()
     here = series(hardware=ELSEWHERE)
     base, other = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==1")
@@ -148,7 +148,7 @@ def test_unpaired_jobs_are_shown_by_run_and_excluded_ones_by_stack() -> None:
     assert "another hardware class" in " ".join(sentences(details))
 
 
-def test_claims_of_a_family_share_its_error_rate() -> None:
+def test_claim_details_state_the_share_of_the_error_rate() -> None:
     bench = Bench()
     for indicator in ("PiMatmul", "PiConv2D"):
         how = series(indicator)
@@ -163,7 +163,7 @@ def test_claims_of_a_family_share_its_error_rate() -> None:
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_unknown_values_of_a_claim_are_null(host: str) -> None:
+def test_claim_details_show_unknown_values_as_null(host: str) -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), [0.0])
     bench.measure(bench.stack("fast==2", "rest==1"), [0.1], host=host)

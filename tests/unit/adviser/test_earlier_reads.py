@@ -33,14 +33,14 @@ def kept(root: Path) -> Path:
     return path
 
 
-def test_next_run_of_an_equal_request_loads_earlier_reads(tmp_path: Path) -> None:
+def test_equal_request_reuses_the_reads_of_an_earlier_run(tmp_path: Path) -> None:
     EarlierReads(tmp_path, "app").keep(READS)
     assert EarlierReads(tmp_path, "app").load() == READS
     assert EarlierReads(tmp_path, "app,lib").load() == {}
     assert kept(tmp_path).stat().st_mode & 0o077 == 0
 
 
-def test_secrets_in_requirements_are_not_stored(tmp_path: Path) -> None:
+def test_secrets_in_requirements_are_not_stored_with_earlier_reads(tmp_path: Path) -> None:
     line = "lib @ https://me:word@host.example/lib.whl?sig=f00"
     reads = {"app": PackageReads("pypi", "ab", {"1.0": ReleaseMetadata(requires_dist=(line,))})}
     EarlierReads(tmp_path, "app").keep(reads)
@@ -48,7 +48,7 @@ def test_secrets_in_requirements_are_not_stored(tmp_path: Path) -> None:
     assert package.metadata["1.0"].requires_dist == ("lib @ https://host.example/lib.whl",)
 
 
-def test_file_is_rewritten_only_after_new_reads(tmp_path: Path) -> None:
+def test_earlier_reads_are_rewritten_only_after_new_reads(tmp_path: Path) -> None:
     EarlierReads(tmp_path, "app").keep(READS)
     os.utime(kept(tmp_path), (0, 0))
     again = EarlierReads(tmp_path, "app")
@@ -60,14 +60,14 @@ def test_file_is_rewritten_only_after_new_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"thoth-index-1\n", None])
-def test_damaged_file_counts_as_empty(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_file_of_earlier_reads_is_ignored(tmp_path: Path, damage: bytes | None) -> None:
     EarlierReads(tmp_path, "app").keep(READS)
     path = kept(tmp_path)
     path.write_bytes(path.read_bytes()[:-3] if damage is None else damage)
     assert EarlierReads(tmp_path, "app").load() == {}
 
 
-def test_reads_expire_after_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_reads_expire_after_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began = time.time()
     EarlierReads(tmp_path, "app").keep(READS)
     EarlierReads(tmp_path, "old").keep(READS)
@@ -80,14 +80,14 @@ def test_reads_expire_after_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert EarlierReads(tmp_path, "app").load() == {}
 
 
-def test_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:
+def test_unused_files_of_earlier_reads_are_removed(tmp_path: Path) -> None:
     EarlierReads(tmp_path, "old").keep(READS)
     os.utime(kept(tmp_path), (0, 0))
     EarlierReads(tmp_path, "app").keep(READS)
     assert kept(tmp_path) == EarlierReads(tmp_path, "app")._path
 
 
-def test_unwritable_folder_is_ignored(tmp_path: Path) -> None:
+def test_unwritable_folder_of_earlier_reads_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "requests").write_text("no folder", encoding="utf-8")
     EarlierReads(tmp_path, "app").keep(READS)
     assert EarlierReads(tmp_path, "app").load() == {}

@@ -74,7 +74,7 @@ FORCED: dict[str, tuple[Advice, Dependency]] = {
 }  # fmt: skip
 
 
-def test_explanations_equal_the_golden_file() -> None:
+def test_why_and_why_not_name_requirements_scores_and_conflicts() -> None:
     views = {}
     for title, (advice, wanted) in FORCED.items():
         answer = why_not(advice, wanted)
@@ -101,7 +101,7 @@ def test_inferred_bound_yields_to_a_requirement() -> None:
     assert best.versions() == {"app": "1.0.1", "lib": "2"}
 
 
-def test_a_loss_that_rounds_to_zero_is_left_out() -> None:
+def test_why_not_leaves_out_losses_that_round_to_zero() -> None:
     losses = (CriterionLoss("build", 0.0004), CriterionLoss("age", 0.25))
     forced = ForcedStack("web<2", ForcedOutcome.POSSIBLE, 0.2504, losses)
     assert list(forced_lines(forced)) == [

@@ -43,7 +43,7 @@ def numbered(count: int, name: str = "a") -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "partition", ["../up", "a/b", ".hidden", "_private", "", "x" * 300, "ä=1", "..", "a\nb"]
 )
-def test_a_partition_of_any_name_stays_in_the_folder_and_is_read(
+def test_export_partition_of_any_name_stays_inside_the_export_folder(
     tmp_path: Path, partition: str
 ) -> None:
     folder = tmp_path / "numbers"
@@ -54,7 +54,7 @@ def test_a_partition_of_any_name_stays_in_the_folder_and_is_read(
     assert ds.dataset(folder).to_table()["name"].to_pylist() == [partition] * 3
 
 
-def test_row_sets_of_one_partition_share_a_folder_and_keep_their_order(tmp_path: Path) -> None:
+def test_rows_of_an_export_partition_keep_their_order(tmp_path: Path) -> None:
     rows = write(
         tmp_path / "numbers",
         row_set("a", numbered(2)),
@@ -67,7 +67,7 @@ def test_row_sets_of_one_partition_share_a_folder_and_keep_their_order(tmp_path:
     assert ds.dataset(tmp_path / "numbers").to_table()["number"].to_pylist() == [0, 1, 0, 1, 0]
 
 
-def test_many_rows_are_divided_into_files_without_loss(
+def test_large_export_is_divided_into_files_without_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_files, "_CONVERTED_ROWS", 10)
@@ -78,7 +78,7 @@ def test_many_rows_are_divided_into_files_without_loss(
     assert ds.dataset(tmp_path / "numbers").to_table()["number"].to_pylist() == list(range(95))
 
 
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_export_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
     held = []
 
     def watched() -> Iterator[tuple[Any, ...]]:
@@ -91,7 +91,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     assert max(held[15:]) <= 2 * max(held[:15])
 
 
-def test_empty_table_is_a_file_with_its_columns(tmp_path: Path) -> None:
+def test_empty_export_table_is_a_file_with_its_columns(tmp_path: Path) -> None:
     assert write(tmp_path / "numbers") == 0
     schema = ds.dataset(tmp_path / "numbers").schema
     assert schema.names == list(NAMES)
@@ -123,7 +123,7 @@ def test_export_folder_appears_only_when_complete(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / "marker").read_text() == "new"
 
 
-def test_an_earlier_export_is_replaced_on_request_only(tmp_path: Path) -> None:
+def test_earlier_export_is_replaced_only_on_request(tmp_path: Path) -> None:
     fill(tmp_path / "a", "old")
     with pytest.raises(InvalidArgument, match="already") as refusal:
         fill(tmp_path / "a", "new")
@@ -134,7 +134,7 @@ def test_an_earlier_export_is_replaced_on_request_only(tmp_path: Path) -> None:
     assert [it.name for it in tmp_path.iterdir()] == ["a"]
 
 
-def test_other_content_is_never_replaced(tmp_path: Path) -> None:
+def test_export_never_replaces_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InvalidArgument, match="other content"):
         fill(tmp_path, "new", replace=True)
@@ -143,7 +143,7 @@ def test_other_content_is_never_replaced(tmp_path: Path) -> None:
     assert [it.name for it in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_failed_export_keeps_the_old_folder(tmp_path: Path) -> None:
+def test_failed_export_keeps_the_earlier_export(tmp_path: Path) -> None:
     fill(tmp_path / "a", "old")
     with pytest.raises(UnicodeEncodeError):
         fill(tmp_path / "a", "half\ud800", replace=True)
@@ -151,13 +151,13 @@ def test_failed_export_keeps_the_old_folder(tmp_path: Path) -> None:
     assert [it.name for it in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_export_error_names_the_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgument, match="cannot be written"):
         fill(tmp_path / "file" / "a", "new")
 
 
-def test_circular_links_are_refused(tmp_path: Path) -> None:
+def test_export_into_a_circular_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(InvalidArgument):

@@ -80,7 +80,7 @@ def tool_levels(**levels: float) -> Evidence:
     return at_levels("tool", "core==1", **levels).evidence()
 
 
-def test_fix_proof_is_verified_independently_and_a_smaller_answer_detected() -> None:
+def test_fix_proof_check_detects_a_smaller_fix() -> None:
     result = fixed(known({"web==1": "V-1", "tool==1": "V-2"}))
     proof = proof_document(result)
     assert proof is not None
@@ -173,7 +173,7 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_fixes_are_worded_as_in_the_golden_file() -> None:
+def test_fix_lists_changed_packages_and_remaining_vulnerabilities() -> None:
     views = {}
     for title, (snapshot, options) in FIXES.items():
         result = fixed(snapshot, **options)

@@ -170,20 +170,20 @@ def view(upgrade: GuardResult) -> Iterator[str]:
     yield from guard_lines(upgrade, verbose=True)
 
 
-def test_guard_results_equal_the_golden_file() -> None:
+def test_guard_result_names_harmful_and_unknown_changes() -> None:
     compare_views("guard", {title: "\n".join(view(it)) for title, it in COMPARED.items()})
 
 
-def test_versions_without_a_candidate_are_named_for_a_search_of_their_vulnerabilities() -> None:
+def test_vulnerabilities_are_looked_up_for_versions_without_a_candidate() -> None:
     snapshot = snapshot_of(INDEX, INDEX)
     assert versions_without_candidate(ONE, NINE, snapshot) == [("fast", "9")]
 
 
-def test_bundled_libraries_in_evidence_survive_its_json() -> None:
+def test_bundled_libraries_in_evidence_are_read_back_from_json() -> None:
     assert Evidence.from_json(BUNDLING.to_json()) == BUNDLING
 
 
-def test_unrelated_versions_do_not_change_the_p_value() -> None:
+def test_unrelated_versions_do_not_change_the_p_value_of_guard() -> None:
     bench = Bench()
     draw = np.random.default_rng(5)
     names = [f"1.{n}" for n in range(60)]
@@ -198,7 +198,7 @@ def test_unrelated_versions_do_not_change_the_p_value() -> None:
     assert among_many.p_value == alone.p_value
 
 
-def test_measurements_on_other_hardware_do_not_change_the_result() -> None:
+def test_measurements_on_other_hardware_do_not_change_the_guard_result() -> None:
     draw, here, both = np.random.default_rng(5), Bench(), Bench()
     for version, level in (("1", 0.0), ("2", -0.08)):
         rates = draw.normal(level, 0.03, 10)
@@ -211,7 +211,7 @@ def test_measurements_on_other_hardware_do_not_change_the_result() -> None:
     assert (among.comparisons, among.slower) == (alone.comparisons, alone.slower)
 
 
-def test_fields_of_a_newer_service_are_ignored() -> None:
+def test_guard_ignores_unknown_fields_of_a_newer_service() -> None:
     where = environment("3.11", "linux_x86_64")
     snapshot = with_revision(Snapshot("", where, (), {}, {}, (), {}, (), {}))
     vulnerabilities = {("numpy", "1.0"): (KnownVulnerability("CVE-1", "high", 7.5),)}

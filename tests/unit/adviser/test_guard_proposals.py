@@ -51,7 +51,7 @@ def tool_levels(**levels: float) -> Evidence:
 
 
 @pytest.mark.parametrize("every", [False, True])
-def test_findings_are_grouped_and_name_their_source(every: bool) -> None:
+def test_guard_findings_are_grouped_and_name_their_source(every: bool) -> None:
     upgrade, _ = compared(known({"web==3": "V-1", "core==1": "V-0"}), tool_levels(v1=0.0, v2=-GAIN))
     groups = {it.group: it for it in findings_of(upgrade, every=every)}
     assert list(groups) == [
@@ -63,7 +63,7 @@ def test_findings_are_grouped_and_name_their_source(every: bool) -> None:
     assert groups[GuardGroup.UNMEASURED].known_by is None
 
 
-def test_few_of_many_harmful_packages_are_tried_and_the_rest_counted() -> None:
+def test_guard_proposes_versions_for_few_harmful_packages_and_counts_the_rest() -> None:
     names = [f"p{it:03}" for it in range(400)]
     snapshot = snapshot_of({name: {"2": {}, "1": {}} for name in names}, names)
     snapshot = with_vulnerabilities(snapshot, {f"{name}==2": "V-1" for name in names})
@@ -115,7 +115,7 @@ UPGRADES: dict[str, tuple[Snapshot, Evidence, *tuple[Dependency, ...]]] = {
 }  # fmt: skip
 
 
-def test_proposals_are_as_in_the_golden_file_and_do_no_harm() -> None:
+def test_guard_proposes_locks_that_do_no_harm() -> None:
     views = {}
     for title, (snapshot, evidence, *requirements) in UPGRADES.items():
         upgrade, search = compared(snapshot, evidence, *requirements)

@@ -52,7 +52,7 @@ def outcomes(advice: Advice) -> set[GuardOutcome]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_stack_of_several_is_harm(kind: RecommendationType) -> None:
+def test_best_of_several_advised_stacks_does_no_harm(kind: RecommendationType) -> None:
     bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
     advice = advised(bench, "fast\nweb\n", {"web==2": "V-1"}, kind, count=3)
     assert advice.best.versions() == {"fast": "1", "web": "1"}
@@ -77,7 +77,7 @@ def test_unavoidable_vulnerability_is_reported_first() -> None:
     )
 
 
-def test_a_vulnerable_lock_is_not_introduced_as_the_best() -> None:
+def test_summary_mentions_vulnerabilities_before_calling_a_lock_the_best() -> None:
     pinned = "fast==1\nweb==1\n"
     advice = advised(Bench(), pinned, {"web==1": "V-1", "fast==1": "V-2"})
     assert summary_of(advice) == (
@@ -96,7 +96,7 @@ def test_vulnerability_already_in_the_lock_is_no_harm() -> None:
     assert GuardOutcome.HARM not in outcomes(advice)
 
 
-def test_unfinished_search_accepts_no_harm() -> None:
+def test_harm_is_not_accepted_as_unavoidable_after_an_unfinished_search() -> None:
     calls = []
 
     def at_its_limit(*_: object, **__: object) -> Resolution:
@@ -110,7 +110,7 @@ def test_unfinished_search_accepts_no_harm() -> None:
     assert (advice.best, advice.premises.harm_accepted, len(calls)) == (None, False, 1)
 
 
-def test_hosts_that_disagree_and_another_python_are_named_in_the_first_line() -> None:
+def test_summary_names_disagreeing_hosts_and_another_python() -> None:
     bench, elsewhere = Bench(), Bench()
     for version, gain in (("1", 0.0), ("2", 0.12)):
         stack = bench.stack(f"fast=={version}", "web==1")
@@ -126,7 +126,7 @@ def test_hosts_that_disagree_and_another_python_are_named_in_the_first_line() ->
     )
 
 
-def test_a_yanked_version_of_the_lock_is_kept_if_all_others_do_harm() -> None:
+def test_yanked_locked_version_is_kept_if_every_other_version_does_harm() -> None:
     files = {"requirements.in": "fast\nweb<2\n", "requirements.txt": "fast==2\nweb==1\n"}
     request = request_for(files=files)
     index: Index = {**INDEX, "fast": {"3": {}, "2": {"yanked": True}, "1": {}}}

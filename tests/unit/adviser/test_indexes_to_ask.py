@@ -24,11 +24,11 @@ def lacks(
     return {name: indexes for name, indexes in asked.items() if indexes}
 
 
-def test_known_closure_needs_no_index() -> None:
+def test_known_closure_requests_no_index() -> None:
     assert lacks({"web": {"2.0": {"requires": ["core>=1"]}}, "core": {"1.0": {}}}) == {}
 
 
-def test_missing_packages_are_requested() -> None:
+def test_missing_packages_are_requested_from_the_index() -> None:
     index = {"web": {"2.0": {"requires": ["core[fast]>=2"]}, "1.0": {"requires": ["core<2"]}}}
     assert lacks(index) == {"core": ("pypi",)}
     assert lacks({}, "web[x]>=1\n") == {"web": ("pypi",)}
@@ -42,7 +42,7 @@ def test_unread_package_is_requested_unless_its_index_answered() -> None:
     assert lacks({"web": {**index["web"], "0.1": {}}}) == {}
 
 
-def test_a_package_is_asked_for_if_no_read_version_meets_the_request() -> None:
+def test_package_is_requested_if_no_known_version_meets_the_request() -> None:
     index: Index = {"web": {"2.0": {}}}
     assert lacks(index, "web<2\n") == {"web": ("pypi",)}
     (pinned,) = request_for("web\n", files={"requirements.in": "web==1.0\n"}).roots
@@ -51,13 +51,13 @@ def test_a_package_is_asked_for_if_no_read_version_meets_the_request() -> None:
     assert lacks({"web": {"2.0": {"requires_python": ">=3.13"}}}, "web==2.0\n") == {}
 
 
-def test_package_known_from_another_index_only_is_requested() -> None:
+def test_package_known_only_from_another_index_is_requested() -> None:
     index: Index = {"web": {"2.0 other": {}}}
     assert lacks(index) == {"web": ("pypi",)}
     assert lacks(index, indexes=(OTHER,)) == {}
 
 
-def test_earlier_index_is_asked_before_a_later_one_counts() -> None:
+def test_earlier_index_must_lack_a_package_before_a_later_index_is_used() -> None:
     index: Index = {"web": {"2.0 other": {}}}
     both = {"indexes": (MAIN, OTHER)}
     assert lacks(index, **both) == {"web": ("pypi",)}
@@ -66,7 +66,7 @@ def test_earlier_index_is_asked_before_a_later_one_counts() -> None:
         assert lacks(index, answers={("pypi", "web"): answer}, **both) == {}
 
 
-def test_package_with_a_named_index_is_requested_from_it_only() -> None:
+def test_package_with_a_named_index_is_requested_only_there() -> None:
     files = {
         "Pipfile": """
 [[source]]

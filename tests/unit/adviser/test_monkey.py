@@ -36,7 +36,7 @@ def generator(index: Index, roots: list[str], options: GenerationOptions) -> Sta
     return StackGenerator(universe, options)
 
 
-def test_number_of_tensorflow_and_flask_stacks_equals_the_published_one() -> None:
+def test_number_of_tensorflow_and_flask_stacks_equals_the_published_number() -> None:
     size = generator(
         FLASK_AND_TENSORFLOW, ["flask", "tensorflow"], GenerationOptions(Strategy.ALL)
     ).size()
@@ -56,7 +56,7 @@ def test_generated_stacks_are_valid_distinct_and_reproducible(strategy: Strategy
     assert list(generator(index, roots, options).stacks()) == stacks
 
 
-def test_longer_generation_begins_with_the_same_stacks() -> None:
+def test_more_generated_stacks_begin_with_those_of_a_shorter_generation() -> None:
     index, roots = synthetic_index(20, 8)
     for strategy in Strategy:
         few, many = (
@@ -66,7 +66,7 @@ def test_longer_generation_begins_with_the_same_stacks() -> None:
         assert many[:5] == few
 
 
-def test_only_named_packages_vary() -> None:
+def test_generated_stacks_vary_only_the_named_packages() -> None:
     index, roots = synthetic_index(20, 8)
     varied = (roots[0],)
     options = GenerationOptions(Strategy.ALL, None, varied=varied)
@@ -80,7 +80,7 @@ def test_only_named_packages_vary() -> None:
         assert differing <= set(varied)
 
 
-def test_large_space_is_sampled_by_random_walks() -> None:
+def test_distinct_valid_stacks_are_sampled_from_a_space_too_large_to_count() -> None:
     index, roots = synthetic_index(20, 8)
     options = GenerationOptions(Strategy.RANDOM, stacks=20, state_limit=2)
     made = generator(index, roots, options)
@@ -94,13 +94,13 @@ def test_large_space_is_sampled_by_random_walks() -> None:
         list(islice(generator(index, roots, every).stacks(), 1))
 
 
-def test_a_request_without_stacks_is_explained() -> None:
+def test_generation_without_a_possible_stack_explains_the_conflict() -> None:
     index: Index = {"a": {"1": {"requires": ["b<2"]}}, "b": {"2": {}}}
     with pytest.raises(NoStacks, match="a 1 requires b<2"):
         list(generator(index, ["a", "b"], GenerationOptions()).stacks())
 
 
-def test_versions_that_no_stack_contains_have_a_reason() -> None:
+def test_generation_gives_a_reason_for_versions_in_no_stack() -> None:
     index: Index = {"a": {"2": {"requires": ["b>=2"]}, "1": {}}, "b": {"1": {}}}
     made = generator(index, ["a"], GenerationOptions(Strategy.ALL, None))
     assert [it.pins for it in made.stacks()] == [{"a": "1"}]
@@ -109,7 +109,7 @@ def test_versions_that_no_stack_contains_have_a_reason() -> None:
     assert "a 2 requires b>=2" in impossible.reason
 
 
-def test_informative_measures_each_other_version_beside_the_reference() -> None:
+def test_informative_strategy_measures_each_version_against_the_reference() -> None:
     index: Index = {"web": {"1": {}, "2": {}, "9": {}, "10": {}}}
     made = generator(index, ["web"], GenerationOptions(Strategy.INFORMATIVE))
     stacks = list(made.stacks())
@@ -127,7 +127,7 @@ def test_informative_strategy_stops_if_nothing_is_worth_measuring() -> None:
     assert made.sampling == "stopped because nothing else is worth measuring"
 
 
-def test_versions_of_independent_packages_are_covered() -> None:
+def test_generated_stacks_cover_versions_of_independent_packages() -> None:
     index: Index = {
         "app": {"1.0": {"requires": ["left", "right"]}},
         "left": {it: {} for it in ("1.0", "2.0", "3.0")},
@@ -152,7 +152,7 @@ def claims() -> list[Claim]:
     return claims_about(bench, ["fast==1", "other==1"], ["fast==2", "fast==3", "other==4"])
 
 
-def test_settled_and_hopeless_versions_are_not_measured(claims: list[Claim]) -> None:
+def test_informative_strategy_skips_settled_and_hopeless_versions(claims: list[Claim]) -> None:
     (value,) = job_values(claims, [], {}, {})
     assert value.purl == purl("other==4")
     assert 0 < value.chance < 1
@@ -161,7 +161,7 @@ def test_settled_and_hopeless_versions_are_not_measured(claims: list[Claim]) -> 
     assert value.value == pytest.approx(value.chance * value.size * per_hour)
 
 
-def test_the_value_of_a_job_follows_weight_and_time(claims: list[Claim]) -> None:
+def test_value_of_a_job_grows_with_weight_and_falls_with_duration(claims: list[Claim]) -> None:
     (plain,) = job_values(claims, [], {}, {})
     (watched,) = job_values(claims, [], {"other": 3.0}, {})
     (slow,) = job_values(claims, [], {}, {"other": 2.0})
@@ -169,21 +169,21 @@ def test_the_value_of_a_job_follows_weight_and_time(claims: list[Claim]) -> None
     assert slow.value == pytest.approx(plain.value / 2)
 
 
-def test_unmeasured_version_has_the_value_of_the_prior(claims: list[Claim]) -> None:
+def test_unmeasured_version_is_valued_by_the_expected_effect(claims: list[Claim]) -> None:
     values = job_values(claims, [purl("new==1")], {"new": 1000.0}, {})
     assert [it.purl for it in values] == [purl("new==1"), purl("other==4")]
     assert values[0].stack is None
     assert "nothing is measured yet" in values[0].reason
 
 
-def test_jobs_below_the_threshold_are_left_out(claims: list[Claim]) -> None:
+def test_jobs_of_too_little_value_are_left_out(claims: list[Claim]) -> None:
     (value,) = job_values(claims, [], {}, {})
     assert job_values(claims, [], {}, {}, threshold=value.value) == [value]
     assert job_values(claims, [], {}, {}, threshold=value.value * 1.01) == []
     assert job_values(claims, [], {"other": 0.0}, {}) == []
 
 
-def test_number_of_jobs_maximises_the_chance_per_job(claims: list[Claim]) -> None:
+def test_planned_number_of_jobs_maximises_the_chance_per_job(claims: list[Claim]) -> None:
     """A difference that no number of jobs is likely to settle still has a small value."""
     (value,) = job_values(claims, [], {}, {})
     (claim,) = (it for it in claims if it.purl == purl("other==4"))
@@ -208,9 +208,7 @@ def test_wide_interval_needs_more_jobs_and_has_less_value(claims: list[Claim]) -
 
 
 @pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), *slow([(0.08, 0.1, 0.12)])])
-def test_informative_strategy_needs_half_the_jobs_of_random(
-    gains: tuple[float, ...],
-) -> None:
+def test_informative_strategy_needs_half_the_jobs_of_random(gains: tuple[float, ...]) -> None:
     truth = PlantedVersions(gains + (0.0,) * 16)
     valued = searched(truth, 30, 1, informative=True)
     drawn = searched(truth, 30, 1, informative=False)

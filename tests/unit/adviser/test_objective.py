@@ -79,7 +79,7 @@ def test_optional_package_without_a_clean_version_is_avoided(kind: Recommendatio
 @pytest.mark.parametrize(
     "make", [harmful, lambda kind, **more: advice_for(request_for(kind=kind, **more))]
 )
-def test_certified_score_is_the_printed_sum_of_criteria(
+def test_certified_score_is_the_sum_of_the_reported_criteria(
     kind: RecommendationType, make: Any
 ) -> None:
     report = report_of(make(kind, count=3))
@@ -101,14 +101,14 @@ def test_certified_score_is_the_printed_sum_of_criteria(
 
 
 @pytest.mark.parametrize("advice", [harmful(RecommendationType.LATEST), measured()])
-def test_no_stack_is_better_level_by_level(advice: Advice) -> None:
+def test_no_valid_stack_has_a_better_objective_than_the_advised_one(advice: Advice) -> None:
     ((costs, *_), versions), *others = stacks_by_force(advice.universe)
     assert others
     assert advice.best.versions() == versions
     assert tuple(-it for it in costs) == advice.best.levels == advice.resolution.bound
 
 
-def test_slower_version_shows_its_loss_and_the_fastest_none() -> None:
+def test_only_a_slower_version_has_a_performance_penalty() -> None:
     advice = measured()
     inner = report_of(advice)["result"]["report"]
     lines = {
@@ -128,7 +128,7 @@ def test_slower_version_shows_its_loss_and_the_fastest_none() -> None:
     assert loss == pytest.approx(100 * gain)
 
 
-def test_penalties_apply_even_without_an_alternative() -> None:
+def test_penalties_are_reported_even_without_an_alternative_version() -> None:
     index: Index = {"core": {"2.0rc1": {"uploaded_at": None}}}
     advice = advice_for(request_for("core\n", RecommendationType.STABLE), index)
     (product,) = report_of(advice)["result"]["report"]["products"]
@@ -140,7 +140,7 @@ def test_penalties_apply_even_without_an_alternative() -> None:
     )
 
 
-def test_positive_penalty_is_refused_as_a_bug() -> None:
+def test_positive_penalty_is_refused() -> None:
     (it,) = snapshot_for(request_for("core<1.1\n"), INDEX).packages["core"][-1:]
     with pytest.raises(ValueError, match="is above zero"):
         list(contributions_of([it], {it.purl: (1,)}, {0}, lambda _: True))

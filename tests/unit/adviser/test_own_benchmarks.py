@@ -56,7 +56,7 @@ def versions(advice: Advice) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("own", "chosen"), [(1.2, "2"), (0.8, "1")])
-def test_own_benchmark_overrules_a_contradicting_indicator(own: float, chosen: str) -> None:
+def test_project_benchmark_overrules_a_contradicting_indicator(own: float, chosen: str) -> None:
     bench = Bench()
     measured(bench, 1 / own, series("PiMatmul"))
     measured(bench, own, command())
@@ -81,7 +81,7 @@ def test_newest_version_is_advised_if_only_an_overruled_indicator_disagrees() ->
     assert versions(advised(bench, "", latest))["fast"] == "1"
 
 
-def test_an_indicator_counts_for_the_packages_that_no_own_benchmark_covers() -> None:
+def test_indicator_decides_for_packages_without_a_project_benchmark() -> None:
     bench = Bench()
     measured(bench, 1.2, command())
     measured(bench, 0.7, series("PiMatmul"), "web")
@@ -92,7 +92,7 @@ def test_an_indicator_counts_for_the_packages_that_no_own_benchmark_covers() -> 
     assert "PiMatmul is a bundled indicator" in summary_of(advice)
 
 
-def test_unnamed_command_weighs_after_indicators() -> None:
+def test_command_that_is_no_project_benchmark_weighs_less_than_indicators() -> None:
     bench = Bench()
     measured(bench, 1.2, command())
     assert advised(bench, "").assessment.choices["fast"].indicators == ("command",)
@@ -102,7 +102,7 @@ def test_unnamed_command_weighs_after_indicators() -> None:
     assert advice.assessment.choices["fast"].indicators == ("PiMatmul",)
 
 
-def test_commands_of_other_projects_do_not_count_for_one_that_names_its_own() -> None:
+def test_commands_of_other_projects_do_not_affect_a_project_with_benchmarks() -> None:
     bench = Bench()
     measured(bench, 0.8, command())
     advice = advised(bench, BENCHMARKS.replace("bench.py", "other.py"))
@@ -110,7 +110,7 @@ def test_commands_of_other_projects_do_not_count_for_one_that_names_its_own() ->
     assert (advice.assessment.claims, advice.assessment.choices) == ((), {})
 
 
-def test_own_benchmark_counts_only_with_its_latest_files() -> None:
+def test_project_benchmark_counts_only_with_its_latest_files() -> None:
     bench = Bench()
     measured(bench, 0.8, command(files="0" * 64), age=30)
     measured(bench, 1.2, command(files="1" * 64), age=3)
@@ -118,7 +118,7 @@ def test_own_benchmark_counts_only_with_its_latest_files() -> None:
     assert [it.parameters["files_sha256"] for it in choice.series] == ["1" * 64]
 
 
-def test_the_same_command_of_another_project_is_not_an_own_benchmark() -> None:
+def test_equal_command_of_another_project_is_no_project_benchmark() -> None:
     mine, other = "0" * 64, "1" * 64
     bench = Bench()
     measured(bench, 0.8, command(files=mine), age=30)

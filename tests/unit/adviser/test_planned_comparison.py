@@ -27,7 +27,7 @@ def stack(letter: str, pins: dict[str, str], **variables: str) -> ComparedStack:
     return ComparedStack(letter, f"lock-{letter}", pins, variables)
 
 
-def test_the_looks_share_the_error_rate() -> None:
+def test_planned_looks_of_a_comparison_share_the_error_rate() -> None:
     assert len(RATES) == len(LOOK_BLOCKS)
     assert sum(RATES) == pytest.approx(1)
     assert all(it % 2 == 0 for it in LOOK_BLOCKS)
@@ -56,7 +56,7 @@ def test_identical_stacks_are_rarely_called_different() -> None:
     assert claims <= 2
 
 
-def test_settled_stack_keeps_its_verdict_and_is_not_measured_again() -> None:
+def test_settled_stack_keeps_its_verdict_without_further_jobs() -> None:
     draw = np.random.default_rng(3)
     rates = draw.normal([[0], [0.3], [0.04]], 0.02, (3, LOOK_BLOCKS[0]))
     first = judge_look([observations(rates)], 0, LOOK_BLOCKS[0], 1.0)
@@ -76,7 +76,7 @@ def test_no_claim_is_made_between_two_planned_looks() -> None:
     assert look.seconds_missing(comparison) == 2.0
 
 
-def test_benchmarks_of_one_comparison_are_one_family() -> None:
+def test_benchmarks_of_one_comparison_are_adjusted_together() -> None:
     rates = np.random.default_rng(5).normal([[0], [0.075]], 0.03, (2, 12))
     alone = judge_look([observations(rates)], 2, 12, 1.0)
     noise = np.random.default_rng(6).normal(0, 0.03, (30, 2, 12))
@@ -103,7 +103,7 @@ def test_benchmarks_of_one_comparison_are_one_family() -> None:
         (0.02, 0.03, "are likely to settle it"),
     ],
 )
-def test_verdict_is_worded_in_one_sentence(shift: float, noise: float, words: str) -> None:
+def test_verdict_of_a_comparison_is_one_sentence(shift: float, noise: float, words: str) -> None:
     steps = np.resize([-1.0, 1.0, 0.5, -0.5], 28) * noise
     rates = np.array([steps, np.roll(steps, 1) + shift])
     look = judge_look([observations(rates)], 4, 28, 1.0)
@@ -122,7 +122,7 @@ def test_large_difference_in_few_noisy_jobs_is_not_called_hopeless() -> None:
     assert look.continuing_helps
 
 
-def test_a_difference_is_attributed_to_versions_or_to_settings_never_to_both() -> None:
+def test_difference_is_attributed_to_versions_or_settings_but_not_both() -> None:
     old, new = stack("A", OLD), stack("B", NEW)
     assert new.attribution(old) is Attribution.VERSIONS
     assert attribution_sentence(new, old) == "Only numpy 1.26.4 → 2.4.6 differs."
@@ -135,7 +135,7 @@ def test_a_difference_is_attributed_to_versions_or_to_settings_never_to_both() -
     assert stack("B", OLD).attribution(old) is Attribution.NOTHING
 
 
-def test_labels_name_what_differs_between_stacks() -> None:
+def test_stack_labels_name_only_what_differs() -> None:
     assert labels_of([stack("A", OLD), stack("B", NEW)]) == ["numpy 1.26.4", "numpy 2.4.6"]
     assert labels_of([stack("A", OLD), stack("B", OLD, N="1")]) == ["lock-A", "lock-B N=1"]
     same = [ComparedStack(it, "uv.lock", OLD, {}) for it in "AB"]

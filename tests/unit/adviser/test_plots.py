@@ -23,7 +23,7 @@ def _of(svg: str, name: str, kind: str) -> list[Element]:
     return [it for it in fromstring(svg).iter(name) if it.get("class") == kind]
 
 
-def test_an_interval_is_drawn_around_its_effect() -> None:
+def test_effect_plot_draws_the_interval_around_the_effect() -> None:
     svg = effects_plot([DrawnEffect("numpy 2.3.5", 15.0, 10.0, 20.0, "faster", 2.0)], "effects")
     (line,), (dot,) = _of(svg, "line", "faster"), _of(svg, "circle", "faster")
     left, right, middle = (
@@ -59,7 +59,7 @@ def test_hostile_text_is_escaped_in_plots() -> None:
     assert fromstring(svg).get("aria-label") == hostile
 
 
-def test_samples_are_dots_in_order_around_their_median() -> None:
+def test_sample_plot_shows_dots_in_order_around_the_median() -> None:
     svg = samples_plot([3.0, 1.0, 2.0], "seconds", "s")
     dots = _of(svg, "circle", "mark")
     assert [it.findtext("title") for it in dots] == ["1: 3 s", "2: 1 s", "3: 2 s"]
@@ -69,7 +69,7 @@ def test_samples_are_dots_in_order_around_their_median() -> None:
     assert float(line.attrib["y1"]) == float(dots[2].attrib["cy"])
 
 
-def test_samples_that_do_not_count_are_hollow_and_do_not_move_the_median() -> None:
+def test_excluded_samples_are_hollow_and_do_not_move_the_median() -> None:
     svg = samples_plot([3.0, 1.0, 2.0, 9.0], "rates", "FLOPS", left_out={3})
     assert len(_of(svg, "circle", "mark")) == 3
     (hollow,) = _of(svg, "circle", "mark open")
@@ -78,17 +78,17 @@ def test_samples_that_do_not_count_are_hollow_and_do_not_move_the_median() -> No
     assert line.attrib["y1"] == _of(svg, "circle", "mark")[2].attrib["cy"]
 
 
-def test_axis_of_equal_values_is_widened() -> None:
+def test_plot_axis_of_equal_values_is_widened() -> None:
     scale = scale_of([5.0, 5.0], 0, 100)
     assert scale(5.0) == 50
     assert Scale(0, 1, 100, 0).ticks(2) == [0.0, 0.5, 1.0]
 
 
-def test_long_labels_are_shortened_in_the_middle() -> None:
+def test_long_plot_labels_are_shortened_in_the_middle() -> None:
     assert fit_text("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
 
 
-def test_history_links_each_dot_to_its_job() -> None:
+def test_history_plot_links_each_dot_to_its_job() -> None:
     jobs = [DrawnJob(1.0, "/jobs/1", "one"), DrawnJob(2.0, "/jobs/2", "two", counts=False)]
     runs = [
         DrawnRun("numpy 1", "2026-01-01", jobs, 1.5, 1.0, 2.0),
@@ -107,7 +107,7 @@ def test_history_links_each_dot_to_its_job() -> None:
     assert "&lt;numpy 2&gt;" in svg
 
 
-def test_history_labels_a_day_once() -> None:
+def test_history_plot_labels_each_day_once() -> None:
     jobs = [DrawnJob(90.0, "/jobs/1", "one")] * 9
     days = ["2026-11-20", "2026-11-20", "2026-11-21"]
     runs = [DrawnRun("numpy", it, jobs, 90.0, None, None) for it in days]
@@ -115,7 +115,7 @@ def test_history_labels_a_day_once() -> None:
     assert [it for it in shown if it in days] == ["2026-11-20", "2026-11-21"]
 
 
-def test_a_distribution_has_a_dot_for_each_job_and_a_box() -> None:
+def test_distribution_plot_has_a_box_and_a_dot_for_each_job() -> None:
     jobs = tuple(DrawnJob(float(it), "", f"{it} ms", counts=it != 9) for it in (1, 2, 3, 4, 5, 9))
     few = DrawnDistribution("b", jobs[:2], (1.0, 1.5, 2.0))
     svg = distributions_plot(

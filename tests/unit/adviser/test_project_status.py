@@ -54,7 +54,7 @@ def chosen(made: Advice) -> dict[str, str]:
 
 @pytest.mark.parametrize("status", [ARCHIVED, DEPRECATED])
 @pytest.mark.parametrize("kind", [RecommendationType.STABLE, RecommendationType.SECURITY])
-def test_stable_and_security_avoid_indirect_projects_that_ended(
+def test_stable_and_security_types_avoid_archived_indirect_dependencies(
     kind: RecommendationType, status: ProjectStatus
 ) -> None:
     assert chosen(advice(kind, status)) == {"middle": "3.0"}
@@ -64,7 +64,7 @@ def test_stable_and_security_avoid_indirect_projects_that_ended(
 @pytest.mark.parametrize(
     "kind", [RecommendationType.LATEST, RecommendationType.TESTING, RecommendationType.PERFORMANCE]
 )
-def test_other_types_only_note_an_archived_project(kind: RecommendationType) -> None:
+def test_other_recommendation_types_only_note_an_archived_project(kind: RecommendationType) -> None:
     made = advice(kind)
     assert chosen(made) == {"middle": "4.0", "stale": "1.0"}
     notes = made.assessment.notes([it.purl for it in made.best.choices])
@@ -79,7 +79,7 @@ def test_direct_requirement_stays_newest_although_its_project_is_archived(
     assert chosen(advice(kind, manifest="middle\n"))["middle"] == "4.0"
 
 
-def test_snapshots_and_criteria_are_unchanged_without_archived_projects() -> None:
+def test_snapshot_and_criteria_do_not_change_without_archived_projects() -> None:
     """Snapshots and reports of advice from before are replayed byte by byte."""
     snapshot, _ = world("app\n", None)
     assert b"statuses" not in snapshot.to_json()

@@ -209,7 +209,7 @@ CASES = {
 }  # fmt: skip
 
 
-def test_provenance_issues_equal_the_golden_file() -> None:
+def test_provenance_reports_files_that_differ_from_their_index() -> None:
     views = {}
     for title, found in CASES.items():
         views[title] = "\n".join(

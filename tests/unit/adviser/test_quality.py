@@ -81,7 +81,7 @@ def _two_stacks() -> QualityReport:
     return quality_report(samples, [f"sha256:{size}" for size in _SIZES])
 
 
-def test_all_comparisons_of_a_report_are_one_family() -> None:
+def test_comparisons_of_a_quality_report_are_adjusted_together() -> None:
     document = report_document(_two_stacks())
     assert document["family"]["comparisons"] == 4
     verdicts = [it["comparison"]["verdict"] for s in document["series"] for it in s["stacks"]
@@ -89,7 +89,7 @@ def test_all_comparisons_of_a_report_are_one_family() -> None:
     assert verdicts == ["slower"] * 4
 
 
-def test_repetition_counts_are_judged_over_their_batches() -> None:
+def test_repetition_advice_is_computed_over_batches_of_repetition_counts() -> None:
     samples = []
     for repetitions, sd in ((10, 0.1), (100, 0.03)):
         for number in range(12):
@@ -106,7 +106,7 @@ def test_repetition_counts_are_judged_over_their_batches() -> None:
     assert document["advice"]["exact"]
 
 
-def test_texts_and_plots_of_a_report_file_have_no_control_characters() -> None:
+def test_quality_report_file_has_no_control_characters() -> None:
     document = report_document(_two_stacks())
     for stack in document["series"][0]["stacks"]:
         stack["label"] = "\x1b[31m<b>\u202e500"
@@ -117,7 +117,7 @@ def test_texts_and_plots_of_a_report_file_have_no_control_characters() -> None:
     assert "<b>\\" not in content
 
 
-def test_excluded_job_is_shown_with_its_reason() -> None:
+def test_quality_report_shows_excluded_jobs_with_the_reason() -> None:
     jobs = [_job("sha256:64", _NEW, n, 1e9 * (1 + 0.01 * (-1) ** n)) for n in range(9)]
     jobs.append(_job("sha256:64", _NEW, 9, 5e8, unstable_reason="steal"))
     jobs.append(_job("sha256:64", _NEW, 10, 2e9))
@@ -131,7 +131,7 @@ def test_excluded_job_is_shown_with_its_reason() -> None:
     assert "Jobs that do not count: 1 with stolen CPU time." in findings
 
 
-def test_jobs_without_times_or_repetitions_make_a_report() -> None:
+def test_quality_report_accepts_jobs_without_times_or_repetitions() -> None:
     jobs = [_job("sha256:64", UNKNOWN_STACK, n, 1e9 + n, seen_at=None)
             for n in range(3)]  # fmt: skip
     jobs = [JobSamples(it.observation, (), None, None) for it in jobs]
@@ -144,7 +144,7 @@ def test_jobs_without_times_or_repetitions_make_a_report() -> None:
     assert series["order"] is None
 
 
-def test_report_does_not_depend_on_the_order_of_jobs() -> None:
+def test_quality_report_does_not_depend_on_the_order_of_jobs() -> None:
     def made(step: int) -> dict[str, object]:
         jobs = [
             _job("sha256:64", stack, n, 1e9 * math.exp(0.01 * math.sin(n)))
@@ -156,7 +156,7 @@ def test_report_does_not_depend_on_the_order_of_jobs() -> None:
     assert made(1) == made(-1)
 
 
-def test_report_without_measurements_is_empty() -> None:
+def test_quality_report_without_measurements_is_empty() -> None:
     document = report_document(quality_report([], []))
     assert (document["series"], document["batches"]) == ([], [])
     assert document["family"]["comparisons"] == 0
@@ -169,7 +169,7 @@ _TABLE = _DATA / "thoth/notebook-measurements/matmul512-tf1.13-repetitions-descr
 
 
 @pytest.mark.skipif(not _TABLE.exists(), reason=f"{_TABLE} is not there")
-def test_the_published_test_of_repetitions_is_reproduced() -> None:
+def test_published_repetition_experiment_is_reproduced() -> None:
     with _TABLE.open(newline="", encoding="utf-8") as table:
         rows = list(csv.DictReader(table))
     durations = {it["batch"]: float(it["mean"]) for it in rows if it["quantity"] == "job_duration"}
@@ -199,7 +199,7 @@ def _batch(repetitions: int, sd: float, duration_s: float | None = None) -> Repe
     return RepetitionBatch(f"{repetitions}", repetitions, 400, 100.0, 100.0, sd, duration_s)
 
 
-def test_variances_that_follow_the_model_are_fitted_exactly() -> None:
+def test_variance_components_of_exact_model_data_are_recovered_exactly() -> None:
     within, between = 0.3**2, 0.02**2
     batches = [
         _batch(r, 100 * math.sqrt(between + within / r), 3.0 + 0.01 * r) for r in (10, 100, 1000)
@@ -227,7 +227,7 @@ def _series(key: str, **changes: object) -> SeriesSettings:
     return SeriesSettings(comparison_key=key, **values)  # type: ignore[arg-type]
 
 
-def test_series_that_differ_in_their_repetitions_only_form_a_family() -> None:
+def test_series_that_differ_only_in_repetitions_are_evaluated_together() -> None:
     target = _series("a")
     more = {"matrix_size": 64, "reps": 100}
     others = [
@@ -241,7 +241,7 @@ def test_series_that_differ_in_their_repetitions_only_form_a_family() -> None:
     assert repetition_families(others[2:], others) == []
 
 
-def test_spread_falls_with_repetitions_down_to_that_between_jobs() -> None:
+def test_spread_falls_with_repetitions_down_to_the_spread_between_jobs() -> None:
     random = np.random.default_rng(3)
     jobs = [
         np.exp(level + random.normal(0, 0.2, 300)).tolist() for level in random.normal(0, 0.02, 100)
@@ -256,12 +256,12 @@ def test_spread_falls_with_repetitions_down_to_that_between_jobs() -> None:
     assert sufficient >= 100
 
 
-def test_spread_needs_three_jobs() -> None:
+def test_spread_by_repetitions_needs_three_jobs() -> None:
     assert spread_by_repetitions([[1.0, 2.0], [2.0, 3.0]]) == []
     assert sufficient_repetitions([]) is None
 
 
-def test_one_repetition_suffices_without_variation() -> None:
+def test_one_repetition_is_sufficient_without_variation() -> None:
     spreads = spread_by_repetitions([[2.0] * 4] * 5)
     assert {it.sd_pct for it in spreads} == {0.0}
     assert sufficient_repetitions(spreads) == 1
@@ -271,7 +271,7 @@ def _jobs(values: list[float]) -> list[TimedValue]:
     return [TimedValue(_BEGIN + timedelta(minutes=n), it) for n, it in enumerate(values)]
 
 
-def test_a_planted_drift_is_found_and_noise_is_not() -> None:
+def test_quality_report_finds_drift_but_not_noise() -> None:
     noise = np.random.default_rng(1).normal(0, 0.01, 60)
     still = order_report(_jobs(noise.tolist()))
     assert not still.drifts
@@ -282,7 +282,7 @@ def test_a_planted_drift_is_found_and_noise_is_not() -> None:
     assert drifting.hours == pytest.approx(59 / 60)
 
 
-def test_step_is_dated_by_its_first_job() -> None:
+def test_step_is_dated_by_the_first_job_after_it() -> None:
     noise = np.random.default_rng(2).normal(0, 0.005, 40)
     report = order_report(_jobs((noise + np.repeat([0.0, 0.1], 20)).tolist()))
     assert report.step_times == (_BEGIN + timedelta(minutes=20),)
@@ -293,7 +293,7 @@ def test_few_or_equal_jobs_show_no_drift() -> None:
     assert order_report(_jobs([0.1] * 20)) is None
 
 
-def test_summary_equals_a_manual_computation() -> None:
+def test_series_summary_equals_the_example_computed_by_hand() -> None:
     summary = summary_of([4.0, 1.0, 3.0, 2.0, 10.0])
     assert (summary.n, summary.median, summary.mean) == (5, 3.0, 4.0)
     assert (summary.lower_quartile, summary.upper_quartile) == (2.0, 4.0)
@@ -304,12 +304,12 @@ def test_summary_equals_a_manual_computation() -> None:
     assert (one.n, one.median, one.sd, one.cv) == (1, 7.0, None, None)
 
 
-def test_jobs_that_are_all_equal_have_no_outlier() -> None:
+def test_no_outlier_is_reported_if_all_other_jobs_are_equal() -> None:
     assert outliers([1.0] * 9 + [5.0]) == []
     assert outliers([1.0, 9.0]) == []
 
 
-def test_the_example_of_the_statistics_gives_four_repetitions() -> None:
+def test_documented_example_of_repetition_advice_gives_four_repetitions() -> None:
     # A start of 60 s, repetitions of 0.5 s, 1 % within and 3 % between jobs.
     advice = repetition_advice(0.01**2, 0.03**2, 60.0, 0.5)
     assert advice.repetitions == 4

@@ -29,7 +29,7 @@ def _night(number: int, rate: float, unstable: str | None = None) -> list[Measur
     ]  # fmt: skip
 
 
-def test_jobs_before_a_machine_step_are_left_out() -> None:
+def test_series_history_leaves_out_jobs_before_a_machine_change() -> None:
     nights = [_night(it, 1e9 if it < 6 else 1.1e9) for it in range(12)]
     observations = [it for night in nights for it in night]
     random.Random(1).shuffle(observations)
@@ -45,7 +45,7 @@ def test_jobs_before_a_machine_step_are_left_out() -> None:
     assert history.runs[-1].median_rate == pytest.approx(1.1e9 * 1.002)
 
 
-def test_an_unstable_job_is_shown_and_does_not_count() -> None:
+def test_series_history_shows_unstable_jobs_without_counting_them() -> None:
     (run,) = series_history(_night(0, 1e9, "steal")).runs
     assert [job.left_out for job in run.jobs] == ["steal", None, None, None, None]
     assert run.median_rate == pytest.approx(1e9 * 1.0025)

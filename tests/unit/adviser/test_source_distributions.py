@@ -43,7 +43,7 @@ def notes(advice: Advice, name: str = "it") -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("manifest", ["it\n", "app\n"])
-def test_newest_version_is_built_if_newer_releases_have_no_wheel(manifest: str) -> None:
+def test_newest_version_is_built_from_source_if_it_has_no_wheel(manifest: str) -> None:
     index: Index = {
         "app": {"1": {"requires": ["it"], **NEW}},
         "it": {"2": {**SDIST, **NEW}, "1": {**OLD}},
@@ -67,7 +67,7 @@ def test_version_with_a_wheel_is_preferred_among_equally_old_ones() -> None:
     ("elsewhere", "behind", "chosen"),
     [(WINDOWS, "2025-06-01", "1"), (NEWER, "2025-06-01", "1"), (NEWER, "2019-01-01", "2")],
 )
-def test_wheels_for_other_environments_cost_as_much_as_some_years(
+def test_build_costs_as_much_as_some_years_of_age_if_other_wheels_exist(
     elsewhere: dict[str, Any], behind: str, chosen: str
 ) -> None:
     index: Index = {
@@ -80,7 +80,7 @@ def test_wheels_for_other_environments_cost_as_much_as_some_years(
     assert versions("it\n", index) == {"it": chosen}
 
 
-def test_newest_version_is_chosen_if_no_wheel_fits() -> None:
+def test_newest_version_is_built_if_no_version_has_an_installable_wheel() -> None:
     """As drivers of databases that publish wheels for Windows only."""
     index: Index = {"it": {"3": {**WINDOWS, **NEW}, "2": {**WINDOWS, **OLD}}}
     advice = advice_for(request_for("it\n"), index)
@@ -101,7 +101,7 @@ def test_newness_of_a_requested_package_outranks_a_build_of_its_dependency() -> 
 
 
 @pytest.mark.parametrize("form", LockFormat)
-def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> None:
+def test_lock_has_the_hash_of_a_source_distribution(form: LockFormat) -> None:
     advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, **NEW}}})
     (choice,) = advice.best.choices
     file = ReleaseFile("it-1.tar.gz", "ab" * 32, "sdist", 12)
@@ -117,7 +117,7 @@ def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> Non
 
 
 @pytest.mark.parametrize(("source", "is_likely"), [("sdist", False), ("sdist-likely", True)])
-def test_a_search_over_likely_requirements_is_only_likely(source: str, is_likely: bool) -> None:
+def test_advice_from_likely_requirements_is_marked_as_likely(source: str, is_likely: bool) -> None:
     advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, "metadata_source": source}}})
     assert report_of(advice)["result"]["report"]["search"]["likely"] == is_likely
 
@@ -147,7 +147,7 @@ class CountedSearches:
         return in_this_process(universe, budget, count=count)
 
 
-def test_old_source_distribution_is_used_only_without_another_stack() -> None:
+def test_old_source_distribution_is_used_only_if_there_is_no_other_stack() -> None:
     assert advice_for(request_for("app\nlib\n"), INDEX).best.versions() == {"app": "2", "lib": "2"}
     advice = advice_for(request_for("app\nlib<2\n"), INDEX)
     assert advice.best.versions() == {"app": "2", "lib": "1.1"}
@@ -156,7 +156,7 @@ def test_old_source_distribution_is_used_only_without_another_stack() -> None:
     assert advice.unbounded == frozenset()
 
 
-def test_feasible_request_has_no_old_source_distributions_in_its_snapshot() -> None:
+def test_snapshot_of_a_feasible_request_has_no_old_source_distributions() -> None:
     request = request_for("app\n")
     snapshot = snapshot_for(request, INDEX)
     advice = advise(request, snapshot, NOTHING)
@@ -166,7 +166,7 @@ def test_feasible_request_has_no_old_source_distributions_in_its_snapshot() -> N
 
 
 @pytest.mark.parametrize("manifest", ["lib<2\n", "app==2\nlib<2\n", "lib<1\n", "other<2\nlib>2\n"])
-def test_advice_from_its_own_snapshot_is_the_same(manifest: str) -> None:
+def test_advice_can_be_reproduced_from_its_stored_snapshot(manifest: str) -> None:
     request = request_for(manifest)
     advice = advice_for(request, INDEX)
     assert advice.snapshot.revision == revision_of(advice.snapshot)
@@ -177,7 +177,7 @@ def test_advice_from_its_own_snapshot_is_the_same(manifest: str) -> None:
         assert not check_offline(report_of(advice), snapshot, advice.evidence).problems
 
 
-def test_a_conflict_of_other_packages_is_not_searched_again() -> None:
+def test_old_source_distributions_are_not_tried_for_unrelated_conflicts() -> None:
     index: Index = {**INDEX, "app": {"2": {"requires": ["lib", "tool>1"], **NEW}}}
     for manifest, searches in (("app\n", 1), ("lib<2\n", 2), ("lib<1\n", 2)):
         request, resolver = request_for(manifest), CountedSearches()
@@ -185,12 +185,12 @@ def test_a_conflict_of_other_packages_is_not_searched_again() -> None:
         assert resolver.count == searches, manifest
 
 
-def test_infeasible_without_builds_stays_infeasible() -> None:
+def test_request_for_wheels_only_stays_infeasible_despite_source_distributions() -> None:
     advice = advice_for(request_for("lib<2\n", only_wheels=True), INDEX)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
 
 
-def test_old_source_distribution_needs_its_requirements_in_the_snapshot() -> None:
+def test_old_source_distribution_is_usable_only_if_its_requirements_are_known() -> None:
     lists: Index = {
         "lib": {"2": NEW, "1": {**OLD_SDIST, "requires": ["far"]}},
         "far": {"1": NEW},
@@ -206,7 +206,7 @@ def test_old_source_distribution_needs_its_requirements_in_the_snapshot() -> Non
 EARLIER: dict[str, Any] = {"2": OLD_SDIST, "1": {"uploaded_at": "2013-01-01T00:00:00Z"}}
 
 
-def test_age_rule_is_lifted_only_for_indispensable_packages() -> None:
+def test_old_source_distributions_are_admitted_only_for_packages_that_need_them() -> None:
     index: Index = {
         "one": {"1": OLD_SDIST},
         "two": {"1": OLD_SDIST},
@@ -225,7 +225,7 @@ def test_age_rule_is_lifted_only_for_indispensable_packages() -> None:
     assert advise(request, for_all, NOTHING).best.versions() == {"one": "1", "lib": "2"}
 
 
-def test_age_rule_is_lifted_for_one_of_several_alternatives() -> None:
+def test_only_one_of_several_alternatives_gets_an_old_source_distribution() -> None:
     index: Index = {
         "app": {"1": {"requires": ["one<2", "two"], **NEW}},
         "one": {"2": NEW, "1.1": OLD_SDIST, "1": {"requires": ["two<2"], **NEW}},

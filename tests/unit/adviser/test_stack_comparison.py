@@ -96,7 +96,7 @@ def verdicts(group: StackGroup) -> dict[str, str]:
     return {s.label: str(s.comparison.verdict) for s in group.stacks if s.comparison}
 
 
-def test_more_frequent_reference_settles_more() -> None:
+def test_reference_measured_more_often_settles_more_comparisons() -> None:
     """Twenty candidates, one of which is 10 % faster; five jobs of the reference in each turn."""
     fast = f"sha256:{7:064x}"
     found = {"reference": 0, "newest": 0}
@@ -121,7 +121,7 @@ def test_more_frequent_reference_settles_more() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["aa01", "sha256:aa01"])
-def test_other_baseline_may_be_requested(prefix: str) -> None:
+def test_baseline_of_a_stack_comparison_can_be_requested(prefix: str) -> None:
     elsewhere = jobs(1e9, comparison_key="sha256:ee", indicator="PiConv2D")
     conv, matmul = compare_stacks(jobs(1e9) + jobs(2e9, **OLDER) + elsewhere, prefix)
     assert (matmul.baseline.stack_digest, matmul.baseline_reason) == (OLD, "as requested")
@@ -148,7 +148,7 @@ def advised(rows: list[MeasuredObservation]) -> Claim:
     return claim
 
 
-def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
+def test_advice_and_stacks_command_exclude_identical_jobs() -> None:
     """Paired jobs of two stacks, of which some are unstable and so leave others alone."""
     reasons = {NEW: {0: "throttled", 1: "spread"}, OLD: {1: "spread", 5: "steal"}}
     rows = [
@@ -182,7 +182,7 @@ def shown(group: StackGroup, width: int = 160, *, verbose: bool = False) -> str:
     return out.getvalue()
 
 
-def test_group_title_has_only_what_distinguishes_it() -> None:
+def test_comparison_group_title_has_only_distinguishing_parameters() -> None:
     groups = compare_stacks(
         jobs(1e9, comparison_key="sha256:d1", parameters={"dtype": "float32", "size": 64})
         + jobs(1e9, comparison_key="sha256:d2", parameters={"dtype": "float32", "size": 128})
@@ -207,7 +207,7 @@ def test_comparison_document_is_json_with_null_for_unknown_values() -> None:
     assert len(group["unknown_stacks"]) == 1
 
 
-def test_the_short_history_has_the_last_inspections_in_the_order_of_time() -> None:
+def test_short_history_lists_the_latest_inspections_in_order_of_time() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
         observed(
@@ -227,7 +227,7 @@ def test_the_short_history_has_the_last_inspections_in_the_order_of_time() -> No
     )
 
 
-def test_every_key_of_the_document_is_described(pytestconfig: pytest.Config) -> None:
+def test_every_key_of_the_comparison_document_is_described(pytestconfig: pytest.Config) -> None:
     page = (pytestconfig.rootpath / "docs/reference/stacks.md").read_text("utf-8")
     document = stacks_document(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER)))
     described = {key for key in _keys(document) if key != "dtype"}
@@ -281,7 +281,7 @@ def run(
     ]  # fmt: skip
 
 
-def test_margin_from_identical_stacks_equals_that_of_advice() -> None:
+def test_stack_comparison_and_advice_use_the_same_margin() -> None:
     """One stack ran twice in the same turns, 9 % apart."""
     wild = [
         but(row, block=f"aa:{n}")
@@ -303,7 +303,7 @@ def test_margin_from_identical_stacks_equals_that_of_advice() -> None:
     assert stacks_document([group])["groups"][0]["delta_pct"] == 100 * group.delta
 
 
-def test_advice_and_stacks_command_give_the_same_p_value_and_interval() -> None:
+def test_advice_and_stacks_command_agree_on_p_value_and_interval() -> None:
     """The same jobs of two stacks, none of them in turns."""
     draw = random.Random(8)
     levels: list[tuple[dict[str, Any], float]] = [({}, 1e9), (OLDER, 1.06e9)]
@@ -322,7 +322,7 @@ def test_advice_and_stacks_command_give_the_same_p_value_and_interval() -> None:
     assert claim.interval_low_pct == comparison.interval_low_pct
 
 
-def test_different_pythons_are_never_compared() -> None:
+def test_stacks_with_different_pythons_are_not_compared() -> None:
     groups = compare_stacks(
         jobs(1e9, python_version="3.10") + jobs(2e9, python_version="3.11", **OLDER)
     )
@@ -330,7 +330,7 @@ def test_different_pythons_are_never_compared() -> None:
     assert not any(verdicts(group) for group in groups)
 
 
-def test_undetermined_comparisons_are_listed_by_chance_per_job() -> None:
+def test_undetermined_comparisons_are_ordered_by_chance_per_job() -> None:
     noisy = [observed(f"o{n}", 1.03e9 * (1 + 0.03 * (-1) ** n), **OLDER) for n in range(6)]
     few = jobs(1.02e9, 1, stack_digest=PRE, component_version="2.8.0")
     slow = [observed(f"s{n}", 0.5e9 * (1 + 0.3 * (-1) ** n), stack_digest="sha256:ee" + "0" * 62,
@@ -352,7 +352,7 @@ def test_undetermined_comparisons_are_listed_by_chance_per_job() -> None:
     assert "; 3 more." in " ".join(shown(more, 600, verbose=True).split())
 
 
-def test_self_check_compares_copies_of_a_stack() -> None:
+def test_self_check_compares_repeated_runs_of_a_stack() -> None:
     steady = [row for day in range(12) for row in run(day, 1e9 * (1 + 0.01 * (day % 3)))]
     found = identical_pairs(steady)
     assert (found.comparisons, found.faster, found.slower) == (6, 0, 0)
@@ -361,7 +361,7 @@ def test_self_check_compares_copies_of_a_stack() -> None:
     assert (few.comparisons, few.settled) == (1, 0), "nothing tells what a run does"
 
 
-def test_self_check_reports_copies_that_differ() -> None:
+def test_self_check_reports_repeated_runs_of_a_stack_that_differ() -> None:
     """Each second copy of a stack is 20 % faster in the very same turns."""
     lying = [
         but(row, block=f"{stack}:{n}")
@@ -382,7 +382,7 @@ def stacked(*rows: MeasuredObservation, **versions: str) -> list[MeasuredObserva
     return [replace(it, packages=packages) for it in rows]
 
 
-def test_all_differing_packages_are_named_in_every_view() -> None:
+def test_every_view_of_a_comparison_names_all_differing_packages() -> None:
     base = stacked(*jobs(1e9, 6), tensorflow="2.10.0", numpy="2.3.5", ctx="1.0", gone="1")
     rows = stacked(
         *jobs(2e9, **OLDER), tensorflow="2.9.3", numpy="2.2.6@builds", ctx="2.0", new="3", same="1"
@@ -410,7 +410,7 @@ def test_all_differing_packages_are_named_in_every_view() -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
-def test_ratio_of_shown_rates_equals_the_shown_difference(lost: int) -> None:
+def test_shown_rates_and_shown_difference_agree(lost: int) -> None:
     """The first jobs of the older stack are lost, when the machine was fastest."""
     rows = in_turns(FADING * 2) + in_turns(KEEPING_UP * 2, **OLDER)[lost:]
     older, newer = only(compare_stacks(rows, "newest")).stacks
@@ -483,7 +483,7 @@ def disturbed(several: list[MeasuredObservation], stable: str) -> list[MeasuredO
     ]  # fmt: skip
 
 
-def test_comparison_groups_equal_their_golden_file() -> None:
+def test_comparison_table_shows_rates_verdicts_and_notes() -> None:
     views = {}
     for title, rows, baseline in groups_to_show():
         group = only(compare_stacks(rows, baseline))

@@ -58,7 +58,7 @@ FROM_PIPFILE = ResolverRequest(
 )
 
 
-def test_vulnerable_versions_become_refusals_of_the_resolver() -> None:
+def test_resolver_request_refuses_vulnerable_versions() -> None:
     refused = {Purl("pkg:pypi/core@2.0"): "it is vulnerable"}
     assert request_for("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
 
@@ -80,7 +80,7 @@ def test_selected_group_that_requires_another_python_is_refused() -> None:
             _ = request_for(files=files, **options).requirements
 
 
-def test_gaps_between_alternatives_are_excluded_where_the_requirement_holds() -> None:
+def test_gaps_between_poetry_alternatives_are_excluded_if_the_marker_applies() -> None:
     table = "[tool.poetry.dependencies]\na = '^1 || ^3'\n"
     table += "b = {version = '1 || 3', python = '<3'}\n"
     table += "[tool.poetry.group.x.dependencies]\nc = '1 || 3'\n"
@@ -117,7 +117,7 @@ def roots(*names: str) -> dict[str, Any]:
           "bare": frozenset()}),
     ],
 )  # fmt: skip
-def test_project_settings_become_resolver_rules_where_they_hold(
+def test_project_settings_become_resolver_rules_if_their_markers_apply(
     name: str, more: str, options: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     text, given, expected = PROJECTS[name]
@@ -161,7 +161,7 @@ def chosen(uv: str, dependencies: str = "'web'") -> dict[str, str]:
         ("exclude-dependencies=['pad']", {"pad": None}),
     ],
 )  # fmt: skip
-def test_overrides_have_the_same_effect_as_in_uv(uv: str, different: dict[str, str | None]) -> None:
+def test_overrides_give_the_stack_that_uv_gives(uv: str, different: dict[str, str | None]) -> None:
     expected = {**NEWEST, **different}
     assert chosen(uv) == {name: version for name, version in expected.items() if version}
 
@@ -175,7 +175,7 @@ def test_overrides_apply_to_direct_requirements() -> None:
     assert chosen("exclude-dependencies=['http']", "'http', 'pad'") == {"pad": "1.0"}
 
 
-def test_an_override_of_the_request_replaces_those_of_the_project() -> None:
+def test_override_in_the_request_replaces_overrides_of_the_project() -> None:
     text = (
         "[project]\nname='me'\ndependencies=['web']\n[tool.uv]\n"
         "override-dependencies=['http; os_name == \"nt\"']\n"

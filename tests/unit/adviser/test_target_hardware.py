@@ -60,7 +60,7 @@ RECORDED = {
 }
 
 
-def test_the_hosts_class_is_named_and_noted_as_in_the_golden_file() -> None:
+def test_hardware_class_of_this_host_is_named_with_a_note() -> None:
     views = {}
     for title, classes in RECORDED.items():
         host = of_host(OWN, [*map(recorded, classes)])
@@ -72,7 +72,7 @@ def test_the_hosts_class_is_named_and_noted_as_in_the_golden_file() -> None:
     compare_views("hardware_of_hosts", views)
 
 
-def test_near_classes_are_ordered_by_processor_and_differences() -> None:
+def test_similar_hardware_classes_are_ordered_by_processor_and_differences() -> None:
     other = hardware_class(told(family=7, model=1), Allowance())
     unknown = RecordedHardware("sha256:0", "unknown hardware", {"source": "unknown"})
     classes = [recorded(other), recorded(LATER), recorded(PINNED), recorded(OWN), unknown]
@@ -82,7 +82,7 @@ def test_near_classes_are_ordered_by_processor_and_differences() -> None:
     assert near[0].differs == ("cpu_quota", "threads_environment")
 
 
-def test_classes_with_one_label_are_told_apart_by_instruction_sets_and_drivers() -> None:
+def test_equally_labelled_hardware_classes_show_differing_cpu_features_and_drivers() -> None:
     older = told([{"name": "GPU", "driver": "550"}])
     newer = told([{"name": "GPU", "driver": "570"}])
     newer["hwinfo"]["cpu_features"]["flags"].append("avx512f")
@@ -100,9 +100,7 @@ def test_ambiguous_hardware_prefix_is_refused(prefix: str) -> None:
         requested_hardware(known, prefix)
 
 
-def test_thread_variables_are_part_of_the_hardware_class(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_thread_variables_are_part_of_the_hardware_class(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     free = own_hardware()

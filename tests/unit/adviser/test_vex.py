@@ -43,7 +43,7 @@ def on(
     return known and known.text(closed=True)
 
 
-def test_vex_statement_applies_under_every_alias_to_its_versions() -> None:
+def test_vex_statement_applies_to_its_versions_under_every_alias() -> None:
     theirs = read(OPENVEX, "vendor.json")
     why = "vulnerable_code_not_in_execute_path; only our own templates"
     assert on(theirs, "jinja2==3.1.2") == f"not affected: {why} (vendor.json)"
@@ -60,7 +60,7 @@ def test_vex_statement_applies_under_every_alias_to_its_versions() -> None:
     assert on(ours, "any==1", "CVE-2026-2") is None
 
 
-def test_an_acceptance_holds_until_the_end_of_its_last_day() -> None:
+def test_accepted_vulnerability_stays_accepted_until_the_end_of_the_last_day() -> None:
     said = "accepted until 2026-06-30: no templates of others (thoth.vex.json)"
     assert on([ACCEPTED], "any==1", day=date(2026, 6, 30)) == said
     assert on([ACCEPTED], "any==1", day=date(2026, 7, 1)) is None
@@ -69,7 +69,7 @@ def test_an_acceptance_holds_until_the_end_of_its_last_day() -> None:
     assert expired.text(closed=False) == f"was {said}"
 
 
-def test_newest_vex_statement_counts_and_acceptance_wins() -> None:
+def test_newest_vex_statement_counts_and_an_acceptance_overrides_it() -> None:
     def said(status: VexStatus, month: int | None) -> VexStatement:
         made_at = month and datetime(2026, month, 1, tzinfo=UTC)
         return VexStatement(ACCEPTED.names, status, "", "a", made_at=made_at or None)
@@ -126,7 +126,7 @@ UNTIL = [{"name": "thoth:accepted-until", "value": "soon"}]
          "vulnerabilities[2].analysis.detail", Reason.MISSING_FIELD),
     ],
 )  # fmt: skip
-def test_an_invalid_document_is_refused_with_its_field(
+def test_invalid_vex_document_is_refused_with_its_field(
     document: Any, field: str, reason: Reason
 ) -> None:
     with raised(InvalidFile, place="a.json", field=field, reason=reason):
@@ -163,9 +163,7 @@ def paths(value: Any, *at: str | int) -> Iterator[tuple[str | int, ...]]:
 
 
 @pytest.mark.parametrize("document", [OPENVEX, CYCLONEDX], ids=["openvex", "cyclonedx"])
-def test_any_wrong_value_in_a_vex_document_is_refused_without_a_crash(
-    document: dict[str, Any],
-) -> None:
+def test_wrong_value_in_a_vex_document_is_refused_without_a_crash(document: dict[str, Any]) -> None:
     for path in paths(document):
         for value in WRONG:
             wrong = changed(document, value, *path)
@@ -178,7 +176,7 @@ def test_any_wrong_value_in_a_vex_document_is_refused_without_a_crash(
                 with_acceptance(json.dumps(wrong).encode(), "jinja2", ["CVE-2026-1"], ACCEPTED)
 
 
-def test_a_recorded_acceptance_is_valid_and_replaces_only_the_earlier_one() -> None:
+def test_recorded_acceptance_replaces_only_the_earlier_acceptance() -> None:
     names = ["CVE-2026-1", "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-1"]
     first = with_acceptance(None, "jinja2", names, ACCEPTED)
     assert with_acceptance(None, "jinja2", names, ACCEPTED) == first

@@ -31,7 +31,7 @@ def test_each_release_is_compared_only_with_the_one_before() -> None:
     assert update.entries[0].interval_high_pct < 40
 
 
-def test_release_is_also_compared_with_the_reference_beside_it() -> None:
+def test_release_is_also_compared_with_the_reference_version() -> None:
     """Neither step is large enough to be settled; their sum is."""
     bench = releases([0.0, 0.018, 0.036])
     assert first(bench).entries == ()
@@ -56,7 +56,7 @@ def test_stacks_that_differ_in_two_packages_are_not_compared() -> None:
     assert first(bench) == ChangeUpdate((), {})
 
 
-def test_changes_on_other_hardware_are_separate_entries() -> None:
+def test_each_hardware_class_has_its_own_changes() -> None:
     bench = releases([0.0, GAIN])
     for number, gain in enumerate([0.0, GAIN], 1):
         elsewhere = series(hardware="sha256:" + "b" * 64)
@@ -65,14 +65,14 @@ def test_changes_on_other_hardware_are_separate_entries() -> None:
     assert len({it.change_id for it in entries}) == len(entries) == 2
 
 
-def test_equal_evidence_adds_no_second_entry() -> None:
+def test_unchanged_evidence_adds_no_second_change() -> None:
     evidence = releases([0.0, GAIN]).evidence()
     update = new_entries(evidence, [], {})
     assert update.entries
     assert new_entries(evidence, update.entries, update.looks) == ChangeUpdate((), {})
 
 
-def test_the_identifier_does_not_depend_on_the_results() -> None:
+def test_change_identifier_does_not_depend_on_the_measured_effect() -> None:
     some, others = (first(releases([0.0, gain])).entries for gain in (GAIN, 2 * GAIN))
     assert some[0].change_id == others[0].change_id
     assert some[0].effect_pct != others[0].effect_pct
@@ -91,7 +91,7 @@ def after(update: ChangeUpdate, bench: Bench) -> list[PerformanceChange]:
         (-GAIN, [ChangeEvent.WITHDRAWN]),
     ],
 )
-def test_later_evidence_makes_a_new_entry_that_refers_to_the_first(
+def test_later_evidence_adds_a_change_that_refers_to_the_first_one(
     later: float, events: list[ChangeEvent]
 ) -> None:
     update = first(releases([0.0, GAIN]))
@@ -102,7 +102,7 @@ def test_later_evidence_makes_a_new_entry_that_refers_to_the_first(
     assert entry.look == 2
 
 
-def test_few_more_jobs_are_not_judged_again() -> None:
+def test_change_is_judged_again_only_after_enough_new_jobs() -> None:
     update = first(releases([0.0, 0.0]))
     assert update.entries == ()
     assert after(update, releases([0.0, GAIN], 15)) == []
@@ -126,7 +126,7 @@ def test_a_withdrawn_change_stays_withdrawn() -> None:
     assert new_entries(releases([0.0, GAIN], 40).evidence(), known, looks).entries == ()
 
 
-def test_identical_releases_are_rarely_announced_over_five_looks() -> None:
+def test_repeated_evaluation_rarely_announces_changes_of_identical_releases() -> None:
     draw, histories, false = np.random.default_rng(11), 150, 0
     for _ in range(histories):
         rates = draw.normal(0, 0.03, (4, 160))

@@ -61,7 +61,7 @@ def pipfile_lock(project: Project, *stack: LockablePackage, options: LockOptions
 
 
 @pytest.mark.parametrize("format", LockFormat)
-def test_the_same_stack_gives_the_same_bytes(format: LockFormat) -> None:
+def test_written_lock_does_not_depend_on_the_order_of_packages_or_files(format: LockFormat) -> None:
     stack = [chosen(f"p{n}", dependencies=("p1", "p2")) for n in range(12)]
     first = render_lock(format, stack, EMPTY, OPTIONS)
     assert first.sha256 == hashlib.sha256(first.data).hexdigest()
@@ -144,7 +144,7 @@ def test_pipfile_lock_is_formatted_as_pipenv_does() -> None:
     assert made.endswith('    "develop": {}\n}\n')
 
 
-def test_develop_section_has_packages_that_only_development_needs() -> None:
+def test_develop_section_contains_only_packages_that_just_development_needs() -> None:
     project = parse_project(
         {"Pipfile": b"[packages]\na='*'\n[dev-packages]\nt='*'\n[docs]\ns='*'\nt='*'\n"}
     )
@@ -173,7 +173,7 @@ def test_source_urls_keep_variables_and_lose_passwords() -> None:
         assert made["_meta"]["sources"][0]["url"] == kept
 
 
-def test_pylock_is_valid_by_the_standard() -> None:
+def test_written_pylock_is_valid_according_to_the_packaging_standard() -> None:
     uploaded = datetime(2024, 5, 1, 10, tzinfo=UTC)
     wheel = f"a-1.0-{ANY}.whl"
     one = chosen("a", dependencies=("b", "none"), requires_python=">=3.8")
@@ -195,7 +195,7 @@ def test_pylock_is_valid_by_the_standard() -> None:
     assert [it.name for it in lock.packages] == ["a", "b"]
 
 
-def test_pylock_names_its_environment() -> None:
+def test_pylock_marker_matches_only_the_target_environment() -> None:
     marker = environment_marker(LINUX)
     assert marker.evaluate(dict(LINUX.markers))
     for python, platform in (
@@ -206,7 +206,7 @@ def test_pylock_names_its_environment() -> None:
         assert not marker.evaluate(dict(environment(python, platform).markers))
 
 
-def test_pylock_needs_urls_of_fitting_files() -> None:
+def test_pylock_is_refused_without_urls_of_installable_files() -> None:
     with pytest.raises(UnwritableLock, match=r"a 1\.0: the URLs of its files") as caught:
         text(LockFormat.PYLOCK, chosen("a", urls={}))
     assert "requirements" in (caught.value.hint or "")
@@ -237,13 +237,13 @@ def test_only_installable_files_are_locked(format: LockFormat) -> None:
         assert digest_of(other)[7:] not in made
 
 
-def test_a_yanked_release_is_locked_with_its_files() -> None:
+def test_files_of_a_yanked_release_can_be_locked() -> None:
     wheel = f"a-1.0-{ANY}.whl"
     made = text(LockFormat.REQUIREMENTS, chosen("a", files=(file_named(wheel, yanked=True),)))
     assert digest_of(wheel) in made
 
 
-def test_only_fitting_wheels_are_locked_on_request() -> None:
+def test_on_request_only_wheels_for_the_target_environment_are_locked() -> None:
     one = chosen("a", "1.0", "cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-win_amd64")
     made = text(LockFormat.REQUIREMENTS, one, options=replace(OPTIONS, all_files=False))
     assert made.count("--hash") == 1
@@ -255,7 +255,7 @@ def test_only_fitting_wheels_are_locked_on_request() -> None:
 
 @pytest.mark.parametrize("format", [it for it in LockFormat if it is not LockFormat.CONSTRAINTS])
 @pytest.mark.parametrize("files", [(), (ReleaseFile("a-1.0-py3-none-any.whl", None, "wheel"),)])
-def test_a_package_without_hashes_is_reported_with_the_remedy(
+def test_lock_is_refused_with_a_remedy_if_a_package_has_no_hashes(
     format: LockFormat, files: tuple[ReleaseFile, ...]
 ) -> None:
     with pytest.raises(UnwritableLock, match=r"a 1\.0: no file with a SHA-256 is known") as caught:
@@ -264,7 +264,7 @@ def test_a_package_without_hashes_is_reported_with_the_remedy(
 
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.CONSTRAINTS])
-def test_lock_lists_requirements_that_it_cannot_contain(format: LockFormat) -> None:
+def test_lock_lists_path_and_url_requirements_as_missing_in_comments(format: LockFormat) -> None:
     content = b"a\n./localpkg\n-e ./other\nhttps://files.example/b-1.0-py3-none-any.whl\n"
     project = parse_project({"requirements.in": content})
     made = render_lock(format, [chosen("a")], project, OPTIONS).data.decode()
@@ -287,7 +287,7 @@ VERSION = LINUX.python_version
         ([f"<{VERSION}.9", ">=3.8"], f">={VERSION},<{VERSION}.9"),
     ],
 )
-def test_pylock_requires_python_of_its_packages_within_its_minor_version(
+def test_pylock_requires_a_patch_release_of_python_that_all_packages_accept(
     required: list[str | None], expected: str
 ) -> None:
     stack = [chosen(f"p{n}", requires_python=it) for n, it in enumerate(required)]
@@ -296,7 +296,7 @@ def test_pylock_requires_python_of_its_packages_within_its_minor_version(
     assert f'python_version == "{VERSION}"' in lock["environments"][0]
 
 
-def test_locks_name_an_index_that_is_a_folder() -> None:
+def test_pylock_names_a_local_folder_as_index() -> None:
     options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
     lock = tomllib.loads(text(LockFormat.PYLOCK, chosen("a", index="wheels"), options=options))
     assert lock["packages"][0]["index"] == "file:///wheels"

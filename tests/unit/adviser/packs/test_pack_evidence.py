@@ -57,7 +57,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_packed_evidence_equals_the_measurements(bench: Bench, tmp_path: Path) -> None:
+def test_pack_evidence_equals_the_packed_measurements(bench: Bench, tmp_path: Path) -> None:
     pack = opened(pack_of(bench.evidence(), tmp_path / "pack"))
     about = EvidencePack(pack.digest, "test pack")
     every = packed_evidence(pack, about, [purl("fast==1"), purl("fast==2")], NOW)
@@ -74,7 +74,7 @@ def test_packed_evidence_equals_the_measurements(bench: Bench, tmp_path: Path) -
     assert [*here.stacks.values()] == [tuple(sorted(map(purl, ("fast==2", "rest==1"))))]
 
 
-def test_session_continues_after_midnight(tmp_path: Path) -> None:
+def test_measurements_before_and_after_midnight_are_one_session(tmp_path: Path) -> None:
     late = NOW.replace(hour=21)
     for begin, sessions in ((late, 1), (late + timedelta(days=2), 2)):
         bench = Bench()
@@ -99,7 +99,7 @@ def test_session_continues_after_midnight(tmp_path: Path) -> None:
         {"indicator": "unnamed in the manifest"},
     ],
 )
-def test_impossible_value_refuses_the_pack(
+def test_impossible_pack_value_is_refused(
     bench: Bench, tmp_path: Path, changes: dict[str, object]
 ) -> None:
     pack = opened(pack_of(bench.evidence(), tmp_path / "pack", **changes))
@@ -108,7 +108,7 @@ def test_impossible_value_refuses_the_pack(
     assert refused.value.reason == Reason.OUT_OF_RANGE
 
 
-def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_path: Path) -> None:
+def test_pack_report_compares_consecutive_releases(bench: Bench, tmp_path: Path) -> None:
     pack = opened(pack_of(bundling(bench.evidence()), tmp_path / "pack"))
     report = pack_report(pack)
     assert report.context == {"fast": [f"{STEP} ({CONTEXT})"]}
@@ -128,7 +128,7 @@ def test_a_report_compares_each_release_with_the_one_before(bench: Bench, tmp_pa
     assert "<td><strong>+30.0 (" in pack_report_file(report)
 
 
-def test_report_names_differences_that_reverse_on_other_hardware(tmp_path: Path) -> None:
+def test_pack_report_names_differences_that_reverse_on_other_hardware(tmp_path: Path) -> None:
     bench = Bench()
     for hardware, gain, sessions in ((HERE, GAIN, 3), (ELSEWHERE, -GAIN, 1)):
         for version, level in (("1", 0.0), ("2", gain)):
@@ -143,7 +143,7 @@ def test_report_names_differences_that_reverse_on_other_hardware(tmp_path: Path)
     assert "1 clearly went the other way there: fast 1 → 2 sort (+" in report.summary[-1]
 
 
-def test_long_and_hostile_texts_are_escaped_in_a_report(bench: Bench, tmp_path: Path) -> None:
+def test_pack_report_escapes_hostile_texts(bench: Bench, tmp_path: Path) -> None:
     lone = replace(bench.evidence(), readings=bench.evidence().readings[7:9])
     hostile = json.dumps({"operation": "<b>a|b</b>\n# c"})
     report = pack_report(opened(pack_of(lone, tmp_path / "pack", parameters=hostile)))
@@ -182,7 +182,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory):
         ('classes = ["sha256:cccccccc"]', KEY, TODAY, "other hardware classes"),
     ],
 )
-def test_pack_decides_as_the_rule_for_its_key_allows(
+def test_pack_decides_only_if_the_policy_trusts_its_key(
     manifest, rule: str, key: str | None, today: date, reason: str | None
 ) -> None:
     policy = parse_policy((POLICY + rule).encode(), "packs.toml")
@@ -192,7 +192,7 @@ def test_pack_decides_as_the_rule_for_its_key_allows(
     assert (reason or "trusts its key") in trust.reason
 
 
-def test_a_pack_decides_only_on_the_classes_of_the_rule(manifest) -> None:
+def test_pack_decides_only_on_hardware_classes_that_the_policy_lists(manifest) -> None:
     policy = f'{POLICY}classes = ["{ELSEWHERE[:20]}"]'.encode()
     pack = evidence_pack(manifest, KEY, parse_policy(policy, "packs.toml"), TODAY)
     assert (pack.problem, pack.hardware) == (None, (ELSEWHERE,))
@@ -211,13 +211,13 @@ def test_a_pack_decides_only_on_the_classes_of_the_rule(manifest) -> None:
         (POLICY + POLICY, "rules[1].key"),
     ],
 )
-def test_errors_of_a_policy_name_the_field(text: str, field: str) -> None:
+def test_invalid_pack_policy_is_refused_with_its_field(text: str, field: str) -> None:
     with pytest.raises(InvalidFile) as refused:
         parse_policy(text.encode(), "packs.toml")
     assert (refused.value.place, refused.value.field) == ("packs.toml", field)
 
 
-def test_bundled_policy_is_valid_and_a_missing_file_is_an_error(tmp_path: Path) -> None:
+def test_missing_pack_policy_is_an_error_and_the_bundled_one_is_valid(tmp_path: Path) -> None:
     settings = Settings.from_env({})
     assert read_policy(settings).source == "the bundled packs.toml"
     with pytest.raises(InvalidSettings):
@@ -243,7 +243,7 @@ def groups(observed: list[MeasuredObservation]) -> list[StackGroup]:
     return compare_stacks(observed)
 
 
-def test_report_cells_prefer_this_hardware_class_and_many_indicators(
+def test_repeated_pack_cells_are_of_this_hardware_and_many_indicators(
     groups: list[StackGroup],
 ) -> None:
     cells = chosen_cells(groups, HERE, 2, "seed")
@@ -253,7 +253,7 @@ def test_report_cells_prefer_this_hardware_class_and_many_indicators(
     assert chosen_cells(groups, "sha256:0", 5, "seed") == []
 
 
-def test_report_cells_may_compare_two_chosen_versions(
+def test_repeated_pack_cells_may_compare_two_chosen_versions(
     observed: list[MeasuredObservation],
 ) -> None:
     old, new = {"numpy": "2.2.0", "other": "1"}, {"numpy": "2.1", "new": "2"}
@@ -264,7 +264,7 @@ def test_report_cells_may_compare_two_chosen_versions(
         assert cell.comparison.d < 0
 
 
-def test_effects_agree_if_each_lies_within_the_interval_of_the_other(
+def test_repeated_measurement_agrees_within_the_interval_of_the_difference(
     groups: list[StackGroup],
 ) -> None:
     comparison = replace(

@@ -11,11 +11,11 @@ def read(data: bytes | str, name: str = "Pipfile.lock") -> ProjectLock:
     return read_lock(name, {name: data if isinstance(data, bytes) else data.encode()})
 
 
-def test_locks_are_parsed_as_in_their_case_file() -> None:
+def test_each_lock_format_gives_its_packages_or_a_reason() -> None:
     check_cases("locks.txt", lambda files: read_lock(next(iter(files)), files))
 
 
-def test_packages_of_a_pipfile_lock_depend_on_the_environment_and_on_development() -> None:
+def test_pipfile_lock_packages_depend_on_markers_and_development() -> None:
     entry = {"version": "==1", "markers": "os_name == 'posix'"}
     develop = {"my-pkg": entry, "t": {"version": "==2"}}
     lock = read(pipfile_lock(default={"My_Pkg": entry}, develop=develop))
@@ -24,7 +24,7 @@ def test_packages_of_a_pipfile_lock_depend_on_the_environment_and_on_development
     assert set(lock.packages(WINDOWS)) == {"t"}
 
 
-def test_groups_that_a_pylock_installs_by_default_count() -> None:
+def test_pylock_packages_include_its_default_groups() -> None:
     lock = read('default-groups = ["dev"]\n' + PYLOCK, "pylock.toml")
     assert set(lock.packages(LINUX)) == {"numpy", "tool"}
 
@@ -53,7 +53,7 @@ default-groups=['Default']
 )
 
 
-def test_markers_of_a_pylock_hold_with_its_default_groups_and_no_extra() -> None:
+def test_pylock_markers_are_evaluated_with_default_groups_and_no_extra() -> None:
     lock = read(GROUPED, "pylock.toml")
     assert sorted(lock.packages(LINUX)) == ["a", "d"]
     assert sorted(lock.packages(WINDOWS)) == ["a", "c", "d"]
@@ -65,7 +65,7 @@ def test_markers_of_a_pylock_hold_with_its_default_groups_and_no_extra() -> None
     assert all(parse_requirement(it.text).name for it in project.requirements)
 
 
-def test_package_pinned_twice_is_reported_with_the_pin_that_counts() -> None:
+def test_first_of_two_contradicting_pins_counts_with_a_warning() -> None:
     lines = b"flask==3.0\nflask==3.1\nnumpy==1.0\nnumpy==1\nsix==1; python_version < '3'\nsix==2\n"
     lock = read_lock("lock.txt", {"lock.txt": lines})
     assert [it.text for it in lock.warnings] == [

@@ -36,7 +36,7 @@ def codes(project: Project) -> list[WarningCode]:
     return [it.code for it in project.warnings]
 
 
-def test_first_existing_file_of_four_is_the_manifest() -> None:
+def test_manifest_is_chosen_by_the_documented_order_of_files() -> None:
     files = {"Pipfile": PIPFILE, "pyproject.toml": PYPROJECT, "requirements.in": b"c",
              "requirements.txt": b"d"}  # fmt: skip
     found = []
@@ -46,7 +46,7 @@ def test_first_existing_file_of_four_is_the_manifest() -> None:
     assert found == [["a"], ["b"], ["c"], ["d"]]
 
 
-def test_a_named_file_is_the_manifest() -> None:
+def test_file_named_by_the_user_is_the_manifest() -> None:
     files = {"Pipfile": PIPFILE, "sub/reqs.txt": b"x\n"}
     project = parse_project(files, "sub/reqs.txt")
     assert (names(project), project.source) == (["x"], "sub/reqs.txt")
@@ -62,7 +62,7 @@ def test_missing_manifest_is_reported_with_the_supported_files(files: dict[str, 
     assert "requirements.txt" in (caught.value.hint or "")
 
 
-def test_each_manifest_prefers_the_lock_of_its_tool() -> None:
+def test_lock_of_the_manifests_own_tool_is_preferred() -> None:
     locks = {
         "Pipfile.lock": pipfile_lock(default={"x": {"version": "==1"}}),
         "pylock.toml": PYLOCK.replace("me:hidden@", "").encode(),
@@ -79,7 +79,7 @@ def test_each_manifest_prefers_the_lock_of_its_tool() -> None:
         assert codes(project).count(WarningCode.FILE_IGNORED) == 2
 
 
-def test_locked_packages_depend_on_the_environment() -> None:
+def test_locked_versions_depend_on_the_environment() -> None:
     project = parse_project({"pyproject.toml": PYPROJECT, "pylock.toml": PYLOCK.encode()})
     assert project.locked["numpy"].version == "2.2.6"
     here, there = project.locked_in(LINUX), project.locked_in(WINDOWS)
@@ -133,7 +133,7 @@ def test_deeply_nested_documents_are_refused_quickly(text: str) -> None:
     assert time.process_time() - began < 20
 
 
-def test_messages_about_a_whole_file_name_no_line() -> None:
+def test_message_about_a_whole_file_has_no_line_number() -> None:
     project = parse_project({"requirements.txt": b"a==1\n"})
     (warning,) = project.warnings
     assert warning.field == "requirements.txt:$"
@@ -188,5 +188,5 @@ def project_of(files: Mapping[str, bytes]) -> Project:
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("projects/*.txt")), ids=lambda it: it.stem)
-def test_projects_are_parsed_as_in_their_case_file(path: Path) -> None:
+def test_each_project_format_gives_its_requirements_or_a_reason(path: Path) -> None:
     check_cases(str(path.relative_to(DATA)), project_of)

@@ -52,14 +52,14 @@ def test_secrets_of_a_pipfile_are_not_kept_but_change_its_hash() -> None:
     assert other.manifest == project.manifest
 
 
-def test_scripts_and_settings_do_not_change_the_pipfile_hash() -> None:
+def test_scripts_and_pipenv_settings_do_not_change_the_pipfile_hash() -> None:
     manifest = tomllib.loads(WHOLE)
     del manifest["scripts"], manifest["pipenv"]
     assert pipfile_hash(manifest) == BY_PIPENV
     assert pipfile_hash({**manifest, "packages": {}}) != BY_PIPENV
 
 
-def test_editable_repository_is_not_a_local_path() -> None:
+def test_editable_git_requirement_is_not_a_local_path() -> None:
     context = ParseContext()
     text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
     read_pipfile(table_of("Pipfile", text.encode()), "Pipfile", context)
@@ -67,7 +67,7 @@ def test_editable_repository_is_not_a_local_path() -> None:
     assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
 
 
-def test_pipfile_is_derived_from_any_manifest() -> None:
+def test_any_manifest_can_be_written_as_a_pipfile() -> None:
     project = parse_project(
         {"requirements.in": b"flask[async]>=3\nflask<4\npad; os_name == 'nt'\nplain\n"}
     )

@@ -30,13 +30,13 @@ def chain(length: int) -> str:
     return f"{head}{lines}e{length}=['pad']\n"
 
 
-def test_number_of_extra_conditions_is_limited() -> None:
+def test_chain_of_extras_with_too_many_conditions_is_refused() -> None:
     assert len(read(chain(4)).extras["e0"]) == 16
     with raised(InvalidFile, reason=Reason.OUT_OF_RANGE, field="project.optional-dependencies"):
         read(chain(8))
 
 
-def test_long_chains_of_groups_are_refused() -> None:
+def test_long_chains_of_dependency_groups_are_refused() -> None:
     def groups(length: int) -> str:
         lines = (f"g{i}=[{{include-group='g{i + 1}'}}]\n" for i in range(length))
         return f"[dependency-groups]\n{''.join(lines)}g{length}=['pad']\n"
@@ -46,7 +46,7 @@ def test_long_chains_of_groups_are_refused() -> None:
         read(groups(2_000))
 
 
-def test_exponentially_nested_groups_do_not_exhaust_memory() -> None:
+def test_exponentially_nested_dependency_groups_do_not_exhaust_memory() -> None:
     lines = [
         f"g{n} = [{{include-group='g{n + 1}'}}, {{include-group='g{n + 1}'}}]" for n in range(90)
     ]
@@ -54,7 +54,7 @@ def test_exponentially_nested_groups_do_not_exhaust_memory() -> None:
     assert texts(project.groups["g0"]) == ["a"]
 
 
-def test_request_selects_extras_and_groups() -> None:
+def test_request_selects_extras_and_dependency_groups() -> None:
     project = read(
         "[project]\ndependencies=['a']\n[project.optional-dependencies]\nX_1=['b', 'a']\n"
         "[dependency-groups]\ndev=['c']\nmore=['d']\n"
@@ -94,7 +94,7 @@ Base={requires-python='>=3.12'}
         ("[]", ["pytest"], {"--group docs", "--group base"}),
     ],
 )
-def test_default_groups_count_as_development_and_may_require_another_python(
+def test_default_groups_are_development_requirements_with_their_own_python(
     default: str, dev: list[str], pythons: set[str]
 ) -> None:
     project = read(GROUPS % default)
@@ -133,7 +133,7 @@ def test_default_groups_count_as_development_and_may_require_another_python(
         ("1.* || 3.*", "!=0.*,!=2.*,<4"),
     ],
 )
-def test_a_constraint_has_the_bounds_that_poetry_documents(constraint: str, specifier: str) -> None:
+def test_poetry_constraints_have_their_documented_bounds(constraint: str, specifier: str) -> None:
     assert specifier_of(constraint, "pyproject.toml:a") == (specifier, ())
 
 
@@ -150,7 +150,7 @@ def test_a_constraint_has_the_bounds_that_poetry_documents(constraint: str, spec
         ("<=2.0 || ^2.0.5 || 7", "1 2 2.0.5 2.9 7", "2.0.1 3 6.9 7.1"),
     ],
 )
-def test_alternative_constraint_admits_versions_of_either(
+def test_poetry_alternatives_admit_versions_of_each_range(
     constraint: str, admitted: str, others: str
 ) -> None:
     (requirement,) = read(f"[tool.poetry.dependencies]\na = {constraint!r}\n").requirements
@@ -164,7 +164,7 @@ def test_alternative_constraint_admits_versions_of_either(
     ("python", "expected"),
     [("^3.10 || ^4.0", "<5,>=3.10"), ("~2.7 || ^3.6", "<2.8,>=2.7 || <4,>=3.6"), ("*", None)],
 )
-def test_every_alternative_of_python_counts(python: str, expected: str | None) -> None:
+def test_python_of_any_poetry_alternative_is_accepted(python: str, expected: str | None) -> None:
     project = read(f"[tool.poetry.dependencies]\npython = '{python}'\na = '*'\n")
     assert (project.requires_python, project.warnings) == (expected, ())
     check_python(project, {"python_full_version": "3.11.4"})
@@ -174,7 +174,7 @@ def test_every_alternative_of_python_counts(python: str, expected: str | None) -
 
 
 @pytest.mark.parametrize(("python", "holds"), [("3.8.1", True), ("3.9.1", False), ("3.11.2", True)])
-def test_dependency_for_some_pythons_gets_a_marker(python: str, holds: bool) -> None:
+def test_poetry_dependency_for_some_pythons_gets_a_marker(python: str, holds: bool) -> None:
     table = "[tool.poetry.dependencies]\na = {version = '*', python = '<3.9 || ^3.10'}\n"
     markers = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
     (requirement,) = read(table).requirements

@@ -29,7 +29,7 @@ def read(text: str | bytes, **others: str) -> Project:
         b"a>1\rb\r",
     ],
 )
-def test_encodings_and_line_ends_make_no_difference(data: bytes) -> None:
+def test_requirements_files_are_read_in_any_encoding_with_any_line_ends(data: bytes) -> None:
     project = read(data)
     assert [it.text for it in project.requirements] == ["a>1", "b"]
 
@@ -42,12 +42,12 @@ def test_binary_file_is_refused_as_a_requirements_file(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_byte_order_mark_is_refused_for_its_nul_characters(encoding: str) -> None:
+def test_utf_16_requirements_file_without_byte_order_mark_is_refused(encoding: str) -> None:
     with raised(InvalidFile, reason=Reason.NUL_CHARACTER):
         read("numpy==2.3.5".encode(encoding))
 
 
-def test_unread_included_files_are_reported() -> None:
+def test_missing_included_files_are_listed() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
     assert missing_includes(files) == {"c.txt", "a/d.txt"}
     assert missing_includes(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
@@ -69,7 +69,7 @@ def test_unread_included_files_are_reported() -> None:
         ("--only-binary :all:\n--no-binary :all:", "a-a b c"),
     ],
 )
-def test_only_binary_and_no_binary_mean_what_pip_says(lines: str, may_build: str) -> None:
+def test_only_binary_and_no_binary_limit_builds(lines: str, may_build: str) -> None:
     project = read(f"c>1\n{lines}\n")
     request = StackRequest(project, ENVIRONMENT, RecommendationType.LATEST, RequestOptions())
     rules = request.resolver_request({})
@@ -85,19 +85,19 @@ def test_malformed_index_url_is_refused_without_its_password(address: str) -> No
     assert "b@h" not in str(caught.value)
 
 
-def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", "flask")
     with pytest.raises(InvalidFile) as caught:
         read("${NAME}>=3\n")
     assert "variables are not expanded" in (caught.value.hint or "")
 
 
-def test_a_line_of_thousands_of_characters_is_refused() -> None:
+def test_overlong_line_of_a_requirements_file_is_refused() -> None:
     with raised(InvalidFile, place="requirements.in", field="1"):
         read("a==" + "1" * 3_000)
 
 
-def test_requirement_for_an_extra_does_not_hold_without_it() -> None:
+def test_requirement_with_an_extra_marker_does_not_apply_without_the_extra() -> None:
     (asked_for,) = read("a; extra == 'x'\n").requirements
     assert not asked_for.holds({"os_name": "posix"})
 
@@ -105,7 +105,7 @@ def test_requirement_for_an_extra_does_not_hold_without_it() -> None:
 @pytest.mark.parametrize(
     "line", ["-i https://me:hidden@h 'x", "a https://me:hidden@h/x y", "-x https://me:hidden@h"]
 )
-def test_no_error_contains_a_password(line: str) -> None:
+def test_requirements_file_errors_contain_no_password(line: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(line)
     assert "hidden" not in f"{caught.value} {caught.value.hint}"

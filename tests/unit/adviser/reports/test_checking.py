@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda it: it[0])
-def test_an_edit_of_any_leaf_is_detected(
+def test_edit_of_any_report_value_is_detected_by_comparison_with_the_record(
     case: tuple[str, dict[str, Any], Advice, list[Place]],
 ) -> None:
     _, report, advice, places = case
@@ -99,7 +99,7 @@ REBUILT = [
 
 
 @pytest.mark.parametrize("case", REBUILT, ids=lambda it: it[0])
-def test_edit_is_detected_without_the_recorded_report_unless_a_search_is_needed(
+def test_report_edits_are_detected_without_the_record_unless_a_search_is_needed(
     case: tuple[str, list[Place]],
 ) -> None:
     for place in case[1]:
@@ -111,7 +111,7 @@ def test_edit_is_detected_without_the_recorded_report_unless_a_search_is_needed(
         assert found, place
 
 
-def test_untouched_reports_are_verified() -> None:
+def test_unchanged_reports_are_verified() -> None:
     for report, advice in ((REPORT, ADVICE), (FAILURE, CONFLICT)):
         found = check_stored(stored_report(advice, report), report)
         assert (found.problems, found.unverified) == ((), ())
@@ -119,7 +119,7 @@ def test_untouched_reports_are_verified() -> None:
         assert problems(report, advice) == []
 
 
-def test_added_or_removed_fields_are_detected() -> None:
+def test_added_or_removed_report_fields_are_detected() -> None:
     more = copy.deepcopy(REPORT)
     more["metadata"]["signed_by"] = "somebody"
     less = copy.deepcopy(REPORT)
@@ -132,7 +132,7 @@ def test_added_or_removed_fields_are_detected() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, [], "x"])
-def test_any_wrong_type_in_a_report_is_a_problem_without_a_crash(value: Any) -> None:
+def test_report_field_of_a_wrong_type_is_reported_without_a_crash(value: Any) -> None:
     for key in REPORT["result"]["report"]:
         broken = copy.deepcopy(REPORT)
         broken["result"]["report"][key] = value
@@ -140,7 +140,7 @@ def test_any_wrong_type_in_a_report_is_a_problem_without_a_crash(value: Any) -> 
         assert found.problems or value == REPORT["result"]["report"][key]
 
 
-def test_offline_check_lists_what_it_verified_and_what_not() -> None:
+def test_offline_check_lists_verified_and_unverified_parts() -> None:
     alone = check_offline(REPORT)
     assert alone.problems == ()
     assert len(alone.unverified) == 3
@@ -154,7 +154,7 @@ def test_offline_check_lists_what_it_verified_and_what_not() -> None:
     assert [len(both.verified), len(both.unverified)] == [3, 1]
 
 
-def test_snapshot_alone_reveals_a_forbidden_version() -> None:
+def test_version_outside_the_snapshot_is_detected_offline() -> None:
     forged = copy.deepcopy(REPORT)
     product = forged["result"]["report"]["products"][0]
     web = next(it for it in product["packages"] if it["name"] == "web")
@@ -168,7 +168,7 @@ def test_snapshot_alone_reveals_a_forbidden_version() -> None:
     assert any("is not within >=2" in it for it in found)
 
 
-def test_snapshot_and_evidence_reveal_a_wrong_score() -> None:
+def test_wrong_score_is_detected_with_snapshot_and_evidence() -> None:
     forged = copy.deepcopy(REPORT)
     product = forged["result"]["report"]["products"][0]
     product["packages"][0]["contributions"][0] += 10_000
@@ -188,7 +188,7 @@ def test_snapshot_and_evidence_reveal_a_wrong_score() -> None:
         assert any("the contributions are" in it for it in found) is known
 
 
-def test_report_that_contradicts_itself_is_detected_without_the_record() -> None:
+def test_self_contradicting_report_is_detected_without_the_record() -> None:
     forged = copy.deepcopy(REPORT)
     forged["result"]["report"]["products"][0]["score"] += 1
     forged["metadata"]["result_digest"] = digest(forged["result"])
@@ -197,14 +197,14 @@ def test_report_that_contradicts_itself_is_detected_without_the_record() -> None
     )
 
 
-def test_another_snapshot_or_other_evidence_is_named() -> None:
+def test_check_with_a_different_snapshot_or_evidence_reports_the_mismatch() -> None:
     other = made("web\n")
     found = check_offline(REPORT, other.snapshot, Evidence(as_of=datetime(2026, 1, 1, tzinfo=UTC)))
     assert any(other.snapshot.revision in it for it in found.problems)
     assert any("it is based on evidence" in it for it in found.problems)
 
 
-def test_the_report_of_another_version_is_only_compared_with_the_record() -> None:
+def test_report_of_another_thoth_version_is_only_compared_with_the_record() -> None:
     older = copy.deepcopy(REPORT)
     older["metadata"]["analyzer_version"] = "0.0.1"
     older["result"]["report"]["stack_info"][0]["message"] = "worded as of old"
@@ -221,7 +221,7 @@ def test_the_report_of_another_version_is_only_compared_with_the_record() -> Non
 SEARCH, BASELINE = "the search ended at its limit", "the search for the baseline ended at its limit"
 
 
-def test_replay_of_a_settled_answer_by_the_same_version_must_be_equal() -> None:
+def test_replay_must_be_equal_for_settled_advice_of_the_same_version() -> None:
     record = stored_report(ADVICE, REPORT)
     assert why_it_may_differ(record, ADVICE) is None
     assert why_it_may_differ(stored_report(CONFLICT, FAILURE), CONFLICT) is None

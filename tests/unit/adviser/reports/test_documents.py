@@ -61,7 +61,7 @@ def test_every_report_matches_the_published_schema(manifest: str, count: int) ->
     jsonschema.validate(report, schema)
 
 
-def test_results_are_as_in_their_golden_file() -> None:
+def test_report_describes_a_stack_a_conflict_and_missing_hashes() -> None:
     """The first one is whole; of the others, the file has what is not in the first."""
     results = {
         "a stack": report_of(advice_for()),
@@ -91,7 +91,7 @@ def stays(lock: str, **options: Any) -> list[list[str]]:
     ]
 
 
-def test_only_a_lock_equal_to_the_best_stack_is_advised_to_stay() -> None:
+def test_keeping_the_lock_is_advised_only_if_it_equals_the_best_stack() -> None:
     best, second = "core==1.1\ntool==1.0\nweb==2.0\n", "core==1.0\ntool==1.0\nweb==2.0\n"
     (first,), *others = stays(best, count=3)
     assert "no stack that meets the request is better" in first
@@ -99,11 +99,11 @@ def test_only_a_lock_equal_to_the_best_stack_is_advised_to_stay() -> None:
     assert stays(second, count=3) == [[], [], []]
 
 
-def test_a_lock_with_a_package_too_many_is_not_the_advised_stack() -> None:
+def test_lock_with_an_additional_package_differs_from_the_advised_stack() -> None:
     assert stays("core==1.1\ntool==1.0\nweb==2.0\nold==1.0\n") == [[]]
 
 
-def test_optimality_is_not_claimed_without_a_proof() -> None:
+def test_report_claims_optimality_only_with_a_proof() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
     advice = advice_for(
         request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
@@ -115,7 +115,7 @@ def test_optimality_is_not_claimed_without_a_proof() -> None:
     assert "found no better one" in product["justification"][0]["message"]
 
 
-def test_second_stack_without_a_lock_is_still_reported() -> None:
+def test_further_stack_that_cannot_be_locked_is_still_reported() -> None:
     advice = advice_for(request_for(count=2))
     best = {it.purl for it in advice.best.choices}
     known = ReleaseKnowledge(
@@ -133,14 +133,14 @@ def test_second_stack_without_a_lock_is_still_reported() -> None:
     assert "pipfile-lock" not in second
 
 
-def test_unsettled_search_for_the_baseline_is_reported() -> None:
+def test_report_says_whether_the_baseline_search_was_settled() -> None:
     advice = advice_for()
     assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
     unsettled = report_of(replace(advice, premises=replace(advice.premises, settled=False)))
     assert unsettled["result"]["report"]["baseline"]["settled"] is False
 
 
-def test_settled_state_of_the_baseline_search_is_kept() -> None:
+def test_advice_remembers_an_unsettled_baseline_search() -> None:
     def hurried(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
         found = in_this_process(universe, budget, count=count)
         is_baseline = universe.newness == {0}
@@ -152,7 +152,7 @@ def test_settled_state_of_the_baseline_search_is_kept() -> None:
         assert advice.premises.settled is settled
 
 
-def test_stored_request_gives_the_same_report_with_any_number_of_threads() -> None:
+def test_replay_of_a_stored_request_gives_an_equal_report() -> None:
     request = request_for(
         "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
     )
@@ -172,7 +172,7 @@ def test_stored_request_gives_the_same_report_with_any_number_of_threads() -> No
         assert dataclass_to_json(value) == canonical_json(plain(value))
 
 
-def test_request_with_an_unknown_field_is_refused() -> None:
+def test_stored_request_with_an_unknown_field_is_refused() -> None:
     with raised(InvalidDocument, reason=Reason.UNREADABLE):
         dataclass_from_json(b'{"project": {}, "more": 1}', StackRequest)
 
@@ -185,7 +185,7 @@ def test_a_document_that_is_no_report_is_refused() -> None:
         problems({"schema_version": "report-2", "result": {}}, advice)
 
 
-def test_reason_of_a_baseline_names_the_lock_file() -> None:
+def test_baseline_reason_names_the_lock_file() -> None:
     lock = "core==1.0\ntool==1.0\nweb==1.0\n"
     request = request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
     advice = advise(request, snapshot_for(request, INDEX), NOTHING)
@@ -206,7 +206,7 @@ def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:
     return bench.evidence()
 
 
-def test_undetermined_comparison_is_suggested_as_the_next_measurement() -> None:
+def test_report_suggests_jobs_for_an_undetermined_comparison() -> None:
     advice = advice_for(evidence=measured(6))
     report = report_of(advice)
     jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
@@ -220,7 +220,7 @@ def test_undetermined_comparison_is_suggested_as_the_next_measurement() -> None:
     assert problems(report, advice) == []
 
 
-def test_requirement_that_does_not_apply_is_an_isolated_node_of_the_graph() -> None:
+def test_inapplicable_requirement_is_an_isolated_node_of_the_dependency_graph() -> None:
     report = report_of(advice_for(request_for("web\nwinonly; sys_platform == 'win32'\n")))
     (product,) = report["result"]["report"]["products"]
     assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
@@ -251,7 +251,7 @@ def one_job_each(host: str = "h1") -> Claim:
     return claim
 
 
-def test_claim_with_unknown_error_has_neither_interval_nor_effect() -> None:
+def test_claim_without_an_error_estimate_reports_only_the_observed_difference() -> None:
     found = claim_document(one_job_each())
     unknown = ("interval_low_pct", "interval_high_pct", "effect_pct")
     assert [found[it] for it in unknown] == [None, None, None]
@@ -259,13 +259,13 @@ def test_claim_with_unknown_error_has_neither_interval_nor_effect() -> None:
     _is_of_the_schema(found)
 
 
-def test_claim_from_different_hosts_has_no_numbers() -> None:
+def test_claim_without_a_common_host_reports_no_numbers() -> None:
     found = claim_document(one_job_each("h2"))
     assert [value for key, value in found.items() if key.endswith("_pct")].count(None) == 4
     _is_of_the_schema(found)
 
 
-def test_a_claim_with_a_known_error_is_reported_in_full() -> None:
+def test_claim_with_an_error_estimate_reports_interval_and_effect() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1"), jobs())
     bench.measure(bench.stack("fast==2"), jobs(0.1))
@@ -308,7 +308,7 @@ def test_pipeline_is_reported_only_for_debug_requests() -> None:
         assert (pipeline is not None) is debug
 
 
-def test_a_changed_added_or_renamed_module_changes_the_digest(tmp_path: Path) -> None:
+def test_code_digest_changes_with_each_changed_added_or_renamed_module(tmp_path: Path) -> None:
     package = tmp_path / "adviser"
     package.mkdir()
     digests = [digest_of_code(tmp_path)]

@@ -199,7 +199,7 @@ def notes(advice: Advice, known: ReleaseKnowledge | None = None) -> list[str]:
     ]
 
 
-def test_notes_equal_the_golden_file() -> None:
+def test_notes_tell_what_to_know_about_the_advised_stack() -> None:
     usual = notes(advice_for())
     views = {"usual": "\n".join(usual)}
     for title, advice in ADVICE.items():
@@ -227,7 +227,7 @@ def notes_about(advice: Advice, code: str, name: str = "core") -> list[dict[str,
         ("core>1.1\n", {"exclusions": (dependency("core==1.1"),)}),
     ],
 )
-def test_requested_or_only_prerelease_causes_no_note(
+def test_prereleases_that_were_requested_cause_no_note(
     manifest: str, options: dict[str, Any]
 ) -> None:
     assert (
@@ -236,7 +236,7 @@ def test_requested_or_only_prerelease_causes_no_note(
     )
 
 
-def test_cooldown_applies_to_the_files_of_a_lock() -> None:
+def test_cooldown_excludes_recent_files_from_locks() -> None:
     """A wheel may be added to a release long after it came out."""
     advice = advice_for(request_for("app\n", published_before=DAY), PRERELEASES)
     files = {}
@@ -302,7 +302,7 @@ def messages(
         ("elsewhere\nmodern\n", None),
     ],
 )
-def test_the_nearest_python_for_which_most_packages_have_wheels_is_named(
+def test_note_names_the_nearest_python_with_wheels_for_most_packages(
     manifest: str, message: str | None
 ) -> None:
     index: Index = {
@@ -357,12 +357,12 @@ def anchors(page: str) -> list[str]:
     return re.findall(r'<a id="([^"]+)"></a>', (ROOT / page).read_text(encoding="utf-8"))
 
 
-def test_all_note_codes_are_distinct() -> None:
+def test_note_codes_are_distinct() -> None:
     codes = [*NoteCode, *RationaleCode, *JustificationCode, *map(project_code, WarningCode)]
     assert len(codes) == len(set(codes)) == len(PAGES)
 
 
-def test_each_code_and_issue_links_to_an_anchor_and_every_anchor_is_linked() -> None:
+def test_each_note_code_and_issue_links_to_its_documentation() -> None:
     links = [link_of(it) for it in PAGES]
     links += [
         str(ProvenanceIssue(it, NoteLevel.ERROR, "", "").document()["link"]) for it in IssueId

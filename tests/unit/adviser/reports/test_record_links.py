@@ -40,7 +40,7 @@ def test_recorded_advice_links_all_its_claims() -> None:
     assert (links.request.hardware_digest, links.request.stack_count) == (HERE, 1)
 
 
-def test_claims_compare_with_the_baseline_and_between_other_versions_if_settled() -> None:
+def test_claims_without_the_baseline_are_recorded_only_if_settled() -> None:
     request = request_for(files=FILES)
     claims = advise(request, snapshot_for(request, INDEX), measured().evidence()).assessment.claims
     version = {stack(it): it for it in VERSIONS}
@@ -66,7 +66,7 @@ def test_claim_identifier_follows_from_its_content() -> None:
     assert len({it.claim_id for it in once}) == len(once) > 0
 
 
-def test_unbounded_numbers_of_a_claim_are_recorded_as_null() -> None:
+def test_infinite_numbers_of_a_claim_are_recorded_as_null() -> None:
     request = request_for(files=FILES)
     advice = advise(request, snapshot_for(request, INDEX), measured(1).evidence())
     (claim, *_) = map(recorded_claim, advice.assessment.claims)

@@ -60,7 +60,7 @@ UNREAD: dict[str, tuple[Advice, dict[str, list[str]]]] = {
 }  # fmt: skip
 
 
-def test_unread_versions_are_reported_as_in_the_golden_file() -> None:
+def test_report_explains_versions_that_could_not_be_read() -> None:
     views = {}
     for title, (advice, listed) in UNREAD.items():
         by_index = {name: {"pypi": versions} for name, versions in listed.items()}
@@ -72,7 +72,7 @@ def test_unread_versions_are_reported_as_in_the_golden_file() -> None:
     compare_views("unread_versions", views)
 
 
-def test_missing_packages_are_reported_with_a_remedy_as_in_the_golden_file() -> None:
+def test_missing_packages_are_reported_with_a_remedy() -> None:
     views = {
         title: "\n".join(f"{it.type} {it.code}: {it.message}" for it in stack_notes(advice))
         for title, advice in {

@@ -46,7 +46,7 @@ UNBUILT: Index = {"core": {"1.1rc1": {}, "1.1": {"wheels": [], "sdist": True}, "
 PINNED: Index = {"app": {"1.0": {"requires": ["core==0.1b1"]}}, "core": {"0.1b2": {}, "0.1b1": {}}}
 
 
-def test_second_stack_is_explained_by_its_difference_from_the_first() -> None:
+def test_further_stack_is_explained_by_its_difference_from_the_first() -> None:
     advice = advice_for(request_for("core\n", count=2))
     second = advice.resolution.stacks[1]
     reason = rationales_of(advice, second).rationale(second.choices[0])
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Index, str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_obstacles_to_newer_versions_equal_the_golden_file() -> None:
+def test_rationale_names_what_prevents_a_newer_version() -> None:
     views = {}
     for title, (index, manifest, options, name) in CASES.items():
         reason = rationale(advice_for(request_for(manifest, **options), index), name)
@@ -110,7 +110,7 @@ def test_obstacles_to_newer_versions_equal_the_golden_file() -> None:
     compare_views("rationales", views)
 
 
-def test_a_requirer_is_named_with_the_override_of_its_requirement() -> None:
+def test_rationale_names_the_override_of_a_requirement() -> None:
     advice = advice_for(request_for("web\n", overrides={"core": "==1.0"}))
     rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
     told = [rationales.requirement_text(*it) for it in rationales.requirers("core")]

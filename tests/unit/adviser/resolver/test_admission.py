@@ -33,7 +33,7 @@ def kept(**rules: str) -> list[str]:
         ({"published_before": MOMENTS[1], "published_after": MOMENTS[1]}, []),
     ],
 )
-def test_exclude_newer_includes_its_own_moment(rules: dict[str, str], expected: list[str]) -> None:
+def test_exclude_newer_admits_the_given_time(rules: dict[str, str], expected: list[str]) -> None:
     assert kept(**rules) == expected
 
 
@@ -50,7 +50,7 @@ SPECIFIERS = (
 @pytest.mark.parametrize(
     "specifier", [*SPECIFIERS, *map(",".join, combinations(SPECIFIERS[1:], 2))]
 )
-def test_members_of_a_specifier_are_the_versions_that_it_admits(specifier: str) -> None:
+def test_specifier_selects_exactly_the_versions_that_it_admits(specifier: str) -> None:
     admitted = [place for place, it in enumerate(VERSIONS) if admits(specifier, it)]
     assert places(members(specifier, VERSIONS)) == admitted
 
@@ -78,7 +78,7 @@ def universe(
     return universe_of(snapshot, ResolverRequest(), scores, newness={0})
 
 
-def test_newness_of_a_near_package_outweighs_all_its_pins() -> None:
+def test_newer_near_package_outweighs_older_versions_that_it_pins() -> None:
     known = universe("whisper")
     resolution = resolve(known)
     assert check_resolution(known, resolution) == []
@@ -86,7 +86,7 @@ def test_newness_of_a_near_package_outweighs_all_its_pins() -> None:
     assert resolution.objective == (0, 0, 0, -9000 * len(PINNED), 0)
 
 
-def test_distance_from_the_request_follows_newest_versions_only() -> None:
+def test_package_levels_follow_the_requirements_of_newest_versions() -> None:
     """``deep`` is required by old versions only, so nothing says that it is near."""
     known = universe("whisper")
     assert known.nearness.packages == ({"torch"}, set(PINNED))
@@ -94,11 +94,11 @@ def test_distance_from_the_request_follows_newest_versions_only() -> None:
     assert known.level_of("deep") == known.level_of("deeper") == known.level_count - 1
 
 
-def test_a_specifier_of_the_request_bounds_the_newest_version() -> None:
+def test_newest_version_is_the_newest_that_the_request_admits() -> None:
     assert universe("torch<2").nearness.packages == (set(), set())
 
 
-def test_extras_that_an_extra_requests_are_followed() -> None:
+def test_package_levels_follow_extras_requested_by_extras() -> None:
     index: dict[str, dict[str, dict[str, Any]]] = {
         "data": {
             "1": {
@@ -112,7 +112,7 @@ def test_extras_that_an_extra_requests_are_followed() -> None:
     assert universe("data[pandas]", index=index).nearness.packages == ({"gbq"}, {"bigquery"})
 
 
-def test_further_extras_of_a_direct_requirement_are_followed() -> None:
+def test_package_levels_follow_extras_requested_by_other_packages() -> None:
     index: dict[str, dict[str, dict[str, Any]]] = {
         "api": {"1": {"requires": ["server[fast]"]}},
         "server": {"1": {"requires": ["core", 'loop; extra == "fast"'], "extras": ["fast"]}},

@@ -44,7 +44,7 @@ def test_resolver_cases_exist() -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_resolver_solves_each_case_as_expected(path: Path) -> None:
+def test_resolver_finds_the_expected_stack_or_conflict_of_each_case(path: Path) -> None:
     case = json.loads(path.read_text())
     universe, expected = universe_of_case(case), case["expect"]
     resolution = resolve(universe, count=case["request"].get("count", 1))

@@ -85,14 +85,14 @@ Tamper = Callable[[ResolvedStack, Universe], ResolvedStack]
         (lambda stack, u: all_changed(stack, place=0), "2 versions are newer"),
     ],
 )
-def test_a_wrong_stack_is_detected(tamper: Tamper, found: str, universe: Universe) -> None:
+def test_checker_detects_a_wrong_stack(tamper: Tamper, found: str, universe: Universe) -> None:
     resolution = resolve(universe)
     assert check_resolution(universe, resolution) == []
     wrong = replace(resolution, stacks=(tamper(resolution.stacks[0], universe),))
     assert any(found in problem for problem in check_resolution(universe, wrong))
 
 
-def test_a_wrong_answer_is_detected(universe: Universe) -> None:
+def test_checker_detects_a_wrong_resolution(universe: Universe) -> None:
     right = resolve(universe, count=2)
     assert len(right.stacks) == 2
     one, other = right.stacks

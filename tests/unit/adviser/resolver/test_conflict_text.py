@@ -27,7 +27,7 @@ def conflict_of(manifest: str, index: Index = INDEX, **options: Any) -> Conflict
     return advice_for(request_for(manifest, **options), index).resolution.conflict
 
 
-def test_conflicts_are_explained_as_in_the_golden_file() -> None:
+def test_conflict_is_explained_step_by_step() -> None:
     before = {"published_before": datetime(2024, 5, 1, tzinfo=UTC)}
     after = {"published_after": datetime(2025, 8, 15, tzinfo=UTC)}
     roots = ("app==1.0.1", "core>=2")

@@ -56,7 +56,7 @@ def test_old_flask_gets_a_compatible_jinja2(manifest: str) -> None:
     assert versions(manifest, FLASK) == {"flask": "1.1.4", "jinja2": "2.11.3", "markupsafe": "3.0"}
 
 
-def test_upper_bound_of_a_later_release_applies_to_earlier_ones_of_its_series() -> None:
+def test_upper_bound_of_a_later_patch_release_applies_to_earlier_patch_releases() -> None:
     advice = advice_for(request_for("jinja2\nflask==1.1.2\n"), FLASK)
     assert advice.best.versions()["jinja2"] == "2.11.3"
     text = "flask 1.1.4 restricts jinja2 to <3.0; 1.1.2 declared no bound"
@@ -69,7 +69,7 @@ def test_upper_bound_of_a_later_release_applies_to_earlier_ones_of_its_series() 
     assert text in row["why"]["message"]
 
 
-def test_wheel_built_for_numpy_1_is_never_combined_with_numpy_2() -> None:
+def test_wheel_built_for_numpy_1_is_not_combined_with_numpy_2() -> None:
     assert versions("pandas<2\nnumpy\n", PANDAS) == {"pandas": "1.5.3", "numpy": "1.26.4"}
     assert versions("numpy\npandas\n", PANDAS) == {"pandas": "3.1.1", "numpy": "2.4.6"}
 
@@ -91,7 +91,7 @@ def test_unsatisfiable_inferred_bounds_are_dropped_with_a_note() -> None:
     assert len(notes(advice, "bounds_dropped")) == 1
 
 
-def test_dropping_inferred_bounds_of_one_package_keeps_those_of_others() -> None:
+def test_inferred_bounds_are_dropped_only_for_the_package_that_needs_it() -> None:
     index: Index = {**PANDAS, **FLASK}
     manifest = "pandas<2\nnumpy>=2\nflask==1.1.2\n"
     advice = advice_for(request_for(manifest), index)
@@ -168,7 +168,7 @@ def test_compiled_wheels_from_before_numpy_2_need_numpy_1(
         ([], ["py3-none-any"], "2.4.6"),
     ],
 )
-def test_numpy_1_bound_also_holds_for_builds_of_compiled_code(
+def test_numpy_1_bound_applies_to_source_builds_of_compiled_packages(
     wheels: list[str], others: list[str], numpy: str
 ) -> None:
     old = {"requires": ["numpy"], "wheels": wheels, "sdist": True, **OLD}

@@ -25,13 +25,13 @@ def kept_places(index: Index, *roots: str, keep: int = 1) -> dict[str, list[int]
     return places
 
 
-def test_interchangeable_versions_are_reduced_to_the_best() -> None:
+def test_only_the_best_of_interchangeable_versions_is_searched() -> None:
     index = {"app": {"1.0": {"requires": ["lib>=3"]}}, "lib": {f"{v}.0": {} for v in range(1, 9)}}
     assert kept_places(index, "app", "lib") == {"app": [0], "lib": [0, 6]}
     assert kept_places(index, "app", "lib", keep=3)["lib"] == [0, 1, 2, 6, 7]
 
 
-def test_specifiers_that_admit_the_same_versions_are_equal_requirements() -> None:
+def test_versions_are_interchangeable_if_their_requirements_admit_equal_versions() -> None:
     index = {
         "app": {"2.0": {"requires": ["lib>=1.5"]}, "1.0": {"requires": ["lib>1.0,<9"]}},
         "lib": {"2.0": {}, "1.0": {}},
@@ -39,7 +39,7 @@ def test_specifiers_that_admit_the_same_versions_are_equal_requirements() -> Non
     assert kept_places(index, "app") == {"app": [0], "lib": [0]}
 
 
-def test_version_with_the_best_score_represents_its_class() -> None:
+def test_interchangeable_versions_are_represented_by_the_best_score() -> None:
     snapshot = snapshot_of({"app": {"3.0": {}, "2.0": {}, "1.0": {}}}, ["app"])
     scores = {snapshot.packages["app"][1].purl: (5,)}
     problem = compress(universe_of(snapshot, ResolverRequest(), scores))
@@ -55,7 +55,7 @@ def test_unreachable_and_unsolvable_versions_are_dropped() -> None:
     assert kept_places(index, "app") == {"app": [1], "lib": [0]}
 
 
-def test_equal_problems_have_equal_digests() -> None:
+def test_problem_digest_depends_on_the_problem_and_not_on_the_order_of_roots() -> None:
     index, roots = synthetic_index(20, 6)
     first, second = (
         universe_of(snapshot_of(index, order), ResolverRequest(), {})
@@ -112,7 +112,7 @@ def by_solver(problem: SelectionProblem, count: int) -> SearchResult:
         (YANKED, ("lib",)),
     ],
 )
-def test_branch_and_bound_finds_the_optimum_of_the_solver(
+def test_branch_and_bound_and_solver_find_equal_stacks(
     index: Index, roots: tuple[str, ...], count: int
 ) -> None:
     problem = problem_of(index, *roots, keep=count)
@@ -120,13 +120,13 @@ def test_branch_and_bound_finds_the_optimum_of_the_solver(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_generated_closures_have_the_same_stacks_with_both_solvers(seed: int) -> None:
+def test_branch_and_bound_and_solver_agree_on_generated_closures(seed: int) -> None:
     count = 1 + seed % 3
     problem = compress(generated(seed), keep=count)
     assert search_by_branching(problem, count, 10 * STEPS) == by_solver(problem, count)
 
 
-def test_problem_beyond_the_step_limit_goes_to_the_solver() -> None:
+def test_solver_continues_when_branch_and_bound_reaches_its_step_limit() -> None:
     problem = compress(generated(0))
     assert search_by_branching(problem, 1, 10) is None
     assert search_by_branching(problem, 1, 0) is None
@@ -153,7 +153,7 @@ def settled_by_name(count: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("worst", [MAX_OBJECTIVE - less for less in range(1, 9)])
-def test_scores_too_large_for_one_sum_are_optimised_separately(worst: int) -> None:
+def test_scores_too_large_for_a_single_integer_sum_are_optimised_in_turn(worst: int) -> None:
     index = {"app": {"2": {}, "1": {}}, **pairs(3)}
     roots = [*pairs(3), "app==2"]
     snapshot = snapshot_of(index, roots)
@@ -168,7 +168,7 @@ def test_scores_too_large_for_one_sum_are_optimised_separately(worst: int) -> No
         assert found.stacks[0].versions() == {"app": "2", **settled_by_name(3)}
 
 
-def test_many_ties_are_broken_in_several_parts() -> None:
+def test_ties_among_many_packages_are_broken_deterministically() -> None:
     """44 packages, each in two versions or not there: more than 64 bits tell apart."""
     index = pairs(22)
     found = resolve(universe_of(snapshot_of(index, list(index)), ResolverRequest(), {}), BY_SOLVER)

@@ -57,7 +57,7 @@ def impossible() -> Universe:
     return universe_of(snapshot_of(index, ["app"]), ResolverRequest(), {})
 
 
-def test_worker_process_gives_the_same_answer_as_this_process(worker: ResolverWorker) -> None:
+def test_resolver_process_finds_the_stacks_of_an_in_process_search(worker: ResolverWorker) -> None:
     for universe in (small(), impossible()):
         for budget in (Budget(), IN_THE_CHILD):
             here = resolve(universe, budget, count=2)
@@ -65,7 +65,7 @@ def test_worker_process_gives_the_same_answer_as_this_process(worker: ResolverWo
             assert replace(here, wall_s=0) == replace(there, wall_s=0)
 
 
-def test_time_limit_still_gives_a_valid_stack(worker: ResolverWorker, large: Universe) -> None:
+def test_valid_stack_is_returned_at_the_time_limit(worker: ResolverWorker, large: Universe) -> None:
     resolution = worker.resolve(large, Budget(time_s=0.3))
     assert not resolution.settled
     assert resolution.limit is SearchLimit.TIME
@@ -73,7 +73,7 @@ def test_time_limit_still_gives_a_valid_stack(worker: ResolverWorker, large: Uni
     assert check_resolution(large, resolution) == []
 
 
-def test_memory_limit_still_gives_a_valid_stack(large: Universe) -> None:
+def test_valid_stack_is_returned_at_the_memory_limit(large: Universe) -> None:
     with ResolverWorker() as fresh:
         resolution = fresh.resolve(large, Budget(DEADLINE_S, memory_bytes=64 << 20))
         assert resolution.limit is SearchLimit.MEMORY
@@ -98,7 +98,7 @@ class KilledByFirstStack:
         return getattr(self._replies, name)
 
 
-def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
+def test_best_stack_survives_a_killed_resolver_process(large: Universe) -> None:
     # Many threads on few cores and a tie to settle for each of 50 stacks: it is still at it.
     with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
@@ -112,7 +112,7 @@ def test_a_killed_child_leaves_its_best_stack(large: Universe) -> None:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_error_in_the_child_is_raised_with_its_traceback_and_the_child_lives_on(
+def test_error_in_the_resolver_process_is_raised_without_ending_the_process(
     worker: ResolverWorker,
 ) -> None:
     assert worker.resolve(small(), IN_THE_CHILD).settled
@@ -123,7 +123,7 @@ def test_error_in_the_child_is_raised_with_its_traceback_and_the_child_lives_on(
     assert worker._child is child
 
 
-def test_failed_start_of_the_child_is_not_reported_as_a_memory_limit(
+def test_failed_start_of_the_resolver_process_is_not_a_memory_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
@@ -132,7 +132,7 @@ def test_failed_start_of_the_child_is_not_reported_as_a_memory_limit(
 
 
 @pytest.mark.slow
-def test_a_child_that_starts_slowly_is_waited_for(
+def test_resolver_process_that_starts_slowly_is_awaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "python"
@@ -143,7 +143,7 @@ def test_a_child_that_starts_slowly_is_waited_for(
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_terminated_child_is_not_reported_as_a_memory_limit() -> None:
+def test_terminated_resolver_process_is_not_reported_as_a_memory_limit() -> None:
     with ResolverWorker() as fresh:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
         os.kill(fresh._child.pid, signal.SIGTERM)
@@ -152,7 +152,7 @@ def test_terminated_child_is_not_reported_as_a_memory_limit() -> None:
         assert fresh.resolve(small(), IN_THE_CHILD).settled
 
 
-def test_a_lower_limit_of_the_system_is_the_memory_limit() -> None:
+def test_lower_memory_limit_of_the_system_applies_to_the_search() -> None:
     code = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
@@ -191,14 +191,14 @@ def test_waiting_for_another_search_does_not_count_as_search_time(
     assert passed_s
 
 
-def test_compression_counts_towards_the_time_limit(worker: ResolverWorker, large: Universe) -> None:
+def test_preparation_counts_towards_the_time_limit(worker: ResolverWorker, large: Universe) -> None:
     for resolution in (worker.resolve(large, Budget(1e-9)), resolve(large, Budget(1e-9))):
         assert resolution.status is ResolutionStatus.UNKNOWN
         assert (resolution.limit, resolution.stacks) == (SearchLimit.TIME, ())
         assert check_resolution(large, resolution) == []
 
 
-def test_conflict_near_the_request_is_found_without_the_whole_closure(
+def test_conflict_among_direct_requirements_is_found_in_a_large_closure(
     worker: ResolverWorker,
 ) -> None:
     index, roots = synthetic_index(300, 40)
@@ -210,7 +210,7 @@ def test_conflict_near_the_request_is_found_without_the_whole_closure(
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
 
 
-def test_conflict_of_a_pin_is_found_without_other_requirements(
+def test_conflict_search_adds_only_requirements_near_the_pin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Only the pinned package counts: neither the other root nor the other versions are looked at.
@@ -241,7 +241,7 @@ def test_conflict_of_a_pin_is_found_without_other_requirements(
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_conflict_cut_short_does_not_claim_to_be_minimal(
+def test_conflict_search_out_of_time_is_not_reported_as_minimal(
     elsewhere: bool, worker: ResolverWorker
 ) -> None:
     universe, none = impossible(), Budget(time_s=0)
@@ -264,7 +264,7 @@ def test_conflict_cut_short_does_not_claim_to_be_minimal(
         (2.0, 1 << 30, SearchLimit.TIME),
     ],
 )
-def test_limit_that_ended_the_solver_is_told_by_its_duration(
+def test_solver_limit_is_identified_by_the_duration_of_the_search(
     wall_s: float, memory_bytes: int | None, limit: SearchLimit
 ) -> None:
     class Stopped(SearchClock):
@@ -279,7 +279,7 @@ def test_limit_that_ended_the_solver_is_told_by_its_duration(
     assert found.limit is limit
 
 
-def test_modules_in_the_current_folder_do_not_replace_those_of_thoth(
+def test_modules_in_the_current_folder_are_not_imported_by_the_resolver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("adviser", "common", "model"):

@@ -97,13 +97,13 @@ def advised(kind: RecommendationType, snap: Snapshot | None = None, **more: Any)
     [(LATEST, "2.1"), (STABLE, "2.0.1"), (TESTING, "3.0rc1"), (PERFORMANCE, "2.1"),
      (SECURITY, "2.0.1")],
 )  # fmt: skip
-def test_each_recommendation_type_chooses_its_version(
+def test_each_recommendation_type_advises_its_documented_version(
     kind: RecommendationType, version: str
 ) -> None:
     assert advised(kind) == version
 
 
-def test_security_type_excludes_vulnerable_versions_that_others_rank_lower() -> None:
+def test_only_the_security_type_excludes_vulnerable_versions() -> None:
     snap = snapshot(v2_1="CVE-1 medium")
     assert advised(SECURITY, snap) == "2.0.1"
     assert advised(LATEST, snap) == "2.0.1"
@@ -115,7 +115,7 @@ def test_security_type_excludes_vulnerable_versions_that_others_rank_lower() -> 
     assert [it.reason for it in universe.refused["web"]] == [RequestRule.POLICY]
 
 
-def test_security_type_chooses_the_newest_version_without_vulnerabilities() -> None:
+def test_vulnerable_newest_version_is_replaced_by_the_next_clean_one() -> None:
     releases = {"3.1.5": 10, "3.1.4": 100, "3.0.6": 150, "3.0.5": 200}
     snap = snapshot_of({"web": {it: released(days) for it, days in releases.items()}}, ["web"])
     harm = KnownVulnerability("CVE-1", "medium")
@@ -127,7 +127,7 @@ def test_security_type_chooses_the_newest_version_without_vulnerabilities() -> N
     assert assessed(SECURITY, snap, allowed=["CVE-1"]).scores == assessed(SECURITY, clean).scores
 
 
-def test_allowed_vulnerability_neither_excludes_nor_penalises() -> None:
+def test_allowed_vulnerability_neither_excludes_nor_penalises_a_version() -> None:
     snap, known = snapshot(v2_1="GHSA-1 critical"), harms(GHSA_1=("CVE-1", "GHSA-1"))
     evidence = replace(NOTHING, vulnerabilities=known)
     for kind in (LATEST, SECURITY):
@@ -151,7 +151,7 @@ def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
     return bench.evidence()
 
 
-def test_performance_type_follows_settled_gains_and_others_do_not() -> None:
+def test_only_the_performance_type_prefers_a_settled_speed_gain() -> None:
     assert advised(PERFORMANCE, evidence=measured()) == "2.0"
     assert advised(LATEST, evidence=measured()) == "2.1"
     assert advised(PERFORMANCE, evidence=measured(0.01)) == "2.1"
@@ -159,7 +159,7 @@ def test_performance_type_follows_settled_gains_and_others_do_not() -> None:
     assert advised(PERFORMANCE, evidence=measured(-GAIN), baseline={"web": "2.0"}) == "2.1"
 
 
-def test_the_contributions_are_values_times_weights_for_every_candidate() -> None:
+def test_each_contribution_is_criterion_value_times_weight() -> None:
     found = assessed(PERFORMANCE, evidence=measured())
     snap = snapshot()
     assert set(found.scores) == {it.purl for them in snap.packages.values() for it in them}
@@ -177,7 +177,7 @@ def test_the_contributions_are_values_times_weights_for_every_candidate() -> Non
     assert all(isinstance(it, int) for row in found.scores.values() for it in row)
 
 
-def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
+def test_baseline_is_the_newest_final_release_unless_a_lock_is_given() -> None:
     assert assessed(LATEST).baseline == {"core": purl("core==1.1"), "web": purl("web==2.1")}
     given = assessed(LATEST, baseline={"web": "2.0.0", "core": "9", "other": "1"})
     assert given.baseline == {"web": purl("web==2.0")}
@@ -186,7 +186,7 @@ def test_the_baseline_is_the_newest_plain_version_unless_one_is_given() -> None:
     assert "core==9" in lost.message
 
 
-def test_missing_and_unsolvable_packages_are_reported_by_name() -> None:
+def test_missing_and_uninstallable_packages_are_reported_by_name() -> None:
     index = {
         **INDEX,
         "core": {"1.1": {"requires": ["gone", "old"]}},
@@ -204,14 +204,14 @@ def coded(found: Assessment, *releases: str) -> dict[JustificationCode, Justific
     return {it.code: it for it in (*found.justifications, *notes)}
 
 
-def test_a_package_with_a_newer_release_for_another_python_is_maintained() -> None:
+def test_newer_release_for_another_python_shows_that_a_package_is_maintained() -> None:
     old = {"uploaded_at": "2020-01-01T00:00:00Z"}
     for newer, is_noted in (({}, True), ({"2.0": {"requires_python": ">=3.99"}}, False)):
         found = assessed(LATEST, snapshot_of({"core": {**newer, "1.0": old}}, ["core"]))
         assert (JustificationCode.UNMAINTAINED in coded(found, "core==1.0")) is is_noted
 
 
-def test_justifications_cover_only_packages_in_the_stack() -> None:
+def test_only_packages_of_the_stack_are_justified() -> None:
     snap = snapshot(v2_1="GHSA-1 high", v1_0="GHSA-2 low")
     evidence = replace(measured(), vulnerabilities=harms(GHSA_1=("GHSA-1",)))
     found = assessed(PERFORMANCE, snap, evidence)
@@ -238,7 +238,7 @@ def test_justifications_cover_only_packages_in_the_stack() -> None:
     assert coded(found, "web==1.0")[JustificationCode.VULNERABLE].type is NoteLevel.WARNING
 
 
-def test_confounded_gains_are_reported_once_for_the_request() -> None:
+def test_gain_with_two_changed_packages_is_noted_once_and_not_scored() -> None:
     bench = Bench()
     for web, core, level in (("2.1", "1.1", 0.0), ("2.0", "1.0", GAIN)):
         bench.measure(bench.stack(f"web=={web}", f"core=={core}"), jobs(level))
@@ -249,7 +249,7 @@ def test_confounded_gains_are_reported_once_for_the_request() -> None:
     assert {row[0] for row in found.scores.values()} == {0}
 
 
-def test_five_confounded_stacks_are_listed_and_the_rest_counted() -> None:
+def test_at_most_five_confounded_comparisons_are_listed() -> None:
     bench, others = Bench(), [f"p{n}" for n in range(12)]
     bench.measure(bench.stack("web==2.1", *(f"{it}==1" for it in others)), jobs(0.0, 20))
     index: Any = {"web": {"2.1": released(5), "1": released(9)}}
@@ -275,7 +275,7 @@ def test_unstable_jobs_do_not_count_as_coverage() -> None:
     assert assessed(LATEST, evidence=bench.evidence()).coverage.measured == 0
 
 
-def test_coverage_counts_measured_packages_and_names_the_nearest_stack() -> None:
+def test_coverage_counts_measured_packages_and_names_the_nearest_measured_stack() -> None:
     found = assessed(LATEST, evidence=measured())
     assert (found.coverage.packages, found.coverage.measured, found.coverage.share) == (2, 2, 1.0)
     other = found.coverage_of({purl("web==2.0.1"), purl("core==1.1"), purl("more==1")})
@@ -287,7 +287,7 @@ def test_coverage_counts_measured_packages_and_names_the_nearest_stack() -> None
     assert (source.name, source.as_of) == ("pypi", NOW)
 
 
-def test_measurements_on_other_hardware_are_counted_separately() -> None:
+def test_coverage_counts_measurements_on_other_hardware_separately() -> None:
     found = assessed(LATEST, evidence=measured(hardware=ELSEWHERE)).coverage
     assert (found.measured, found.measured_elsewhere, found.share) == (0, 2, 0.0)
     assert found.nearest.differences == ()

@@ -33,14 +33,14 @@ INF = math.inf
         ((math.nan, -INF, INF), "no jobs to compare ()"),
     ],
 )  # fmt: skip
-def test_effect_is_formatted_with_one_number_and_its_interval(
+def test_effect_is_shown_as_one_number_with_its_interval(
     effect: tuple[float, float, float], text: str
 ) -> None:
     size, interval = effect_text(*effect, "1")
     assert f"{size} ({interval})" == text
 
 
-def test_rounded_effect_lies_within_its_rounded_interval() -> None:
+def test_shown_effect_lies_within_its_shown_interval() -> None:
     draw = np.random.default_rng(5)
     for d, width in zip(draw.normal(0, 0.8, 500), 10 ** draw.uniform(-4, 0, 500), strict=True):
         ends = (float(100 * math.expm1(it)) for it in (d, d - width, d + width))
@@ -84,7 +84,7 @@ def from_elsewhere(gains: Mapping[int, float]) -> list[Claim]:
     return claims_about(bench, ["fast==1"], ["fast==2"], Target(HERE, "3.12"))
 
 
-def test_claims_are_worded_as_in_the_golden_file() -> None:
+def test_claim_text_states_verdict_size_and_uncertainty() -> None:
     one_of_ten = measured(dict.fromkeys(SIZES, -0.05) | {8192: -0.3})
     (claim,) = measured({64: 0.3})
     claims = {
@@ -105,7 +105,7 @@ def test_claims_are_worded_as_in_the_golden_file() -> None:
     assert len(messages(one_of_ten, every=True)) == 10
 
 
-def test_hosts_that_disagree_are_named_with_their_differences() -> None:
+def test_claim_names_hosts_that_disagree_with_their_differences() -> None:
     bench, alike = Bench(), Bench()
     for host, gain in (("h1", 0.02), ("h2", 0.08)):
         for it, level in ((bench, gain), (alike, 0.05)):

@@ -41,13 +41,13 @@ def compared(*candidates: Sample, baseline: Sample | None = None) -> list[Compar
         (0.03, Verdict.UNDETERMINED),
     ],
 )
-def test_five_jobs_settle_a_difference_of_ten_per_cent_and_not_of_three(
+def test_difference_of_ten_per_cent_is_settled_by_five_jobs_and_three_is_not(
     centre: float, verdict: Verdict
 ) -> None:
     assert compared(sample(centre))[0].verdict is verdict
 
 
-def test_comparison_equals_a_manual_computation() -> None:
+def test_comparison_equals_the_example_computed_by_hand() -> None:
     # SE = √(2 · 2.5e-4 / 5) = 0.01, df = 8; H0: |d| ≤ ln 1.02, so t = (0.05 ∓ 0.0198)/0.01.
     found = compared(sample(0.05))[0]
     assert found.standard_error == pytest.approx(0.01)
@@ -71,12 +71,12 @@ def test_claim_is_adjusted_for_the_number_of_comparisons() -> None:
     assert among_ten.p_value == pytest.approx(10 * compared(sample(0.05))[0].p_value)
 
 
-def test_untested_candidates_do_not_count_for_holm() -> None:
+def test_candidates_with_too_few_jobs_do_not_weaken_other_claims() -> None:
     few = sample(0.5, NOISE[:4])
     assert compared(sample(0.05), *[few] * 9)[0].verdict is Verdict.FASTER
 
 
-def test_claim_must_also_pass_the_test_for_any_difference() -> None:
+def test_claim_beyond_the_margin_must_also_differ_significantly_from_zero() -> None:
     # Where the error dwarfs δ, that |d| is beyond δ is hardly more than that d is not zero.
     noise = tuple(20 * x for x in NOISE)  # SE = 0.2, df = 8
     (comparison,) = compare_candidates(sample(0.0, noise), [sample(0.5, noise)])
@@ -88,7 +88,7 @@ def test_claim_must_also_pass_the_test_for_any_difference() -> None:
     assert comparison.verdict is Verdict.UNDETERMINED
 
 
-def test_p_value_of_fourteen_jobs_is_that_of_the_test_for_any_difference() -> None:
+def test_p_value_accounts_for_the_test_of_any_difference() -> None:
     noise = (tuple(20 * x for x in NOISE) * 3)[:14]
     error = math.sqrt(2 * np.var(noise, ddof=1) / 14)
     (comparison,) = compare_candidates(sample(0.0, noise), [sample(0.5, noise)])
@@ -107,7 +107,7 @@ def test_equivalence_is_adjusted_for_the_number_of_comparisons() -> None:
     assert {it.verdict for it in two} == {Verdict.UNDETERMINED}
 
 
-def test_all_groups_of_a_page_are_one_family() -> None:
+def test_comparisons_on_a_page_are_adjusted_as_one_family() -> None:
     contest = ComparisonGroup(sample(0.0), [sample(0.05), sample(0.03)])
     ((alone, _),) = compare_all([contest])
     page = compare_all([contest] * 4)
@@ -132,7 +132,7 @@ def test_no_claim_is_made_below_five_jobs(jobs: int) -> None:
     assert (turned.jobs_missing, turned.baseline_jobs_missing) == (0, 5 - jobs)
 
 
-def test_an_undetermined_comparison_says_how_many_jobs_are_missing() -> None:
+def test_undetermined_comparison_states_how_many_jobs_are_missing() -> None:
     wide = tuple(3 * x for x in NOISE)  # 4.74 % between jobs
     found = compare_candidates(sample(0.0, wide), [sample(0.06, wide)])[0]
     assert found.verdict is Verdict.UNDETERMINED
@@ -144,7 +144,7 @@ def test_an_undetermined_comparison_says_how_many_jobs_are_missing() -> None:
     assert more.jobs_missing > found.jobs_missing
 
 
-def test_undetermined_comparison_always_says_what_it_needs() -> None:
+def test_exactly_undetermined_comparisons_state_what_would_settle_them() -> None:
     draw = np.random.default_rng(1)
     needs = set()
     for count in (30, 200):
@@ -166,7 +166,7 @@ def test_undetermined_comparison_always_says_what_it_needs() -> None:
         (1e-4, ["equivalent", "faster", "slower", "undetermined"]),
     ],
 )
-def test_error_of_constant_readings_is_that_of_their_clock(
+def test_constant_readings_are_judged_by_the_clock_resolution(
     tick: float, expected: list[str]
 ) -> None:
     same = (0.0,) * 5
@@ -181,12 +181,12 @@ def test_error_of_constant_readings_is_that_of_their_clock(
         assert it.needs is (Need.CLOCK if it.verdict is Verdict.UNDETERMINED else None)
 
 
-def test_samples_with_different_keys_are_refused() -> None:
+def test_samples_of_different_comparison_keys_are_refused() -> None:
     with pytest.raises(IncomparableSamples, match="gpu-b"):
         compare_candidates(sample(0.0), [sample(0.0), sample(0.1, key="gpu-b")])
 
 
-def test_margin_covers_differences_between_identical_stacks() -> None:
+def test_margin_exceeds_differences_seen_between_identical_stacks() -> None:
     history = [0.001 * i for i in range(101)]  # 95th percentile 0.095
     assert smallest_difference(history) == pytest.approx(math.expm1(0.095))
     assert smallest_difference([0.001, -0.002]) == 0.02
@@ -195,7 +195,7 @@ def test_margin_covers_differences_between_identical_stacks() -> None:
     assert with_history[0].verdict is Verdict.UNDETERMINED
 
 
-def test_weighted_holm_adjustment_equals_a_manual_computation() -> None:
+def test_weighted_holm_adjustment_equals_the_example_computed_by_hand() -> None:
     # 0.02/3 comes first: all of 5 parts are left, so 0.02/3 · 5; then 0.01/1 · 2; then 0.04/1.
     adjusted = holm_adjusted(np.array([0.01, 0.02, 0.04]), np.array([1.0, 3.0, 1.0]))
     assert adjusted.tolist() == pytest.approx([0.1 / 3, 0.1 / 3, 0.04])
@@ -244,7 +244,7 @@ def test_self_check_reports_intervals_that_are_too_narrow_or_too_wide() -> None:
         assert problem == f'{held} of 400 95 % intervals contain "no difference"'
 
 
-def test_self_check_of_nothing_finds_no_problem() -> None:
+def test_self_check_without_comparisons_finds_no_problem() -> None:
     found = self_check([])
     assert (found.problems, found.comparisons, found.coverage) == ((), 0, None)
     one = compare_candidates(Sample("a", (1.0,), "k"), [Sample("b", (1.0,), "k")])

@@ -62,13 +62,13 @@ def test_every_recommendation_type_is_documented(kind: RecommendationType) -> No
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-def test_criterion_value_is_recovered_from_its_contribution(kind: RecommendationType) -> None:
+def test_criterion_value_can_be_recomputed_from_its_contribution(kind: RecommendationType) -> None:
     for it in criteria_of(kind):
         assert it.value(it.contribution(-0.25)) == pytest.approx(-0.25, rel=0.02)
         assert it.contribution(0.0) == 0
 
 
-def test_only_some_types_weigh_measurements_or_admit_prereleases() -> None:
+def test_recommendation_types_differ_in_speed_prereleases_and_vulnerabilities() -> None:
     counted = {kind for kind in RecommendationType
                if "performance" in {it.name for it in criteria_of(kind)}}  # fmt: skip
     assert counted == {RecommendationType.BEST, RecommendationType.PERFORMANCE}
@@ -98,7 +98,7 @@ def values(*candidates: Candidate, prereleases: bool = False) -> dict[str, Relea
     return {it.version: found for it, found in told}
 
 
-def test_vulnerable_and_yanked_releases_supersede_no_release() -> None:
+def test_vulnerable_and_yanked_releases_do_not_make_older_ones_outdated() -> None:
     listed = [candidate("1.4.2"), candidate("1.4.1", yanked=True), candidate("1.4")]
     told = release_values(listed, NOW, prereleases=False, harmful={listed[0].purl})
     assert [found["maintenance"] for _, found in told] == [0, 0, 0]
@@ -149,7 +149,7 @@ def test_prereleases_count_as_versions_for_the_testing_type() -> None:
     assert (found["1.0"]["freshness"], found["3.0rc1"]["freshness"]) == (-0.5, 0)
 
 
-def test_the_last_release_is_by_time_and_not_by_number() -> None:
+def test_last_release_is_the_latest_by_upload_time_not_by_version() -> None:
     found = last_release([candidate("2.0", 500), candidate("1.9.1", 20)])
     assert found == NOW - timedelta(days=20)
     assert last_release([candidate("1", None)]) is None
@@ -166,11 +166,11 @@ def vulnerable(*them: KnownVulnerability) -> Candidate:
 
 
 @pytest.mark.parametrize("severity", Severity)
-def test_a_worse_vulnerability_weighs_more(severity: Severity) -> None:
+def test_vulnerability_weight_grows_with_its_severity(severity: Severity) -> None:
     assert points(KnownVulnerability("V", severity.value)) == 2.5 * severity.rank
 
 
-def test_a_vulnerability_with_only_a_score_weighs_as_its_rating() -> None:
+def test_vulnerability_with_only_a_cvss_score_weighs_as_its_rating() -> None:
     assert points(KnownVulnerability("V", None, 9.1)) == 10
 
 
@@ -186,12 +186,12 @@ def test_allowed_vulnerability_is_ignored_under_any_alias(name: str) -> None:
     assert allowed.held_against(vulnerable(BAD, MILD)) == (MILD,)
 
 
-def test_vulnerability_missing_from_the_allow_list_is_not_accepted() -> None:
+def test_allow_list_accepts_only_vulnerabilities_that_it_names() -> None:
     allowed = AllowList(["CVE-2024-2", ""], harms(GHSA_1=("GHSA-1", "CVE-2024-1")))
     assert not allowed.accepts(BAD)
 
 
-def test_only_harmful_vulnerabilities_exclude_and_the_worst_is_named_first() -> None:
+def test_refusal_names_harmful_vulnerabilities_worst_first() -> None:
     assert refusal_reason((HARMLESS,)) is None
     assert refusal_reason(()) is None
     assert refusal_reason((MILD, HARMLESS, UNRATED, BAD)) == (

@@ -30,7 +30,7 @@ FAST = [1.0, 3.0, 5.0, 7.0]  # mean 4, variance 20/3
 SLOW = [0.0, 1.0, 2.0]  # mean 1, variance 1
 
 
-def test_welch_effect_equals_a_manual_computation() -> None:
+def test_welch_effect_equals_the_example_computed_by_hand() -> None:
     effect = welch_effect(FAST, SLOW)
     # SE² = 20/12 + 1/3 = 2; df = 2² / ((5/3)²/3 + (1/3)²/2) = 4 / (25/27 + 1/18) = 216/53
     assert effect.d == pytest.approx(3.0)
@@ -50,7 +50,7 @@ def test_welch_agrees_with_scipy() -> None:
     assert interval_per_cent(effect) == pytest.approx(expected)
 
 
-def test_vectorised_welch_effects_equal_single_ones() -> None:
+def test_vectorised_welch_effects_equal_individual_computations() -> None:
     arms = [FAST, SLOW, [], [2.0]]
     together = welch_effects(moments(arms), moments([SLOW]))
     for i, arm in enumerate(arms):
@@ -61,7 +61,7 @@ def test_vectorised_welch_effects_equal_single_ones() -> None:
         )
 
 
-def test_paired_effect_equals_a_manual_computation() -> None:
+def test_paired_effect_equals_the_example_computed_by_hand() -> None:
     # Differences 1, 2, 3: mean 2, standard deviation 1, SE 1/√3.
     effect = paired_effect([11.0, 22.0, 33.0], [10.0, 20.0, 30.0])
     assert effect.d == 2.0
@@ -69,7 +69,7 @@ def test_paired_effect_equals_a_manual_computation() -> None:
     assert effect.degrees_of_freedom == 2.0
 
 
-def test_pairing_removes_drift_common_to_both_arms() -> None:
+def test_pairing_removes_drift_that_both_stacks_share() -> None:
     drift = [0.0, 1.0, 2.0, 3.0]
     ours = [0.1 + x for x in drift]
     assert paired_effect(ours, drift).standard_error < 1e-9
@@ -77,7 +77,7 @@ def test_pairing_removes_drift_common_to_both_arms() -> None:
 
 
 @pytest.mark.parametrize("ours", [[0.1] * 5, [0.1, 0.1]])
-def test_equal_values_have_no_error(ours: list[float]) -> None:
+def test_constant_values_have_a_standard_error_of_zero(ours: list[float]) -> None:
     effect = welch_effect(ours, [0.3] * 5)
     assert effect.d == pytest.approx(-0.2)
     assert effect.standard_error == 0.0
@@ -86,14 +86,14 @@ def test_equal_values_have_no_error(ours: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([1.0], SLOW), (FAST, [1.0]), ([1.0], [1.0])])
-def test_error_of_a_single_job_is_infinite(ours: list[float], theirs: list[float]) -> None:
+def test_standard_error_of_a_single_job_is_infinite(ours: list[float], theirs: list[float]) -> None:
     effect = welch_effect(ours, theirs)
     assert math.isfinite(effect.d)
     assert effect.standard_error == math.inf
     assert interval_per_cent(effect) == (-100.0, math.inf)
 
 
-def test_effect_of_an_empty_arm_is_undefined() -> None:
+def test_effect_without_values_is_undefined() -> None:
     for effect in (welch_effect([], SLOW), welch_effect([], [])):
         assert math.isnan(effect.d)
         assert effect.standard_error == math.inf
@@ -106,16 +106,16 @@ def test_tiny_and_huge_spreads_do_not_underflow_or_warn() -> None:
 
 
 @pytest.mark.parametrize("rates", [[], [0.0], [-1.0], [1.0, math.inf], [math.nan]])
-def test_rates_that_are_not_positive_numbers_are_refused(rates: list[float]) -> None:
+def test_rates_must_be_positive_finite_numbers(rates: list[float]) -> None:
     with pytest.raises(ValueError, match="positive finite"):
         job_log_rate(rates)
 
 
-def test_the_factor_fits_normal_noise() -> None:
+def test_robust_variation_is_scaled_to_normal_noise() -> None:
     assert pytest.approx(1 / NormalDist().inv_cdf(0.75), rel=1e-4) == MAD_TO_SD
 
 
-def test_robust_variation_equals_a_manual_computation() -> None:
+def test_robust_variation_equals_the_example_computed_by_hand() -> None:
     # Median 100, deviations 2, 1, 0, 1, 900: MAD 1.
     assert robust_variation([98, 99, 100, 101, 1000]) == pytest.approx(0.014826)
     assert robust_variation([5.0]) == 0.0
@@ -132,7 +132,7 @@ def ratio_of(ours: list[float], theirs: list[float]) -> SpreadRatio:
 
 
 @pytest.mark.parametrize(("jobs", "factor"), [(5, 3.1), (20, 1.6)])
-def test_ratio_of_spreads_has_a_wide_interval(jobs: int, factor: float) -> None:
+def test_spread_ratio_has_a_wide_interval_for_few_jobs(jobs: int, factor: float) -> None:
     values = [float(i) for i in range(jobs)]
     found = ratio_of(values, values)
     assert found.ratio == 1.0
@@ -141,20 +141,20 @@ def test_ratio_of_spreads_has_a_wide_interval(jobs: int, factor: float) -> None:
 
 
 @pytest.mark.parametrize("ours", [[], [1.0], [1.0, 1.0, 1.0]])
-def test_a_ratio_without_spread_is_unknown(ours: list[float]) -> None:
+def test_spread_ratio_is_unknown_for_constant_values(ours: list[float]) -> None:
     for found in (ratio_of(ours, [1.0, 2.0]), ratio_of([1.0, 2.0], ours)):
         assert math.isnan(found.ratio)
         assert (found.low, found.high) == (0.0, math.inf)
 
 
-def test_the_error_of_a_constant_reading_is_that_of_rounding() -> None:
+def test_constant_reading_has_the_rounding_error_of_the_clock() -> None:
     assert clock_variance([0.3] * 9, 0.1) == pytest.approx(0.1**2 / 12)
     assert clock_variance([0.3] * 9, 0.1, 2) == pytest.approx(2 * 0.1**2 / 12)
     assert clock_variance([0.3] * 9, 0.0) == math.inf
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.5, 1.0])
-def test_clock_error_covers_the_rounding_of_a_mean(share: float) -> None:
+def test_clock_error_covers_the_rounding_error_of_means(share: float) -> None:
     """Means of many rounded values, whose noise is this share of a tick."""
     draw = np.random.default_rng(7)
     errors, expected = [], []
@@ -165,12 +165,12 @@ def test_clock_error_covers_the_rounding_of_a_mean(share: float) -> None:
     assert np.mean(np.square(errors)) <= 1.1 * np.mean(expected)
 
 
-def test_fine_clock_does_not_change_the_error() -> None:
+def test_exact_clock_does_not_change_the_standard_error() -> None:
     effect = Effect(0.1, 0.02, 9.0)
     assert with_clock(effect, 0.0, 4.0) == (effect, 4.0)
 
 
-def test_an_error_of_the_clock_has_few_degrees_of_freedom() -> None:
+def test_clock_error_has_few_degrees_of_freedom() -> None:
     wide, own = with_clock(Effect(0.1, 0.0, 9.0), 1e-4, 4.0)
     assert (wide.standard_error, wide.degrees_of_freedom, own) == (pytest.approx(0.01), 2.0, 2.0)
     both, _ = with_clock(Effect(0.1, 0.01, 9.0), 1e-4, 4.0)
@@ -179,7 +179,7 @@ def test_an_error_of_the_clock_has_few_degrees_of_freedom() -> None:
 
 
 @pytest.mark.parametrize("variance", [0.0, math.inf])
-def test_zero_error_becomes_an_infinite_error(variance: float) -> None:
+def test_effect_with_zero_error_and_unknown_clock_has_infinite_error(variance: float) -> None:
     unknown, own = with_clock(Effect(0.1, 0.0, 9.0), variance, 4.0)
     assert (unknown.standard_error, unknown.degrees_of_freedom, own) == (math.inf, 0.0, 0.0)
 
@@ -224,7 +224,7 @@ def test_shrinkage_removes_the_winners_curse() -> None:
     assert abs(np.mean(shrunk)) < 0.01
 
 
-def test_more_precise_of_two_equal_effects_ranks_higher() -> None:
+def test_more_precise_of_two_equal_effects_has_the_higher_bound() -> None:
     some = effects([0.1, 0.1], [0.01, 0.02])
     bounds = lower_bounds(some, some.d)
     assert 0.1 > bounds[0] > bounds[1]
@@ -250,13 +250,13 @@ def test_outlier_hardly_changes_the_shrinkage_of_other_effects() -> None:
         assert beside[0] < -0.94, "and it is itself told as what it is"
 
 
-def test_settled_gain_is_reported_above_the_margin() -> None:
+def test_gain_settled_beyond_the_margin_is_reported_above_the_margin() -> None:
     """Whoever beats the margin at 95 % is told as more than the margin, whatever τ² is."""
     some = effects([0.02 + 1.7 * 0.05], 0.05)
     assert shrunk_effects(some, 0.0)[0] > 0.02
 
 
-def test_the_bound_of_the_best_of_twenty_holds() -> None:
+def test_lower_bound_of_the_best_of_twenty_stacks_holds() -> None:
     """All are 3 % faster than one baseline, whose error all of them share."""
     draw, held, seen = np.random.default_rng(9), 0, 0
     for _ in range(400):
@@ -274,13 +274,13 @@ def test_the_bound_of_the_best_of_twenty_holds() -> None:
     assert held >= 0.8 * seen, "even of those in which chance helped somebody to win"
 
 
-def test_the_true_variance_solves_its_equation() -> None:
+def test_between_stack_variance_solves_its_defining_equation() -> None:
     some = effects([0.1, -0.2, 0.05, 0.15], [0.05, 0.02, 0.1, 0.03])
     tau_squared = true_variance(some)
     assert np.sum(some.d**2 / (tau_squared + some.standard_error**2)) == pytest.approx(4)
 
 
-def test_true_variance_is_bitwise_independent_of_the_order() -> None:
+def test_between_stack_variance_is_bitwise_independent_of_the_order() -> None:
     draw = np.random.default_rng(3)
     many = Effects(draw.normal(0, 0.1, 23), draw.uniform(0.01, 0.05, 23), np.full(23, 8.0))
     orders = [draw.permutation(23) for _ in range(50)]

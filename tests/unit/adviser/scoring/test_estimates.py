@@ -79,19 +79,19 @@ def test_jobs_without_a_block_are_compared_as_two_samples(places: bool) -> None:
     assert found.effect == welch_effect(candidate.log_rates, DRIFT)
 
 
-def test_blocks_without_a_host_make_no_pairs() -> None:
+def test_jobs_of_unknown_hosts_are_not_paired() -> None:
     found = estimate(turns(drifting(), host=None), turns(drifting(), host=None))
     assert (found.method, found.hosts) == (Method.WELCH, None)
 
 
-def test_several_jobs_in_a_block_count_by_their_mean() -> None:
+def test_jobs_of_a_stack_in_one_block_count_as_their_mean() -> None:
     twice = arms(turns(drifting(0.04)), turns(drifting(0.06)))
     found = estimate(twice, turns(list(DRIFT)))
     assert (found.method, found.pairs) == (Method.PAIRED, 6)
     assert found.effect.d == pytest.approx(0.05 + sum(NOISE) / 6)
 
 
-def test_jobs_on_a_host_of_one_stack_only_are_left_out() -> None:
+def test_jobs_on_a_host_with_only_one_stack_are_left_out() -> None:
     here, there = turns(drifting(0.05)), turns([7.0] * 8, host="h2", first=100)
     for candidate, baseline in ((here, arms(turns(list(DRIFT)), there)),
                                 (arms(here, there), turns(list(DRIFT)))):  # fmt: skip
@@ -108,7 +108,7 @@ def test_stacks_without_a_common_host_have_no_verdict() -> None:
     assert (found.jobs_missing, found.baseline_jobs_missing) == (5, 5)
 
 
-def test_hosts_with_pairs_and_with_two_samples_are_pooled() -> None:
+def test_paired_and_unpaired_results_of_hosts_are_pooled() -> None:
     paired, two_arms = turns(drifting(0.05)), Sample(
         "c", tuple(1 + x for x in NOISE), "key", (JobPlace("h2"),) * 6
     )  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_host_with_too_few_jobs_does_not_enter_the_pool() -> None:
     assert found.effect == paired_effect(drifting(0.05), list(DRIFT))
 
 
-def test_hosts_with_few_pairs_each_have_enough_together() -> None:
+def test_few_pairs_on_each_of_several_hosts_are_compared_together() -> None:
     ours = arms(turns(drifting(0.05, 3)), turns(drifting(0.05, 3), host="h2"))
     theirs = arms(turns(list(DRIFT[:3])), turns(list(DRIFT[:3]), host="h2"))
     found = estimate(ours, theirs)
@@ -150,7 +150,7 @@ def test_constant_readings_are_not_pooled_by_host() -> None:
     assert found.effect.standard_error == pytest.approx(math.sqrt(1 / 6))
 
 
-def test_the_missing_pairs_are_planned_from_the_spread_of_differences() -> None:
+def test_missing_pairs_are_planned_from_the_spread_of_paired_differences() -> None:
     differences = [0.06 + 0.0424 * x for x in (-1.2649, -0.6325, 0.0, 0.6325, 1.2649)]
     missing = set()
     for level in ([0.0] * 5, [10 * it for it in DRIFT]):
@@ -162,7 +162,7 @@ def test_the_missing_pairs_are_planned_from_the_spread_of_differences() -> None:
     assert len(missing) == 1, "what the jobs of a turn share takes no part in it"
 
 
-def test_paired_and_unpaired_candidates_are_one_family() -> None:
+def test_paired_and_unpaired_comparisons_are_adjusted_together() -> None:
     baseline = turns(list(DRIFT), label="b")
     in_turns, apart = turns(drifting(0.05)), Sample("d", DRIFT, "key", (JobPlace("h1"),) * 6)
     first, second = compare_candidates(baseline, [in_turns, apart])
@@ -172,12 +172,12 @@ def test_paired_and_unpaired_candidates_are_one_family() -> None:
     assert first.p_value == pytest.approx(2 * alone.p_value)
 
 
-def test_sample_needs_a_place_for_each_job_or_none() -> None:
+def test_sample_with_a_place_for_only_some_jobs_is_refused() -> None:
     with pytest.raises(ValueError, match="one place"):
         Sample("c", (1.0, 2.0), "key", (JobPlace("h1"),))
 
 
-def test_pooled_effect_of_agreeing_hosts_equals_a_manual_computation() -> None:
+def test_pooled_effect_of_agreeing_hosts_equals_the_hand_computed_example() -> None:
     # Weights 10,000 and 2,500, shares 0.8 and 0.2, Q = 0.04 + 0.16 = 0.2. Meier's factor is
     # 1 + 4 (0.16 + 0.16) / 8 = 1.16; the hosts add 0.8 and 0.2 of the variance.
     pooled = pooled_effect([Effect(0.10, 0.01, 8.0), Effect(0.11, 0.02, 8.0)])
@@ -187,7 +187,7 @@ def test_pooled_effect_of_agreeing_hosts_equals_a_manual_computation() -> None:
     assert (pooled.tau, pooled.hosts, pooled.agree) == (0.0, 2, True)
 
 
-def test_pooled_effect_of_disagreeing_hosts_equals_a_manual_computation() -> None:
+def test_pooled_effect_of_disagreeing_hosts_equals_the_hand_computed_example() -> None:
     # Weights 100 each, mean 0.2: Q = 100 (0.04 + 0 + 0.04) = 8, of which chance alone shows as
     # much in e⁻⁴ = 1.8 % of all cases. C = 300 − 30000/300 = 200, τ² = (8 − 2) / 200 = 0.03; the
     # moderated Birge ratio is (2 + 8) / (2 + 2) = 2.5.
@@ -198,7 +198,7 @@ def test_pooled_effect_of_disagreeing_hosts_equals_a_manual_computation() -> Non
     assert (pooled.effect.degrees_of_freedom, pooled.hosts, pooled.agree) == (4.0, 3, False)
 
 
-def test_hosts_disagree_at_the_five_per_cent_level() -> None:
+def test_hosts_disagree_if_their_difference_is_significant_at_five_per_cent() -> None:
     # With two hosts of error 0.1 Q is 50 times the squared difference; χ² with one degree of
     # freedom exceeds 3.8415 in 5 % of all cases.
     limit = math.sqrt(3.8415 / 50)
@@ -207,7 +207,7 @@ def test_hosts_disagree_at_the_five_per_cent_level() -> None:
         assert pooled.agree is agree
 
 
-def test_spread_between_hosts_common_to_all_stacks_is_no_disagreement() -> None:
+def test_usual_spread_between_hosts_is_not_reported_as_disagreement() -> None:
     effects = [Effect(0.10, 0.01, 8.0), Effect(0.14, 0.01, 8.0)]
     assert not pooled_effect(effects).agree  # Q = 8 with one degree of freedom
     # Weights 1 / (0.0001 + 0.0004) = 2,000, Q = 1.6. Meier's factor is 1.25, so that SE² is
@@ -220,7 +220,7 @@ def test_spread_between_hosts_common_to_all_stacks_is_no_disagreement() -> None:
     assert pooled.effect.degrees_of_freedom == pytest.approx(3.125e-4**2 / parts)
 
 
-def test_spread_between_hosts_equals_a_manual_computation() -> None:
+def test_spread_between_hosts_equals_the_example_computed_by_hand() -> None:
     # Q = 0.04² / (2 (0.0001 + τ²)) is 0.4549, the median of χ² with one degree of freedom.
     stack = [Effect(0.10, 0.01, 8.0), Effect(0.14, 0.01, 8.0)]
     spread = host_spread([stack] * 5)
@@ -242,7 +242,7 @@ def test_one_outlying_stack_does_not_change_the_spread_between_hosts() -> None:
     assert host_spread([*calm, wild]).variance == host_spread(calm).variance == 0.0
 
 
-def test_effect_of_one_usable_host_is_unchanged() -> None:
+def test_effect_is_unchanged_if_only_one_host_is_usable() -> None:
     alone = Effect(0.1, 0.01, 8.0)
     pooled = pooled_effect([alone, Effect(0.3, math.inf, 0.0)])
     assert (pooled.effect, pooled.tau, pooled.hosts) == (alone, 0.0, 1)

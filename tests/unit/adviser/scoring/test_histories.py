@@ -25,7 +25,7 @@ def only(evidence: Evidence) -> History:
     return history
 
 
-def test_job_with_two_readings_counts_once() -> None:
+def test_job_with_two_readings_counts_as_one_job() -> None:
     bench = Bench()
     stack = bench.stack("a==1")
     bench.measure(stack, [0.0, 0.1, 0.2], run="1")
@@ -40,7 +40,7 @@ def test_job_with_two_readings_counts_once() -> None:
     assert len(jobs[0].observations) == 2
 
 
-def test_a_job_is_unstable_if_any_of_its_readings_is() -> None:
+def test_job_with_an_unstable_reading_is_unstable() -> None:
     bench = Bench()
     stack = bench.stack("a==1")
     bench.measure(stack, [0.0, 0.1])
@@ -50,7 +50,7 @@ def test_a_job_is_unstable_if_any_of_its_readings_is() -> None:
     assert len(only(bench.evidence()).jobs[stack]) == 1
 
 
-def test_only_requested_series_are_read() -> None:
+def test_only_histories_of_requested_series_are_built() -> None:
     bench = Bench()
     for indicator in ("One", "Two"):
         bench.measure(bench.stack("a==1"), [0.0], series(indicator))
@@ -87,7 +87,7 @@ def test_differences_between_runs_widen_the_error_not_the_margin() -> None:
     assert not history.spread.runs.known
 
 
-def test_single_run_of_a_stack_gives_no_identical_pair() -> None:
+def test_single_run_of_a_stack_is_not_compared_with_itself() -> None:
     bench = Bench()
     bench.measure(bench.stack("a==1"), np.zeros(20))
     assert only(bench.evidence()).identical == ()
@@ -105,7 +105,7 @@ def drifting(*, reference: float, other: float = 0.0) -> tuple[Evidence, str, st
     return bench.evidence(), steady, late
 
 
-def test_measurements_from_before_a_machine_change_are_left_out_for_all_stacks() -> None:
+def test_measurements_before_a_machine_change_are_left_out_for_all_stacks() -> None:
     evidence, steady, other = drifting(reference=-0.2)
     history = only(evidence)
     assert history.drifted == {"h1": NOW + timedelta(days=6)}
@@ -128,7 +128,7 @@ def nightly(draw: np.random.Generator, nights: int) -> tuple[Evidence, str, str]
     return bench.evidence(), steady, late
 
 
-def test_random_differences_between_runs_are_neither_a_step_nor_a_claim() -> None:
+def test_random_differences_between_runs_cause_neither_steps_nor_claims() -> None:
     draw, claims, cut = np.random.default_rng(21), 0, 0
     for _ in range(100):
         evidence, steady, late = nightly(draw, 12)
@@ -149,7 +149,7 @@ def test_difference_between_two_nights_is_not_a_machine_change() -> None:
     assert only(bench.evidence()).drifted == {}
 
 
-def test_change_of_one_stack_leaves_no_measurement_out() -> None:
+def test_change_of_only_one_stack_is_not_a_machine_change() -> None:
     history = only(drifting(reference=0.0, other=0.3)[0])
     assert history.drifted == {}
     assert {len(them) for them in history.jobs.values()} == {36, 24}
@@ -186,7 +186,7 @@ def cost(values: list[float], cuts: tuple[int, ...], penalty: float) -> float:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-5, 5).map(float), min_size=4, max_size=11), st.floats(0.1, 20))
-def test_cheapest_segmentation_is_found(values: list[float], penalty: float) -> None:
+def test_step_detection_finds_the_optimal_segmentation(values: list[float], penalty: float) -> None:
     shortest = 2
     every = [
         cuts
@@ -200,19 +200,19 @@ def test_cheapest_segmentation_is_found(values: list[float], penalty: float) -> 
     assert cost(values, found, penalty) == pytest.approx(least)
 
 
-def test_several_steps_are_found_at_their_places() -> None:
+def test_several_planted_steps_are_found_where_they_are() -> None:
     noise = np.random.default_rng(3).normal(0, 0.01, 60)
     levels = np.repeat([0.0, 0.1, 0.05], 20)
     assert steps(list(noise + levels)) == [20, 40]
 
 
-def test_noise_hardly_ever_shows_a_step() -> None:
+def test_pure_noise_rarely_shows_a_step() -> None:
     draw = np.random.default_rng(4)
     stepped = sum(bool(steps(list(draw.normal(0, 0.03, 60)))) for _ in range(300))
     assert stepped <= 0.05 * 300, PENALTY
 
 
-def test_step_of_five_standard_deviations_is_nearly_always_found() -> None:
+def test_step_of_five_standard_deviations_is_reliably_found() -> None:
     draw = np.random.default_rng(5)
     found = [steps(list(draw.normal(0, 0.02, 40) + np.repeat([0, 0.1], 20))) for _ in range(100)]
     assert sum(len(it) >= 1 and abs(it[-1] - 20) <= 2 for it in found) >= 90
@@ -236,7 +236,7 @@ def test_autocorrelated_runs_seldom_show_a_step(likeness: float, at_most: float)
     assert stepped <= at_most * 200
 
 
-def test_estimated_noise_is_independent_of_steps() -> None:
+def test_noise_estimate_ignores_steps() -> None:
     noise = np.random.default_rng(8).normal(0, 0.02, 400)
     stepped = noise + np.repeat([0.0, 0.5, -0.3, 0.1], 100)
     assert long_run_sd(list(noise)) == pytest.approx(0.02, rel=0.3)
@@ -248,12 +248,12 @@ def test_constant_series_has_no_step(values: list[float]) -> None:
     assert steps(values) == []
 
 
-def test_without_any_noise_every_lasting_change_is_a_step() -> None:
+def test_series_without_noise_has_a_step_at_every_lasting_change() -> None:
     assert steps([1.0] * 10 + [1.001] * 10) == [10]
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, 1.01]), max_size=40))
-def test_a_level_has_as_many_jobs_as_a_verdict_needs(values: list[float]) -> None:
+def test_each_detected_level_has_at_least_five_jobs(values: list[float]) -> None:
     found = steps(values)
     ends = [0, *found, len(values)]
     assert not found or min(b - a for a, b in pairwise(ends)) >= 5
@@ -268,7 +268,7 @@ def runs_of_60(draw: np.random.Generator, count: int, likeness: float) -> np.nda
 
 
 @pytest.mark.parametrize("likeness", [0.3, *slow([0.0])])
-def test_few_series_of_60_steady_runs_show_a_step(likeness: float) -> None:
+def test_series_of_60_steady_runs_rarely_show_a_step(likeness: float) -> None:
     series = runs_of_60(np.random.default_rng(12), 500, likeness)
     # At 1 %, a count of 500 exceeds 11 in 1 of 100 cases.
     assert sum(bool(steps(list(it))) for it in series) <= 11

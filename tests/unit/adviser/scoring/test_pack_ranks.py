@@ -80,7 +80,7 @@ def verdicts(found: Performance) -> dict[tuple[str | None, str], Verdict]:
 NOTHING, LAST = Bench().evidence(), purl(VERSIONS[-1])
 
 
-def test_a_pack_of_a_trusted_key_decides_where_own_jobs_do_not() -> None:
+def test_trusted_pack_settles_what_own_jobs_leave_open() -> None:
     found = judged(NOTHING, site(LAB, 0.3))
     assert verdicts(found)["lab", LAST] is Verdict.FASTER
     assert not found.shown
@@ -102,7 +102,7 @@ def test_a_pack_of_a_trusted_key_decides_where_own_jobs_do_not() -> None:
         (site(LAB, 0.3, hardware=ELSEWHERE), "other hardware"),
     ],
 )
-def test_untrusted_pack_is_shown_with_the_reason_and_decides_nothing(
+def test_untrusted_pack_is_shown_with_the_reason_but_settles_nothing(
     pack: Evidence, problem: str
 ) -> None:
     found = judged(NOTHING, pack)
@@ -134,7 +134,7 @@ def test_pack_on_another_hardware_class_has_a_wider_interval() -> None:
         (replace(LAB, min_jobs=15), {}),
     ],
 )
-def test_pack_with_too_few_sessions_or_jobs_decides_nothing(
+def test_pack_with_too_few_sessions_or_jobs_settles_nothing(
     pack: EvidencePack, evidence: dict[str, int]
 ) -> None:
     found = judged(NOTHING, site(pack, 0.3, **evidence))
@@ -142,13 +142,13 @@ def test_pack_with_too_few_sessions_or_jobs_decides_nothing(
     assert found.comparisons == 0
 
 
-def test_documents_of_one_session_do_not_count_as_two() -> None:
+def test_documents_of_one_session_count_as_one_session() -> None:
     twice = site(LAB, 0.3)
     same = tuple(replace(it, session="boot and day") for it in twice.readings)
     assert judged(NOTHING, replace(twice, readings=same)).comparisons == 0
 
 
-def test_own_jobs_decide_and_confirm_or_overrule_the_pack() -> None:
+def test_own_jobs_overrule_packs_and_state_which_they_confirm() -> None:
     pack = site(LAB, 0.3)
     for gain, names in ((0.3, ("confirms", "overrules")), (-0.3, ("overrules", "confirms"))):
         found = judged(site(gain=gain, seed=2), pack)
@@ -161,7 +161,7 @@ def test_own_jobs_decide_and_confirm_or_overrule_the_pack() -> None:
         assert passed.origin.problem == "own jobs decide"
 
 
-def test_packs_that_disagree_decide_nothing() -> None:
+def test_packs_that_disagree_settle_nothing() -> None:
     found = judged(NOTHING, site(LAB, 0.3), site(RIVAL, -0.3))
     assert LAST not in {it.purl for it in found.claims if it.beside_baseline}
     assert {it.origin.problem for it in found.shown if it.origin} == {"packs disagree"}
@@ -215,7 +215,7 @@ def chosen(*evidence: Evidence) -> str | None:
     return choice and choice.preferred
 
 
-def test_choice_follows_only_a_pack_that_may_decide() -> None:
+def test_version_choice_follows_only_trusted_packs_that_agree() -> None:
     slow = math.log(0.7)
     assert chosen(NOTHING, site(LAB, slow)) == purl("fast==4")
     assert chosen(NOTHING, site(UNKNOWN, slow)) is None
@@ -225,14 +225,14 @@ def test_choice_follows_only_a_pack_that_may_decide() -> None:
     assert chosen(equal, site(LAB, slow)) == chosen(equal) == purl("fast==5")
 
 
-def test_claims_of_packs_are_only_in_the_report() -> None:
+def test_claims_from_packs_are_not_stored_in_the_record() -> None:
     result = {"report": {"products": [], "stack_info": []}}
     # The record does not have their stacks.
     assert links_in(result, judged(NOTHING, site(LAB, 0.3)).claims).claims == ()
     assert links_in(result, judged(site(gain=0.3), site(LAB, 0.3)).claims).claims
 
 
-def test_guard_calls_harm_only_what_a_trusted_pack_settles() -> None:
+def test_guard_reports_a_slowdown_from_a_trusted_pack_only() -> None:
     index: Index = {"fast": {str(n): {} for n in range(1, 6)}, "rest": {"1": {}}}
     snapshot = snapshot_of(index, ["fast", "rest"])
 
@@ -263,7 +263,7 @@ def test_guard_calls_harm_only_what_a_trusted_pack_settles() -> None:
     assert (few.outcome, few.missing) == (GuardOutcome.NO_HARM, ())
 
 
-def test_choice_made_by_a_pack_names_it() -> None:
+def test_reason_of_a_choice_names_the_pack_that_decided() -> None:
     index = {"fast": {it: {"requires": ["rest"]} for it in "15"}, "rest": {"1": {}}}
     evidence = NOTHING.with_packs([site(LAB, math.log(0.7))])
     assessment = assess(

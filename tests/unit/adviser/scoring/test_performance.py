@@ -31,7 +31,7 @@ from tests.factories.evidence import (
 ERROR = 0.01 * math.sqrt(24 / 49 * 2 / 8)
 
 
-def test_settled_gain_counts_by_its_lower_bound() -> None:
+def test_settled_gain_is_scored_with_its_lower_bound() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     assert (claim.package, claim.purl) == ("fast", purl("fast==2"))
     assert claim.baseline_purl == purl("fast==1")
@@ -48,7 +48,7 @@ def test_settled_gain_counts_by_its_lower_bound() -> None:
     assert (claim.jobs, claim.baseline_jobs, len(claim.evidence)) == (8, 8, 16)
 
 
-def test_a_settled_loss_mirrors_the_gain() -> None:
+def test_settled_loss_is_scored_as_the_opposite_of_the_gain() -> None:
     (claim,) = claims_about(measured(), ["fast==2", "rest==1"], ["fast==1"])
     (gain,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     assert claim.verdict is Verdict.SLOWER
@@ -56,7 +56,7 @@ def test_a_settled_loss_mirrors_the_gain() -> None:
     assert claim.scored
 
 
-def test_settled_gain_counts_at_least_as_the_margin() -> None:
+def test_settled_gain_is_scored_with_at_least_the_margin() -> None:
     # Just above what a claim needs, the bound of the shrunk effect is below ln 1.02.
     needed = math.log(1.02) + stats.t.ppf(0.95, 14) * ERROR
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1": jobs(needed + 1e-5)}
@@ -71,7 +71,7 @@ def test_settled_gain_counts_at_least_as_the_margin() -> None:
     ("rates", "verdict"),
     [(jobs(0.001, 40), Verdict.EQUIVALENT), (jobs(GAIN, 4), Verdict.UNDETERMINED)],
 )
-def test_equivalence_and_undetermined_comparisons_count_as_zero(
+def test_equal_and_undetermined_comparisons_are_scored_as_zero(
     rates: list[float], verdict: Verdict
 ) -> None:
     changed = {"fast==1 rest==1": jobs(0.0, 40), "fast==2 rest==1": rates}
@@ -93,7 +93,7 @@ def test_stacks_that_differ_in_two_packages_are_reported_and_not_scored() -> Non
     assert choice_about(measured(changed=changed), ["fast==1", "fast==2"]) is None
 
 
-def test_added_package_confounds_a_comparison() -> None:
+def test_comparison_with_an_added_package_is_confounded_and_not_scored() -> None:
     changed = {"fast==1 rest==1": jobs(), "fast==2 rest==1 more==1": jobs(GAIN)}
     (claim,) = claims_about(
         measured(changed=changed), ["fast==1", "rest==1"], ["fast==2", "more==1"]
@@ -107,14 +107,14 @@ def test_comparisons_of_unavailable_stacks_are_not_reported() -> None:
     assert claims_about(measured(changed=changed), ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
-def test_versions_are_compared_although_the_baseline_was_not_measured() -> None:
+def test_versions_are_compared_without_measurements_of_the_baseline() -> None:
     (claim,) = claims_about(measured(), ["fast==3", "rest==1"], ["fast==1", "fast==2"])
     assert (claim.purl, claim.baseline_purl) == (purl("fast==2"), purl("fast==1"))
     assert (claim.verdict, claim.beside_baseline) == (Verdict.FASTER, False)
     assert claims_about(measured(), ["fast==3", "rest==1"], ["fast==2"]) == []
 
 
-def test_pair_most_similar_to_the_baseline_is_used() -> None:
+def test_claim_comes_from_the_measured_pair_most_similar_to_the_baseline() -> None:
     bench = Bench()
     for rest, gain in (("1", GAIN), ("2", -GAIN), ("3", -GAIN)):
         bench.measure(bench.stack("fast==1", f"rest=={rest}"), jobs())
@@ -125,7 +125,7 @@ def test_pair_most_similar_to_the_baseline_is_used() -> None:
     ]
 
 
-def test_other_hardware_class_is_named_has_wider_intervals_and_is_not_pooled() -> None:
+def test_claim_from_another_hardware_class_is_named_and_less_certain() -> None:
     (here,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"])
     (there,) = claims_about(
         measured(series(hardware=ELSEWHERE)), ["fast==1", "rest==1"], ["fast==2"]
@@ -154,7 +154,7 @@ def test_measurements_on_this_hardware_replace_those_on_other() -> None:
     assert claim.verdict is Verdict.FASTER
 
 
-def test_unknown_hardware_makes_all_measurements_foreign() -> None:
+def test_without_known_hardware_all_measurements_count_as_from_other_hardware() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(None, "3.11"))
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10
@@ -166,20 +166,20 @@ def test_hardware_is_selected_by_a_digest_prefix(prefix: str) -> None:
     assert claim.same_hardware
 
 
-def test_other_python_is_named_and_has_wider_intervals() -> None:
+def test_claim_from_another_python_is_named_and_less_certain() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(HERE, "3.12"))
     assert (claim.same_python, claim.python_version) == (False, "3.11")
     assert claim.interval_high_pct - claim.interval_low_pct > 30
 
 
-def test_two_pythons_are_never_compared_with_each_other() -> None:
+def test_measurements_of_different_pythons_are_not_compared() -> None:
     bench = Bench()
     bench.measure(bench.stack("fast==1", "rest==1"), jobs(), series(python_version="3.10"))
     bench.measure(bench.stack("fast==2", "rest==1"), jobs(GAIN), series())
     assert claims_about(bench, ["fast==1", "rest==1"], ["fast==2"]) == []
 
 
-def test_indicators_have_equal_weight_for_any_number_of_sizes() -> None:
+def test_each_indicator_has_equal_weight_for_any_number_of_sizes() -> None:
     bench = Bench()
     for size in (256, 512, 1024):
         how = series("PiMatmul", parameters={"size": size})
@@ -197,7 +197,7 @@ def message_of(claim: Claim) -> str:
     return ClaimTexts([claim]).note(claim).message
 
 
-def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
+def test_one_run_of_each_stack_makes_no_claim_and_asks_for_interleaved_runs() -> None:
     """Ten jobs of each stack, all of one night: what that night did to them nobody knows."""
     bench = Bench()
     for version, level in (("1", 0.0), ("2", GAIN)):
@@ -213,7 +213,7 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     assert "10 jobs of each in one run each" in message
 
 
-def test_disturbed_jobs_in_turns_are_replaced_by_more_jobs() -> None:
+def test_claim_asks_for_more_jobs_to_replace_unstable_interleaved_jobs() -> None:
     bench = Bench()
     for version, stable in (("1", 8), ("2", 3)):
         blocks = [f"night:{n}" for n in range(stable)]
@@ -227,7 +227,7 @@ def test_disturbed_jobs_in_turns_are_replaced_by_more_jobs() -> None:
     assert "in turns" not in message
 
 
-def test_evidence_lists_the_jobs_that_counted_and_the_rest_is_counted() -> None:
+def test_claim_lists_used_jobs_and_counts_excluded_ones_by_reason() -> None:
     bench = Bench()
     for version, level in (("1", 0.0), ("2", 0.1)):
         bench.measure(bench.stack(f"fast=={version}"), jobs(level))
@@ -246,7 +246,7 @@ def test_evidence_lists_the_jobs_that_counted_and_the_rest_is_counted() -> None:
 
 
 @pytest.mark.parametrize(("level", "parts"), [(0.0, 10), (0.2, 9)])
-def test_claims_beside_the_baseline_have_a_fixed_share_of_the_error_rate(
+def test_comparisons_without_the_baseline_do_not_weaken_those_with_it(
     level: float, parts: int
 ) -> None:
     alone, crowded = Bench(), Bench()
@@ -272,7 +272,7 @@ def _raw_p_value(d: float, freedom: float) -> float:
     return float(max(beyond, 2 * stats.t.sf(d / ERROR, freedom) * 0.05 / 0.02))
 
 
-def test_ratio_of_spreads_is_reported_from_twenty_jobs_on() -> None:
+def test_spread_ratio_is_reported_from_twenty_jobs_on() -> None:
     for count in (19, 20):
         bench = Bench()
         bench.measure(bench.stack("fast==1"), jobs(count=count))
@@ -285,7 +285,7 @@ def test_ratio_of_spreads_is_reported_from_twenty_jobs_on() -> None:
         assert claim.spread_ratio.low == pytest.approx(3 / 1.59, rel=0.01)
 
 
-def test_no_number_of_jobs_is_named_if_jobs_cannot_settle() -> None:
+def test_missing_jobs_are_not_stated_if_more_jobs_cannot_settle_a_claim() -> None:
     away = measured(series(hardware=ELSEWHERE))
     (claim,) = claims_about(away, ["fast==1", "rest==1"], ["fast==2"])
     if claim.verdict is Verdict.UNDETERMINED:

@@ -62,7 +62,7 @@ def chances(comparison: OpenEffects, *more: int) -> tuple[list[float], list[floa
 @pytest.mark.parametrize(
     ("d", "error", "more"), [(0.04, 0.02, 30), (0.1, 0.06, 10), (0.0, 0.03, 200), (0.3, 0.2, 90)]
 )
-def test_predicted_chances_of_verdicts_come_true(d: float, error: float, more: int) -> None:
+def test_predicted_chances_of_verdicts_match_simulations(d: float, error: float, more: int) -> None:
     """True differences drawn from the prior, weighed by how well they explain what was seen."""
     draw = np.random.default_rng(61)
     sds = np.array([0.0, *EFFECT_SDS])
@@ -106,7 +106,7 @@ def test_chances_of_difference_and_equivalence_sum_to_at_most_one(
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_more_jobs_make_a_claim_likelier_where_differences_are_large(sign: int) -> None:
+def test_more_jobs_raise_the_chance_of_a_claim_if_large_differences_are_common(sign: int) -> None:
     comparison = alone(sign * 0.1, 0.1)
     more = np.array([[1, 3, 10, 30, 100, 300, 1000]], dtype=np.float64)
     different, _ = comparison.with_more(more, LARGE)
@@ -121,7 +121,7 @@ def test_more_jobs_make_a_claim_likelier_where_differences_are_large(sign: int) 
     assert different[0][-1] == pytest.approx(true.sf(beyond) + true.cdf(-beyond), abs=0.01)
 
 
-def test_smallest_promising_number_of_jobs_is_planned() -> None:
+def test_smallest_number_of_jobs_that_may_settle_a_comparison_is_planned() -> None:
     comparison = alone(0.1, 0.03, alpha=0.0025)
     seen = outlook(comparison, LARGE)
     more = int(seen.more[0])
@@ -137,7 +137,7 @@ def test_no_jobs_are_planned_if_a_verdict_stays_unlikely() -> None:
     assert (seen.more[0], seen.chance[0]) == (0, 0)
 
 
-def test_further_jobs_of_identical_stacks_promise_no_difference() -> None:
+def test_jobs_planned_for_identical_stacks_have_little_chance_of_a_difference() -> None:
     draw = np.random.default_rng(62)
     promised = []
     for _ in range(40):
@@ -149,7 +149,7 @@ def test_further_jobs_of_identical_stacks_promise_no_difference() -> None:
     assert float(np.mean(promised)) < 0.05
 
 
-def test_prior_learns_from_many_comparisons_but_not_from_one() -> None:
+def test_effect_prior_adapts_to_many_comparisons_but_not_to_one() -> None:
     errors = np.full(40, 0.01)
     freedom = np.full(40, 30.0)
     draw = np.random.default_rng(63)
@@ -165,7 +165,7 @@ def test_prior_learns_from_many_comparisons_but_not_from_one() -> None:
         assert prior.none + sum(prior.sizes) == pytest.approx(1)
 
 
-def test_prior_is_bitwise_independent_of_the_order() -> None:
+def test_effect_prior_is_bitwise_independent_of_the_order() -> None:
     draw = random.Random(64)
     effects = [Effect(draw.gauss(0, 0.05), draw.uniform(0.005, 0.05), 8.0) for _ in range(15)]
     prior = effect_prior(effects_of(effects))
@@ -173,7 +173,7 @@ def test_prior_is_bitwise_independent_of_the_order() -> None:
         assert effect_prior(effects_of(draw.sample(effects, 15))) == prior
 
 
-def test_effect_with_infinite_error_does_not_change_the_prior() -> None:
+def test_effect_with_infinite_error_does_not_change_the_effect_prior() -> None:
     unknown = Effect(math.nan, math.inf, 0.0)
     seen = Effect(0.1, 0.02, 8.0)
     assert effect_prior(effects_of([seen, unknown])) == effect_prior(effects_of([seen]))
@@ -206,14 +206,14 @@ def still_open(needs: Need, jobs: int, job_s: float | None, bound: float) -> Sim
         ),
     ],
 )
-def test_comparison_that_takes_too_long_is_worded_as_unsettled(
+def test_text_says_if_settling_a_comparison_takes_too_long(
     comparison: SimpleNamespace, text: str
 ) -> None:
     assert settling_text(comparison, command=None) == text
     assert settling_text(comparison).startswith(text)
 
 
-def test_job_duration_is_the_median_of_earlier_intervals_without_pauses() -> None:
+def test_job_duration_is_the_median_interval_between_jobs_without_pauses() -> None:
     ends = [0, 40, 82, 121, 90_000, 90_041]
     places = [JobPlace("h1", seen_at=datetime.fromtimestamp(it, UTC)) for it in ends]
     assert job_seconds(reversed(places)) == pytest.approx(40.5)
@@ -235,7 +235,7 @@ def test_chance_of_a_verdict_is_symmetric_in_the_effect() -> None:
     assert (up.jobs_missing, up.needs) == (down.jobs_missing, down.needs)
 
 
-def test_settled_and_unmeasured_comparisons_have_no_chance() -> None:
+def test_no_further_jobs_are_planned_for_settled_or_unmeasured_comparisons() -> None:
     (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (), "k")])
     settled = comparison_of(0.5)
     assert (settled.verdict, settled.chance, settled.jobs_missing) == (Verdict.FASTER, 0, 0)
@@ -252,7 +252,7 @@ def test_larger_difference_is_measured_first_at_equal_chances_and_jobs() -> None
     assert ordered == ["cheap", "large", "small"]
 
 
-def test_candidate_that_can_no_longer_win_is_left_out() -> None:
+def test_version_that_can_no_longer_be_fastest_gets_no_jobs() -> None:
     assert may_be_best([comparison_of(0.3), comparison_of(0.0), comparison_of(0.29)]) == [
         True,
         False,
@@ -280,7 +280,7 @@ def test_comparison_with_the_highest_chance_per_job_comes_first() -> None:
     assert further_jobs([]) == ()
 
 
-def test_next_jobs_are_for_local_claims_that_may_still_win() -> None:
+def test_next_jobs_are_suggested_for_versions_that_may_still_be_fastest() -> None:
     bench = Bench()
     for version, gain, noise in (("1", 0, 4), ("2", 0.03, 4), ("3", 0.5, 0.1), ("4", 0.035, 4)):
         package = "fast" if version != "4" else "other"

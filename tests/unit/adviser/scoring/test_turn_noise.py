@@ -45,7 +45,7 @@ def in_turns(differences: list[list[float]], noise: TurnNoise | None = None) -> 
 NIGHT = [0.01, -0.02, 0.02, -0.01, 0.0]
 
 
-def test_blocks_of_the_same_inspections_are_one_batch() -> None:
+def test_blocks_that_share_inspections_form_one_batch() -> None:
     blocks = {
         ("h1", "r:10"): [JobPlace("h1", "r:10", "a")],
         ("h1", "r:9"): [JobPlace("h1", "r:9", "a"), JobPlace("h1", "r:9", "b")],
@@ -60,7 +60,7 @@ def test_blocks_of_the_same_inspections_are_one_batch() -> None:
         assert [[name for _, name in batch] for batch in batches] == expected
 
 
-def test_blocks_of_a_batch_are_in_the_order_of_time() -> None:
+def test_blocks_of_a_batch_are_ordered_by_time() -> None:
     def at(block: str, hour: int) -> JobPlace:
         return JobPlace("h1", block, "a", NOW + timedelta(hours=hour))
 
@@ -72,21 +72,21 @@ def test_blocks_of_a_batch_are_in_the_order_of_time() -> None:
     assert [name for _, name in batch] == ["r:2", "r:3", "r:1"]
 
 
-def test_single_batch_is_judged_by_its_pairs() -> None:
+def test_error_of_a_single_batch_comes_from_its_pairs() -> None:
     found = in_turns([NIGHT])
     assert found.batches == 1
     assert found.effect.standard_error == pytest.approx(math.sqrt(0.00025 / 5))
     assert (found.effect.degrees_of_freedom, found.own_freedom) == (4.0, 4.0)
 
 
-def test_agreeing_batches_are_as_precise_as_one() -> None:
+def test_agreeing_batches_are_as_precise_as_one_batch_with_all_their_pairs() -> None:
     found = in_turns([NIGHT, NIGHT, NIGHT])
     assert (found.batches, found.pairs) == (3, 15)
     assert found.effect.standard_error == pytest.approx(math.sqrt(0.001 * 3 / 12 / 15))
     assert found.effect.degrees_of_freedom == pytest.approx(12.0)
 
 
-def test_disagreeing_batches_are_judged_by_their_means() -> None:
+def test_error_of_disagreeing_batches_comes_from_their_means() -> None:
     levels = [-0.2, -0.1, 0.0, 0.1, 0.2]
     found = in_turns([[it + level for it in NIGHT] for level in levels])
     # Nearly all of the error is that of five means, which a little agreement is added to.
@@ -95,7 +95,7 @@ def test_disagreeing_batches_are_judged_by_their_means() -> None:
     assert found.batches_differ
 
 
-def test_a_single_batch_has_the_variance_between_batches_of_its_series() -> None:
+def test_single_batch_includes_the_between_batch_variance_of_its_series() -> None:
     found = in_turns([NIGHT], TurnNoise(between=0.005, freedom=12.0))
     assert found.effect.standard_error == pytest.approx(math.sqrt(0.00025 / 5 + 2 * 0.005))
     assert found.effect.degrees_of_freedom < 7
@@ -113,7 +113,7 @@ def test_disagreeing_batches_need_further_runs() -> None:
     assert 0 < found.jobs_missing < 20
 
 
-def test_error_of_autocorrelated_pairs_is_wider() -> None:
+def test_autocorrelation_of_pairs_widens_the_error() -> None:
     noise = TurnNoise(correlation=0.5)
     batches = Batches.of([[it for n in range(4) for it in NIGHT]], [[20]])
     plain, alike = (turn_effects(batches, [NO_PRIOR], [it]) for it in (TurnNoise(), noise))
@@ -125,7 +125,7 @@ def test_error_of_autocorrelated_pairs_is_wider() -> None:
     assert alike.effects.degrees_of_freedom[0] == pytest.approx(19 * 0.75 / 1.25)
 
 
-def test_variance_of_a_correlated_mean_sums_covariances() -> None:
+def test_variance_of_a_correlated_mean_equals_the_mean_covariance() -> None:
     for n in (1, 2, 7):
         covariances = 0.6 ** np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
         assert mean_variance(0.6, np.array([float(n)]))[0] == pytest.approx(covariances.mean())
@@ -137,7 +137,7 @@ def test_trend_within_a_batch_widens_the_error() -> None:
 
 
 @pytest.mark.parametrize("searched", [0, 12])
-def test_independent_jobs_do_not_look_alike(searched: int) -> None:
+def test_independent_jobs_show_no_autocorrelation(searched: int) -> None:
     """Not even where a search adds short batches of two stacks to a long one."""
     random, correlations = np.random.default_rng(5), []
     batches = [(0, 1, 36), *((n, n + 1, 5) for n in range(2, 2 + searched, 2))]
@@ -168,7 +168,7 @@ def residuals_of(draw: np.random.Generator, between: float) -> TurnResiduals:
     return turn_residuals(jobs)["h1"]
 
 
-def test_series_share_how_much_sessions_differ_and_one_that_differs_more_keeps_it() -> None:
+def test_between_session_variances_are_shared_unless_a_series_varies_more() -> None:
     draw = np.random.default_rng(7)
     alike = [residuals_of(draw, 0.01) for _ in range(12)]
     alone = [turn_noises([it])[0] for it in alike]

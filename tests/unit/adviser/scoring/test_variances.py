@@ -36,14 +36,14 @@ def test_variances_of_up_to_five_stacks_are_not_shared() -> None:
     assert variance_prior([Variance(1e-4, 9)] * 6).freedom > 0
 
 
-def test_equal_variances_are_shared_up_to_the_cap() -> None:
+def test_shared_variance_has_limited_degrees_of_freedom() -> None:
     # Of eight stacks three count, with 30 % of their four degrees of freedom each.
     prior = variance_prior([Variance(2e-4, 4)] * 8)
     assert prior.variance == pytest.approx(2e-4)
     assert prior.freedom == pytest.approx(0.3 * 3 * 4)
 
 
-def test_differing_variances_are_shared_less() -> None:
+def test_differing_variances_share_fewer_degrees_of_freedom() -> None:
     values = [1e-4 * 3.0**n for n in range(-6, 7)]
     prior = variance_prior([Variance(it, 20) for it in values])
     # Moments of the logs, less what twenty degrees of freedom make them differ by themselves.
@@ -64,7 +64,7 @@ def test_moderated_variance_is_weighted_by_degrees_of_freedom() -> None:
     assert freedom.tolist() == [10.0, 9.0]
 
 
-def test_variance_far_above_the_prior_is_unchanged() -> None:
+def test_variance_far_above_the_shared_variance_is_unchanged() -> None:
     limit = float(stats.f.ppf(0.95, 4, 6))
     own = np.array([2.0 * limit - 0.01, 2.0 * limit + 0.01])
     variance, freedom = moderate_variances(own, np.array([4.0, 4.0]), [VariancePrior(2.0, 6.0)] * 2)
@@ -73,7 +73,7 @@ def test_variance_far_above_the_prior_is_unchanged() -> None:
     assert freedom.tolist() == [10.0, 4.0]
 
 
-def test_prior_of_a_pair_equals_a_manual_computation() -> None:
+def test_shared_variance_of_a_pair_equals_the_example_computed_by_hand() -> None:
     prior = VariancePrior(2.0, 6.0)
     # Both arms share: variances 2 and 2/2; Satterthwaite 1 / ((2/3)²/6 + (1/3)²/6) = 54/5.
     both = pair_prior(prior, (Variance(2.1, 9), None), (1.0, 0.5))
@@ -86,7 +86,7 @@ def test_prior_of_a_pair_equals_a_manual_computation() -> None:
     assert pair_prior(NO_PRIOR, (Variance(40.0, 9), None), (1.0, 1.0)) == NO_PRIOR
 
 
-def test_variances_within_turns_equal_a_manual_computation() -> None:
+def test_variances_of_interleaved_jobs_equal_the_example_computed_by_hand() -> None:
     # Two stacks in turns: each has half the variance of their differences.
     differences = [0.05, 0.01, 0.03, 0.02, 0.04, 0.0]
     turns = [JobPlace("h1", f"run:{n}") for n in range(6)]
@@ -158,7 +158,7 @@ def test_very_noisy_stack_keeps_its_own_variance() -> None:
     assert min(quiet) > 0.6
 
 
-def test_sharing_variances_makes_errors_more_even() -> None:
+def test_sharing_variances_reduces_the_scatter_of_errors() -> None:
     moderate, plain = [], []
     for seed in range(40):
         history = in_turns(12, blocks=5, seed=seed)
@@ -171,13 +171,13 @@ def test_sharing_variances_makes_errors_more_even() -> None:
     assert np.mean(np.square(moderate)) == pytest.approx(2 * 0.01**2 / 5, rel=0.2)
 
 
-def test_five_stacks_in_turns_keep_their_own_variances() -> None:
+def test_variances_of_up_to_five_interleaved_stacks_are_not_shared() -> None:
     history = in_turns(5)
     assert estimate(history, 3).effect.standard_error == pytest.approx(own_error(history, 3))
 
 
 @pytest.mark.parametrize("wild", [1.0, 3.0])
-def test_swapping_the_arms_only_flips_the_sign(wild: float) -> None:
+def test_swapping_the_compared_stacks_only_flips_the_sign(wild: float) -> None:
     history = in_turns(12, wild=wild)
     forth, back = estimate(history, 11, 0), estimate(history, 0, 11)
     assert forth.effect.d == pytest.approx(-back.effect.d, rel=1e-12)
@@ -204,7 +204,7 @@ def test_estimates_are_bitwise_independent_of_the_order_of_stacks(order: int) ->
     assert pair_prior(prior, arms[::-1], shares[::-1]) == pair_prior(prior, arms, shares)
 
 
-def test_runs_of_six_stacks_share_their_variances_as_well() -> None:
+def test_variances_within_runs_of_six_stacks_are_shared() -> None:
     draw = np.random.default_rng(72)
     rates = draw.normal(0, 0.02, (8, 6))
     stack_of = np.repeat(np.arange(8), 6).tolist()
@@ -241,7 +241,7 @@ def spread_of(arms: list[list[list[float]]]) -> RunSpread:
     return run_spread(rates, number, [n for n, runs in enumerate(arms) for _ in runs])
 
 
-def test_variance_between_runs_equals_a_manual_computation() -> None:
+def test_variance_between_runs_equals_the_example_computed_by_hand() -> None:
     # Means 1 and 3 of the one, 0 of the other twice: squares 2 and 0, freedom 1 and 1.
     found = spread_of([[[0.0, 2.0], [3.0]], [[0.0], [0.0]], [[7.0, 9.0]]])
     assert found.variance == pytest.approx(1.0)
@@ -256,7 +256,7 @@ def test_single_runs_give_no_variance_between_runs(arms: list[list[list[float]]]
     assert not spread_of(arms).known
 
 
-def test_run_counts_once_for_any_number_of_jobs() -> None:
+def test_run_counts_once_whatever_its_number_of_jobs() -> None:
     levels, noise = [0.0, 0.1, -0.1, 0.05, -0.05], [-0.01, 0.01] * 4
     ours = sample(*[[0.2 + level + it for it in noise] for level in levels])
     theirs = sample(*[[level + it for it in noise[:2]] for level in levels])
@@ -269,14 +269,14 @@ def test_run_counts_once_for_any_number_of_jobs() -> None:
     assert found.tested
 
 
-def test_one_run_each_gives_a_difference_with_infinite_error() -> None:
+def test_single_runs_of_two_stacks_give_a_difference_with_infinite_error() -> None:
     found = run_estimate(sample(steady(0.3, 20)), sample(steady(0.0, 20)))
     assert found.effect.d == pytest.approx(0.3)
     assert (found.effect.standard_error, found.effect.degrees_of_freedom) == (math.inf, 0)
     assert not found.tested
 
 
-def test_one_run_each_takes_the_variance_of_other_runs() -> None:
+def test_single_runs_of_two_stacks_are_judged_by_the_variance_of_other_runs() -> None:
     found = run_estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), KNOWN)
     assert found.effect.standard_error == pytest.approx(math.sqrt(2 * 0.0009))
     assert found.effect.degrees_of_freedom == MIN_FREEDOM
@@ -287,12 +287,12 @@ def test_one_run_each_takes_the_variance_of_other_runs() -> None:
     assert verdict.verdict is Verdict.FASTER
 
 
-def test_too_few_other_runs_give_no_variance() -> None:
+def test_too_few_other_runs_do_not_settle_single_runs() -> None:
     few = RunSpread(variance=0.0009, freedom=MIN_FREEDOM - 1, within=0.0, per_run=0.1)
     assert not run_estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), few).tested
 
 
-def test_stack_noisier_within_its_run_has_its_own_error() -> None:
+def test_stack_with_a_noisy_run_has_a_larger_error_of_its_own() -> None:
     wild = [(-1) ** n * 1.0 for n in range(10)]
     found = run_estimate(sample(wild), sample(steady(0.0, 10)), KNOWN)
     own = np.var(wild, ddof=1) / 10
@@ -300,7 +300,7 @@ def test_stack_noisier_within_its_run_has_its_own_error() -> None:
     assert found.effect.degrees_of_freedom == 9
 
 
-def test_run_with_fewer_jobs_than_usual_has_a_larger_error() -> None:
+def test_run_with_few_jobs_has_a_larger_error() -> None:
     spread = RunSpread(variance=0.0009, freedom=20, within=0.0016, per_run=0.1)
     found = run_estimate(sample(steady(0.3, 5)), sample(steady(0.0, 10)), spread)
     assert found.effect.standard_error == pytest.approx(
@@ -322,7 +322,7 @@ def test_jobs_of_several_hosts_are_never_one_sample() -> None:
     assert found.used == (0, 1, 2, 3)
 
 
-def test_intervals_of_identical_stacks_hold_in_one_night_of_each() -> None:
+def test_single_night_of_each_identical_stack_gives_intervals_that_hold() -> None:
     """95 % of intervals hold zero, though S² is itself only known from twelve other runs."""
     draw, held = np.random.default_rng(51), 0
     for _ in range(600):

@@ -51,7 +51,7 @@ def explained_by(before: Sequence[str], after: Sequence[str], *roots: str) -> se
         (["a==1", "side==1"], ["a==1", "side==2", "new==1"], set()),
     ],
 )
-def test_forced_changes_are_those_that_requirements_imply(
+def test_version_changes_implied_by_requirements_are_attributed_to_the_cause(
     before: Sequence[str], after: Sequence[str], expected: set[str]
 ) -> None:
     assert explained_by(before, after) == expected
@@ -61,7 +61,7 @@ def test_forced_changes_are_those_that_requirements_imply(
     ("roots", "expected"),
     [(["twin"], {"twin"}), (["pair"], {"pair"}), (["twin", "pair"], {"pair"})],
 )
-def test_requested_package_counts_if_packages_force_each_other(
+def test_mutually_required_changes_are_attributed_to_the_requested_package(
     roots: Sequence[str], expected: set[str]
 ) -> None:
     assert explained_by(["twin==1", "pair==1"], ["twin==2", "pair==2"], *roots) == expected
@@ -79,7 +79,7 @@ def choices(bench: Bench, **contexts: Sequence[str]) -> Mapping[str, str]:
     return preferred
 
 
-def test_own_indicators_are_weighed_before_bundled_ones() -> None:
+def test_indicators_of_the_project_outweigh_bundled_ones() -> None:
     bench = Bench()
     for version, gain in (("1", 0.3), ("2", 0.0)):
         bench.measure(bench.stack(f"free=={version}"), jobs(gain), series("PiMatmul"))
@@ -89,7 +89,7 @@ def test_own_indicators_are_weighed_before_bundled_ones() -> None:
     assert choices(bench, any=[]) == {"any": "2"}
 
 
-def test_measurements_on_this_hardware_decide_first() -> None:
+def test_measurements_on_this_hardware_outweigh_those_on_other_hardware() -> None:
     bench = Bench()
     for hardware, sign in ((ELSEWHERE, 1), (None, -1)):
         where = series(hardware=hardware) if hardware else series()
@@ -98,7 +98,7 @@ def test_measurements_on_this_hardware_decide_first() -> None:
     assert choices(bench, any=[]) == {"any": "2"}
 
 
-def test_nearest_context_counts_if_contexts_agree() -> None:
+def test_measurements_in_the_most_similar_stack_decide_if_stacks_agree() -> None:
     """Both contexts are noisy, so that their disagreement is within chance."""
     bench = Bench()
     for side, gain in (("1", 0.1), ("2", 0.03)):
@@ -109,7 +109,7 @@ def test_nearest_context_counts_if_contexts_agree() -> None:
     assert preferred["two"] == "2"
 
 
-def test_distance_counts_the_other_packages_that_differ() -> None:
+def test_similarity_of_stacks_counts_the_other_packages_that_differ() -> None:
     bench = Bench()
     pair = bench.stack("free==1", "side==1"), bench.stack("free==2", "side==1")
     for stack in pair:
@@ -121,7 +121,7 @@ def test_distance_counts_the_other_packages_that_differ() -> None:
         assert context_distance(measured.index, pair, [*map(purl, context)]) == distance
 
 
-def test_pairs_with_forced_changes_count_only_without_a_plain_pair() -> None:
+def test_stacks_with_implied_changes_are_compared_only_without_a_plain_pair() -> None:
     bench = Bench()
     stacks = [bench.stack(*BEFORE), bench.stack(*AFTER)]
     plain = [bench.stack("a==1", "new==1"), bench.stack("a==2", "new==1")]
