@@ -75,7 +75,7 @@ def test_file_without_secrets_is_stored_unchanged(name: str, text: str) -> None:
     assert public_file(name, text) == text
 
 
-def test_lock_still_matches_its_pipfile_after_removal_of_credentials() -> None:
+def test_pipfile_lock_hash_matches_after_removal_of_credentials() -> None:
     manifest = tomllib.loads(PIPFILE)
     lock = {
         "_meta": {"hash": {"sha256": pipfile_hash(manifest)}, "sources": manifest["source"]},
@@ -131,7 +131,7 @@ def test_credentials_hidden_by_quotes_are_refused(name: str, line: str) -> None:
         "-e 'git+ssh://git@h.example/a.git@v1#egg=a'\n",
     ],
 )
-def test_quotes_without_a_secret_are_unchanged(text: str) -> None:
+def test_quoted_text_without_a_secret_is_unchanged(text: str) -> None:
     assert public_file("requirements.txt", text) == text
 
 

@@ -18,7 +18,7 @@ from model.errors import AccessDenied
 from model.redaction import scrubbed
 
 
-def test_refusal_by_a_store_is_a_server_error() -> None:
+def test_access_denied_by_a_store_is_answered_as_service_unavailable() -> None:
     app = Flask(__name__)
     errors.register(app)
 
@@ -45,7 +45,7 @@ def logged(caplog: pytest.LogCaptureFixture, url: str, status: int = 200) -> str
     return "\n".join(JsonFormatter().format(record) for record in caplog.records)
 
 
-def test_log_line_has_no_values_of_a_query_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_request_log_has_no_query_values_and_no_tokens(caplog: pytest.LogCaptureFixture) -> None:
     line = logged(caplog, f"/a?token={SECRET}&origin=me@host&dev=1")
     assert json.loads(line)["query"] == ["dev", "origin", "token"]
     assert "me@host" not in line

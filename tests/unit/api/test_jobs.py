@@ -40,7 +40,7 @@ REQUEST = AdviceRequest(
 )
 
 
-def test_worker_reads_the_request_that_was_accepted() -> None:
+def test_worker_reads_a_queued_request_as_it_was_accepted() -> None:
     stored = orjson.dumps(REQUEST.to_document())
     assert AdviceRequest.from_document(orjson.loads(stored)) == REQUEST
     checked = ProvenanceRequest(PROJECT, {"packages": {}}, {"default": {}}, origin="https://h/")
@@ -48,7 +48,7 @@ def test_worker_reads_the_request_that_was_accepted() -> None:
     assert ProvenanceRequest.from_document(orjson.loads(stored)) == checked
 
 
-def test_the_sender_of_a_request_is_no_part_of_its_cache_key() -> None:
+def test_cache_key_of_a_request_does_not_depend_on_its_sender() -> None:
     sent = replace(REQUEST, origin="https://git.example/x", source_type="cli")
     assert sent.to_document().keys() - REQUEST.to_document().keys() == {"origin", "source_type"}
     assert sent.cache_key == REQUEST.cache_key
@@ -66,7 +66,7 @@ def test_the_sender_of_a_request_is_no_part_of_its_cache_key() -> None:
     ],
     ids=["older v2", "older v1", "newer", "unknown field", "empty"],
 )
-def test_a_request_of_another_version_is_refused_with_a_remedy(document: dict[str, object]) -> None:
+def test_queued_request_of_another_version_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match="another version"):
         AdviceRequest.from_document(document)
 
@@ -80,7 +80,7 @@ def options_of(home: Path, **more: Any) -> RequestOptions:
     return advice_request(settings, body, may_fetch=False).asked.options
 
 
-def test_only_wheels_is_an_option_and_building_is_none(tmp_path: Path) -> None:
+def test_api_request_may_forbid_but_not_request_builds(tmp_path: Path) -> None:
     assert not options_of(tmp_path).only_wheels
     assert options_of(tmp_path, only_wheels=True).only_wheels
     assert not options_of(tmp_path).build
@@ -104,7 +104,7 @@ def refused(shares: ClientShares, client: QueueClient) -> str:
     return error.value.detail
 
 
-def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
+def test_anonymous_requests_occupy_at_most_their_share_of_slots() -> None:
     shares = ClientShares(4)
     with ExitStack() as running:
         running.enter_context(shares.taken(NEAR))
@@ -120,14 +120,14 @@ def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
         pass
 
 
-def test_slots_are_released_after_an_error_and_one_is_always_free() -> None:
+def test_request_slot_is_released_after_an_error() -> None:
     shares = ClientShares(0)
     for _ in range(2):
         with pytest.raises(ValueError, match="broken"), shares.taken(NEAR):
             raise ValueError("broken")
 
 
-def test_client_with_a_token_has_limited_slots_too() -> None:
+def test_client_with_a_token_has_a_limited_number_of_slots() -> None:
     shares = ClientShares(4, each=2)
     token, other = (QueueClient(name, anonymous=False) for name in "ab")
     with ExitStack() as running:
@@ -140,7 +140,7 @@ def test_client_with_a_token_has_limited_slots_too() -> None:
         pass
 
 
-def test_request_to_a_silent_store_is_given_up() -> None:
+def test_request_to_a_silent_store_fails_at_its_time_limit() -> None:
     """More of them than there are places for."""
     stuck = Event()
     try:
@@ -152,7 +152,7 @@ def test_request_to_a_silent_store_is_given_up() -> None:
     assert answer_within(60, lambda _: 7) == 7
 
 
-def test_error_of_a_store_request_is_raised_unchanged() -> None:
+def test_error_inside_a_time_limited_store_request_is_raised_unchanged() -> None:
     def broken(_: CheckTime) -> None:
         raise TimeoutError("of its own")
 
@@ -160,7 +160,7 @@ def test_error_of_a_store_request_is_raised_unchanged() -> None:
         answer_within(60, broken)
 
 
-def test_abandoned_work_ends_at_its_next_time_check() -> None:
+def test_abandoned_store_request_ends_at_its_next_time_check() -> None:
     ended = Event()
 
     def work(check_time: CheckTime) -> None:
@@ -176,7 +176,7 @@ def test_abandoned_work_ends_at_its_next_time_check() -> None:
     assert ended.wait(60)
 
 
-def test_schedules_follow_the_settings() -> None:
+def test_worker_schedules_follow_the_settings() -> None:
     settings = Settings.from_env({"CRON_NIGHTLY": "30 3 * * *", "FETCH_MISSING": "0"})
     due = {it.task: it.cron for it in schedules(settings)}
     assert due["cron.nightly"] == "30 3 * * *"

@@ -31,7 +31,7 @@ def test_query_parameters_do_not_become_path_parameters(query: str, address: str
                          _external=None) == "/stacks/a"  # fmt: skip
 
 
-def test_every_question_of_the_cookbook_is_offered() -> None:
+def test_every_cookbook_question_is_offered_on_the_query_page() -> None:
     text = (ROOT / "docs" / "cookbook.md").read_text("utf-8")
     headings = re.findall(r"^## (\d+)\. (.*)$", text, re.MULTILINE)
     assert [(str(it.number), it.title) for it in saved_questions().values()] == headings
@@ -40,7 +40,7 @@ def test_every_question_of_the_cookbook_is_offered() -> None:
         assert question.query in text
 
 
-def test_parameters_have_the_type_of_their_example() -> None:
+def test_query_form_values_are_converted_to_the_type_of_the_example() -> None:
     (listed,) = (it for it in saved_questions().values() if "frameworks" in it.parameters)
     assert listed.values({"frameworks": "torch, jax"})["frameworks"] == ["torch", "jax"]
     (sized,) = (it for it in saved_questions().values() if "smallest" in it.parameters)

@@ -54,7 +54,7 @@ def children() -> list[psutil.Process]:
     return psutil.Process().children()
 
 
-def test_a_signal_ends_every_child() -> None:
+def test_signal_to_the_supervisor_ends_every_child_process() -> None:
     before = set(children())
     thread = signal_when(lambda: len(set(children()) - before) == 2)
     assert Supervisor([ChildProcess("a", SLEEPS), ChildProcess("b", SLEEPS)]).run() == 0
@@ -62,7 +62,7 @@ def test_a_signal_ends_every_child() -> None:
     assert set(children()) <= before
 
 
-def test_dead_child_is_restarted_and_counted() -> None:
+def test_dead_child_process_is_restarted() -> None:
     restarted: list[str] = []
     thread = signal_when(lambda: len(restarted) == 2)
     children = [ChildProcess("fragile", dies(7)), ChildProcess("steady", SLEEPS)]
@@ -71,7 +71,7 @@ def test_dead_child_is_restarted_and_counted() -> None:
     assert set(restarted) == {"fragile"}
 
 
-def test_child_without_heartbeats_is_replaced(
+def test_child_process_without_heartbeats_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "SILENT_S", 0.3)
@@ -92,7 +92,7 @@ def test_child_without_heartbeats_is_replaced(
     assert "alive" not in restarted
 
 
-def test_child_that_has_not_sent_a_heartbeat_yet_is_left_alone(
+def test_child_process_is_not_replaced_before_its_first_heartbeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "SILENT_S", 0.0)
@@ -105,7 +105,7 @@ def test_child_that_has_not_sent_a_heartbeat_yet_is_left_alone(
     assert set(restarted) == {"fragile"}
 
 
-def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
+def test_supervisor_ends_with_the_exit_code_of_an_essential_process() -> None:
     before = set(children())
     assert (
         Supervisor(
@@ -116,7 +116,7 @@ def test_the_end_of_an_essential_child_ends_all_with_its_code() -> None:
     assert set(children()) <= before
 
 
-def test_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+def test_child_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     thread = signal_when(ready.exists, signal.SIGINT)
     child = ChildProcess("stubborn", (*STUBBORN, str(ready)))
@@ -124,7 +124,7 @@ def test_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_the_supervisor_restores_the_handlers_of_signals() -> None:
+def test_supervisor_restores_signal_handlers() -> None:
     before = signal.getsignal(signal.SIGTERM)
     Supervisor([ChildProcess("server", dies(1), essential=True)]).run()
     assert signal.getsignal(signal.SIGTERM) is before
@@ -136,7 +136,7 @@ def names_of(path: Path) -> set[str]:
     return {str(it.value) for it in names}
 
 
-def test_certificate_is_made_once_for_this_machine(tmp_path: Path) -> None:
+def test_self_signed_certificate_is_created_once(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     assert {"localhost", "127.0.0.1", "::1"} < names_of(first.path)
     assert self_signed(tmp_path / "tls") == first
@@ -150,7 +150,7 @@ def test_certificate_key_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
 
 
-def test_certificate_lacking_a_name_is_replaced(tmp_path: Path) -> None:
+def test_certificate_without_a_required_host_name_is_replaced(tmp_path: Path) -> None:
     first = self_signed(tmp_path / "tls")
     second = self_signed(tmp_path / "tls", ["192.0.2.7", "build.example"])
     assert second.fingerprint != first.fingerprint
@@ -198,7 +198,7 @@ def test_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None
     assert certificate_shown_by(context) == ssl.PEM_cert_to_DER_cert(renewed.path.read_text())
 
 
-def test_process_groups_share_metrics_and_remove_their_own(tmp_path: Path) -> None:
+def test_process_groups_share_metrics_and_remove_only_their_own_files(tmp_path: Path) -> None:
     other = tmp_path / "worker@elsewhere@1"
     other.mkdir()
     (other / "counter_1.db").touch()
@@ -209,14 +209,14 @@ def test_process_groups_share_metrics_and_remove_their_own(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [other]
 
 
-def test_metrics_of_a_killed_group_are_removed(tmp_path: Path) -> None:
+def test_metrics_of_a_killed_process_group_are_removed(tmp_path: Path) -> None:
     gone = tmp_path / f"serve@{socket.gethostname()}@999999999"
     gone.mkdir()
     with metrics_folder(tmp_path, "serve") as own:
         assert list(tmp_path.iterdir()) == [own]
 
 
-def test_the_folder_of_metrics_is_removed_after_an_error(tmp_path: Path) -> None:
+def test_metrics_folder_is_removed_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), metrics_folder(tmp_path, "serve"):
         raise RuntimeError
     assert not list(tmp_path.iterdir())

@@ -91,7 +91,7 @@ def test_sbom_has_the_content_of_the_lock_without_secrets() -> None:
     assert not [it for it in ("secret", "token", "USER", "PASSWORD") if it in text]
 
 
-def test_sboms_of_equal_locks_differ_only_in_their_time() -> None:
+def test_sboms_of_equal_locks_differ_only_in_the_creation_time() -> None:
     lock = Path("requirements.txt")
     lock.write_text("a==1.0 --hash=sha256:" + DIGESTS[0] + "\nb==2\n", encoding="utf-8")
     epoch = run("requirements.txt", SOURCE_DATE_EPOCH="1767312000").stdout
@@ -110,7 +110,7 @@ def test_sboms_of_equal_locks_differ_only_in_their_time() -> None:
 @pytest.mark.parametrize(
     "project", ["uv-flask", "poetry-poetry-21", "pdm-unearth-45", "pylock-h11"]
 )
-def test_sbom_of_a_real_lock_describes_the_same_stack(project: str) -> None:
+def test_sbom_of_a_real_lock_lists_exactly_the_locked_packages(project: str) -> None:
     (lock,) = (it for it in (REAL / project).iterdir() if "lock" in it.name)
     markers = environment(WHERE[1], WHERE[3]).markers
     content = read_lock_file(lock, markers=markers)

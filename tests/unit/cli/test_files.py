@@ -32,7 +32,7 @@ from tests.factories.universes import ENVIRONMENT
         "requirements.in",
     ],
 )
-def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
+def test_lock_does_not_overwrite_a_manifest(tmp_path: Path, name: str) -> None:
     (tmp_path / "requirements.txt").write_text("core>=1\n", encoding="utf-8")
     project = read_project(tmp_path)
     with pytest.raises(
@@ -41,7 +41,7 @@ def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
         keep_manifest(tmp_path / name, tmp_path, project)
 
 
-def test_lock_is_not_written_over_the_requirements_it_was_made_of(tmp_path: Path) -> None:
+def test_lock_does_not_overwrite_the_requirements_file_it_comes_from(tmp_path: Path) -> None:
     manifest = tmp_path / "requirements.txt"
     manifest.write_text("core>=1\n", encoding="utf-8")
     for path in (tmp_path, manifest):
@@ -80,7 +80,7 @@ def test_duplicate_key_in_a_json_file_is_refused(tmp_path: Path) -> None:
     assert unrepeated(path) == path.read_bytes()
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_output_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     path, folder = tmp_path / "lock.txt", tmp_path / "folder"
     write_file(path, b"one")
     write_file(path, b"two")
@@ -96,7 +96,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert caught.value.filename == "/proc/lock.txt"
 
 
-def test_pipe_is_refused_as_a_project(tmp_path: Path) -> None:
+def test_project_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "requirements.txt")
     with pytest.raises(InvalidArgument, match="a pipe or a device"):
         read_project(tmp_path / "requirements.txt")
@@ -122,7 +122,7 @@ def test_pipe_is_refused_as_a_project(tmp_path: Path) -> None:
          '[tool.uv.sources]\nb = {path = "missing"}\n', "pyproject.toml:tool.uv.sources.b"),
     ],
 )  # fmt: skip
-def test_a_local_path_must_exist(tmp_path: Path, name: str, text: str, field: str) -> None:
+def test_missing_local_path_is_refused(tmp_path: Path, name: str, text: str, field: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     project = read_project(tmp_path)
     with raised(InvalidFile, reason=Reason.INCLUDE_MISSING) as caught:
@@ -153,7 +153,7 @@ _UNNEEDED = [
 
 
 @pytest.mark.parametrize(("name", "text"), _UNNEEDED)
-def test_local_path_excluded_by_its_marker_may_be_missing(
+def test_missing_local_path_is_accepted_if_its_marker_excludes_it(
     tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
@@ -164,7 +164,7 @@ def test_local_path_excluded_by_its_marker_may_be_missing(
     assert missing.message.endswith("which does not exist")
 
 
-def test_paths_of_locks_and_constraints_may_be_missing(tmp_path: Path) -> None:
+def test_missing_local_paths_in_locks_and_constraints_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("a>1\n", encoding="utf-8")
     (tmp_path / "requirements.txt").write_text("a==2\n./missing.whl\n", encoding="utf-8")
     (tmp_path / "constraints.txt").write_text("b @ file:///missing.whl\n", encoding="utf-8")
@@ -181,7 +181,7 @@ def test_paths_of_locks_and_constraints_may_be_missing(tmp_path: Path) -> None:
      "-e b[x]@file:HERE", "--editable b @ ./here",
      "./${NAME}/b.whl", "-e git+https://h.example/r"],
 )  # fmt: skip
-def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None:
+def test_requirement_on_an_existing_local_path_is_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "b-1.whl").touch()
     text = f"a>1\n{line.replace('HERE', str(tmp_path / 'here'))}\n"
@@ -191,7 +191,7 @@ def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None
     assert [it.field for it in project.warnings] == ["requirements.txt:2"]
 
 
-def test_folder_with_a_conda_recipe_only_is_refused_with_its_tool(tmp_path: Path) -> None:
+def test_folder_with_only_a_conda_recipe_is_refused_with_the_tool_named(tmp_path: Path) -> None:
     (tmp_path / "meta.yaml").write_text("name: a\n", encoding="utf-8")
     with raised(InvalidFile, reason=Reason.UNKNOWN_SCHEMA):
         read_project(tmp_path)
@@ -243,7 +243,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("named", ["HEAD~1:app/uv.lock", "main^:./uv.lock"])
-def test_lock_and_manifest_are_read_from_the_same_revision(repository: Path, named: str) -> None:
+def test_manifest_is_read_from_the_revision_of_the_lock(repository: Path, named: str) -> None:
     assert {it.name: it.version for it in read_lock_file(Path(named)).entries} == {
         "web": "1.0", "tester": "1.0"
     }  # fmt: skip
@@ -251,7 +251,7 @@ def test_lock_and_manifest_are_read_from_the_same_revision(repository: Path, nam
     assert (lock.name, lock.version) == ("web", "2.0")
 
 
-def test_included_files_are_read_from_the_same_revision(repository: Path) -> None:
+def test_included_files_are_read_from_the_revision_of_the_lock(repository: Path) -> None:
     (repository / "all.txt").write_text("-r inner/more.txt\n", encoding="utf-8")
     (repository / "inner").mkdir()
     (repository / "inner" / "more.txt").write_text("web==1\n", encoding="utf-8")
@@ -261,7 +261,7 @@ def test_included_files_are_read_from_the_same_revision(repository: Path) -> Non
     assert [it.version for it in read_lock_file(Path("HEAD:./all.txt")).entries] == ["1"]
 
 
-def test_file_on_disk_is_preferred_to_a_revision(repository: Path) -> None:
+def test_lock_path_that_exists_on_disk_is_not_read_as_a_revision(repository: Path) -> None:
     (repository / "main:app").mkdir()
     (repository / "main:app" / "uv.lock").write_text(LOCK.format(version="9.0"), encoding="utf-8")
     versions = {it.version for it in read_lock_file(Path("main:app/uv.lock")).entries}
@@ -285,7 +285,7 @@ def test_missing_revision_or_file_is_named(repository: Path, named: str, message
     assert caught.value.hint
 
 
-def test_no_program_of_a_partial_clone_runs(repository: Path) -> None:
+def test_reading_a_revision_runs_no_program_from_the_git_configuration(repository: Path) -> None:
     marker, objects = repository / "ran", repository.parent / ".git" / "objects"
     for setting in (
         "extensions.partialClone=origin", "remote.origin.promisor=true",
@@ -301,7 +301,7 @@ def test_no_program_of_a_partial_clone_runs(repository: Path) -> None:
     assert not marker.exists()
 
 
-def test_outside_a_repository_a_revision_is_refused(
+def test_revision_is_refused_outside_a_git_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -310,7 +310,7 @@ def test_outside_a_repository_a_revision_is_refused(
         read_lock_file(Path("main:uv.lock"))
 
 
-def test_unknown_lock_version_is_refused_with_its_number(tmp_path: Path) -> None:
+def test_unknown_uv_lock_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text("version = 2\n", encoding="utf-8")
     with pytest.raises(InvalidFile) as caught:
         read_lock_file(tmp_path / "uv.lock", DEFAULT_SELECTION)
@@ -338,7 +338,7 @@ def _selections() -> list[Any]:
 
 @pytest.mark.skipif(not LOCKS, reason="the locks of real projects are not on this machine")
 @pytest.mark.parametrize(("path", "case"), _selections())
-def test_locks_of_real_projects_give_what_their_tool_installs(
+def test_locks_of_real_projects_give_the_packages_that_the_tool_installs(
     path: Path, case: dict[str, Any]
 ) -> None:
     where = environment(

@@ -47,7 +47,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_hundred_changes_without_effect_make_no_comment() -> None:
+def test_upgrade_without_a_measured_effect_makes_no_comment() -> None:
     for number in range(100):
         index: Index = {"rest": {str(it): {} for it in (number, number + 1)}}
         old, new = {"rest": str(number)}, {"rest": str(number + 1)}
@@ -58,7 +58,7 @@ def test_a_hundred_changes_without_effect_make_no_comment() -> None:
         assert comment_text(upgrade, "app.txt") == ""
 
 
-def test_a_comment_shows_settled_differences_and_folds_the_rest() -> None:
+def test_guard_comment_shows_settled_differences_and_folds_the_rest() -> None:
     text = comment_text(slower(), "app.txt")
     shown, _, folded = text.partition("<details>")
     assert shown.startswith("**thoth guard: 1 settled difference** in `app.txt`, result: harm\n")
@@ -67,7 +67,7 @@ def test_a_comment_shows_settled_differences_and_folds_the_rest() -> None:
     assert "chance of even one false claim" in folded
 
 
-def test_ten_sizes_take_two_lines_and_ten_if_verbose() -> None:
+def test_guard_comment_summarises_sizes_unless_verbose() -> None:
     bench = Bench()
     for size in (2**it for it in range(4, 14)):
         how = series(parameters={"matrix_size": size})
@@ -86,7 +86,7 @@ def test_ten_sizes_take_two_lines_and_ten_if_verbose() -> None:
     assert "10 settled differences" in comment_text(upgrade, "app.txt")
 
 
-def test_each_comparison_in_the_document_has_its_conditions() -> None:
+def test_guard_document_states_the_conditions_of_each_comparison() -> None:
     bench = measured()
     for version in "12":
         bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(count=3), series("PiConv2D"))
@@ -100,7 +100,7 @@ def test_each_comparison_in_the_document_has_its_conditions() -> None:
         assert (claim["python_version"], claim["same_python"]) == ("3.11", True)
 
 
-def test_hostile_text_stays_in_code_and_the_comment_has_a_size_limit() -> None:
+def test_guard_comment_escapes_hostile_text_and_has_a_size_limit() -> None:
     yanked = tuple(YankedVersion("fast", "1", HOSTILE * 5) for _ in range(1000))
     text = comment_text(replace(slower(), yanked=yanked), "app`@team`.txt")
     assert len(text) < 65_536
@@ -120,7 +120,7 @@ def test_hostile_text_stays_in_code_and_the_comment_has_a_size_limit() -> None:
     assert "````text" in text
 
 
-def test_harm_is_found_at_the_line_of_its_package_with_its_fingerprint(lock: Path) -> None:
+def test_sarif_places_harm_at_the_lock_line_of_its_package(lock: Path) -> None:
     (result,) = results(slower(), lock)
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "a%20b/app.txt"}, "region": {"startLine": 3}}
@@ -144,7 +144,7 @@ def test_harm_is_found_at_the_line_of_its_package_with_its_fingerprint(lock: Pat
     assert [it["locations"] for it in second] != [it["locations"] for it in first]
 
 
-def test_vulnerability_closed_by_vex_is_shown_and_suppressed(lock: Path) -> None:
+def test_vulnerability_closed_by_vex_is_listed_as_suppressed(lock: Path) -> None:
     why = VexStatement(frozenset(), VexStatus.FIXED, "backported", "vendor.json")
     closed = VersionVulnerability("fast", "1", "CVE-1", "high", why)
     upgrade = replace(slower(), closed=(closed,))
@@ -156,7 +156,7 @@ def test_vulnerability_closed_by_vex_is_shown_and_suppressed(lock: Path) -> None
     assert [it["justification"] for it in suppressed["suppressions"]] == [text]
 
 
-def test_conda_packages_of_two_revisions_of_a_lock_are_noted_once() -> None:
+def test_conda_packages_are_noted_once_for_two_revisions_of_a_lock() -> None:
     texts = [f"lists {it} conda packages" for it in (2, 3)]
     warnings = [ProjectWarning(WarningCode.CONDA, it, "pixi.lock:$") for it in texts]
     locks = [ProjectLock((), "pixi.lock", warnings=(it,)) for it in warnings]

@@ -36,12 +36,12 @@ def refused(
     return said
 
 
-def test_a_timeout_is_a_number_of_seconds(refused: Said) -> None:
+def test_invalid_timeout_is_refused(refused: Said) -> None:
     for value in ("nan", "-nan", "inf", "0", "-1"):
         assert "--timeout" in refused("--timeout", value)
 
 
-def test_unwritable_folder_is_reported_before_anything_runs(refused: Said, tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported_before_any_job_runs(refused: Said, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in ("", f"{tmp_path}/file", f"{tmp_path}/file/x", "/proc", "/proc/x"):
         told = refused("--out", out)
@@ -50,7 +50,7 @@ def test_unwritable_folder_is_reported_before_anything_runs(refused: Said, tmp_p
 
 
 @pytest.mark.parametrize("out", [[], ["--out", "out"]])
-def test_unusable_home_is_reported_as_a_setting(
+def test_unusable_home_folder_is_reported_by_its_setting(
     refused: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_unusable_home_is_reported_as_a_setting(
 
 
 @pytest.mark.parametrize("launcher", ["ray", "container", "kubernetes"])
-def test_scripts_are_trusted_on_this_machine_only(refused: Said, launcher: str) -> None:
+def test_trusted_scripts_need_the_local_launcher(refused: Said, launcher: str) -> None:
     assert "--launcher local" in refused("--trust-script", "--launcher", launcher)
 
 
@@ -89,7 +89,7 @@ def test_image_launcher_needs_a_base_image(refused: Said, launcher: str) -> None
         "pull access denied for y, repository does not exist",
     ],
 )
-def test_unavailable_image_is_not_a_failed_build_of_the_stack(said: str) -> None:
+def test_unavailable_base_image_is_not_blamed_on_the_stack(said: str) -> None:
     assert _not_built(said, BuildLog(), 125).reason == "image-unavailable"
 
 
@@ -102,7 +102,7 @@ def test_unavailable_image_is_not_a_failed_build_of_the_stack(said: str) -> None
         " ignored.",
     ],
 )
-def test_index_unreachable_for_pip_is_not_a_fault_of_the_stack(said: str) -> None:
+def test_unreachable_index_during_a_build_is_not_blamed_on_the_stack(said: str) -> None:
     verdict = "ERROR: No matching distribution found for parrot==1.0"
     failure = _not_built(f"{said}\n{verdict}\n", BuildLog(), 1)
     assert (failure.reason, failure.host_problem) == ("index-unreachable", True)
@@ -141,11 +141,11 @@ def test_build_log_contains_no_password() -> None:
         ("something else", "build-failed"),
     ],
 )
-def test_installer_messages_determine_the_reason(said: str, reason: str) -> None:
+def test_build_failure_reason_is_derived_from_installer_messages(said: str, reason: str) -> None:
     assert reason_of(said) == reason
 
 
-def test_failed_build_can_be_pickled() -> None:
+def test_build_failure_can_be_sent_between_processes() -> None:
     import pickle
 
     error = BuildFailed("no-wheel", "there is none", log="all\n", exit_code=2, hint="another")
@@ -182,7 +182,7 @@ def lines_of_jobs() -> list[str]:
     return lines
 
 
-def test_outcomes_are_shown_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspection_outcomes_are_shown_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     views = {"jobs": "\n".join(lines_of_jobs())}
     for title, outcomes in OUTCOMES.items():
         print_outcomes(outcomes, OUT, as_json=False, ingested=title == "steady jobs")

@@ -52,7 +52,7 @@ def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -
     assert run(failing_with(error), []) == code
 
 
-def test_an_error_is_reported_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_error_is_printed_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     for error, text in (
         (StoreUnavailable("PostgreSQL", "refused", "run `thoth up`"),
          "error: PostgreSQL is unavailable: refused\nhint: run `thoth up`\n"),
@@ -62,13 +62,13 @@ def test_an_error_is_reported_with_its_remedy(capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr() == ("", text)
 
 
-def test_an_unexpected_error_is_not_hidden_and_an_unknown_command_a_usage_error() -> None:
+def test_unexpected_error_is_raised_and_unknown_command_exits_with_2() -> None:
     with pytest.raises(ZeroDivisionError):
         run(failing_with(ZeroDivisionError()), [])
     assert run(thoth, ["nonsense"]) == 2
 
 
-def test_the_help_lists_each_command_with_the_first_sentence_of_its_own_help() -> None:
+def test_command_list_shows_the_first_sentence_of_each_commands_help() -> None:
     assert list(COMMANDS) == sorted(COMMANDS)
     with click.Context(thoth) as context:
         for name, (_, summary) in COMMANDS.items():
@@ -76,7 +76,7 @@ def test_the_help_lists_each_command_with_the_first_sentence_of_its_own_help() -
             assert (command.name, command.get_short_help_str(1000)) == (name, summary)
 
 
-def test_the_help_names_each_command_once_and_six_commands_first() -> None:
+def test_command_list_starts_with_six_commands_and_names_each_once() -> None:
     tail = [name for names in PURPOSES.values() for name in names]
     assert sorted((*FIRST_COMMANDS, *tail)) == sorted({*COMMANDS, "compare"})
     shown = CliRunner().invoke(thoth, ["--help"]).stdout
@@ -140,7 +140,7 @@ def test_closed_output_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
         ("--version", ">/dev/full", "No space left on device"),
     ],
 )
-def test_an_output_that_cannot_be_written_is_reported_in_a_line(
+def test_unwritable_output_is_reported_in_one_line(
     arguments: str, redirection: str, words: str
 ) -> None:
     program = f"{sys.executable} -c 'from cli.main import main; main()' {arguments}"
@@ -183,7 +183,7 @@ def test_an_empty_path_is_refused(
 
 
 @pytest.mark.parametrize("arguments", [("provenance",), ("provenance", ".")])
-def test_provenance_is_of_the_lock_in_the_current_folder(
+def test_provenance_requires_a_lock_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)

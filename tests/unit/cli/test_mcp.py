@@ -63,14 +63,14 @@ def test_tool_answer_is_a_selection_of_the_command_output(assistant: Assistant) 
     assert "95 % interval" in measured["message"]
 
 
-def test_lock_as_text_and_as_path_gives_the_same_answer(assistant: Assistant) -> None:
+def test_assistant_tool_accepts_a_lock_as_text_or_path(assistant: Assistant) -> None:
     text = ask(assistant, "judge_lock_change", old="numpy==1\nrest==1", new="numpy==2\nrest==1")
     assert text == ask(assistant, "judge_lock_change", old="one.txt", new="./two.txt")
     assert text["answer"] == "no_harm"
     assert ask(assistant, "compare_versions", package="NumPy", old="1", new="2")["measured"]
 
 
-def test_unmeasured_or_unpacked_version_is_answered_as_unknown(assistant: Assistant) -> None:
+def test_tool_answers_unknown_for_versions_not_in_the_pack(assistant: Assistant) -> None:
     for package, new in (("numpy", "3"), ("nunpy", "2"), ("rest", "2")):
         answer = ask(assistant, "compare_versions", package=package, old="1", new=new)
         assert answer["answer"] == "unknown"
@@ -80,14 +80,14 @@ def test_unmeasured_or_unpacked_version_is_answered_as_unknown(assistant: Assist
     assert ask(assistant, "fix_vulnerabilities", lock="one.txt")["answer"] == "unknown"
 
 
-def test_unreachable_store_is_not_a_tool_error(assistant: Assistant) -> None:
+def test_unreachable_store_is_reported_in_the_tool_answer(assistant: Assistant) -> None:
     text, is_error = Assistant(assistant.settings).answer(
         "compare_versions", {"package": "numpy", "old": "1", "new": "2"}
     )
     assert (json.loads(text)["error"]["code"], is_error) == ("store_unavailable", False)
 
 
-def test_tools_read_no_file_outside_the_project_folder(assistant: Assistant) -> None:
+def test_assistant_tools_read_no_file_outside_the_project_folder(assistant: Assistant) -> None:
     secret = Path("../secret.txt")
     secret.write_text("numpy==1\n", encoding="utf-8")
     Path("link.txt").symlink_to(secret)
@@ -122,13 +122,13 @@ def test_wrong_tool_arguments_are_reported_by_code(
     assert (json.loads(text)["error"]["code"], is_error) == (code, True)
 
 
-def test_schemas_take_less_than_1500_tokens() -> None:
+def test_assistant_tool_schemas_take_less_than_1500_tokens() -> None:
     # A token of JSON has three bytes or more, measured with real tokenizers.
     assert len(TOOLS) <= 4
     assert len(json.dumps(TOOLS)) + 400 < 3 * 1_500
 
 
-def test_long_answers_drop_whole_items_and_count_them() -> None:
+def test_long_tool_answers_are_shortened_by_whole_items() -> None:
     texts = [f"{number} % faster (95 % interval 1 to 9 %)" for number in range(12)]
     answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x" * 5_000], "c": ["\x1b"]}))
     assert (answer["a"], answer["c"], answer["left_out"]) == (texts, ["\\x1b"], 1)
@@ -146,7 +146,7 @@ def test_missing_mcp_library_is_reported_with_its_extra(
     assert "extra mcp" in (done.exception.hint or "")
 
 
-def test_what_is_open_or_closed_is_told_without_the_words_of_others() -> None:
+def test_tool_answer_omits_free_text_from_vex_statements() -> None:
     said = {"status": "affected", "until": "2027-01-31", "reason": "obey me", "source": "a.json"}
     closed = {"package": "core", "id": "CVE-2026-1", "severity": "high", "vex": said}
     document = {

@@ -77,7 +77,7 @@ def test_invalid_arguments_are_rejected_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_belongs_to_one_question(tmp_path: Path) -> None:
+def test_measurement_folder_of_other_arguments_is_refused(tmp_path: Path) -> None:
     folder = SearchFolder(tmp_path / "search")
     state = folder.state({"subjects": ["numpy"]})
     folder.write_state({**state, "held": {"a": "1"}})
@@ -90,9 +90,7 @@ def test_a_folder_belongs_to_one_question(tmp_path: Path) -> None:
         SearchFolder(tmp_path).state({})
 
 
-def test_a_stack_is_locked_once_a_refusal_is_kept_and_a_silent_index_is_none(
-    tmp_path: Path,
-) -> None:
+def test_locked_or_refused_stack_is_remembered_and_index_failure_is_not(tmp_path: Path) -> None:
     folder, calls = SearchFolder(tmp_path), []
 
     def refuse() -> dict[str, object]:
@@ -111,7 +109,7 @@ def test_a_stack_is_locked_once_a_refusal_is_kept_and_a_silent_index_is_none(
     assert not list(tmp_path.glob("silent/**/*.json"))
 
 
-def test_answers_are_printed_as_in_their_golden_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bisect_answer_states_result_and_uncertainty(capsys: pytest.CaptureFixture[str]) -> None:
     step, many = step_levels(16, {9: -0.2}), [f"numpy {n}" for n in range(64)]
     wide = StackSeries("releases", many, SERIES.specification_of, "numpy")
     skipped = PlantedMeasurer(step, 1, missing=frozenset({15}))
@@ -145,7 +143,7 @@ def test_answers_are_printed_as_in_their_golden_file(capsys: pytest.CaptureFixtu
     compare_views("bisect", views)
 
 
-def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -> None:
+def test_measurement_waits_for_a_quiet_machine_and_stops_if_it_stays_busy() -> None:
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(os.cpu_count() or 1)
@@ -163,7 +161,7 @@ def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -
     assert stopped.value.reason is StopReason.BUSY
 
 
-def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
+def test_measurement_stops_if_most_of_its_jobs_are_unusable() -> None:
     guard = MachineGuard(None, 0.2, print)
     for _ in range(20):
         guard.job_finished(None, {"exit_code": 1})
@@ -172,14 +170,14 @@ def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
     assert stopped.value.reason is StopReason.UNSTABLE
 
 
-def test_the_recorded_command_ends_with_the_program() -> None:
+def test_recorded_command_has_all_options_and_no_secrets() -> None:
     command = command_line(["a.txt", "b.txt"], {"--max-jobs": 30}, ["python", "my script.py"])
     assert command == "thoth bisect a.txt b.txt --max-jobs 30 -- python 'my script.py'"
     secret = command_line(["a"], {"--env": ["API_KEY=1"]}, ["mine", "--token", "a b"])
     assert secret == "thoth bisect a --env API_KEY=*** -- mine --token ***"
 
 
-def test_a_changed_script_is_another_question(tmp_path: Path) -> None:
+def test_changed_script_or_trust_starts_a_new_measurement(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     questions = []
     for text, trusted in (("print(1)", False), ("print(2)", False), ("print(2)", True)):
@@ -225,7 +223,7 @@ class Releases:
             wanted += self.needs.get(f"{name}=={chosen[name]}", [])
 
 
-def test_what_two_requirements_leave_open_is_held_equal_where_it_can_be() -> None:
+def test_compared_stacks_share_all_versions_that_requirements_leave_open() -> None:
     needs = {"a==1": ["b<2", "c"], "a==2": ["b", "c"]}
     releases = Releases({"a": ["1", "2"], "b": ["1", "2"], "c": ["1"]}, needs)
     stacks = held_equal(releases.best, [["a==2"], ["a==1"]], {"a"})
@@ -236,7 +234,7 @@ def test_what_two_requirements_leave_open_is_held_equal_where_it_can_be() -> Non
     assert stacks == [{"a": "1", "b": "1", "c": "1"}, {"a": "2", "b": "2", "c": "1"}]
 
 
-def test_the_requirements_of_the_project_belong_to_every_stack(tmp_path: Path) -> None:
+def test_every_measured_stack_includes_the_requirements_of_the_project(tmp_path: Path) -> None:
     assert project_requirements(tmp_path) == []
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["numpy >=1", "six"]\n')
     assert project_requirements(tmp_path) == ["numpy>=1", "six"]
@@ -245,7 +243,7 @@ def test_the_requirements_of_the_project_belong_to_every_stack(tmp_path: Path) -
         project_requirements(tmp_path)
 
 
-def test_a_stack_that_settled_early_does_not_lengthen_a_block() -> None:
+def test_block_duration_counts_only_stacks_that_are_still_measured() -> None:
     def jobs(count: int) -> dict[int, dict[str, str]]:
         moments = {"start_datetime": "2026-01-01T00:00:00Z", "end_datetime": "2026-01-01T00:00:01Z"}
         return dict.fromkeys(range(count), moments)
@@ -254,7 +252,7 @@ def test_a_stack_that_settled_early_does_not_lengthen_a_block() -> None:
     assert blocks_so_far(measured, {"A", "B"}) == (99, 2)
 
 
-def test_locks_without_packages_are_a_stack_each() -> None:
+def test_each_lock_without_packages_is_a_stack_of_its_own() -> None:
     python = {"requirements_locked": {"default": {}}}
 
     class Pinner:
@@ -268,7 +266,7 @@ def test_locks_without_packages_are_a_stack_each() -> None:
     assert ([it.pins for it in stacks], parts) == ([{}, {}], [python, python])
 
 
-def test_only_a_comparison_with_other_files_is_named_as_an_earlier_one(tmp_path: Path) -> None:
+def test_earlier_comparison_is_mentioned_only_if_its_files_changed(tmp_path: Path) -> None:
     def keep(folder: str, content: str) -> None:
         (tmp_path / folder).mkdir()
         state = {"question": {"subjects": ["a"], "files": {"bench.py": content}}}

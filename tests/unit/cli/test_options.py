@@ -58,7 +58,7 @@ def folder(tmp_path: Path, **files: str) -> Path:
     return tmp_path
 
 
-def test_every_type_and_every_format_can_be_chosen() -> None:
+def test_advise_accepts_every_recommendation_type_and_lock_format() -> None:
     chosen = {it.name: it.type for it in advise.params}
     for name, values in (("kind", RecommendationType), ("lock_format", LockFormat)):
         choice = chosen[name]
@@ -66,7 +66,7 @@ def test_every_type_and_every_format_can_be_chosen() -> None:
         assert tuple(choice.choices) == tuple(values)
 
 
-def test_a_project_is_an_argument_or_an_option() -> None:
+def test_project_is_given_as_argument_or_option() -> None:
     seen = []
 
     @click.command()
@@ -79,7 +79,7 @@ def test_a_project_is_an_argument_or_an_option() -> None:
     assert seen == [None, Path("one"), Path("two")]
 
 
-def test_options_are_translated_into_the_request(settings: Settings, tmp_path: Path) -> None:
+def test_advise_options_become_fields_of_the_request(settings: Settings, tmp_path: Path) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
     given = GIVEN | {
         "kind": "stable", "constraints": ("NumPy<2",), "overrides": ("jinja2>=3", "jinja2<4"),
@@ -94,7 +94,7 @@ def test_options_are_translated_into_the_request(settings: Settings, tmp_path: P
     assert (options.prereleases, options.labels) == ({"flask-x"}, {"team": "blue"})
 
 
-def test_the_python_of_an_option_wins_over_the_projects(settings: Settings, tmp_path: Path) -> None:
+def test_python_option_overrides_the_projects_python(settings: Settings, tmp_path: Path) -> None:
     pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
     project = read_project(folder(tmp_path, Pipfile=pipfile))
     assert requested_environment(project, GIVEN | {"python": None}).python_version == "3.12"
@@ -108,7 +108,7 @@ def test_the_python_of_an_option_wins_over_the_projects(settings: Settings, tmp_
     assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
 
 
-def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() -> None:
+def test_minor_python_version_of_a_project_means_the_python_of_this_host() -> None:
     host = host_environment()
     named = Project("Pipfile", ProjectFormat.PIPFILE, python=host.python_version)
     here = GIVEN | {"python": None, "platform": None}
@@ -121,7 +121,7 @@ def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() 
     assert requested_environment(other, here).python_full_version == "3.8.0"
 
 
-def test_age_in_days_counts_back_from_now() -> None:
+def test_age_option_in_days_counts_back_from_now() -> None:
     assert moment("30d", NOW, "") == datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert moment(None, NOW, "") is None
 
@@ -133,7 +133,7 @@ def test_constraint_with_extras_is_refused(settings: Settings, tmp_path: Path, o
         advice_request_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
 
 
-def test_request_has_the_current_digests_of_its_benchmark_files(
+def test_request_contains_current_digests_of_benchmark_files(
     settings: Settings, tmp_path: Path
 ) -> None:
     table = '[benchmarks]\nserve = "python bench.py"\n'
@@ -145,7 +145,7 @@ def test_request_has_the_current_digests_of_its_benchmark_files(
         assert benchmark == ("serve", str(command), command.identity["files_sha256"])
 
 
-def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
+def test_project_setting_limits_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
     text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
     path = folder(tmp_path, pyproject__toml=text)
     found = advice_request_of(settings, path, GIVEN).options.published_before
@@ -156,7 +156,7 @@ def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Pa
     assert found == datetime(2025, 1, 1, tzinfo=UTC)
 
 
-def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings: Settings) -> None:
+def test_index_of_a_project_is_matched_by_url_and_not_by_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "https://mirror.example/simple/", default=True),
@@ -197,7 +197,7 @@ def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("names", [(), ("pypi",)])
-def test_package_with_an_unconfigured_index_is_taken_from_no_other(
+def test_package_assigned_to_an_unconfigured_index_is_taken_from_no_other(
     settings: Settings, file: str, text: str, names: tuple[str, ...]
 ) -> None:
     project = parse_project({file: text.format(MOVED).encode()})
@@ -241,7 +241,7 @@ POETRY = "[[tool.poetry.source]]\nname='own'\nurl='https://moved.example/simple'
          "marker='os_name != \"nt\"'}\n", ["'tool.uv.sources.lib (git)'"]),
     ],
 )  # fmt: skip
-def test_packages_come_from_the_indexes_of_their_tool(
+def test_index_order_follows_the_tool_of_the_project(
     settings: Settings, file: str, text: str, expected: list[str]
 ) -> None:
     project = parse_project({file: text.encode()})
@@ -250,7 +250,7 @@ def test_packages_come_from_the_indexes_of_their_tool(
     assert list(request.resolver_request({}).indexes_of("lib")) == expected
 
 
-def test_index_listed_twice_limits_only_packages_that_name_it(settings: Settings) -> None:
+def test_repeated_index_limits_only_packages_that_name_it(settings: Settings) -> None:
     project = Project(
         indexes=(ProjectIndex("again", "HTTPS://Mirror.example:443/simple/", explicit=True),)
     )
@@ -268,7 +268,7 @@ def test_former_pypi_url_means_the_public_index() -> None:
     assert index_identity(old.replace(domain, f"{domain}.example")) != index_identity(old)
 
 
-def test_index_is_identified_by_its_url_whatever_its_name(settings: Settings) -> None:
+def test_configured_index_is_recognised_by_url_under_any_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "HTTP://Mirror.example/simple/"),
@@ -285,7 +285,7 @@ def test_index_is_identified_by_its_url_whatever_its_name(settings: Settings) ->
     }  # fmt: skip
 
 
-def test_index_that_owns_names_is_part_of_every_request(settings: Settings) -> None:
+def test_every_request_includes_indexes_that_own_package_names(settings: Settings) -> None:
     owners = replace(settings, index_namespaces=(("acme-*", "ours"), ("lib", "gone")))
     assert indexes_to_search(owners, Project(), ["pypi"])[1:] == (
         RequestIndex(
@@ -311,7 +311,7 @@ def test_only_files_of_the_project_folder_are_read(tmp_path: Path) -> None:
         read_project(inner)
 
 
-def test_a_missing_project_and_a_file_that_pins_not_everything_are_no_lock(tmp_path: Path) -> None:
+def test_missing_path_folder_or_unpinned_file_is_refused_as_a_lock(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no such file or folder"):
         read_project(tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="is a folder"):
@@ -341,7 +341,7 @@ def test_a_missing_project_and_a_file_that_pins_not_everything_are_no_lock(tmp_p
         ("# none\n", "the project has no requirements on Python 3.11", "check the file"),
     ],
 )
-def test_project_without_requirements_names_what_was_left_out(
+def test_error_without_usable_requirements_names_what_was_left_out(
     settings: Settings, tmp_path: Path, lines: str, message: str, hint: str
 ) -> None:
     path = folder(tmp_path, requirements__in=lines)
@@ -384,7 +384,7 @@ UV_INDEXES = "".join(
         ("pyproject.toml", f"{LIB}{UV_INDEXES}", ["pypi", "ours"]),
     ],
 )
-def test_public_index_comes_last_unless_uv_orders_otherwise(
+def test_public_index_is_searched_last_unless_uv_orders_otherwise(
     settings: Settings, file: str, text: str, names: list[str]
 ) -> None:
     project = parse_project({file: text.encode()})
@@ -440,7 +440,7 @@ PLAIN = {"app": "2.0", "lib": "2.0", "twin": "2.0"}
     ],
     ids=str,
 )
-def test_an_option_changes_the_advised_stack(
+def test_advise_options_change_the_advised_stack(
     given: dict[str, Any], changes: dict[str, str], tmp_path: Path
 ) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": INDEXES})

@@ -33,12 +33,12 @@ from graph.record.packages import PackageView
         (True, True),
     ],
 )
-def test_every_value_has_a_form_in_json(value: Any, expected: Any) -> None:
+def test_every_value_can_be_printed_as_json(value: Any, expected: Any) -> None:
     assert plain(value) == expected
     json.dumps(plain(value), allow_nan=False)
 
 
-def test_a_table_obeys_no_control_characters_and_cuts_no_value_in_a_pipe() -> None:
+def test_table_escapes_control_characters_and_keeps_long_values() -> None:
     assert short("a\x1b[31mred\n") == "a\\x1b[31mred\\n"
     shown = _rendered(QueryResult(("a\x1b",), (("[bold]x\x07",),)), "table")
     assert "\x1b" not in shown
@@ -48,7 +48,7 @@ def test_a_table_obeys_no_control_characters_and_cuts_no_value_in_a_pipe() -> No
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_empty_table_says_so(form: str) -> None:
+def test_empty_table_shows_its_column_names(form: str) -> None:
     shown = _rendered(QueryResult(("name",), ()), form)
     assert "name" in shown
 
@@ -62,7 +62,7 @@ def _rendered(result: QueryResult, form: str) -> str:
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_events_beyond_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_package_events_beyond_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     events = tuple(RecordedEvent(n, "added", "pypi", "flask", f"1.{n}", {}, DAY) for n in range(23))
     print_package(PackageView("flask", (), {}, (), events), details=True)
     *shown, last = capsys.readouterr().out.splitlines()
@@ -72,9 +72,7 @@ def test_events_beyond_the_limit_are_counted(capsys: pytest.CaptureFixture[str])
     assert "earlier" not in capsys.readouterr().out
 
 
-def test_alarms_beyond_the_limit_are_counted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_index_alarms_beyond_the_limit_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     alarms = [{"name": f"n{n}", "version": "1", "kind": "changed_hash"} for n in range(50)]
     busy = IndexStatus("pypi", alarm_count=70, alarms=alarms)
     quiet = IndexStatus("builds", alarm_count=1)
@@ -84,7 +82,7 @@ def test_alarms_beyond_the_limit_are_counted(
     assert lines[1].split() == ["alarms", "1:", "1", "more"]
 
 
-def test_progress_without_a_terminal_is_an_occasional_line(
+def test_progress_without_a_terminal_is_printed_occasionally(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]

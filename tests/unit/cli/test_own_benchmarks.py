@@ -44,7 +44,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: text)
 
 
-def test_benchmark_command_is_shown_until_it_is_confirmed(
+def test_benchmark_command_is_shown_for_confirmation_only_once(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -61,7 +61,7 @@ def test_benchmark_command_is_shown_until_it_is_confirmed(
     assert capsys.readouterr().err == ""
 
 
-def test_without_a_terminal_a_command_needs_yes(
+def test_unconfirmed_benchmark_needs_the_yes_option_without_a_terminal(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, None)
@@ -73,7 +73,7 @@ def test_without_a_terminal_a_command_needs_yes(
 
 
 @pytest.mark.parametrize("change", ["command", "folder"])
-def test_changed_command_or_folder_needs_a_new_confirmation(
+def test_changed_benchmark_command_or_folder_needs_new_confirmation(
     change: str, settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, None)
@@ -95,7 +95,7 @@ def test_unknown_benchmark_is_reported_with_the_known_ones(
     assert "train" in str(refused.value.hint)
 
 
-def test_search_takes_one_benchmark(settings: Settings, folder: Path) -> None:
+def test_bisect_takes_exactly_one_benchmark(settings: Settings, folder: Path) -> None:
     def program(*names: str) -> tuple[str, ...]:
         return program_of_benchmark(settings, folder, names, confirmed=True)
 
@@ -109,7 +109,7 @@ def test_search_takes_one_benchmark(settings: Settings, folder: Path) -> None:
     assert program() == ()
 
 
-def test_watch_without_a_terminal_names_unconfirmed_benchmarks(
+def test_watch_names_unconfirmed_benchmarks_without_a_terminal(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -122,7 +122,7 @@ def test_watch_without_a_terminal_names_unconfirmed_benchmarks(
     assert capsys.readouterr().err == ""
 
 
-def test_measurements_of_other_files_do_not_count(
+def test_measurements_with_other_benchmark_files_do_not_count(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "bench.py").write_text("print(1)")

@@ -37,7 +37,7 @@ def run(command: Any, *arguments: str, trusted: Path | None = None) -> Result:
     return CliRunner().invoke(command, list(arguments), obj=settings)
 
 
-def test_trusted_pack_settles_speed_only(pack: Path) -> None:
+def test_trusted_pack_settles_only_speed(pack: Path) -> None:
     gain = run(guard, "one.txt", "two.txt", "--offline", f"--pack={pack}", trusted=pack)
     assert gain.exit_code == 0, gain.output
     assert "decides" in gain.stderr
@@ -55,7 +55,7 @@ def test_trusted_pack_settles_speed_only(pack: Path) -> None:
     assert len(claim["evidence"]) == 16
 
 
-def test_two_releases_are_compared_from_a_pack_or_stay_unknown(pack: Path) -> None:
+def test_releases_are_compared_from_a_pack_if_it_has_both(pack: Path) -> None:
     known = run(compare, "numpy==1", "numpy==2", "--pack", str(pack), trusted=pack)
     assert known.exit_code == 0, known.output
     assert "  numpy 2 is 30 % faster than 1" in known.stdout
@@ -65,7 +65,7 @@ def test_two_releases_are_compared_from_a_pack_or_stay_unknown(pack: Path) -> No
     assert "thoth compare numpy==1 numpy==3" in document["sentences"][-1]
 
 
-def test_question_that_a_pack_cannot_answer_is_an_input_error(pack: Path, tmp_path: Path) -> None:
+def test_options_that_a_pack_cannot_answer_are_refused(pack: Path, tmp_path: Path) -> None:
     for arguments in (
         (guard, "one.txt", "two.txt", "--fetch", f"--pack={pack}"),
         (guard, "one.txt", "two.txt", f"--pack={tmp_path / 'none'}"),
@@ -79,7 +79,7 @@ def test_question_that_a_pack_cannot_answer_is_an_input_error(pack: Path, tmp_pa
         assert refused.stdout == ""
 
 
-def test_pack_of_another_hardware_class_does_not_decide(pack: Path, tmp_path: Path) -> None:
+def test_pack_of_another_hardware_class_settles_nothing(pack: Path, tmp_path: Path) -> None:
     elsewhere = pack_on(ELSEWHERE, tmp_path / "elsewhere")
     answer = run(guard, "two.txt", "one.txt", f"--pack={elsewhere}", trusted=elsewhere)
     assert answer.exit_code == 4, answer.output

@@ -56,7 +56,7 @@ def test_an_indicator_is_described_with_its_flags_and_variables() -> None:
     assert (size["type"], size["default"]) == ("int", 512)
 
 
-def test_a_run_shows_sizes_rate_and_spread_in_a_table() -> None:
+def test_indicator_run_shows_sizes_rate_and_spread_in_a_table() -> None:
     ran = pi("run", "matmul", *QUICK)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("PiMatmul, numpy ")
@@ -65,7 +65,7 @@ def test_a_run_shows_sizes_rate_and_spread_in_a_table() -> None:
     assert ran.stderr == ""
 
 
-def test_several_results_are_rows_of_one_table() -> None:
+def test_several_indicator_results_are_rows_of_one_table() -> None:
     ran = pi("run", "gemm", "--shapes=8,4,2,nn;3,5,7,tn", *QUICK[1:])
     assert ran.returncode == 0, ran.stderr
     assert "\nm  n  k  transposes" in ran.stdout
@@ -77,7 +77,7 @@ def test_several_results_are_rows_of_one_table() -> None:
     assert "small" in ran.stdout
 
 
-def test_a_run_gives_one_document_and_a_script_its_own_help() -> None:
+def test_indicator_run_prints_its_json_document_or_the_script_help() -> None:
     ran = pi("run", "matmul", "--json", *QUICK, MATMUL_DTYPE="float64")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["@parameters"]["dtype"] == "float64"
@@ -86,7 +86,7 @@ def test_a_run_gives_one_document_and_a_script_its_own_help() -> None:
     assert "--matrix-size" in helped.stdout
 
 
-def test_a_missing_library_is_reported_with_its_remedy(bare_python: str) -> None:
+def test_missing_library_of_an_indicator_is_reported_with_a_remedy(bare_python: str) -> None:
     refused = pi("run", "matmul", "--framework", "torch", "--python", bare_python)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: torch cannot be imported here")
@@ -95,7 +95,7 @@ def test_a_missing_library_is_reported_with_its_remedy(bare_python: str) -> None
 
 
 @pytest.mark.parametrize("said", ["", "words", "[]", "{}", '{"@results": []}', "[" * 100_000])
-def test_a_program_that_prints_no_result_is_an_error(tmp_path: Path, said: str) -> None:
+def test_indicator_that_prints_no_result_is_an_error(tmp_path: Path, said: str) -> None:
     program, words = tmp_path / "program", tmp_path / "words"
     words.write_text(said)
     program.write_text(f"#!/bin/sh\ncat {words}\n")
@@ -109,7 +109,7 @@ def test_a_program_that_prints_no_result_is_an_error(tmp_path: Path, said: str) 
     ("number", "code"),
     [(signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)],
 )
-def test_a_measurement_ends_with_the_command(
+def test_measuring_process_ends_with_the_command(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     command = [sys.executable, "-m", "cli", "pi", "run", "matmul", "--min-time=60"]
@@ -139,7 +139,7 @@ def started_by(pid: int) -> psutil.Process:
     return wait_until(script, "the script runs")
 
 
-def test_script_output_is_shown_while_it_runs() -> None:
+def test_indicator_output_is_shown_during_the_run() -> None:
     lines: list[str] = []
     finished = run_script("matmul", sys.executable, QUICK, lines.append)
     assert finished.exit_code == 0
@@ -147,13 +147,13 @@ def test_script_output_is_shown_while_it_runs() -> None:
     assert finished.errors == tuple(lines)
 
 
-def test_a_script_that_cannot_be_started_is_an_error_with_a_remedy() -> None:
+def test_indicator_that_cannot_be_started_is_reported_with_a_remedy() -> None:
     with pytest.raises(CannotStart) as refused:
         run_script("matmul", "/nonexistent", [], print)
     assert refused.value.hint is not None
 
 
-def test_measurement_may_be_printed_in_the_format_of_perfzero(tmp_path: Path) -> None:
+def test_indicator_result_can_be_printed_in_perfzero_format(tmp_path: Path) -> None:
     done = pi("run", "matmul", *QUICK, "--perfzero")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()

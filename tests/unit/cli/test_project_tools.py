@@ -43,7 +43,7 @@ def lock_made_by(folder: Path, command: str) -> Path:
         ),
     ],
 )
-def test_recorded_lock_command_is_repeated_for_the_lock(
+def test_lock_is_written_with_the_command_that_it_records(
     tmp_path: Path, command: str, asked: str
 ) -> None:
     tool = tool_of(lock_made_by(tmp_path, command))
@@ -51,7 +51,7 @@ def test_recorded_lock_command_is_repeated_for_the_lock(
     assert command_text(tool, PINS) == asked
 
 
-def test_only_a_command_with_known_options_is_repeated(tmp_path: Path) -> None:
+def test_recorded_lock_command_with_unknown_options_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         tool_of(lock_made_by(tmp_path, "pip-compile --pip-args='--target /' requirements.in"))
     assert "--upgrade-package" in (caught.value.hint or "")
@@ -60,7 +60,7 @@ def test_only_a_command_with_known_options_is_repeated(tmp_path: Path) -> None:
     assert tool_of(tmp_path / "pylock.toml") is None
 
 
-def test_changes_by_a_failing_tool_are_reverted(
+def test_file_changes_by_a_failing_lock_tool_are_reverted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "bin" / "pip-compile"

@@ -81,7 +81,7 @@ def far() -> list[str]:
     return list(coverage_lines({"measured_elsewhere": 2, "nearest": nearest}))
 
 
-def test_reports_are_shown_as_in_their_golden_file() -> None:
+def test_advice_report_shows_versions_reasons_and_warnings() -> None:
     names = [f"none{number:02}" for number in range(40)]
     missing = report_of(advice_for(request_for("web\nnowhere\n")))
     unknown = replace(NOTHING, sources={ADVISORIES: None})
@@ -119,7 +119,7 @@ def test_reports_are_shown_as_in_their_golden_file() -> None:
     compare_views("reports", {key: DIGEST.sub("DIGEST", it) for key, it in views.items()})
 
 
-def test_control_characters_of_a_document_do_not_reach_the_terminal() -> None:
+def test_control_characters_in_a_report_do_not_reach_the_terminal() -> None:
     report = report_of(advice_for())
     product = report["result"]["report"]["products"][0]
     product["packages"][0]["why"]["message"] = "red\x1b[31m [bold]"

@@ -13,7 +13,7 @@ from model.packages.identity import Purl
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4, 7])
-def test_one_process_serves_people_only_and_every_queue_is_served(processes: int) -> None:
+def test_one_worker_process_serves_only_interactive_requests(processes: int) -> None:
     sets = queue_sets(processes)
     assert len(sets) == processes
     assert sets[0] == [QueueName.PEOPLE]
@@ -21,13 +21,13 @@ def test_one_process_serves_people_only_and_every_queue_is_served(processes: int
     assert all(QueueName.PEOPLE not in queues for queues in sets[1:] if len(queues) > 1)
 
 
-def test_single_process_serves_all_queues() -> None:
+def test_single_worker_process_serves_all_queues() -> None:
     (queues,) = queue_sets(1)
     assert sorted(queues) == sorted(QueueName)
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1.5h", "30 d", "99999w", "１d"])
-def test_invalid_duration_is_refused(text: str) -> None:
+def test_invalid_token_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="--expires"):
         duration(text)
 
@@ -58,11 +58,11 @@ def code(*reports: CrawlReport) -> int:
         (CrawlReport("local", lost=IndexProblem(IndexFault.TIMEOUT, "silence")), 3),
     ],
 )
-def test_each_outcome_has_its_exit_code(report: CrawlReport, wanted: int) -> None:
+def test_each_crawl_outcome_has_its_exit_code(report: CrawlReport, wanted: int) -> None:
     assert code(report) == wanted
 
 
-def test_one_silent_index_of_several_exits_with_1() -> None:
+def test_crawl_with_one_silent_index_of_several_exits_with_1() -> None:
     silent = CrawlReport("a", lost=IndexProblem(IndexFault.TIMEOUT, "silence"))
     assert code(silent, CrawlReport("b", packages=1)) == 1
     assert code() == 0

@@ -23,7 +23,7 @@ def of_sample(name: str) -> dict[str, ResultSeries]:
     return {it.label: it for it in read_benchmark_file(sample_text(name).encode())}
 
 
-def test_only_benchmarks_with_repetitions_decide() -> None:
+def test_pyperf_results_decide_only_with_repetitions() -> None:
     """What else is read of these samples is beside them."""
     (processes,) = of_sample("pyperf/processes").values()
     assert processes.excluded is None
@@ -62,7 +62,7 @@ def test_llama_bench_results_of_two_builds_are_refused() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"results": [it]}])
-def test_own_results_state_unit_and_direction(wrap: Any) -> None:
+def test_benchmark_results_in_thoths_format_state_unit_and_direction(wrap: Any) -> None:
     (series,) = read(wrap({
         "benchmark": "serve", "parameters": {"users": 8, "tags": []}, "unit": "requests/s",
         "direction": "higher", "samples": [90, 110.5], "first": 60,
@@ -72,7 +72,7 @@ def test_own_results_state_unit_and_direction(wrap: Any) -> None:
     )
 
 
-def test_the_document_of_an_indicator_gives_the_rate_of_each_repetition() -> None:
+def test_indicator_document_gives_the_rate_of_each_repetition() -> None:
     (series,) = read({
         "name": "PiMatmul", "component": "numpy", "@parameters": {"matrix_size": 8},
         "@result": {"rate": 4.0, "elapsed": 2.0, "repetitions": [1.0, 2.0, 4.0]},
@@ -82,7 +82,7 @@ def test_the_document_of_an_indicator_gives_the_rate_of_each_repetition() -> Non
 
 
 @pytest.mark.parametrize("samples", [[0, 1.0], [-1.0, 2.0], []])
-def test_a_series_without_positive_samples_never_decides(samples: list[float]) -> None:
+def test_benchmark_without_positive_samples_is_not_compared(samples: list[float]) -> None:
     document = {"benchmark": "loss", "direction": "lower", "samples": samples}
     assert read(document)[0].excluded is not None
     assert read(document | {"direction": "unknown", "samples": [1.0]})[0].excluded is not None
@@ -127,7 +127,7 @@ HYPERFINE: dict[str, Any] = {"command": "sleep 1", "times": [1.0]}
         ({"name": "a", "@result": {"elapsed": 1}}, Reason.MISSING_FIELD, "$['@result'].rate"),
     ],
 )  # fmt: skip
-def test_a_malformed_file_is_refused_with_the_field(value: Any, reason: Reason, field: str) -> None:
+def test_malformed_benchmark_file_is_refused(value: Any, reason: Reason, field: str) -> None:
     with raised(InvalidDocument, reason=reason, field=field):
         read(value)
 
@@ -135,13 +135,13 @@ def test_a_malformed_file_is_refused_with_the_field(value: Any, reason: Reason, 
 @pytest.mark.parametrize(
     "content", [b"", b"not json", b'{"a": 1', b"\xff\xfe", b'{"a": 1, "a": 2}', b"[" * 5000]
 )
-def test_a_file_that_is_not_json_is_refused(content: bytes) -> None:
+def test_benchmark_file_that_is_not_json_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidDocument):
         read_benchmark_file(content)
 
 
 @pytest.mark.skipif(not SOURCES.exists(), reason="the shared result files are not here")
-def test_published_files_of_asv_are_read() -> None:
+def test_published_asv_result_files_are_read() -> None:
     django = read_benchmark_file((SOURCES / "django-asv/1a8fd5cf-conda-py3.13.json").read_bytes())
     assert {len(it.samples) for it in django if it.unit == "s" and not it.excluded} == {10}
     sunpy = (SOURCES / "sunpy-asv/0070bd3e-virtualenv-py3.9.json").read_bytes()

@@ -44,7 +44,7 @@ def poetry(version: str) -> str:
 MANIFEST = (DATA / "locks/poetry.toml").read_text("utf-8")
 
 
-def test_old_poetry_lock_is_selected_through_its_manifest() -> None:
+def test_packages_of_an_old_poetry_lock_are_selected_by_its_manifest() -> None:
     lock = read("poetry.lock", poetry("2.0"), MANIFEST)
     assert versions(lock) == {"web": "2.0", "forked": "1.0", "crypto": "1.5"}
     (web,) = [it for it in lock.entries if it.name == "web"]
@@ -56,13 +56,13 @@ def test_old_poetry_lock_is_selected_through_its_manifest() -> None:
     assert versions(lock).keys() == {"web", "forked", "crypto", "tester", "shown"}
 
 
-def test_poetry_lock_without_its_manifest_says_what_is_unknown() -> None:
+def test_old_poetry_lock_without_its_manifest_causes_a_warning() -> None:
     lock = read("poetry.lock", poetry("2.0"))
     assert versions(lock)["web"] == "2.0"
     assert any("no pyproject.toml beside it" in it.message for it in lock.warnings)
 
 
-def test_groups_and_markers_of_a_poetry_lock_select_packages() -> None:
+def test_packages_of_a_new_poetry_lock_are_selected_by_groups_and_markers() -> None:
     text = poetry("2.1").replace(
         'python-versions = ">=3.8"\n', 'python-versions = ">=3.8"\ngroups = ["main", "test"]\n'
         "[package.markers]\nmain = \"extra == 'show' or os_name == 'nt'\"\n"
@@ -88,7 +88,7 @@ PDM_MANIFEST = (DATA / "locks/pdm.toml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("strategy", ['"inherit_metadata"', ""])
-def test_a_pdm_lock_is_read_with_and_without_metadata(strategy: str) -> None:
+def test_pdm_lock_is_read_with_and_without_inherited_metadata(strategy: str) -> None:
     def installed(**names: str) -> dict[str, str]:
         return versions(read("pdm.lock", pdm(strategy), PDM_MANIFEST, selected(**names)))
 
@@ -105,7 +105,7 @@ def test_a_pdm_lock_is_read_with_and_without_metadata(strategy: str) -> None:
 PIXI = (DATA / "locks/pixi.lock").read_text("utf-8")
 
 
-def test_only_pip_packages_of_a_pixi_lock_count() -> None:
+def test_only_pypi_packages_of_a_pixi_lock_count() -> None:
     lock = read("pixi.lock", PIXI)
     assert versions(lock) == {"idna": "3.7"}
     assert lock.entries[0].hashes == ("sha256:abab",)
@@ -131,7 +131,7 @@ UV = (DATA / "locks/workspace.uv.lock").read_text("utf-8")
         (selected(members=["a"], extras="one"), {"toml", "six"}),
     ],
 )
-def test_members_of_a_workspace_are_selected_as_in_uv(
+def test_workspace_members_of_a_uv_lock_are_selected_as_by_uv(
     selection: LockSelection, names: set[str]
 ) -> None:
     assert versions(read("uv.lock", UV, None, selection)).keys() == names

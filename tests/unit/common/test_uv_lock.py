@@ -62,7 +62,7 @@ def test_uv_lock_gives_the_packages_needed_in_an_environment() -> None:
     assert lock.requires_python == ">=3.11"
 
 
-def test_exponential_package_conditions_are_refused() -> None:
+def test_uv_lock_with_exponentially_many_conditions_is_refused() -> None:
     edges = ", ".join(
         f"{{ name = 'p{other}', marker = \"os_name == '{other}'\" }}" for other in range(40)
     )
@@ -75,7 +75,7 @@ def test_exponential_package_conditions_are_refused() -> None:
         read(f"version = 1\n{root}{names}")
 
 
-def test_a_uv_lock_is_the_lock_of_a_pyproject() -> None:
+def test_uv_lock_is_preferred_as_the_lock_of_a_pyproject() -> None:
     pyproject = b'[project]\nname = "app"\ndependencies = ["web[tls]"]\n'
     files = {"pyproject.toml": pyproject, "uv.lock": LOCK.encode(), "requirements.txt": b"web==1"}
     project = parse_project(files)
@@ -86,7 +86,7 @@ def test_a_uv_lock_is_the_lock_of_a_pyproject() -> None:
     assert {it.name for it in alone.requirements} >= {"web"}
 
 
-def test_a_baseline_has_the_selected_extras_and_groups() -> None:
+def test_baseline_from_a_uv_lock_has_the_selected_extras_and_groups() -> None:
     pyproject = (
         b'[project]\nname = "app"\ndependencies = ["web"]\n'
         b'[project.optional-dependencies]\nmore = ["unneeded"]\nnew = ["other"]\n'

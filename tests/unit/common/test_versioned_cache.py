@@ -3,7 +3,7 @@
 from common.versioned_cache import VersionedCache
 
 
-def test_a_value_is_computed_once_for_each_version() -> None:
+def test_cached_value_is_computed_once_for_each_version() -> None:
     cache, computed = VersionedCache[str, int](), list[int]()
 
     def count() -> int:
@@ -15,7 +15,7 @@ def test_a_value_is_computed_once_for_each_version() -> None:
     assert (cache.last("a"), cache.kept("a", 2), cache.last("b")) == (3, None, None)
 
 
-def test_least_recently_used_values_are_evicted_first() -> None:
+def test_cache_evicts_least_recently_used_values_first() -> None:
     cache = VersionedCache[str, str](6, len)
     assert not cache.put("a", None, "xxx")
     assert not cache.put("b", None, "xxx")
@@ -27,7 +27,7 @@ def test_least_recently_used_values_are_evicted_first() -> None:
     assert cache.keys() == ["c", "d"]
 
 
-def test_last_value_is_kept_however_large_it_is() -> None:
+def test_cache_keeps_the_last_value_whatever_its_size() -> None:
     cache = VersionedCache[str, str](1, len)
     cache.put("a", None, "x")
     assert cache.put("b", None, "xxx")

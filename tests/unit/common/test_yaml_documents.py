@@ -29,7 +29,7 @@ def test_yaml_scalars_are_read_as_text_and_null_as_none() -> None:
         ("\ud800", Reason.INVALID_YAML),
     ],
 )
-def test_yaml_features_that_tools_do_not_write_are_refused(text: str, reason: Reason) -> None:
+def test_yaml_features_that_lock_tools_do_not_write_are_refused(text: str, reason: Reason) -> None:
     with raised(InvalidDocument, reason=reason, field="$"):
         yaml_value(text)
 

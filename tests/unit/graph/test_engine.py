@@ -25,7 +25,7 @@ def external(**environ: str) -> Settings:
     return Settings.from_env({"THOTH_HOME": "/nonexistent", **environ})
 
 
-def test_embedded_store_never_started_says_how_to_start_it(tmp_path: Path) -> None:
+def test_error_of_a_never_started_store_says_how_to_start_it(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     for ask in (relational_url, graph_url, graph_driver):
         with pytest.raises(StoreUnavailable) as caught:
@@ -40,7 +40,7 @@ def test_any_postgresql_url_selects_psycopg2() -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hidden@host:port/db", "postgresql://u:hidden@["])
-def test_an_unreadable_database_url_is_not_repeated(url: str) -> None:
+def test_error_about_an_invalid_database_url_does_not_repeat_it(url: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         relational_engine(external(DATABASE_URL=url))
     assert "hidden" not in str(caught.value)
@@ -68,7 +68,7 @@ NO_BLOCK = psycopg2.errors.DiskFull('could not extend file "base/1": wrote only 
         (graph_errors, neo4j.exceptions.DatabaseError("Error executing"), 5, "the graph", FREE),
     ],
 )  # fmt: skip
-def test_a_driver_error_names_store_and_remedy(
+def test_database_driver_error_is_reported_with_store_and_remedy(
     errors: Any, error: Exception, free_mb: int, cause: str, remedy: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -81,14 +81,14 @@ def test_a_driver_error_names_store_and_remedy(
     assert (caught.value.hint or "").startswith(remedy)
 
 
-def test_an_error_of_an_external_store_names_its_variable() -> None:
+def test_error_of_an_external_store_names_its_setting() -> None:
     settings = external(DATABASE_URL="postgresql://u:pw@h/db")
     with pytest.raises(StoreUnavailable) as caught, relational_errors(settings):
         raise LOST
     assert "DATABASE_URL" in (caught.value.hint or "")
 
 
-def test_query_bug_is_not_hidden() -> None:
+def test_query_syntax_error_is_not_reported_as_an_unavailable_store() -> None:
     bug = sqlalchemy.exc.ProgrammingError("SELEC", {}, psycopg2.ProgrammingError("syntax"))
     with pytest.raises(sqlalchemy.exc.ProgrammingError), relational_errors():
         raise bug

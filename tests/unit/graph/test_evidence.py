@@ -32,13 +32,13 @@ def full() -> Evidence:
     return bench.evidence(vulnerabilities=harms(CVE_1=("CVE-1",)), sources={"x": None, "y": NOW})
 
 
-def test_evidence_survives_its_json() -> None:
+def test_evidence_is_read_back_from_json() -> None:
     evidence = full()
     assert Evidence.from_json(evidence.to_json()) == evidence
     assert Evidence.from_json(evidence.to_json()).to_json() == evidence.to_json()
 
 
-def test_unknown_clock_tick_is_omitted_so_that_old_digests_hold() -> None:
+def test_unknown_clock_tick_does_not_change_the_evidence_digest() -> None:
     evidence = full()
     names = [it.name for it in fields(Reading)]
     rows = json.loads(evidence.to_json())["readings"]
@@ -77,7 +77,7 @@ def test_pack_series_are_separate_from_own_series() -> None:
     assert (part.packs, list(part.stacks)) == ((pack,), [new[0].stack])
 
 
-def test_revision_is_the_digest_of_the_content() -> None:
+def test_evidence_revision_changes_exactly_with_its_content() -> None:
     evidence = full()
     mixed = replace(evidence, stacks=dict(reversed(list(evidence.stacks.items()))))
     assert mixed.revision == evidence.revision
@@ -89,7 +89,7 @@ def test_revision_is_the_digest_of_the_content() -> None:
         assert replace(evidence, **change).revision != evidence.revision
 
 
-def test_evidence_json_is_computed_once() -> None:
+def test_evidence_is_serialised_only_once() -> None:
     evidence = full()
     assert evidence.to_json() is evidence.to_json()
     assert evidence.revision is evidence.revision
@@ -135,7 +135,7 @@ class _Row(SimpleNamespace):
     """Unlike its base class, it takes weak references."""
 
 
-def test_rows_of_measurements_are_not_kept_while_others_are_read() -> None:
+def test_measurement_rows_are_released_while_more_are_read() -> None:
     kept: list[weakref.ref[_Row]] = []
 
     def rows() -> Iterator[Any]:

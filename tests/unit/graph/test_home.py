@@ -80,14 +80,14 @@ def test_damaged_run_record_counts_as_missing(tmp_path: Path, content: str) -> N
     assert read_record(home, "graph") is None
 
 
-def test_a_recycled_pid_is_not_mistaken() -> None:
+def test_recycled_pid_is_not_mistaken_for_a_running_store() -> None:
     me = psutil.Process()
     assert living(RunRecord(1, me.pid, me.create_time())) is not None
     assert living(RunRecord(1, me.pid, me.create_time() - 60)) is None
     assert living(RunRecord(1)) is None
 
 
-def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> None:
+def test_started_store_outlives_the_command_and_leaves_no_zombie(tmp_path: Path) -> None:
     process = spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path)
     assert alive(process.pid, process.create_time())
     assert process.ppid() != os.getpid()
@@ -95,7 +95,7 @@ def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> N
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
-def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+def test_store_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
     log = tmp_path / "log"
@@ -106,7 +106,7 @@ def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert alive(process.pid, created) is None
 
 
-def test_output_is_logged_and_its_last_lines_can_be_shown(tmp_path: Path) -> None:
+def test_store_output_is_logged_and_the_last_lines_can_be_shown(tmp_path: Path) -> None:
     log = tmp_path / "log"
     spawn(["/bin/sh", "-c", "seq 1 9; echo odd >&2"], log, tmp_path)
     wait_until(lambda: log.exists() and "odd" in log.read_text(), "the output is in the log")
@@ -114,7 +114,7 @@ def test_output_is_logged_and_its_last_lines_can_be_shown(tmp_path: Path) -> Non
     assert last_lines(tmp_path / "none") == ""
 
 
-def test_analyst_group_can_only_read_within_limits() -> None:
+def test_graph_analyst_can_only_read_within_limits() -> None:
     groups = groups_of(timeout_s=2.5)["databases"]["*"]["groups"]
     assert groups["readonly"] == {
         "resultSetLimit": -1,
@@ -125,7 +125,7 @@ def test_analyst_group_can_only_read_within_limits() -> None:
     assert groups["*"]["types"]["*"]["access"] == []
 
 
-def test_folders_and_documents_are_private_with_any_umask(tmp_path: Path) -> None:
+def test_home_folders_and_documents_are_private_with_any_umask(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir(mode=0o755)
     mask = os.umask(0)

@@ -27,13 +27,13 @@ def test_graph_migrations_are_numbered_without_a_gap() -> None:
     assert versions == list(range(1, len(versions) + 1))
 
 
-def test_every_graph_statement_is_idempotent() -> None:
+def test_every_graph_migration_statement_is_idempotent() -> None:
     statements = [statement for file in cypher_files() for statement in file.statements]
     repeatable = ("IF NOT EXISTS", "node.unit IS NULL\nSET node.unit =")
     assert all(any(how in statement for how in repeatable) for statement in statements)
 
 
-def test_a_comment_does_not_change_the_checksum() -> None:
+def test_comment_does_not_change_the_checksum_of_a_graph_migration() -> None:
     plain = CypherFile("0001", "a", statements_of("CREATE (a:B);"))
     commented = CypherFile("0001", "a", statements_of("// why\nCREATE\n  (a:B);\n"))
     other = CypherFile("0001", "a", statements_of("CREATE (a:C);"))
@@ -41,7 +41,7 @@ def test_a_comment_does_not_change_the_checksum() -> None:
     assert plain.checksum != other.checksum
 
 
-def test_a_semicolon_inside_a_line_does_not_end_a_statement() -> None:
+def test_semicolon_in_a_cypher_string_does_not_end_the_statement() -> None:
     assert statements_of("RETURN 'a;b';\n") == ("RETURN 'a;b'",)
 
 
@@ -79,10 +79,10 @@ _OF_FILES = {
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.label)
-def test_each_node_names_its_document_unless_read_from_a_file(node: NodeKind) -> None:
+def test_each_node_has_its_document_identifier_unless_read_from_a_file(node: NodeKind) -> None:
     assert ("document_id" in node.properties) == (node.label not in _OF_FILES)
 
 
-def test_a_rebuild_enqueues_every_kind_that_can_be_projected() -> None:
+def test_graph_rebuild_enqueues_all_kinds_but_corrected_inspections() -> None:
     # What was corrected comes with the inspections themselves.
     assert [kind for kind, it in PROJECTED.items() if it.key is None] == ["corrected_inspection"]

@@ -10,7 +10,7 @@ from common.settings import Settings
 from graph.record.documents import store_body
 
 
-def test_bodies_compressed_by_many_threads_decompress_equal(tmp_path: Path) -> None:
+def test_document_bodies_compressed_in_parallel_are_read_back_equal(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
     bodies = [random.Random(seed).randbytes(1000) * 100 for seed in range(200)]
 

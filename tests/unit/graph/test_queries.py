@@ -36,7 +36,7 @@ QUERIES = re.findall(r"```cypher\n(.+?)\n```", COOKBOOK, re.DOTALL)
         ("RETURN 1 AS `CALL a.b`", []),
     ],
 )
-def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
+def test_called_cypher_procedures_are_found_by_name(query: str, names: list[str]) -> None:
     assert called_procedures(query) == names
 
 
@@ -54,7 +54,7 @@ def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
         "RETURN 1.5 AS number",
     ],
 )
-def test_plausible_names_have_no_warning(query: str) -> None:
+def test_query_with_known_names_has_no_warning(query: str) -> None:
     assert name_warnings(query) == ()
 
 
@@ -76,7 +76,7 @@ def test_expensive_query_text_is_refused(query: str) -> None:
         refuse_hostile_text(query)
 
 
-def test_adjacent_or_quoted_brackets_do_not_count_as_nested() -> None:
+def test_adjacent_or_quoted_brackets_in_a_query_do_not_count_as_nested() -> None:
     refuse_hostile_text("RETURN " + "[" * 50 + "]" * 50 + " + [1]" * 100)
     refuse_hostile_text("RETURN '" + "(" * 100 + "' AS `" + "{" * 100 + "`")
 
@@ -95,7 +95,7 @@ MISSPELLED = {
 }
 
 
-def test_unknown_names_are_warned_of_as_in_the_golden_file() -> None:
+def test_unknown_labels_and_properties_in_a_query_cause_warnings() -> None:
     views = {title: "\n".join(name_warnings(query)) for title, query in MISSPELLED.items()}
     compare_views("query_warnings", views)
 
@@ -134,7 +134,7 @@ def test_neo4j_plan_gives_operators_and_procedures() -> None:
     assert tells_kind(explained)
 
 
-def test_arcadedb_plan_text_gives_steps_and_subquery_calls() -> None:
+def test_arcadedb_plan_text_gives_operators_and_subquery_calls() -> None:
     explained = summary("ArcadeDB.OpenCypher.Plan", {"string-representation": ARCADEDB})
     steps = steps_of(explained, "CALL () { CALL algo.wcc() YIELD node RETURN node } RETURN node")
     assert PlanStep("ProcedureCall", "dbms.components") in steps
@@ -144,6 +144,6 @@ def test_arcadedb_plan_text_gives_steps_and_subquery_calls() -> None:
     assert not tells_kind(explained)
 
 
-def test_a_command_without_a_plan_has_no_steps() -> None:
+def test_cypher_command_without_a_plan_has_no_plan_steps() -> None:
     explained: Any = SimpleNamespace(plan=None)
     assert steps_of(explained, "SHOW USERS") == []

@@ -135,11 +135,11 @@ def lines_of(found: Snapshot) -> Iterator[str]:
         )
 
 
-def test_snapshots_equal_the_golden_file() -> None:
+def test_snapshot_lists_candidates_and_reasons_for_exclusions() -> None:
     compare_views("snapshots", {title: "\n".join(lines_of(it)) for title, it in SNAPSHOTS.items()})
 
 
-def test_package_is_read_once_however_many_require_it() -> None:
+def test_package_required_several_times_is_read_once() -> None:
     world = world_of({"a": {"1": ["c"]}, "b": {"1": ["c", "a"]}, "c": {"1": ["a"]}})
     questions: list[list[str]] = []
 
@@ -154,7 +154,7 @@ def test_package_is_read_once_however_many_require_it() -> None:
     assert questions == [["b"], ["a", "c"]]
 
 
-def test_circular_extras_end_the_walk() -> None:
+def test_circular_extras_do_not_prevent_a_snapshot() -> None:
     world = world_of(
         {
             "a": {"1": ["a[two]; extra == 'one'", "a[one]; extra == 'two'", "b; extra == 'two'"]},
@@ -168,12 +168,12 @@ def test_circular_extras_end_the_walk() -> None:
     assert candidate.requirements() == ()
 
 
-def test_every_wheel_misfit_is_an_exclusion_reason() -> None:
+def test_every_reason_against_a_wheel_is_an_exclusion_reason() -> None:
     told = {it.value for it in ExclusionReason}
     assert {it.value for it in Fit} - told == {"compatible", "artifacts_unknown"}
 
 
-def test_roots_are_normalised_and_inapplicable_ones_dropped() -> None:
+def test_requested_names_are_normalised_and_inapplicable_requirements_dropped() -> None:
     roots = roots_of(
         ["B_b [Two,one] >=1", "b-b[one,two]>=1", "b.b<9,>=1", "c; sys_platform == 'win32'"], LINUX
     )
@@ -189,12 +189,12 @@ def test_invalid_root_requirement_is_refused(text: str) -> None:
         roots_of([text], LINUX)
 
 
-def test_snapshot_does_not_depend_on_the_order_of_the_request() -> None:
+def test_snapshot_does_not_depend_on_the_order_of_requirements() -> None:
     world = world_of({"a": {"1": []}, "b": {"1": ["a"]}})
     assert snapshot(world, "a", "b", "a") == snapshot(world, "b", "a")
 
 
-def test_ten_thousand_versions_of_a_package_are_read() -> None:
+def test_snapshot_can_contain_ten_thousand_versions_of_a_package() -> None:
     world = [Made("a", f"1.{number}", ("b>=1", f"b!=1.{number % 50}")) for number in range(10_000)]
     found = snapshot([*world, Made("b", "2")], "a")
     assert len(found.packages["a"]) == 10_000

@@ -44,7 +44,7 @@ ADVISORIES = {
 }  # fmt: skip
 
 
-def test_advisories_are_merged_as_in_the_golden_file() -> None:
+def test_advisories_with_common_aliases_are_merged_into_one_vulnerability() -> None:
     views = {
         title: "\n".join(described(of(*documents), "vulnerability"))
         for title, documents in ADVISORIES.items()
@@ -52,7 +52,7 @@ def test_advisories_are_merged_as_in_the_golden_file() -> None:
     compare_views("vulnerabilities", views)
 
 
-def test_long_chains_of_aliases_are_followed() -> None:
+def test_long_chains_of_advisory_aliases_are_followed() -> None:
     chain = [osv(f"X-{number}", aliases=[f"X-{number + 1}"]) for number in range(3_000)]
     (vulnerability,) = of(*chain)
     assert len(vulnerability.aliases) == 3_001

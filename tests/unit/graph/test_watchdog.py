@@ -15,19 +15,19 @@ from model.errors import StoreUnavailable
 from tests.services.waiting import DEADLINE_S, wait_until
 
 
-def test_blocked_call_ends_in_a_typed_error() -> None:
+def test_blocked_store_call_ends_in_a_store_unavailable_error() -> None:
     with pytest.raises(StoreUnavailable, match="no answer"), watchdog("the graph", 0.1):
         threading.Event().wait(DEADLINE_S)
 
 
-def test_a_store_that_makes_progress_is_not_given_up() -> None:
+def test_slow_store_that_makes_progress_is_not_given_up() -> None:
     with watchdog("the graph", 3600) as got_on:
         signal.setitimer(signal.ITIMER_REAL, 1800)  # as if half of it had passed
         got_on()
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 1800
 
 
-def test_the_watchdog_restores_the_alarm() -> None:
+def test_watchdog_restores_the_earlier_alarm_handler() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with watchdog("the graph", 60):
         pass
@@ -50,7 +50,7 @@ def test_a_watchdog_in_a_thread_sets_no_alarm() -> None:
     assert remaining[0] <= before
 
 
-def test_failing_probe_marks_no_server_as_hanging(
+def test_probe_that_itself_fails_does_not_report_a_hanging_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hung_stores, "PROBE_S", 0.01)

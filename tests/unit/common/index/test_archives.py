@@ -67,7 +67,7 @@ def read_both_ways(*files: tuple[str, bytes]) -> Iterator[SdistMetadata | None]:
         yield read_sdist(io.BytesIO(data), f"parrot-1.0.{end}", LIMIT)
 
 
-def test_own_metadata_of_a_wheel_is_preferred_to_bundled_ones() -> None:
+def test_metadata_of_the_wheel_itself_is_preferred_to_bundled_metadata() -> None:
     data = wheel(
         ("vendored-1.dist-info/METADATA", b"no"),
         ("parrot/x.dist-info/METADATA", b"no"),
@@ -85,7 +85,7 @@ def test_source_distributions_are_read_in_every_archive_format(
     assert of_sdist(pack(tar(("parrot-1.0/setup.py", b"")))) is None
 
 
-def test_a_bomb_is_too_large() -> None:
+def test_decompression_bomb_is_refused_as_too_large() -> None:
     with pytest.raises(IndexProblem) as of_a_wheel:
         of_wheel(wheel(("parrot-1.0.dist-info/METADATA", bytes(1 << 20))))
     with pytest.raises(IndexProblem) as of_a_source:
@@ -98,7 +98,7 @@ def test_a_bomb_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"<html>", b"\x1f\x8b", b"PK\x05\x06" + bytes(18)])
-def test_data_that_is_no_archive_is_malformed(data: bytes) -> None:
+def test_data_that_is_no_archive_is_reported_as_malformed(data: bytes) -> None:
     for read in (of_wheel, of_sdist):
         with raised(IndexProblem, code=IndexFault.MALFORMED):
             read(data)
@@ -131,7 +131,7 @@ REQUIRES = b"seed>=1\n\n[fly:os_name == 'nt']\nwing\n\n[:python_version < '3']\n
         (["parrot/setup.py", "pyproject.toml"], "likely"),
     ],
 )
-def test_missing_requirements_are_uncertain_if_setup_py_decides(
+def test_requirements_that_setup_py_computes_are_uncertain(
     others: list[str], certainty: str
 ) -> None:
     files = [("parrot-1.0/PKG-INFO", OLD), *((f"parrot-1.0/{it}", b"") for it in others)]
@@ -139,7 +139,7 @@ def test_missing_requirements_are_uncertain_if_setup_py_decides(
         assert read.certainty == certainty
 
 
-def test_requirements_that_setuptools_left_are_likely() -> None:
+def test_requirements_in_a_setuptools_egg_info_folder_are_likely() -> None:
     files = (
         ("parrot-1.0/PKG-INFO", OLD + b"\nText\n"),
         ("parrot-1.0/other.egg-info/requires.txt", b"no\n"),
@@ -174,7 +174,7 @@ def test_certainty_of_requirements_follows_the_metadata_version(
     assert read.certainty == certainty
 
 
-def test_a_large_source_distribution_is_read_from_its_first_members() -> None:
+def test_metadata_is_read_from_the_start_of_a_large_source_distribution() -> None:
     data = gzip.compress(
         tar(("parrot-1.0/PKG-INFO", OLD + b"Requires-Dist: seed\n"), ("parrot-1.0/z", bytes(9**7))),
         0,
@@ -186,7 +186,7 @@ def test_a_large_source_distribution_is_read_from_its_first_members() -> None:
     assert "seed" in read.text
 
 
-def test_archive_received_in_any_parts_gives_the_same_metadata() -> None:
+def test_archive_received_in_small_parts_gives_its_metadata() -> None:
     data = gzip.compress(tar(("parrot-1.0/x" * 9, b"x" * 999), ("parrot-1.0/PKG-INFO", OLD)))
     reader = SdistReader("parrot-1.0.tar.gz", LIMIT)
     with suppress(StopReceiving):
@@ -196,14 +196,14 @@ def test_archive_received_in_any_parts_gives_the_same_metadata() -> None:
     assert read.text.encode() == OLD
 
 
-def test_truncated_archive_is_broken() -> None:
+def test_truncated_source_distribution_is_reported_as_malformed() -> None:
     data = gzip.compress(tar(("parrot-1.0/PKG-INFO", OLD), ("parrot-1.0/z", bytes(9_999))), 0)
     for size in (20, 600, 2_000, len(data) // 2):
         with raised(IndexProblem, code=IndexFault.MALFORMED):
             of_sdist(data[:size])
 
 
-def test_links_long_paths_and_other_sizes_are_refused() -> None:
+def test_archive_members_with_links_long_paths_or_wrong_sizes_are_refused() -> None:
     link = tarfile.TarInfo("parrot-1.0/PKG-INFO")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     long_path = tarfile.TarInfo("x/" * 2_500)
@@ -261,7 +261,7 @@ def read_tail(data: bytes, tail: int = TAIL) -> bytes | None:
     return None if entry is None else entry.read(data[entry.start : entry.end], WHEEL, 10_000)
 
 
-def test_metadata_is_read_from_the_end_of_a_wheel_alone() -> None:
+def test_metadata_can_be_read_from_only_the_end_of_a_wheel() -> None:
     assert read_tail(long_wheel()) == METADATA
     assert read_tail(long_wheel("Parrot-1.0.dist-info/METADATA")) == METADATA
     entry = entry_in_tail(long_wheel()[-TAIL:], len(long_wheel()), WHEEL, 10_000)
@@ -279,7 +279,7 @@ def test_ambiguous_end_of_a_wheel_gives_no_metadata() -> None:
     assert read_tail(b"before the beginning" + long_wheel()) is None
 
 
-def test_header_longer_than_expected_is_detected() -> None:
+def test_metadata_is_not_read_behind_an_unexpectedly_long_header() -> None:
     extra = b"\xff\xff" + (2_000).to_bytes(2, "little") + bytes(2_000)
     with raised(IndexProblem, code=IndexFault.MALFORMED):
         read_tail(long_wheel(extra=extra))
@@ -335,7 +335,7 @@ def large(**texts: str) -> bytes:
         (["a/b.py", "a/b/c.py"], ["a", "a.b", "a.b.c"]),
     ],
 )  # fmt: skip
-def test_names_are_the_shallowest_packages_and_modules(paths: list[str], names: list[str]) -> None:
+def test_import_names_are_the_shallowest_modules(paths: list[str], names: list[str]) -> None:
     read = import_names_in(io.BytesIO(wheel(*((it, b"") for it in paths))))
     assert read == ImportNames(tuple(names), ImportSource.DIRECTORY)
 
@@ -348,7 +348,7 @@ def test_declared_namespace_is_not_an_import_name() -> None:
     assert read.names == ("zope", "zope.interface")
 
 
-def test_end_of_a_large_zip_directory_gives_top_level_names() -> None:
+def test_import_names_are_read_from_the_end_of_a_large_zip_directory() -> None:
     read = import_names_in(end_of(large()))
     assert read == ImportNames(("parrot",), ImportSource.DIRECTORY_END)
     data = large(
@@ -361,7 +361,7 @@ def test_end_of_a_large_zip_directory_gives_top_level_names() -> None:
     assert read == ImportNames(("_parrot", "cry", "parrot"), ImportSource.DIRECTORY_END)
 
 
-def test_a_whole_directory_gives_all_names() -> None:
+def test_import_names_are_complete_from_a_whole_zip_directory() -> None:
     read = import_names_in(end_of(large(), 60_000))
     assert read == ImportNames(("parrot",), ImportSource.DIRECTORY)
 

@@ -21,7 +21,7 @@ def test_public_index_is_the_default(tmp_path: Path) -> None:
     assert indexes(tmp_path, UV_NO_INDEX="1") == {}
 
 
-def test_uv_overrides_pip_and_the_setting_overrides_both(tmp_path: Path) -> None:
+def test_index_setting_overrides_uv_which_overrides_pip(tmp_path: Path) -> None:
     pip = {"PIP_INDEX_URL": "https://pip.example/simple/"}
     uv = {"UV_DEFAULT_INDEX": "main=https://uv.example/simple/"}
     assert indexes(tmp_path, **pip)["pypi"].url == "https://pip.example/simple"
@@ -47,14 +47,14 @@ def test_indexes_are_read_from_configuration_files_of_uv_and_pip(tmp_path: Path)
     }
 
 
-def test_folders_of_wheels_are_indexes(tmp_path: Path) -> None:
+def test_folder_of_wheels_can_be_configured_as_an_index(tmp_path: Path) -> None:
     found = indexes(tmp_path, f"tree={tmp_path.as_uri()}", PIP_FIND_LINKS=f"{tmp_path} /no/such")
     assert found["find-links"] == Index("find-links", tmp_path.as_uri())
     assert found["tree"].is_local
     assert list(found) == ["pypi", "find-links", "tree"]
 
 
-def test_credentials_are_found_where_uv_and_pip_find_them(tmp_path: Path) -> None:
+def test_index_credentials_are_read_from_urls_netrc_and_uv_variables(tmp_path: Path) -> None:
     said = "a=https://me:p%40ss@a.example/s b-b=https://b.example c=https://c.example:8443/s"
     (tmp_path / ".netrc").write_text("machine c.example login you password secret\n")
     found = indexes(tmp_path, said, UV_INDEX_B_B_USERNAME="u", UV_INDEX_B_B_PASSWORD="w")
@@ -65,7 +65,7 @@ def test_credentials_are_found_where_uv_and_pip_find_them(tmp_path: Path) -> Non
     assert "p@ss" not in repr(found)
 
 
-def test_only_configured_indexes_can_be_named(tmp_path: Path) -> None:
+def test_unconfigured_index_is_refused(tmp_path: Path) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": "a=https://x"})
     assert index_of(settings, "pypi-org", {}).name == index_of(settings, None, {}).name == "pypi"
     for name in ("b", "https://other.example/simple"):
@@ -104,7 +104,7 @@ def test_public_addresses_are_recognised() -> None:
     ["10.0.0.1", "127.1", "0x7f000001", "localhost", "a.localhost", "localhost.", "A.LocalHost.",
      "10.0.0.1.", "fec0::1"],
 )  # fmt: skip
-def test_literal_private_address_is_refused_before_a_proxy(host: str) -> None:
+def test_private_ip_address_is_refused_even_behind_a_proxy(host: str) -> None:
     guard = AddressGuard("https://index.example/simple", ())
     with pytest.raises(IndexProblem):
         guard.check_literal(host, 443)
@@ -114,9 +114,9 @@ def test_literal_private_address_is_refused_before_a_proxy(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "127.1", "localhost", "localhost."])
-def test_proxy_may_reach_the_host_of_the_index(host: str) -> None:
+def test_private_address_of_the_configured_index_is_allowed(host: str) -> None:
     AddressGuard(f"https://{host}:444/simple", ()).check_literal(host, 444)
 
 
-def test_a_refusal_does_not_repeat_a_long_name() -> None:
+def test_refusal_of_an_address_does_not_repeat_a_long_host_name() -> None:
     assert len(str(refused_address("x" * 8_000))) < 400

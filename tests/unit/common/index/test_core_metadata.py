@@ -10,7 +10,7 @@ from common.formats.core_metadata import parse_core_metadata
 HEAD = "Metadata-Version: 2.4\nName: Parrot\nVersion: 1.0\n"
 
 
-def test_body_of_metadata_is_not_read_as_fields() -> None:
+def test_core_metadata_description_is_not_read_as_fields() -> None:
     read = parse_core_metadata(
         f"{HEAD}Requires-Dist: seed>=1\nProvides-Extra: x\n\nRequires-Dist: b"
     )
@@ -27,18 +27,18 @@ def test_body_of_metadata_is_not_read_as_fields() -> None:
         (f"License: {'words ' * 100}\n", None),
     ],
 )
-def test_a_license_is_a_name_and_never_a_text(lines: str, license: str | None) -> None:
+def test_license_is_a_short_name_and_not_the_license_text(lines: str, license: str | None) -> None:
     assert parse_core_metadata(HEAD + lines).license == license
 
 
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "no fields", "\x00\x01", "Name", ":" * 1000, "a: b\n c"]
 )
-def test_metadata_without_fields_has_no_name(text: str) -> None:
+def test_core_metadata_without_fields_has_no_name(text: str) -> None:
     assert parse_core_metadata(text).name is None
 
 
-def test_the_first_of_two_equal_fields_counts() -> None:
+def test_first_of_two_equal_core_metadata_fields_counts() -> None:
     read = parse_core_metadata(f"{HEAD}Name: crow\nRequires-Python: >=3.8\nRequires-Python: >=2\n")
     assert (read.name, read.requires_python) == ("Parrot", ">=3.8")
 
@@ -47,14 +47,14 @@ def test_the_first_of_two_equal_fields_counts() -> None:
     ("version", "dynamic", "static"),
     [("1.2", "", False), ("2.2", "", True), ("2.10", "", True), ("2.3", "requires-DIST", False)],
 )
-def test_only_metadata_2_2_declares_its_requirements_static(
+def test_requirements_are_static_only_from_metadata_version_2_2_on(
     version: str, dynamic: str, static: bool
 ) -> None:
     line = f"Dynamic: {dynamic}\n" if dynamic else ""
     assert parse_core_metadata(f"Metadata-Version: {version}\n{line}").is_static is static
 
 
-def test_unknown_field_names_take_linear_time() -> None:
+def test_unknown_core_metadata_fields_are_parsed_in_linear_time() -> None:
     names = (f"X-{number}" for number in range(60_000))
     cases = (
         "".join(it) for it in product(*zip("supported-platfo", "SUPPORTED-PLATFO", strict=True))
@@ -67,11 +67,11 @@ def test_unknown_field_names_take_linear_time() -> None:
     assert time.process_time() - started < 3
 
 
-def test_a_line_that_is_no_field_ends_the_fields() -> None:
+def test_core_metadata_fields_end_at_the_first_invalid_line() -> None:
     assert parse_core_metadata(f"{HEAD}oops\nRequires-Dist: seed\n").requires_dist == ()
 
 
-def test_a_metadata_version_of_any_length_is_read() -> None:
+def test_metadata_version_of_thousands_of_digits_is_read() -> None:
     digits = "9" * 5_000
     assert not parse_core_metadata(f"Metadata-Version: {digits}.1\n").is_static
     assert not parse_core_metadata(f"Metadata-Version: 2.{digits}\n").is_static

@@ -112,7 +112,7 @@ PAGES = {
 }  # fmt: skip
 
 
-def test_pages_are_parsed_as_in_the_golden_file() -> None:
+def test_index_page_gives_its_files_and_skipped_entries() -> None:
     views = {}
     for title, page in PAGES.items():
         lines = [f"{version}: {len(files)} files" for version, files in page.releases.items()]
@@ -124,14 +124,14 @@ def test_pages_are_parsed_as_in_the_golden_file() -> None:
     compare_views("index_pages", views)
 
 
-def test_page_digest_depends_on_content_not_on_order_or_urls() -> None:
+def test_index_page_digest_ignores_order_and_urls() -> None:
     one, two = file("parrot-1.tar.gz"), file("parrot-2.tar.gz")
     page = json_page(one, two)
     assert page.digest == json_page(two, one | {"url": "https://other.example/t?token=1"}).digest
     assert page.digest != json_page(one, two | {"yanked": True}).digest
 
 
-def test_page_without_files_must_identify_itself_as_an_index() -> None:
+def test_html_page_without_files_is_refused_unless_it_is_an_index_page() -> None:
     assert html_page(EMPTY).files == ()
     assert html_page('<a href="parrot-1.0.tar.gz#sha256=">parrot-1.0.tar.gz</a>').files
     assert html_page('<a href="crow-1.0.tar.gz?token=1">crow</a>').skipped
@@ -140,7 +140,7 @@ def test_page_without_files_must_identify_itself_as_an_index() -> None:
             html_page(text)
 
 
-def test_one_name_with_two_hashes_is_a_conflict_and_the_first_counts() -> None:
+def test_file_listed_with_two_hashes_is_a_conflict_and_keeps_the_first() -> None:
     one = file("parrot-1.0.tar.gz")
     others = [one | {"hashes": it} for it in ({"sha256": "cd" * 32}, {"md5": "00"}, {})]
     page = json_page(one, one, *others)
@@ -163,7 +163,7 @@ def test_unclosed_tags_are_parsed_in_linear_time(piece: str) -> None:
     assert time.process_time() - started < 3
 
 
-def test_numbers_with_colliding_hashes_are_parsed_in_linear_time() -> None:
+def test_versions_with_colliding_hashes_are_parsed_in_linear_time() -> None:
     modulus = 2**61 - 1  # of Python's hashes of numbers
     versions = [f"1.{number * modulus}" for number in range(15_000)]
     started = time.process_time()
@@ -194,7 +194,7 @@ def test_index_text_is_shortened_in_error_messages(declared: bytes) -> None:
         assert str(refused.value).isprintable()
 
 
-def test_an_unexpected_parser_error_is_a_malformed_page(
+def test_unexpected_parser_error_is_reported_as_a_malformed_page(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> None:
@@ -209,7 +209,7 @@ def test_an_unexpected_parser_error_is_a_malformed_page(
     assert record.exc_info is not None
 
 
-def test_an_unknown_minor_version_is_read_and_another_major_one_is_not() -> None:
+def test_index_api_version_is_accepted_by_its_major_number() -> None:
     assert json_page(file("parrot-1.tar.gz"), meta={"api-version": "1.99"}).files
     for version in ("2.0", "0.9", "x", None, 1):
         with pytest.raises(IndexProblem):
@@ -227,7 +227,7 @@ def test_an_unknown_minor_version_is_read_and_another_major_one_is_not() -> None
         ("parrot-0.13.1.tar.gz.asc", False),
     ],
 )
-def test_only_names_without_a_version_are_skipped(filename: str, is_listed: bool) -> None:
+def test_only_file_names_without_a_version_are_skipped(filename: str, is_listed: bool) -> None:
     """The library that parses odd names takes long to load, and knows no more of the others."""
     page = json_page(file(filename))
     assert (list(page.listed), page.skipped) == (
@@ -252,7 +252,7 @@ def test_only_names_without_a_version_are_skipped(filename: str, is_listed: bool
         "/files/parrot%2D1.zip ",
     ],
 )
-def test_urls_of_files_are_relative_to_the_page(url: str) -> None:
+def test_relative_file_urls_are_resolved_against_the_page(url: str) -> None:
     """Usual entries are read without the library that reads the others."""
     entry = file("parrot-1.0.zip", url=url)
     expected = DistributionPackage.from_json_data(entry, "parrot", URL)
@@ -260,7 +260,7 @@ def test_urls_of_files_are_relative_to_the_page(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://files.example/{}", "/files/{}", "../../files/{}"])
-def test_urls_of_mirrors_take_the_fast_parser(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirror_urls_need_no_slow_parser(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_entries, "_package", None)
     entry = file("parrot-1.0.zip", url=url.format("parrot-1.0.zip"), upload_time=None)
     assert json_page(entry).files[0].url.startswith("https://")
