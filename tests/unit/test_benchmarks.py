@@ -44,7 +44,7 @@ def test_documented_commands_name_benchmarks_and_options_that_exist() -> None:
             assert f'"{option}"' in source or option == "--help", command[0]
 
 
-def test_failing_benchmark_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_benchmark_does_not_stop_other_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -72,7 +72,7 @@ def recorded(tmp_path: Path) -> RecordedFile:
 
 
 @pytest.mark.parametrize("bounds", [(0, 9), (3, 3), (40, 69), (45, 65), (58, 60), (95, 99)])
-def test_recorded_ranges_are_joined(recorded: RecordedFile, bounds: tuple[int, int]) -> None:
+def test_adjacent_ranges_are_joined(recorded: RecordedFile, bounds: tuple[int, int]) -> None:
     first, last = bounds
     assert recorded.read(first, last) == DATA[first : last + 1]
 
@@ -82,7 +82,7 @@ def test_ranges_with_a_gap_are_not_served(recorded: RecordedFile, bounds: tuple[
     assert recorded.read(*bounds) is None
 
 
-def test_recorded_file_reports_its_whole_size(recorded: RecordedFile, tmp_path: Path) -> None:
+def test_recorded_file_reports_its_complete_size(recorded: RecordedFile, tmp_path: Path) -> None:
     assert recorded.size == len(DATA)
     assert RecordedFile(tmp_path / "absent").size is None
 

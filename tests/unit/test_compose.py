@@ -33,7 +33,7 @@ def test_compose_defines_the_needed_services(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_a_store_has_a_health_check_and_a_volume(compose: dict[str, Any], name: str) -> None:
+def test_compose_store_has_a_health_check_and_a_volume(compose: dict[str, Any], name: str) -> None:
     service = compose["services"][name]
     check = service["healthcheck"]
     assert check["test"]
@@ -54,9 +54,7 @@ def test_services_wait_for_healthy_stores_and_the_migration(compose: dict[str, A
     assert services["ingest"]["profiles"] == ["ingest"]
 
 
-def test_each_container_has_limits_and_a_bounded_log(
-    compose: dict[str, Any],
-) -> None:
+def test_each_compose_service_has_limits_and_a_bounded_log(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         limits = service["deploy"]["resources"]["limits"]
         # Docker refuses more processors than the machine has.
@@ -67,7 +65,7 @@ def test_each_container_has_limits_and_a_bounded_log(
     assert (limits["memory"], memory["NEO4J_server_memory_heap_max__size"]) == ("3G", "1G")
 
 
-def test_a_worker_is_healthy_while_each_queue_has_a_heartbeat(
+def test_compose_worker_is_healthy_while_each_queue_has_a_heartbeat(
     compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     check = compose["services"]["worker"]["healthcheck"]["test"]
@@ -91,14 +89,14 @@ def test_a_worker_is_healthy_while_each_queue_has_a_heartbeat(
             beat.touch()
 
 
-def test_long_running_services_restart_and_have_time_to_stop(compose: dict[str, Any]) -> None:
+def test_compose_services_restart_and_have_time_to_stop(compose: dict[str, Any]) -> None:
     for name, grace_s in (("api", GRACE_S), ("worker", SUPERVISORS_GRACE_S)):
         service = compose["services"][name]
         assert service["restart"] == "unless-stopped"
         assert int(service["stop_grace_period"].removesuffix("s")) > grace_s
 
 
-def test_commands_of_the_containers_exist(compose: dict[str, Any]) -> None:
+def test_commands_of_containers_exist(compose: dict[str, Any]) -> None:
     lines = [it["command"] for it in compose["services"].values() if "command" in it]
     image = (ROOT / "Dockerfile").read_text("utf-8")
     lines.append(json.loads(image.rpartition("\nCMD ")[2]))
@@ -115,9 +113,7 @@ def test_commands_of_the_containers_exist(compose: dict[str, Any]) -> None:
         command.make_context(line[0], rest)
 
 
-def test_compose_service_is_reached_over_tls_only(
-    compose: dict[str, Any],
-) -> None:
+def test_compose_service_is_reached_over_tls_only(compose: dict[str, Any]) -> None:
     api = compose["services"]["api"]
     assert "--tls-self-signed" in api["command"]
     assert api["ports"] == ["127.0.0.1:${SERVICE_PORT:-8443}:8443"]
@@ -126,7 +122,7 @@ def test_compose_service_is_reached_over_tls_only(
     assert "https://localhost:8443/livez" in check[-1]
 
 
-def test_every_setting_of_the_example_reaches_the_services(compose: dict[str, Any]) -> None:
+def test_compose_passes_every_example_setting_to_the_services(compose: dict[str, Any]) -> None:
     example = re.findall(r"(?m)^([A-Z0-9_]+)=", (ROOT / ".env.example").read_text("utf-8"))
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     assert example
@@ -150,12 +146,12 @@ def test_neo4j_gets_no_variable_that_it_would_read_as_a_setting(compose: dict[st
     assert not [n for n in names if n != "NEO4J_AUTH" and "_" not in n.removeprefix("NEO4J_")]
 
 
-def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
+def test_compose_publishes_ports_only_on_loopback(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
-def test_neo4j_in_compose_is_hardened_like_that_of_the_tests(compose: dict[str, Any]) -> None:
+def test_neo4j_in_compose_has_the_hardening_that_is_tested(compose: dict[str, Any]) -> None:
     from tests.services.neo4j.server import HARDENING
 
     environment = compose["services"]["neo4j"]["environment"]
@@ -174,7 +170,7 @@ def test_docker_image_contains_every_package() -> None:
     assert wanted <= {it.removeprefix("!") for it in ignored[1:] if it.startswith("!")}
 
 
-def test_the_image_runs_as_a_user_of_its_own() -> None:
+def test_docker_image_runs_as_an_unprivileged_user() -> None:
     lines = (ROOT / "Dockerfile").read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("USER ")] == ["USER thoth"]
     assert not re.search(r"(?i)password|secret|token", "\n".join(lines))

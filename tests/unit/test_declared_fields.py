@@ -47,13 +47,13 @@ class Bicycle:
 BICYCLE = Bicycle(None, Colour.BLUE, (Wheel(0.7), Wheel(math.inf)), {"chain": 1})
 
 
-def test_only_declared_fields_and_properties_are_in_a_document() -> None:
+def test_document_contains_only_declared_fields_and_properties() -> None:
     names = [it.name for it in declared_fields(Bicycle)]
     assert names == ["name", "colour", "wheels", "parts", "heavy"]
     assert [it.name for it in declared_fields(Bicycle) if it.declared.public] == ["name"]
 
 
-def test_an_infinite_number_is_null_in_a_document() -> None:
+def test_infinite_number_becomes_null_in_a_document() -> None:
     assert document_of(BICYCLE) == {
         "name": None,
         "colour": "blue",
@@ -63,7 +63,7 @@ def test_an_infinite_number_is_null_in_a_document() -> None:
     }
 
 
-def test_a_schema_has_the_types_of_the_fields_and_dumps_a_dataclass_like_its_document() -> None:
+def test_api_schema_follows_the_declared_fields_of_a_dataclass() -> None:
     schema = schema_of("Bicycle", Bicycle)()
     document = document_of(BICYCLE)
     assert schema.dump(document) == document

@@ -112,7 +112,7 @@ def test_documented_codes_equal_those_in_the_code(
 
 
 @pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])
-def test_every_unit_of_a_script_is_documented(page: str) -> None:
+def test_every_unit_that_a_script_may_print_is_documented(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert set(re.findall(r"`([^`\n]+)`", text)) >= UNITS.keys()
 
@@ -147,7 +147,7 @@ def test_every_command_is_documented_and_has_help() -> None:
     assert [name for name, command in offered.items() if not command.help] == []
 
 
-def test_each_promise_names_tests_and_benchmarks_that_exist() -> None:
+def test_each_documented_promise_names_existing_tests_or_benchmarks() -> None:
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     promises = re.findall(r"(?m)^\| (?!promise|---)[^|]+ \| ([^|]+) \| ([^|]+) \|$", text)
     assert len(promises) > 30
@@ -175,7 +175,7 @@ def test_every_link_in_the_docs_leads_to_a_file() -> None:
     assert broken == []
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
+def test_every_documentation_page_can_be_reached_from_the_readme() -> None:
     seen, pending = set(), [ROOT / "README.md"]
     while pending:
         page = pending.pop().resolve()
@@ -191,7 +191,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert {page.relative_to(ROOT).as_posix() for page in pages - seen} == set()
 
 
-def test_pages_named_in_the_code_exist() -> None:
+def test_documentation_pages_named_in_the_code_exist() -> None:
     named = {
         page
         for room in ROOMS
@@ -283,14 +283,14 @@ def exists(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
-def test_the_code_that_a_page_names_exists(page: str) -> None:
+def test_code_named_on_a_documentation_page_exists(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = set(_DOTTED.findall(text))
     assert len(named) > 20
     assert {name for name in named if not exists(name)} == set()
 
 
-def test_a_journey_is_reported_in_at_most_ten_steps() -> None:
+def test_architecture_page_describes_each_journey_in_few_steps() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     journeys = re.findall(r"(?ms)^## Journey \d: .*?(?=^## )", text)
     assert len(journeys) == 3
@@ -309,7 +309,7 @@ def glossary_rows() -> list[tuple[str, str]]:
     return re.findall(r"(?m)^- \*\*(.+?)\*\*: .* \((.*`.*)\)$", text)
 
 
-def test_the_glossary_has_each_term_once_with_its_name_in_the_code() -> None:
+def test_glossary_has_each_term_once_with_its_name_in_the_code() -> None:
     found = glossary_rows()
     terms = [term for term, _ in found]
     assert len(set(terms)) == len(terms) > 50
@@ -327,7 +327,7 @@ def test_tables_columns_and_labels_of_the_glossary_exist() -> None:
     assert set(re.findall(r"`:(\w+)`", code)) <= labels
 
 
-def test_list_of_decisions_is_complete() -> None:
+def test_list_of_architecture_decisions_is_complete() -> None:
     pages = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
     listed = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
     assert [match["target"] for match in _LINK.finditer(listed)] == pages

@@ -121,7 +121,7 @@ def test_manifests_are_valid_kubernetes_objects(objects: list[Object]) -> None:
 
 
 @needs("kubectl")
-def test_kustomize_builds_the_same_objects(overlay: str, objects: list[Object]) -> None:
+def test_kubectl_builds_the_tested_objects(overlay: str, objects: list[Object]) -> None:
     command = ["kubectl", "kustomize", str(FOLDER / overlay)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -132,7 +132,7 @@ def test_kustomize_builds_the_same_objects(overlay: str, objects: list[Object]) 
     assert by_name(list(yaml.safe_load_all(done.stdout))) == by_name(objects)
 
 
-def test_every_manifest_is_used_by_an_overlay() -> None:
+def test_every_kubernetes_manifest_is_used_by_an_overlay() -> None:
     used = set()
     for folder in ("base", *OVERLAYS):
         path = FOLDER / folder / "kustomization.yaml"
@@ -142,7 +142,7 @@ def test_every_manifest_is_used_by_an_overlay() -> None:
     assert {it for it in FOLDER.rglob("*") if it.is_file()} <= used
 
 
-def test_an_overlay_has_all_its_objects(overlay: str, objects: list[Object]) -> None:
+def test_each_kubernetes_overlay_has_all_its_objects(overlay: str, objects: list[Object]) -> None:
     assert named(objects, "Deployment").keys() == {"thoth-server", "thoth-people", "thoth-bulk"}
     assert named(objects, "Job").keys() == {"thoth-migrate"}
     nightly = {"thoth-nightly"} | ({"thoth-backup"} if overlay == "one-node" else set())
@@ -176,7 +176,7 @@ def test_pods_meet_the_restricted_security_standard(objects: list[Object]) -> No
             )
 
 
-def test_containers_have_limits_and_long_running_ones_probes(objects: list[Object]) -> None:
+def test_containers_have_limits_and_services_have_probes(objects: list[Object]) -> None:
     for it in containers(objects):
         assert it["resources"]["requests"].keys() == {"cpu", "memory"}
         assert it["resources"]["limits"].keys() == {"memory"}
@@ -189,7 +189,7 @@ def test_containers_have_limits_and_long_running_ones_probes(objects: list[Objec
     assert paths == {"liveness": "/livez", "readiness": "/readyz?writes"}
 
 
-def test_selectors_match_the_labels_of_their_pods(objects: list[Object]) -> None:
+def test_kubernetes_selectors_match_pod_labels(objects: list[Object]) -> None:
     pods = [
         it["spec"]["template"]["metadata"]["labels"]
         for it in objects
@@ -225,7 +225,7 @@ def test_network_policies_deny_by_default(objects: list[Object]) -> None:
             assert rule["ports"]
 
 
-def test_commands_and_settings_of_the_manifests_exist(objects: list[Object]) -> None:
+def test_commands_and_settings_in_kubernetes_manifests_exist(objects: list[Object]) -> None:
     known = {field.upper() for field in Settings.__slots__} | {"THOTH_HOME"}
     assert named(objects, "ConfigMap")["thoth-settings"]["data"].keys() <= known
     for it in containers(objects):
@@ -244,7 +244,7 @@ def test_commands_and_settings_of_the_manifests_exist(objects: list[Object]) -> 
         assert {word for word in words if word.startswith("--")} <= options
 
 
-def test_secrets_come_from_the_secret_of_the_guide(overlay: str, objects: list[Object]) -> None:
+def test_kubernetes_secrets_match_the_guide(overlay: str, objects: list[Object]) -> None:
     guide = (FOLDER.parents[1] / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
     for key in SECRETS[overlay]:
         assert f"--from-literal={key}=" in guide
@@ -258,7 +258,7 @@ def test_secrets_come_from_the_secret_of_the_guide(overlay: str, objects: list[O
                 assert "PASSWORD" not in variable["name"]
 
 
-def test_each_file_alone_is_valid() -> None:
+def test_each_kubernetes_file_is_valid_by_itself() -> None:
     for path in FOLDER.rglob("*.yaml"):
         for it in objects_in(path):
             skipped = it["kind"] in (FOREIGN, "Kustomization") or "patch" in path.name

@@ -24,7 +24,7 @@ def test_each_set_of_extras_has_a_lock() -> None:
 
 
 @pytest.mark.parametrize("name", EXTRAS)
-def test_a_lock_has_every_requirement_in_the_tested_version_with_hashes(name: str) -> None:
+def test_lock_has_every_requirement_in_its_tested_version_with_hashes(name: str) -> None:
     for line in (ROOT / f"locks/{name}.txt").read_text("utf-8").splitlines():
         assert LINE.fullmatch(line), line[:80]
     pins = _pins(f"locks/{name}.txt")

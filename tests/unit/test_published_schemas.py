@@ -49,7 +49,7 @@ def components(schemas: dict[str, Any]) -> Iterator[str]:
             yield f"{name}.{field}{'*' if field in required else ''} {compact(value)}"
 
 
-def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
+def test_openapi_document_equals_the_published_file(tmp_path: Path) -> None:
     nowhere = {
         "THOTH_HOME": str(tmp_path),
         "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
@@ -61,7 +61,7 @@ def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
     compare_with_golden("schemas/openapi.txt", "\n".join(lines))
 
 
-def test_export_columns_equal_the_published_ones() -> None:
+def test_export_columns_equal_the_published_list() -> None:
     from adviser.exports.arrow_files import schema_of_table
 
     def lines() -> Iterator[str]:

@@ -40,7 +40,7 @@ def test_migrations_are_numbered_consecutively() -> None:
     assert links == chain
 
 
-def test_modules_form_no_import_circle() -> None:
+def test_modules_have_no_circular_imports() -> None:
     imports = grimp.build_graph(*rooms(), cache_dir=None)
     uses = {it: set(imports.find_modules_directly_imported_by(it)) for it in imports.modules}
     try:

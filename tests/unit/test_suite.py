@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("target", ["demo", "test"])
 @needs("make")
-def test_installation_reports_download_size_and_duration(target: str) -> None:
+def test_make_targets_report_download_size_and_duration(target: str) -> None:
     command = ["make", "--dry-run", "--always-make", target]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "MB to download" in shown
@@ -43,7 +43,7 @@ def test_optional_programs_can_be_hidden_from_tests(
     assert not os.environ.keys() & set(HIDDEN_VARIABLES)
 
 
-def test_programs_of_tests_restore_ignored_signals() -> None:
+def test_signals_ignored_by_the_caller_are_restored_for_test_programs() -> None:
     """As in ``nohup make test``."""
     program = "import signal; print(*[signal.getsignal(it).name for it in (1, 15)])"
     tests = (

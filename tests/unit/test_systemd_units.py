@@ -18,7 +18,7 @@ ANALYZE = shutil.which("systemd-analyze") or ""
 EXPOSURE = {"thoth-worker.service": 5.0}
 
 
-def test_each_unit_is_enabled_by_itself_or_started_by_its_timer() -> None:
+def test_each_systemd_service_is_enabled_or_started_by_its_timer() -> None:
     assert len(SERVICES) == 4
     for service in SERVICES:
         unit = service.with_suffix(".timer")
@@ -27,7 +27,7 @@ def test_each_unit_is_enabled_by_itself_or_started_by_its_timer() -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda it: it.name)
-def test_a_unit_starts_a_command_in_private_folders(service: Path) -> None:
+def test_systemd_service_runs_an_existing_command_in_private_folders(service: Path) -> None:
     lines = service.read_text("utf-8").splitlines()
     assert {"UMask=0077", "StateDirectoryMode=0700", "ProtectSystem=strict"} <= set(lines)
     (start,) = (it for it in lines if it.startswith("ExecStart="))
@@ -40,7 +40,7 @@ def test_a_unit_starts_a_command_in_private_folders(service: Path) -> None:
 
 
 @pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is missing")
-def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+def test_systemd_accepts_all_unit_files(tmp_path: Path) -> None:
     for unit in FOLDER.iterdir():
         text = unit.read_text("utf-8").replace(PROGRAM, "/bin/true")
         (tmp_path / unit.name).write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ def scrubbed(value: Any) -> Any:
     return scrub(value, canonical_json(value))
 
 
-def test_document_without_persons_is_returned_unchanged() -> None:
+def test_document_without_personal_data_is_returned_unchanged() -> None:
     document = {
         "@parameters": {"a@b": 1},
         "script": "git@host.example:org/repo",
@@ -26,7 +26,7 @@ def test_mail_addresses_are_removed_from_texts_and_keys() -> None:
     assert scrubbed(document) == {"log": [f"by Jo <{REMOVED}>", {REMOVED: 1}], "rate": 1.5}
 
 
-def test_keys_that_become_equal_are_numbered() -> None:
+def test_keys_made_equal_by_removal_of_addresses_are_numbered() -> None:
     keys = {"b@mail.example": 2, "a@mail.example": 1, REMOVED: 3, "c": 4}
     expected = {f"{REMOVED} 2": 1, f"{REMOVED} 3": 2, REMOVED: 3, "c": 4}
     assert scrubbed(keys) == expected
@@ -42,7 +42,7 @@ def test_keys_that_become_equal_are_numbered() -> None:
      "Maintainer-Email", "submitter", "user_name", "username", "submission_poc_name",
      "submission_poc_email", "owner_email", "e-mail", "email"],
 )  # fmt: skip
-def test_fields_that_name_a_person_are_dropped(key: str) -> None:
+def test_fields_that_name_a_person_are_removed(key: str) -> None:
     assert scrubbed({"a": {key: "Jo Doe", "kept": 1}}) == {"a": {"kept": 1}}
 
 
@@ -61,7 +61,7 @@ def test_packages_named_like_personal_fields_are_kept() -> None:
         "@x",
     ],
 )
-def test_text_that_only_resembles_an_address_is_unchanged(text: str) -> None:
+def test_text_that_only_resembles_a_mail_address_is_unchanged(text: str) -> None:
     assert scrub_text(text) == text
 
 

@@ -10,14 +10,14 @@ from model.errors import ProjectionFailed, StoreUnavailable
 from tests.services.waiting import DEADLINE_S
 
 
-def test_a_projector_runs_once_more_at_its_end() -> None:
+def test_background_projection_runs_once_more_at_its_end() -> None:
     runs: list[int] = []
     with BackgroundProjector(lambda _: runs.append(1)):
         pass
     assert runs
 
 
-def test_unreachable_graph_is_recorded_and_not_raised() -> None:
+def test_unreachable_graph_is_reported_after_background_projection() -> None:
     def project(_: Callable[[], None]) -> None:
         raise StoreUnavailable("the graph", "refused", "start it")
 
@@ -26,7 +26,7 @@ def test_unreachable_graph_is_recorded_and_not_raised() -> None:
     assert isinstance(projector.error, StoreUnavailable)
 
 
-def test_rows_refused_by_the_graph_do_not_stop_later_ones() -> None:
+def test_rows_refused_by_the_graph_do_not_stop_later_rows() -> None:
     runs: list[int] = []
     first = threading.Event()
 
@@ -43,7 +43,7 @@ def test_rows_refused_by_the_graph_do_not_stop_later_ones() -> None:
     assert isinstance(projector.error, ProjectionFailed)
 
 
-def test_an_unexpected_error_is_not_hidden() -> None:
+def test_unexpected_error_of_background_projection_is_raised() -> None:
     def project(_: Callable[[], None]) -> None:
         raise ZeroDivisionError
 
@@ -51,7 +51,7 @@ def test_an_unexpected_error_is_not_hidden() -> None:
         pass
 
 
-def test_a_graph_that_never_answers_is_given_up() -> None:
+def test_background_projection_gives_up_a_graph_that_never_answers() -> None:
     never = threading.Event()
     with BackgroundProjector(lambda _: never.wait(DEADLINE_S), stalled_after_s=0.2) as projector:
         projector.wake()

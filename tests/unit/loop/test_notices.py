@@ -68,7 +68,7 @@ CASES: list[tuple[EventKind, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def test_notices_equal_the_golden_file_and_match_the_schema() -> None:
+def test_every_kind_of_notice_matches_the_published_schema() -> None:
     assert {kind for kind, *_ in CASES} == set(EventKind)
     assert set(SCHEMA["properties"]["type"]["enum"]) == set(EventKind)
     views = {}
@@ -96,7 +96,7 @@ def verifier_of_the_docs() -> Callable[[dict[str, str], bytes, str], bool]:
     return names["is_genuine"]
 
 
-def test_the_documented_verification_accepts_genuine_requests_only() -> None:
+def test_documented_webhook_verification_accepts_only_genuine_requests() -> None:
     is_genuine, now, body = verifier_of_the_docs(), int(time.time()), b'{"type": "x"}'
     genuine = signed_headers("msg_1", now, body, [KEY, b"another"])
     assert is_genuine(genuine, body, SECRET)
@@ -106,7 +106,7 @@ def test_the_documented_verification_accepts_genuine_requests_only() -> None:
     assert not is_genuine(signed_headers("msg_1", now - 600, body, [KEY]), body, SECRET)
 
 
-def test_the_signature_is_that_of_standard_webhooks() -> None:
+def test_webhook_signature_follows_standard_webhooks() -> None:
     """Example of the specification's own libraries."""
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = signed_headers(
@@ -143,16 +143,20 @@ def test_invalid_webhook_is_refused_without_showing_its_secrets(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_webhook_on_this_machine_may_use_http(host: str) -> None:
+def test_webhook_to_this_machine_may_use_http(host: str) -> None:
     variables = {"WEBHOOKS": f"build=http://{host}:8000/", "WEBHOOK_SECRETS": f"build={SECRET}"}
     assert SECRET not in repr(load_target(Settings.from_env(variables), "build"))
 
 
-def test_target_name_is_unique_and_chat_targets_get_settled_events_only() -> None:
+def test_chat_targets_get_only_settled_events() -> None:
     variables = {"WEBHOOKS": "build=https://build.example/", "NOTICE_TARGETS": "team=json://host"}
     settings = Settings.from_env(variables)
     assert planned_targets(settings) == {"build": False, "team": False}
     settings = Settings.from_env({**variables, "WEBHOOK_EVENTS": "all"})
     assert planned_targets(settings) == {"build": True, "team": False}
+
+
+def test_notice_target_with_the_name_of_a_webhook_is_refused() -> None:
+    variables = {"WEBHOOKS": "build=https://build.example/", "NOTICE_TARGETS": "build=json://host"}
     with pytest.raises(InvalidSettings, match="NOTICE_TARGETS"):
-        planned_targets(Settings.from_env({**variables, "NOTICE_TARGETS": "build=json://host"}))
+        planned_targets(Settings.from_env(variables))

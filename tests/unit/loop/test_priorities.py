@@ -63,7 +63,7 @@ def priorities(
     return watch_priorities(known, releases, MATMUL, minutes, 12)
 
 
-def test_versions_that_cannot_win_get_no_jobs(known: WatchKnowledge) -> None:
+def test_versions_that_cannot_be_the_fastest_get_no_jobs(known: WatchKnowledge) -> None:
     verdicts = {it.purl: it.verdict for it in known.claims}
     assert verdicts["pkg:pypi/fast@1.4"] is Verdict.FASTER
     ranking = priorities(known, *map(release, ("1.3", "1.2", "1.1")))
@@ -73,7 +73,7 @@ def test_versions_that_cannot_win_get_no_jobs(known: WatchKnowledge) -> None:
     }
 
 
-def test_unmeasured_version_gets_jobs_by_weight_and_time(known: WatchKnowledge) -> None:
+def test_unmeasured_version_is_ranked_by_weight_and_job_duration(known: WatchKnowledge) -> None:
     (plain_one,) = priorities(known, release("1.6")).ranked
     assert (plain_one.compared, plain_one.blocks) == ("1.6", 12)
     (slow,) = priorities(known, release("1.6"), minutes=4.0).ranked
@@ -84,9 +84,7 @@ def test_unmeasured_version_gets_jobs_by_weight_and_time(known: WatchKnowledge) 
     assert "not worth further jobs" in useless.dropped["fast==1.6"]
 
 
-def test_verdict_unsettled_at_one_look_gets_the_jobs_of_the_next(
-    known: WatchKnowledge,
-) -> None:
+def test_unsettled_version_gets_the_jobs_of_the_next_planned_look(known: WatchKnowledge) -> None:
     near = tuple(
         replace(it, p_value=2 * LOOK_ALPHA) if it.purl == "pkg:pypi/fast@1.4" else it
         for it in known.claims

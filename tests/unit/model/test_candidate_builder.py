@@ -34,14 +34,14 @@ def candidates(there: Environment, *made: Made) -> list[str]:
     [("3.14.0rc1", ">=3.14", True), ("3.14.0rc1", "<3.14", False), ("3.13.0+", ">=3.13", True),
      ("3.13.0+", ">=3.13.1", False), ("3.15.0a2+", ">=3.15", True), ("3.11.7", ">3.11.6", True)],
 )  # fmt: skip
-def test_development_build_of_python_counts_as_its_release(
+def test_python_development_build_meets_requirements_like_its_release(
     full: str, asked: str, admitted: bool
 ) -> None:
     there = replace(LINUX, python_full_version=full)
     assert candidates(there, Made("a", "1", requires_python=asked)) == ["1"] * admitted
 
 
-def test_markers_are_evaluated_for_development_builds_of_python() -> None:
+def test_markers_can_be_evaluated_for_python_development_builds() -> None:
     builder = CandidateBuilder(replace(LINUX, python_full_version="3.13.0+"))
     assert builder.holds("python_full_version >= '3.13'")
 
@@ -49,7 +49,7 @@ def test_markers_are_evaluated_for_development_builds_of_python() -> None:
 CUDA = environment("3.11", "manylinux_2_28_x86_64", cuda="12.4")
 
 
-def test_release_for_a_newer_cuda_than_stated_is_excluded() -> None:
+def test_release_for_a_newer_cuda_than_the_target_is_excluded() -> None:
     world = [Made("a", it) for it in ("2+cu130", "2+cu128", "2+cu118", "2+cpu", "2")]
     found, (excluded,) = compiled(CUDA, *world)
     assert {it.version for it in found} == {"2+cu128", "2+cu118", "2+cpu", "2"}
@@ -59,13 +59,13 @@ def test_release_for_a_newer_cuda_than_stated_is_excluded() -> None:
     assert candidates(CUDA, Made("nvidia-cublas-cu12", "12.8")) == ["12.8"]
 
 
-def test_unstated_cuda_excludes_nothing() -> None:
+def test_no_release_is_excluded_if_the_cuda_version_is_not_stated() -> None:
     assert LINUX.cuda is None
     assert candidates(LINUX, Made("a", "2+cu130")) == ["2+cu130"]
     assert candidates(LINUX, Made("nvidia-cublas-cu13", "13.1")) == ["13.1"]
 
 
-def test_reported_reason_does_not_depend_on_the_order_of_requirements() -> None:
+def test_exclusion_reason_does_not_depend_on_the_order_of_requirements() -> None:
     asked = ("z @ file:///z", "b; python_version > 'x' and platform_system ~= 'y'", "c @ file:///c")
     told = {
         excluded[0].message
@@ -75,7 +75,7 @@ def test_reported_reason_does_not_depend_on_the_order_of_requirements() -> None:
     assert told == {"requires c by address, which is not followed"}
 
 
-def test_a_source_distribution_is_a_candidate_and_says_why_no_wheel_fits() -> None:
+def test_source_distribution_candidate_says_why_no_wheel_can_be_installed() -> None:
     found, (refused,) = compiled(
         LINUX,
         Made("a", "5", wheels=(), has_sdist=True),
@@ -123,7 +123,7 @@ def test_compiled_release_older_than_the_python_is_not_built(
         assert message == f"would have to be built, and was published before Python {python}"
 
 
-def test_pure_python_of_any_age_is_built() -> None:
+def test_pure_python_source_distribution_of_any_age_is_built() -> None:
     moment = "2012-01-01T00:00:00+00:00"
     old = Made("a", "1", wheels=(), has_sdist=True, uploaded_at=moment)
     assert candidates(LINUX, old, Made("a", "2")) == ["2", "1"]

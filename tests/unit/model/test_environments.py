@@ -10,20 +10,20 @@ from model.errors import InvalidArgument
 from model.packages.environments import environment, host_environment
 
 
-def test_this_hosts_tags_are_those_of_its_interpreter_in_their_order() -> None:
+def test_host_environment_has_the_wheel_tags_of_its_interpreter_in_order() -> None:
     assert host_environment().tags == tuple(dict.fromkeys(sys_tags()))
 
 
-def test_this_hosts_markers_are_those_of_its_interpreter() -> None:
+def test_host_environment_has_the_marker_values_of_its_interpreter() -> None:
     assert dict(host_environment().markers) == dict(default_environment())
 
 
-def test_environment_named_like_the_host_has_its_tags() -> None:
+def test_environment_described_like_the_host_has_the_wheel_tags_of_the_host() -> None:
     host = host_environment()
     assert environment(host.python_version, host.platform).tags == host.tags
 
 
-def test_unnamed_parts_of_an_environment_are_those_of_the_host() -> None:
+def test_unstated_parts_of_an_environment_are_those_of_the_host() -> None:
     host = host_environment()
     other = environment("3.12")
     assert (other.python_version, other.libc, other.os_name) == ("3.12", host.libc, host.os_name)
@@ -52,7 +52,7 @@ def test_unnamed_parts_of_an_environment_are_those_of_the_host() -> None:
         ("3.11", "linux_x86_64", "py2.py3-none-any", "py2-none-any"),
     ],
 )  # fmt: skip
-def test_named_environment_accepts_exactly_the_wheels_that_run_there(
+def test_environment_accepts_only_wheels_for_its_python_and_platform(
     python: str, platform: str, fits: str, refused: str
 ) -> None:
     tags = set(environment(python, platform).tags)
@@ -75,7 +75,7 @@ def test_generic_pypy_tags_name_the_major_version_only() -> None:
         ("linux_aarch64", "platform_machine == 'aarch64' and python_full_version == '3.11.7'"),
     ],
 )
-def test_markers_hold_in_their_environment(platform: str, marker: str) -> None:
+def test_markers_apply_to_their_platform(platform: str, marker: str) -> None:
     markers = dict(environment("3.11.7", platform).markers)
     assert Marker(marker).evaluate(markers)
     assert not Marker("python_version >= '3.12'").evaluate(markers)
@@ -109,7 +109,7 @@ def test_unknown_platform_is_refused_with_its_text(platform: str) -> None:
         environment("3.11", platform)
 
 
-def test_a_cuda_that_is_no_version_is_refused() -> None:
+def test_cuda_value_that_is_no_version_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="CUDA"):
         environment("3.11", "linux_x86_64", cuda="twelve")
     assert environment("3.11", "linux_x86_64", cuda="12.4").cuda == "12.4"

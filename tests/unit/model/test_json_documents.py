@@ -52,7 +52,7 @@ def test_canonical_json_has_sorted_keys_and_no_spaces() -> None:
         (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, Reason.NESTED_TOO_DEEP, "$"),
     ],
 )
-def test_each_fault_has_its_own_reason(data: bytes, reason: Reason, field: str) -> None:
+def test_each_json_fault_has_a_reason(data: bytes, reason: Reason, field: str) -> None:
     with raised(InvalidDocument, reason=reason, field=field):
         load_json(data)
 
@@ -92,24 +92,24 @@ def nested(depth: int) -> Any:
         (10**40, "", "64 bits"),
     ],
 )
-def test_the_path_of_an_unstorable_value_is_named(value: Any, place: str, message: str) -> None:
+def test_unstorable_value_is_reported_by_its_path(value: Any, place: str, message: str) -> None:
     found = out_of_bounds(value)
     assert found[0] == place
     assert message in found[1]
 
 
-def test_storable_values_are_kept_and_have_a_digest() -> None:
+def test_storable_json_values_are_accepted_and_have_a_digest() -> None:
     value = {"a": [2**63 - 1, -(2**63), 1.5, True, None, "text"], "b": nested(MAX_DEPTH - 1)}
     assert out_of_bounds(value) is None
     assert digest(value)
 
 
-def test_nesting_is_limited_and_its_path_shortened() -> None:
+def test_nesting_of_json_is_limited_and_reported_with_a_short_path() -> None:
     found = out_of_bounds(nested(MAX_DEPTH + 1))
     assert "nested" in found[1]
     assert len(found[0]) <= 81
 
 
-def test_long_keys_do_not_slow_the_check() -> None:
+def test_long_json_keys_do_not_slow_the_check() -> None:
     """A place is written only where something is wrong."""
     assert out_of_bounds({"k" * 1_000_000: [0] * 100_000}) is None

@@ -40,7 +40,7 @@ def test_display_units_have_the_factor_of_their_prefix() -> None:
         (JobConditions(throttled=True, swapped=True), "throttled"),
     ],
 )
-def test_the_machine_can_make_a_job_unstable(conditions: JobConditions, reason: str | None) -> None:
+def test_disturbance_makes_a_job_unstable(conditions: JobConditions, reason: str | None) -> None:
     assert instability([1.0, 1.0], conditions) == reason
 
 
@@ -49,7 +49,7 @@ def test_spread_above_ten_per_cent_makes_a_job_unstable() -> None:
     assert instability([89.0, 100.0, 111.0]) == "spread"
 
 
-def test_one_wild_repetition_does_not_make_a_job_unstable() -> None:
+def test_single_outlying_repetition_does_not_make_a_job_unstable() -> None:
     assert instability([1.0, 1.0, 1.01, 1.02, 50.0]) is None
 
 
@@ -62,7 +62,7 @@ def test_a_single_repetition_has_no_spread() -> None:
     ("left_out", "variation", "count"),
     [({}, None, 0), ({}, 0.25, 0), ({"spread": 5}, 0.1, 0), ({"spread": 6}, 0.26, 2)],
 )
-def test_large_spread_between_jobs_is_a_warning(
+def test_large_spread_between_jobs_causes_a_warning(
     left_out: dict[str, int], variation: float | None, count: int
 ) -> None:
     assert len(list(noise_warnings("numpy", 10, left_out, variation))) == count

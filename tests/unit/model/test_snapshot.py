@@ -34,14 +34,14 @@ def snapshot(world: World = WORLD, *roots: str, there: Environment = LINUX) -> S
     return freeze(walk(reader_of(world), wanted, there), AFFECTED, wanted, there)
 
 
-def test_snapshot_read_from_its_json_is_equal() -> None:
+def test_snapshot_is_read_back_from_json() -> None:
     there = snapshot()
     again = Snapshot.from_json(there.to_json())
     assert again == there
     assert again.to_json() == there.to_json()
 
 
-def test_rows_shared_by_snapshots_are_written_identically() -> None:
+def test_snapshot_with_shared_rows_is_serialised_like_one_with_separate_rows() -> None:
     there = snapshot()
     packages = {
         name: tuple(replace(it, requires=(), read=it.version != "1") for it in candidates)
@@ -56,7 +56,7 @@ def test_rows_shared_by_snapshots_are_written_identically() -> None:
 
 
 @pytest.mark.parametrize("platform", ["macosx_14_0_arm64", "win_amd64", "musllinux_1_2_aarch64"])
-def test_every_kind_of_environment_survives_the_json_of_a_snapshot(platform: str) -> None:
+def test_environment_of_a_snapshot_is_read_back_from_json(platform: str) -> None:
     there = snapshot(there=environment("3.12", platform, cuda="12.4"))
     assert Snapshot.from_json(there.to_json()).environment == there.environment
 
@@ -91,7 +91,7 @@ def test_snapshot_json_has_the_documented_form() -> None:
     assert form["revisions"]["missing-one"] is None
 
 
-def test_vulnerabilities_and_times_are_on_the_candidates() -> None:
+def test_snapshot_candidates_have_vulnerabilities_and_upload_times() -> None:
     there = snapshot()
     assert [it.id for it in there.packages["b"][0].vulnerabilities] == ["V-1", "V-2"]
     assert there.packages["c"][0].uploaded_at == datetime(2024, 5, 1, 8, tzinfo=UTC)
@@ -138,13 +138,13 @@ def test_invalid_snapshot_json_is_refused(data: bytes) -> None:
         (3, {"index": "builds"}),
     ],
 )
-def test_changed_content_changes_the_revision(place: int, change: dict[str, object]) -> None:
+def test_changed_release_changes_the_revision(place: int, change: dict[str, object]) -> None:
     world = list(WORLD)
     world[place] = dataclasses.replace(world[place], **change)  # type: ignore[arg-type]
     assert snapshot(world).revision != snapshot().revision
 
 
-def test_changed_request_or_environment_changes_the_revision() -> None:
+def test_changed_request_or_environment_changes_the_snapshot_revision() -> None:
     there = snapshot()
     others = [
         snapshot(WORLD, "a>=2"),
@@ -155,7 +155,7 @@ def test_changed_request_or_environment_changes_the_revision() -> None:
     assert len({there.revision, *(other.revision for other in others)}) == 5
 
 
-def test_releases_outside_the_closure_do_not_change_the_revision() -> None:
+def test_releases_outside_the_closure_do_not_change_the_snapshot_revision() -> None:
     beside = [*WORLD, Made("d", "1", ("a",)), Made("b", "0.9", ("d",), state="unsolvable")]
     assert snapshot(beside[:-1]).revision == snapshot().revision
     assert snapshot(beside).revision != snapshot().revision, "an excluded version is told"
@@ -164,7 +164,7 @@ def test_releases_outside_the_closure_do_not_change_the_revision() -> None:
     assert snapshot(more_extras).revision == snapshot().revision, "nobody asks for that extra"
 
 
-def test_requirements_of_a_candidate_are_selected_by_extra() -> None:
+def test_candidate_gives_requirements_only_of_requested_extras() -> None:
     (candidate,) = snapshot().packages["b"]
     assert isinstance(candidate, Candidate)
     assert candidate.requirements() == ()

@@ -74,7 +74,7 @@ REST: dict[str, tuple[str, ...]] = {}
         ([], {"versions": ("final-2004", "1.0"), "listed": ("final-2004",)}, "final-2004"),
     ],
 )  # fmt: skip
-def test_version_range_affects_the_versions_that_osv_defines(
+def test_version_range_affects_exactly_the_versions_that_osv_defines(
     ranges: list[str], given: dict[str, tuple[str, ...]], expected: str
 ) -> None:
     assert found(*map(events, ranges), **given) == expected.split()
@@ -95,7 +95,7 @@ def test_version_range_affects_the_versions_that_osv_defines(
         (">=1.2.*<2.*',", ">=1.2,<2"),
     ],
 )
-def test_a_specifier_is_read_leniently_also_within_a_requirement(written: str, read: str) -> None:
+def test_historic_specifier_is_read_leniently(written: str, read: str) -> None:
     assert specifier_set(written) == specifier_set(read)
     for raw in (f"boto3{written}", f"a2[x.y] ({written}); python_version >= '3.6'"):
         requirement = parse_requirement(raw)
@@ -106,14 +106,14 @@ def test_a_specifier_is_read_leniently_also_within_a_requirement(written: str, r
     assert parse_requirement(f"a {read}").problem is None
 
 
-def test_a_repaired_specifier_is_reported() -> None:
+def test_leniently_read_specifier_is_reported() -> None:
     requirement = parse_requirement("numpy (>=1.19.*)")
     assert requirement.problem is not None
     assert "'numpy (>=1.19.*)' is not valid and is read as numpy>=1.19;" in requirement.problem
 
 
 @pytest.mark.parametrize("raw", ["numpy>=x.*", "numpy ~> 1", "a b", "a @ ", "numpy=='"])
-def test_other_invalid_requirements_are_not_repaired(raw: str) -> None:
+def test_meaningless_requirement_is_not_repaired(raw: str) -> None:
     assert parse_requirement(raw).name is None
     with pytest.raises(InvalidSpecifier):
         specifier_set(">=x.*")
@@ -142,7 +142,7 @@ versions = st.builds(
 
 
 @given(versions, versions)
-def test_version_keys_compare_like_versions(one: str, other: str) -> None:
+def test_version_keys_are_ordered_like_versions(one: str, other: str) -> None:
     ours, theirs = version_key(one), version_key(other)
     assert (ours < theirs) == (Version(one) < Version(other))
     assert (ours == theirs) == (Version(one) == Version(other))

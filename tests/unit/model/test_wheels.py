@@ -24,7 +24,7 @@ TAG_SETS = [
 ]  # fmt: skip
 
 
-def test_a_release_of_unknown_files_may_be_installable() -> None:
+def test_release_whose_files_are_unknown_counts_as_installable() -> None:
     unknown = compatibility([], None, False, LINUX)
     assert (unknown.installable, unknown.rank, unknown.reason) == (
         True, None, Fit.ARTIFACTS_UNKNOWN,
@@ -33,7 +33,7 @@ def test_a_release_of_unknown_files_may_be_installable() -> None:
     assert known.reason is Fit.COMPATIBLE
 
 
-def test_interpreter_specific_wheel_ranks_before_a_general_one() -> None:
+def test_wheel_for_a_specific_interpreter_ranks_before_a_general_wheel() -> None:
     exact = compatibility(["cp311-cp311-manylinux_2_17_x86_64"], False, True, LINUX).rank
     stable = compatibility(["cp38-abi3-manylinux_2_17_x86_64"], False, True, LINUX).rank
     pure = compatibility(["py3-none-any"], False, True, LINUX).rank
@@ -44,7 +44,7 @@ def test_interpreter_specific_wheel_ranks_before_a_general_one() -> None:
 
 
 @given(st.lists(st.sampled_from(TAG_SETS), max_size=6), st.sampled_from([LINUX, MUSL, MAC]))
-def test_release_is_installable_exactly_if_a_wheel_tag_fits(wheels: list[str], env: object) -> None:
+def test_release_is_installable_exactly_if_a_tag_matches(wheels: list[str], env: object) -> None:
     tags = list(env.tags)  # type: ignore[attr-defined]
     places = [tags.index(tag) for text in wheels for tag in parse_tag(text) if tag in tags]
     found = compatibility(wheels, False, True, env)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_wheel_order_does_not_change_compatibility(wheels: list[str], random: ob
     assert compatibility(wheels, True, True, LINUX) == compatibility(shuffled, True, True, LINUX)
 
 
-def test_fifty_thousand_versions_take_less_than_a_second() -> None:
+def test_compatibility_of_fifty_thousand_versions_takes_less_than_a_second() -> None:
     platforms = ("manylinux_2_17_x86_64", "win_amd64", "macosx_11_0_arm64")
     pythons = [f"cp3{minor}" for minor in range(6, 15)]
     wheels = [f"{python}-{python}-{platform}" for python in pythons for platform in platforms]
@@ -78,7 +78,7 @@ def test_fifty_thousand_versions_take_less_than_a_second() -> None:
         ("", None),
     ],
 )
-def test_the_glibc_floor_is_the_oldest_that_is_promised(
+def test_minimum_glibc_is_the_oldest_version_that_a_wheel_tag_promises(
     tags: str, floor: tuple[int, int] | None
 ) -> None:
     assert glibc_floor(tags) == floor
@@ -100,7 +100,7 @@ def test_cuda_version_is_read_from_the_local_version_or_name(
     assert cuda_of(name, version) == cuda
 
 
-def test_driver_runs_cuda_of_its_major_version_or_older() -> None:
+def test_cuda_driver_runs_libraries_of_its_major_version_or_older() -> None:
     driver = environment("3.11", "linux_x86_64", cuda="12.2")
     assert cuda_runs("12.8", driver)
     assert cuda_runs("11", driver)
@@ -156,7 +156,7 @@ UNFIT: dict[str, tuple[list[str], Environment]] = {
 }  # fmt: skip
 
 
-def test_reasons_against_installation_equal_the_golden_file() -> None:
+def test_reason_says_why_a_release_cannot_be_installed() -> None:
     views = {}
     for title, (wheels, there) in UNFIT.items():
         found, beside = (compatibility(wheels, sdist, True, there) for sdist in (False, True))

@@ -31,7 +31,7 @@ def defined(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_is_python_3_8_of_the_standard_library_and_defines_names_once(name: str) -> None:
+def test_bundled_script_needs_only_python_3_8_and_its_standard_library(name: str) -> None:
     script = ast.parse(script_of(name), feature_version=(3, 8))
     times = Counter(defined(script))
     assert {name for name, count in times.items() if count > 1} == set()
@@ -43,7 +43,7 @@ def test_a_script_is_python_3_8_of_the_standard_library_and_defines_names_once(n
             assert module.partition(".")[0] in sys.stdlib_module_names, module
 
 
-def test_bundled_scripts_are_reproducible() -> None:
+def test_bundled_script_bytes_are_reproducible() -> None:
     program = (
         "import json; from pis.bundle import script_sha256; from pis.catalogue import INDICATORS;"
         " print(json.dumps({it: script_sha256(it) for it in INDICATORS}))"
@@ -80,7 +80,7 @@ def test_bundled_script_runs_without_thoth(tmp_path: Path) -> None:
     assert document["threads"]["requested"] == 1
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_unknown_indicator_name_is_refused() -> None:
     with pytest.raises(UnknownIndicator, match="matmul"):
         script_of("nonsense")
 
@@ -97,6 +97,6 @@ def test_an_unknown_name_is_refused() -> None:
         "def late():\n    from pis.indicators.clock import Clock",
     ],
 )
-def test_an_import_that_cannot_be_bundled_is_refused(source: str) -> None:
+def test_import_that_cannot_be_bundled_is_refused(source: str) -> None:
     with pytest.raises(CannotBundle, match="siblings are imported at the top"):
         siblings_of(source)

@@ -28,7 +28,7 @@ def operands(dtype: str, *shape: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
 @pytest.mark.parametrize("transposes", ["nn", "nt", "tn", "tt"])
-def test_numpy_products_pass_the_check(dtype: str, transposes: str) -> None:
+def test_correct_matrix_product_of_any_type_passes_the_check(dtype: str, transposes: str) -> None:
     left = (5, 7) if transposes[0] == "n" else (7, 5)
     right = (7, 3) if transposes[1] == "n" else (3, 7)
     product = product_of(NUMPY, left, right, dtype, 0, transposes)
@@ -40,7 +40,7 @@ def test_numpy_products_pass_the_check(dtype: str, transposes: str) -> None:
     np.testing.assert_allclose(output, wide, rtol=1e-2, atol=1e-2)
 
 
-def test_one_wrong_product_in_a_batch_is_detected() -> None:
+def test_single_wrong_matrix_product_in_a_batch_is_detected() -> None:
     product = product_of(NUMPY, (4, 8, 8), (4, 8, 8), "float32", 0)
     output = product.call()
     check_gemm(NUMPY, product.left, product.right, output, "float32", 4)
@@ -50,7 +50,7 @@ def test_one_wrong_product_in_a_batch_is_detected() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_wrong_products_are_detected(dtype: str) -> None:
+def test_wrong_matrix_products_are_detected(dtype: str) -> None:
     a, b = operands(dtype, 64, 64)
     right = a @ b
     wrong = {
@@ -67,7 +67,7 @@ def test_wrong_products_are_detected(dtype: str) -> None:
             check_gemm(NUMPY, a, b, output, dtype)
 
 
-def test_integer_product_must_be_exact() -> None:
+def test_inexact_integer_matrix_product_is_detected() -> None:
     product = product_of(NUMPY, (8, 8), (8, 8), "int8", 0)
     output = product.call().copy()
     output[0, 0] += 1
@@ -75,14 +75,14 @@ def test_integer_product_must_be_exact() -> None:
         check_gemm(NUMPY, product.left, product.right, output, "int8")
 
 
-def test_inputs_are_reproducible_from_the_seed() -> None:
+def test_indicator_inputs_are_reproducible_from_the_seed() -> None:
     one, same, other = (NUMPY.normal((4, 4), "float32", seed) for seed in (3, 3, 4))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
     assert np.array_equal(NUMPY.integers((9,), -3, 3, 5), NUMPY.integers((9,), -3, 3, 5))
 
 
-def test_numpy_says_what_it_cannot_do_and_how_it_was_built() -> None:
+def test_numpy_reports_unsupported_requests_and_its_build() -> None:
     with pytest.raises(Unsupported, match="bfloat16"):
         product_of(NUMPY, (2, 2), (2, 2), "bfloat16", 0)
     with pytest.raises(Unsupported, match="CPU"):
@@ -105,12 +105,12 @@ def counted(m: int, n: int, k: int) -> int:
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (2, 3, 4), (4, 1, 7), (5, 5, 5)])
-def test_operations_of_a_product_follow_its_definition(m: int, n: int, k: int) -> None:
+def test_matrix_product_operations_follow_the_definition(m: int, n: int, k: int) -> None:
     assert gemm_operations(m, n, k) == counted(m, n, k)
     assert gemm_operations(m, n, k, batch=3) == 3 * counted(m, n, k)
 
 
-def test_square_matrices_and_the_triad_take_what_their_formulas_say() -> None:
+def test_matmul_operations_and_triad_bytes_follow_their_formulas() -> None:
     for n in (1, 2, 3, 512):
         assert matmul_operations(n) == 2 * n**3 - n**2 == units.matmul_operations(n)
     assert matmul_operations(8, batch=40) == 40 * (2 * 8**3 - 8**2)
@@ -137,7 +137,7 @@ class Descent:
         (("--model", "transformer", "--hidden-size", "100", "--heads", "3"), "by 3 heads"),
     ],
 )
-def test_sizes_that_do_not_divide_are_refused(
+def test_transformer_sizes_that_do_not_divide_are_refused(
     name: str, flags: tuple[str, ...], message: str
 ) -> None:
     values = values_of(indicator_of(name).all_parameters(), flags, {}, "")
@@ -145,14 +145,14 @@ def test_sizes_that_do_not_divide_are_refused(
         network_of(NUMPY, values)
 
 
-def test_transformer_block_counts_the_weights_that_are_read() -> None:
+def test_transformer_block_weights_equal_the_published_formula() -> None:
     shapes = TransformerShape(8, 2, 16, 4, 100).block_shapes
     assert len(shapes) == BLOCK
     # 12 h² + 13 h: four matrices of h², two of 4 h², their biases and two normalisations
     assert sum(int(np.prod(shape)) for shape in shapes) == 12 * 16**2 + 13 * 16
 
 
-def test_a_training_whose_loss_falls_passes_after_some_steps_and_names_its_first_loss() -> None:
+def test_training_with_a_falling_loss_passes_the_check() -> None:
     step = Descent(0.1)
     check = TrainingCheck(NUMPY, step)
     assert check(step()) == 1.0
@@ -170,7 +170,7 @@ def test_constant_or_exploding_loss_is_refused(rate: float, message: str) -> Non
         TrainingCheck(NUMPY, step)(step())
 
 
-def test_the_tolerance_is_the_roundoff_of_the_type() -> None:
+def test_result_tolerance_is_the_roundoff_of_the_data_type() -> None:
     assert roundoff_of(NUMPY, "float32") == np.finfo(np.float32).eps / 2
     assert roundoff_of(NUMPY, "float16") == np.finfo(np.float16).eps / 2
     assert root_mean_square([1.0, -1.0, 1.0, -1.0]) == 1.0

@@ -30,7 +30,7 @@ from tests.factories.specifications import pipfile_lock
 PYTHON = {"requirements_locked": pipfile_lock({})}
 
 
-def test_command_identity_includes_its_named_files(tmp_path: Path) -> None:
+def test_command_identity_includes_the_files_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "suite" / "__pycache__").mkdir(parents=True)
     for name in ("bench.py", "suite/test_a.py", "suite/__pycache__/x.pyc", "data.csv", "other.py"):
         (tmp_path / name).write_text(name)
@@ -44,7 +44,7 @@ def test_command_identity_includes_its_named_files(tmp_path: Path) -> None:
     assert str(command_of(["python bench.py | cat"], tmp_path)) == "python bench.py | cat"
 
 
-def test_inline_programs_are_no_files_and_links_are_resolved(tmp_path: Path) -> None:
+def test_command_identity_ignores_inline_programs_and_resolves_links(tmp_path: Path) -> None:
     folder, link = tmp_path / "real", tmp_path / "link"
     folder.mkdir()
     link.symlink_to(folder)
@@ -54,7 +54,7 @@ def test_inline_programs_are_no_files_and_links_are_resolved(tmp_path: Path) -> 
     assert list(command_of(["python", str(link / "bench.py")], folder).files) == ["bench.py"]
 
 
-def test_what_is_no_command_and_a_huge_result_file_are_refused(tmp_path: Path) -> None:
+def test_invalid_command_and_oversized_result_file_are_refused(tmp_path: Path) -> None:
     for words in ([""], ["python 'bench"], []):
         with pytest.raises(InvalidArgument):
             command_of(words, tmp_path)
@@ -63,9 +63,7 @@ def test_what_is_no_command_and_a_huge_result_file_are_refused(tmp_path: Path) -
     assert "[file_too_large]" in str(result)
 
 
-def test_a_submitted_specification_of_a_command_is_confined_and_runs_nothing(
-    tmp_path: Path,
-) -> None:
+def test_submitted_command_specification_runs_nothing_outside_the_sandbox(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     command = command_of(["touch", str(marker)], tmp_path)
     document = command.specification(PYTHON, {"A": "1"}, 60)
@@ -78,7 +76,7 @@ def test_a_submitted_specification_of_a_command_is_confined_and_runs_nothing(
     assert (done.returncode, marker.exists()) == (2, False)
 
 
-def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_stack(
+def test_measured_command_gets_shell_variables_but_no_service_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "src").mkdir()
@@ -97,7 +95,7 @@ def test_a_command_has_the_variables_of_the_shell_and_the_environment_of_the_sta
         assert (found["PATH"], found["PYTHONPATH"]) == ("/env/bin:/usr/bin", path)
 
 
-def test_result_of_a_command_has_its_time_and_memory(tmp_path: Path) -> None:
+def test_command_result_states_time_and_memory(tmp_path: Path) -> None:
     command = command_of(["sleep 0.2; exit $CODE"], tmp_path)
     document = command.specification(PYTHON, {}, 60)
     place = tmp_path / "command.json"
@@ -128,7 +126,7 @@ def ran(
     return dict(run_here(prepared, job, "local", commands, concealed or {}).result)
 
 
-def test_secret_variables_reach_the_command_but_no_document(tmp_path: Path) -> None:
+def test_secret_variables_reach_the_measured_command_but_no_document(tmp_path: Path) -> None:
     shown, concealed = shown_variables({"API_KEY": "1234", "OMP_NUM_THREADS": "2"})
     seen = tmp_path / "seen"
     script = f"import os, sys; open({str(seen)!r}, 'w').write(os.environ['API_KEY'] + sys.argv[2])"
@@ -149,7 +147,7 @@ def test_secret_variables_reach_the_command_but_no_document(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_job_is_discarded_if_its_command_changed_meanwhile(when: str, tmp_path: Path) -> None:
+def test_job_is_discarded_if_the_files_of_its_command_change(when: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
     change = "echo new > data" if when == "during" else "true"
     command = command_of([f"{change}; cat data"], tmp_path)
@@ -159,7 +157,7 @@ def test_job_is_discarded_if_its_command_changed_meanwhile(when: str, tmp_path: 
         ran([command], command.specification(PYTHON, {}, 60))
 
 
-def test_benchmarks_of_a_result_file_keep_their_repetitions_and_their_direction() -> None:
+def test_benchmarks_in_a_result_file_keep_repetitions_and_direction() -> None:
     printed = {"name": "command", "@parameters": {"command": "x"}, "@result": {"user_s": 1.0}}
     results = [
         {"benchmark": "load", "unit": "ms", "direction": "lower", "samples": [2, 4, 3], "first": 9},

@@ -75,7 +75,7 @@ def work_of(name: str, *flags: str, **variables: str) -> Work:
 
 
 @given(convolutions())
-def test_numpy_convolution_equals_that_of_scipy(convolution: Convolution) -> None:
+def test_numpy_convolution_equals_scipy_convolution(convolution: Convolution) -> None:
     images, kernels = operands(convolution)
     found = convolution_call(NUMPY, convolution, images, kernels)()
     assert found.shape == convolution.output_shape
@@ -83,9 +83,7 @@ def test_numpy_convolution_equals_that_of_scipy(convolution: Convolution) -> Non
 
 
 @given(convolutions())
-def test_shifted_convolution_fails_the_check(
-    convolution: Convolution,
-) -> None:
+def test_shifted_convolution_fails_the_check(convolution: Convolution) -> None:
     images, kernels = operands(convolution)
     check = ConvolutionCheck(NUMPY, convolution, "float64", images, kernels)
     output = by_scipy(convolution, images, kernels)
@@ -97,7 +95,7 @@ def test_shifted_convolution_fails_the_check(
 
 
 @given(st.integers(1, 40), small, small, st.integers(1, 3))
-def test_number_of_outputs_is_the_number_of_windows(
+def test_convolution_output_size_is_the_number_of_windows(
     size: int, window: int, stride: int, dilation: int
 ) -> None:
     def fits(start: int, length: int) -> bool:
@@ -127,12 +125,12 @@ def test_historic_default_convolutions_have_known_operation_counts(
     assert work_of(name).per_call == operations
 
 
-def test_windows_that_fit_without_padding_are_fewer() -> None:
+def test_convolution_without_padding_counts_fewer_windows() -> None:
     # (161 − 5) / 2 + 1 = 79 positions
     assert work_of("conv1d", "--padding", "VALID").per_call == 4 * 79 * 32 * 49
 
 
-def test_historic_variables_choose_the_convolution() -> None:
+def test_historic_variables_set_the_convolution_shape() -> None:
     work = work_of(
         "conv2d", BATCH="2", TENSOR_INPUT_HEIGHT="8", TENSOR_INPUT_WIDTH="7",
         TENSOR_INPUT_CHANNELS="3", FILTER_INPUT_HEIGHT="4", FILTER_INPUT_WIDTH="2",
@@ -148,12 +146,12 @@ def test_historic_variables_choose_the_convolution() -> None:
     assert work.check(work.call()) == work.check(work.call())
 
 
-def test_historic_variables_choose_device_and_repetitions() -> None:
+def test_historic_variables_set_device_and_repetitions() -> None:
     values = values_for("conv1d", CONV1D_DEVICE="gpu", CONV_REPS="7", MINI_BATCH="3")
     assert (values["device"], values["reps"], values["mini_batch"]) == ("cuda", 7, 3)
 
 
-def test_a_filter_that_does_not_fit_the_input_is_refused() -> None:
+def test_convolution_filter_that_does_not_fit_the_input_is_refused() -> None:
     values = values_for("conv1d", FILTER_INPUT_CHANNELS="3")
     with pytest.raises(Unsupported, match="filter_input_channels"):
         convolution_of(values, ("input_width",), ("filter_width",))
@@ -161,6 +159,6 @@ def test_a_filter_that_does_not_fit_the_input_is_refused() -> None:
         work_of("conv1d", "--padding", "VALID", "--filter-width", "200")
 
 
-def test_numpy_convolution_of_short_floats_reports_one_thread() -> None:
+def test_numpy_convolution_of_float16_reports_one_thread() -> None:
     assert work_of("conv1d", "--dtype", "float16").parameters["threads"] == 1
     assert "threads" not in work_of("conv1d").parameters

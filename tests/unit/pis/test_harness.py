@@ -39,13 +39,11 @@ def document_of(
     return document
 
 
-def test_the_published_schema_of_results_is_a_json_schema() -> None:
+def test_published_result_schema_is_a_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_matmul_rate_is_its_operations_per_second(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_matmul_rate_is_operations_per_second(capsys: pytest.CaptureFixture[str]) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=32", "--batch=2", "--seed=5")
     assert document["@parameters"] == {
         "device": "cpu", "threads": 1, "seed": 5, "dtype": "float32", "matrix_size": 32, "batch": 2,
@@ -57,7 +55,7 @@ def test_matmul_rate_is_its_operations_per_second(
     assert result["rate"] == pytest.approx(rate)
 
 
-def test_a_product_counts_operations_of_integers_and_one_thread_where_numpy_has_one(
+def test_integer_matmul_reports_integer_operations_and_a_single_thread(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, matmul.INDICATOR, "--matrix-size=16", "--dtype=int8")
@@ -68,7 +66,7 @@ def test_a_product_counts_operations_of_integers_and_one_thread_where_numpy_has_
     assert document["threads"]["requested"] == 2
 
 
-def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str]) -> None:
+def test_indicator_gives_one_result_for_each_shape(capsys: pytest.CaptureFixture[str]) -> None:
     document = document_of(capsys, gemm.INDICATOR, "--shapes=8,4,2,n,t;3,5,7,tn")
     first, second = document["@results"]
     assert first["@parameters"]["transposes"] == "nt"
@@ -76,7 +74,7 @@ def test_several_shapes_give_several_results(capsys: pytest.CaptureFixture[str])
     assert [second["@parameters"][name] for name in "mnk"] == [3, 5, 7]
 
 
-def test_moved_bytes_and_imports_have_rates_of_their_own(
+def test_memory_and_import_indicators_have_their_own_rate_units(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = document_of(capsys, memory.INDICATOR, "--array-mib=1", "--dtype=float32")
@@ -99,7 +97,7 @@ def test_progress_is_printed_on_standard_error(capsys: pytest.CaptureFixture[str
     ("flags", "words"),
     [(["--dtype=bfloat16"], "numpy has no bfloat16"), (["--device=cuda"], "--device cpu")],
 )
-def test_an_unsupported_request_is_one_line_and_exit_code_2(
+def test_unsupported_indicator_request_exits_with_2_and_one_line(
     flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(matmul.INDICATOR, [*QUICK, "--quiet", *flags]) == 2
@@ -110,7 +108,7 @@ def test_an_unsupported_request_is_one_line_and_exit_code_2(
     assert captured.err.count("\n") == 1
 
 
-def test_a_historic_device_reaches_the_library(
+def test_historic_device_variable_reaches_the_library(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MATMUL_DEVICE", "gpu")
@@ -148,7 +146,7 @@ def exhaust() -> None:
     ],
     ids=["wrong", "wrong later", "above the peak", "memory"],
 )
-def test_impossible_result_is_one_line_and_exit_code_1(
+def test_impossible_indicator_result_exits_with_1_and_one_line(
     call: Callable[[], Any], per_call: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(indicator(call, wrong, per_call), [*QUICK, "--quiet"]) == 1
@@ -158,12 +156,12 @@ def test_impossible_result_is_one_line_and_exit_code_1(
     assert words in captured.err
 
 
-def test_an_unexpected_error_is_not_hidden() -> None:
+def test_unexpected_error_of_an_indicator_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         main(indicator(lambda: 1 // 0, lambda output: 0.0), [*QUICK, "--quiet"])
 
 
-def test_library_output_stays_out_of_the_document(
+def test_library_output_does_not_enter_the_result_document(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def talk() -> None:
@@ -177,7 +175,7 @@ def test_library_output_stays_out_of_the_document(
     assert "from below" in captured.err
 
 
-def test_memory_of_a_shape_is_freed_before_the_next_one() -> None:
+def test_memory_of_a_shape_is_freed_before_the_next_shape() -> None:
     alive: list[int] = []
 
     class Operand:

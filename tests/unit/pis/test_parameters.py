@@ -21,7 +21,7 @@ def values(name: str, *argv: str, **environ: str) -> dict[str, Any]:
     return values_of(indicator_of(name).all_parameters(), argv, environ, "")
 
 
-def test_flags_override_variables_which_override_defaults() -> None:
+def test_indicator_flags_override_variables_which_override_defaults() -> None:
     assert values("matmul")["matrix_size"] == 512
     assert values("matmul", MATMUL_MATRIX_SIZE="64")["matrix_size"] == 64
     assert values("matmul", "--matrix-size=32", MATMUL_MATRIX_SIZE="64")["matrix_size"] == 32
@@ -30,7 +30,7 @@ def test_flags_override_variables_which_override_defaults() -> None:
     assert values_of([SIZE], [], {**both, "NEW_SIZE": ""}, "")["matrix_size"] == 2
 
 
-def test_the_historic_variables_of_matmul_are_understood() -> None:
+def test_historic_matmul_variables_are_understood() -> None:
     given = {"MATMUL_MATRIX_SIZE": "256", "MATMUL_REPS": "20", "MATMUL_DTYPE": "float64",
              "MATMUL_DEVICE": "gpu", "MINI_BATCH": "40"}  # fmt: skip
     meant = {"matrix_size": 256, "reps": 20, "dtype": "float64", "device": "cuda", "mini_batch": 40}
@@ -48,7 +48,7 @@ def test_invalid_flag_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[
     assert name.partition("=")[0] in error
 
 
-def test_all_that_is_wrong_with_parameters_or_a_variable_is_reported() -> None:
+def test_all_invalid_indicator_parameters_are_reported_together() -> None:
     with pytest.raises(InvalidParameters) as refused:
         arguments_of("matmul", {"matrix_size": "large", "colour": "red", "device": "tpu"})
     assert refused.value.problems.keys() == {"matrix_size", "colour", "device"}
@@ -71,7 +71,7 @@ def test_all_that_is_wrong_with_parameters_or_a_variable_is_reported() -> None:
         (Parameter("shape", "1,2", "a pair", pattern=r"\d,\d"), "1,2;"),
     ],
 )
-def test_values_of_the_wrong_type_or_out_of_bounds_are_refused(
+def test_indicator_values_of_wrong_type_or_out_of_bounds_are_refused(
     parameter: Parameter, value: object
 ) -> None:
     with pytest.raises(ValueError, match=r"\S"):
@@ -90,7 +90,7 @@ def test_parameter_values_are_converted_to_their_type() -> None:
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_each_indicator_has_names_of_its_own_and_defaults_that_may_be_given(name: str) -> None:
+def test_indicator_parameters_have_unique_names_and_valid_defaults(name: str) -> None:
     indicator = indicator_of(name)
     assert (indicator.name, indicator.title[:2]) == (name, "Pi")
     assert indicator.frameworks
@@ -103,7 +103,7 @@ def test_each_indicator_has_names_of_its_own_and_defaults_that_may_be_given(name
     assert re.search(rf"(?m)^- (`[\w-]+`, )*`{name}`", text)
 
 
-def test_flags_stand_in_the_parameters_order() -> None:
+def test_indicator_flags_follow_the_order_of_the_parameters() -> None:
     given = {"seed": 1, "device": "gpu", "matrix_size": 64, "min_time": 0.5}
     assert arguments_of("matmul", given) == [
         "--matrix-size=64", "--device=cuda", "--seed=1", "--min-time=0.5",
@@ -121,7 +121,7 @@ def test_shape_presets_equal_the_lists_of_deepbench() -> None:
     assert (1760, 7133, 1760, "nt") in PRESETS["deepbench-training"]
 
 
-def test_shapes_may_be_given_explicitly() -> None:
+def test_gemm_shapes_can_be_given_explicitly() -> None:
     parameter = next(it for it in indicator_of("gemm").parameters if it.name == "shapes")
     text = parameter.checked("1024,128,1024,n,t; 35,8457,2560,tn;")
     assert shapes_of(text) == [(1024, 128, 1024, "nt"), (35, 8457, 2560, "tn")]
@@ -130,7 +130,7 @@ def test_shapes_may_be_given_explicitly() -> None:
             parameter.checked(wrong)
 
 
-def test_whatever_defines_a_measurement_is_a_property_of_its_own_in_the_graph() -> None:
+def test_each_indicator_parameter_is_a_property_in_the_graph() -> None:
     """All observations have a device; the other exceptions are not part of a measurement."""
     elsewhere = {"device", "framework", "min_time", "shapes"}
     names = {it.name for name in INDICATORS for it in indicator_of(name).all_parameters()}

@@ -29,14 +29,14 @@ ZEN5 = {"sse2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni"}
         ({"asimd", "asimdhp"}, "float16", 128),
     ],
 )
-def test_cpu_peak_is_operations_per_cycle_times_clock(
+def test_cpu_peak_is_operations_per_cycle_times_clock_rate(
     flags: set[str], dtype: str, per_cycle: int
 ) -> None:
     peak = cpu_peak(flags, dtype, 3, 2e9)
     assert peak.rate == 3 * per_cycle * 2e9
 
 
-def test_memory_has_the_peak_of_its_data_sheet_and_an_unknown_device_none() -> None:
+def test_memory_peak_equals_its_data_sheet_and_is_unknown_for_new_devices() -> None:
     peak = gpu_peak("memory", A100, "float32")
     assert peak.rate == pytest.approx(1555e9, rel=0.01)
     assert memory_peak(256, 5e9, 2).rate == 4e12
@@ -63,7 +63,7 @@ def test_gpu_peak_equals_its_data_sheet(gpu: Gpu, dtype: str, published: float) 
     assert peak.rate == pytest.approx(published, rel=0.01)
 
 
-def test_threads_are_those_of_the_flag_else_of_the_environment() -> None:
+def test_thread_count_of_the_flag_overrides_the_environment() -> None:
     environ = {"OMP_NUM_THREADS": "7"}
     assert set_threads(3, environ) == 3
     assert environ == dict.fromkeys(THREAD_VARIABLES, "3")
@@ -71,11 +71,11 @@ def test_threads_are_those_of_the_flag_else_of_the_environment() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "many"])
-def test_without_flag_and_environment_all_processors_are_used(value: str) -> None:
+def test_all_processors_are_used_without_a_thread_setting(value: str) -> None:
     assert set_threads(0, {"OMP_NUM_THREADS": value}) == available_cpus()
 
 
-def test_the_affinity_mask_bounds_the_cpus() -> None:
+def test_available_cpus_are_limited_by_the_affinity_mask() -> None:
     mask = os.sched_getaffinity(0)
     assert 1 <= available_cpus() <= len(mask)
     os.sched_setaffinity(0, {min(mask)})
@@ -85,7 +85,7 @@ def test_the_affinity_mask_bounds_the_cpus() -> None:
         os.sched_setaffinity(0, mask)
 
 
-def test_cache_sizes_are_read() -> None:
+def test_cpu_cache_sizes_are_read() -> None:
     assert [bytes_of(it) for it in ("48K", "32M", "1G", "512", "", "odd")] == [
         48 * 2**10, 32 * 2**20, 2**30, 512, 0, 0,
     ]  # fmt: skip

@@ -62,7 +62,7 @@ def test_recurrent_check_accepts_only_the_defined_equations(recurrence: Recurren
 
 
 @given(recurrences)
-def test_recurrent_operations_equal_those_of_the_gate_products(recurrence: Recurrence) -> None:
+def test_recurrent_operations_are_the_sum_of_gate_products(recurrence: Recurrence) -> None:
     counted = 0
     for layer in range(recurrence.layers):
         entering = recurrence.hidden_size if layer else recurrence.input_size
@@ -72,13 +72,16 @@ def test_recurrent_operations_equal_those_of_the_gate_products(recurrence: Recur
     assert recurrence.operations == counted * recurrence.steps * recurrence.batch
 
 
-def test_upper_layers_take_hidden_states_and_large_networks_are_checked_at_two_steps() -> None:
+def test_upper_recurrent_layers_take_hidden_states_as_input() -> None:
     assert Recurrence("gru", 3, 7, 5, 1, 1).input_sizes == [7, 5, 5]
+
+
+def test_large_recurrent_networks_are_checked_at_two_steps() -> None:
     assert Recurrence("lstm", 1, 20, 20, 30, 8).reference_steps == 30
     assert Recurrence("lstm", 1, 4096, 4096, 30, 8).reference_steps == 2
 
 
-def test_open_forget_gate_keeps_the_memory_and_a_closed_one_drops_it() -> None:
+def test_lstm_forget_gate_keeps_memory_if_open_and_drops_it_if_closed() -> None:
     for bias, wanted in ((1e3, 0.75), (-1e3, 0.0)):
         layer = LayerWeights([[0.0]] * 4, [[0.0]] * 4, [-1e3, bias, 0.0, 0.0])
         assert cell_step("lstm", layer, [1.0], [0.0], [0.75])[1] == [wanted]

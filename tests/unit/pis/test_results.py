@@ -23,7 +23,7 @@ def timing(*repetitions_s: float) -> Timing:
     return Timing(repetitions_s, 8, 12, 0.5, True, None)
 
 
-def test_the_rate_is_the_amount_over_the_median_time() -> None:
+def test_indicator_rate_is_the_amount_per_median_time() -> None:
     result = result_of(timing(1e-3, 9e-3, 2e-3), 4_000_000_000, "FLOP", 1.25, None)
     assert result["elapsed"] == 2.0
     assert result["rate"] == pytest.approx(2000.0)
@@ -33,7 +33,7 @@ def test_the_rate_is_the_amount_over_the_median_time() -> None:
     assert result["checksum"] == 1.25
 
 
-def test_mean_error_and_jitter_are_of_the_rates() -> None:
+def test_mean_error_and_jitter_are_computed_from_rates() -> None:
     result = result_of(timing(1.0, 0.5, 0.25), 1, "images", 0.0, None)  # 1, 2 and 4 a second
     assert result["mean"] == pytest.approx(7 / 3)
     assert result["standard_error"] == pytest.approx(math.sqrt(7 / 3 / 3))
@@ -41,7 +41,7 @@ def test_mean_error_and_jitter_are_of_the_rates() -> None:
     assert result_of(timing(1.0), 1, "tokens", 0.0, None)["standard_error"] is None
 
 
-def test_a_rate_above_the_peak_or_a_checksum_that_is_no_number_is_an_error() -> None:
+def test_rate_above_the_peak_or_invalid_checksum_is_refused() -> None:
     peak = Peak(832e9, "2 CPUs x 64 a cycle (avx512f) x 6.5 GHz")
     assert result_of(timing(1.0), 832 * 10**9, "FLOP", 0.0, peak)["rate"] == pytest.approx(832.0)
     with pytest.raises(WrongResult, match="peak of 832 GFLOPS"):
@@ -63,14 +63,14 @@ def test_a_rate_above_the_peak_or_a_checksum_that_is_no_number_is_an_error() -> 
         (RUNS, "runs/s", 2e9),
     ],
 )
-def test_each_amount_has_its_unit_of_rate(unit: str, shown: str, rate: float) -> None:
+def test_each_kind_of_work_has_its_rate_unit(unit: str, shown: str, rate: float) -> None:
     result = result_of(timing(1.0), 2 * 10**9, unit, 0.0, None)
     assert (result["unit"], result["rate"]) == (shown, pytest.approx(rate))
     assert unit in RATE_UNITS
 
 
 @pytest.mark.parametrize("name", INDICATORS)
-def test_each_indicator_declares_its_metrics(name: str) -> None:
+def test_each_indicator_declares_metrics_with_definition_and_direction(name: str) -> None:
     defaults = {it.name: it.default for it in indicator_of(name).all_parameters()}
     declared = metrics_of(name, defaults)
     assert declared
@@ -81,7 +81,7 @@ def test_each_indicator_declares_its_metrics(name: str) -> None:
     assert names_by_title()[indicator_of(name).title] == name
 
 
-def test_a_convolution_has_the_time_and_the_rate_of_deepbench() -> None:
+def test_convolution_reports_time_and_rate_as_deepbench_defines_them() -> None:
     values = list(
         metric_values(
             "PiDeepBenchConv", {"pass": "forward"}, Unit.FLOP_PER_SECOND, 4e12, 0.5e-3, (0.5e-3,)
@@ -94,7 +94,7 @@ def test_a_convolution_has_the_time_and_the_rate_of_deepbench() -> None:
 
 
 @pytest.mark.parametrize("preset", CONVOLUTION_PRESETS)
-def test_convolution_operations_equal_those_of_the_deepbench_reader(preset: str) -> None:
+def test_convolution_indicator_and_deepbench_reader_count_equal_operations(preset: str) -> None:
     for sizes in CONVOLUTION_PRESETS[preset]:
         shape = PaddedConvolution(*sizes)
         assert shape.operations == convolution_operations(dict(zip(SIZES, sizes, strict=True)))
@@ -108,7 +108,7 @@ def test_gemm_shares_only_its_time_metric_with_deepbench() -> None:
 @pytest.mark.parametrize(
     ("cell", "benchmark"), [("rnn", "rnn_vanilla"), ("lstm", "rnn_lstm"), ("gru", "rnn_gru")]
 )
-def test_recurrent_metrics_have_the_names_of_deepbench(cell: str, benchmark: str) -> None:
+def test_recurrent_metrics_are_named_as_in_deepbench(cell: str, benchmark: str) -> None:
     first = metrics_of("deepbench-rnn", {"cell": cell})[0]
     assert (first.benchmark, first.metric.definition) == (benchmark, "deepbench-1")
 
@@ -126,7 +126,7 @@ def values_by_name(
     return {it.declared.metric.name: it.value for it in values}
 
 
-def test_training_steps_have_the_four_metrics_of_tf_cnn_benchmarks() -> None:
+def test_training_throughput_metrics_follow_tf_cnn_benchmarks() -> None:
     """Eight images a step in 1, 2, 1 and 4 s: rates 8, 4, 8 and 2."""
     values = values_by_name("PiCnnThroughput", (1.0, 2.0, 1.0, 4.0))
     assert values == {
@@ -137,14 +137,14 @@ def test_training_steps_have_the_four_metrics_of_tf_cnn_benchmarks() -> None:
     }
 
 
-def test_batches_have_the_quantities_of_pytorch_benchmark_and_of_aiia() -> None:
+def test_batch_metrics_follow_pytorch_benchmark_and_aiia() -> None:
     values = values_by_name("PiBatchLatency", (1.0, 4.0), part="total")
     assert values == {"seconds_per_batch": 2.5, "images_per_second": 5.0}
     values = values_by_name("PiBatchSweep", (1.0, 3.0))
     assert values == {"latency": 2000.0, "throughput": 4.0}
 
 
-def test_frame_metrics_have_the_percentiles_of_the_reader() -> None:
+def test_frame_latency_percentiles_equal_those_of_the_result_reader() -> None:
     seconds = tuple(float(number) for number in range(1, 101))
     values = values_by_name("PiFrameLatency", seconds, form="frame")
     for suffix, per_cent in (("p50", 50), ("p90", 90), ("p99", 99)):
@@ -153,7 +153,7 @@ def test_frame_metrics_have_the_percentiles_of_the_reader() -> None:
     assert values_by_name("PiFrameLatency", (2.0,), form="tail") == {"frame_latency_p99": 2.0}
 
 
-def test_a_compilation_has_a_time_and_the_compiled_network_a_rate() -> None:
+def test_compilation_reports_a_time_and_the_compiled_network_a_rate() -> None:
     by_phase = {
         phase: [(it.metric.name, it.metric.unit) for it in metrics_of("compile", {"phase": phase})]
         for phase in ("cold", "warm", "call", "all")
@@ -165,5 +165,5 @@ def test_a_compilation_has_a_time_and_the_compiled_network_a_rate() -> None:
 @pytest.mark.parametrize(
     ("name", "unit"), [("matmul", "GFLOPS"), ("memory", "GB/s"), ("generate", "tokens/s")]
 )
-def test_the_unit_of_a_rate_is_that_of_the_indicator(name: str, unit: str) -> None:
+def test_rate_metric_has_the_unit_of_its_indicator(name: str, unit: str) -> None:
     assert metrics_of(name)[0].metric.unit == unit

@@ -33,7 +33,7 @@ def plan(min_time_s: float = 0.0, repetitions: int = 0, calls: int = 0) -> Plan:
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 3e-8, 2e-6, 1e-3])
-def test_repetition_is_long_enough_for_the_clock(seconds: float) -> None:
+def test_repetition_lasts_long_enough_for_the_clock(seconds: float) -> None:
     timing = time_work(Device(always(seconds)), plan())
     lasts_s = timing.calls * seconds
     assert lasts_s >= TICKS * CLOCK.tick_ns * 1e-9
@@ -42,7 +42,7 @@ def test_repetition_is_long_enough_for_the_clock(seconds: float) -> None:
     assert timing.repetitions_s == pytest.approx([seconds] * len(timing.repetitions_s))
 
 
-def test_there_are_as_many_repetitions_as_requested_else_nine_and_the_minimal_time() -> None:
+def test_at_least_nine_repetitions_run_unless_a_number_is_requested() -> None:
     assert len(time_work(Device(always(1.0)), plan(min_time_s=1.0)).repetitions_s) == 9
     timing = time_work(Device(always(1e-6)), plan(min_time_s=1.0))
     assert sum(timing.repetitions_s) * timing.calls >= 1.0
@@ -52,7 +52,7 @@ def test_there_are_as_many_repetitions_as_requested_else_nine_and_the_minimal_ti
     assert len(timing.repetitions_s) == MOST_REPETITIONS
 
 
-def test_the_requested_number_of_calls_is_timed_or_refused_if_the_clock_cannot_see_them() -> None:
+def test_requested_number_of_calls_is_timed_or_refused_as_too_short() -> None:
     device = Device(always(1e-3))
     assert time_work(device, plan(calls=7)).calls == 7
     assert set(device.asked) == {7}
@@ -61,7 +61,7 @@ def test_the_requested_number_of_calls_is_timed_or_refused_if_the_clock_cannot_s
     assert time_work(Device(always(1e-7)), plan(calls=501)).calls == 501
 
 
-def test_slow_first_calls_do_not_decide() -> None:
+def test_slow_first_calls_do_not_change_the_timing_plan() -> None:
     def slow_at_first() -> Iterator[float]:
         yield from (1.0, 0.5, 0.1, 0.05)
         yield from always(1e-6)
@@ -98,12 +98,12 @@ def test_warm_up_ends_although_times_never_become_stable(monkeypatch: pytest.Mon
     assert len(timing.repetitions_s) == 9
 
 
-def test_output_of_the_last_call_is_returned() -> None:
+def test_timing_returns_the_output_of_the_last_call() -> None:
     device = Device(always(1e-3))
     assert time_work(device, plan()).output == len(device.asked)
 
 
-def test_the_tick_of_the_clock_is_measured() -> None:
+def test_resolution_of_the_clock_is_measured() -> None:
     clock = clock_of("perf_counter")
     assert 1 <= clock.tick_ns < 10**8
     assert 1 <= clock.read_ns < 10**8

@@ -61,7 +61,7 @@ def values_of(results: Sequence[BenchmarkResult]) -> list[tuple[str, str, float 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("system", LOGS)
-def test_interleaved_process_lines_are_read_by_process(
+def test_interleaved_log_lines_are_assigned_to_their_process(
     system: str, marks: Sequence[str], tmp_path: Path
 ) -> None:
     # Every other mark and every other system comes with output of the launcher.
@@ -81,9 +81,7 @@ def test_interleaved_process_lines_are_read_by_process(
     assert values_of(together) == values_of([*alone[0], *alone[1]])
 
 
-def test_truncated_last_line_of_any_process_is_dropped(
-    tmp_path: Path,
-) -> None:
+def test_truncated_last_line_of_any_process_is_dropped(tmp_path: Path) -> None:
     console = sample_text("deepbench/plain").replace("          0\n", "          4567\n")
     for marks in (("0: ", "1: "), ("1: ", "0: ")):
         log = interleaved(console, console, marks)
@@ -93,7 +91,7 @@ def test_truncated_last_line_of_any_process_is_dropped(
         assert times == [0.038, 0.038, 4.567]
 
 
-def test_log_lines_repeated_by_processes_are_one_run(tmp_path: Path) -> None:
+def test_log_lines_repeated_by_several_processes_count_as_one_run(tmp_path: Path) -> None:
     """Two runs in a log, each of two processes, whose lines say the same."""
     lines = training_log(1e9, 1e9 + 600) + training_log(1e9 + 1000, 1e9 + 2200)
     log = interleaved(lines, lines, ("0: ", "1: "))
@@ -111,7 +109,7 @@ def test_log_lines_repeated_by_processes_are_one_run(tmp_path: Path) -> None:
         "model | rate\n--- | ---:\nresnet | 5\nvgg | 6\nresnet | 7\nvgg | 8\nresnet | 9\n",
     ],
 )
-def test_lines_without_process_prefixes_keep_their_order(lines: str) -> None:
+def test_log_lines_without_process_prefixes_keep_their_order(lines: str) -> None:
     assert without_captures(lines).replace("0: ", "") == lines.replace("0: ", "")
 
 
@@ -127,7 +125,7 @@ def test_lines_without_process_prefixes_keep_their_order(lines: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["tf_cnn_benchmarks/plain", "deepbench/plain", "aiot-bench/plain"])
-def test_prefixes_of_launchers_and_terminals_do_not_change_results(
+def test_line_prefixes_of_launchers_and_terminals_are_ignored(
     name: str, line: str, tmp_path: Path
 ) -> None:
     system, plain = name.partition("/")[0], sample_text(name)

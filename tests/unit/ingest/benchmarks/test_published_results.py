@@ -73,7 +73,7 @@ def agrees(value: float | None, published: str | None) -> bool:
 
 
 @pytest.mark.parametrize("group", PUBLISHED, ids=lambda it: it["folder"])
-def test_published_results_are_read_with_their_published_values(group: dict[str, Any]) -> None:
+def test_published_benchmark_files_give_the_published_values(group: dict[str, Any]) -> None:
     results = results_in(group["folder"], group["system"], group.get("stated", {}))
     for expected in group["results"]:
         meant = [it for it in results if is_meant(it, expected)]
@@ -82,7 +82,7 @@ def test_published_results_are_read_with_their_published_values(group: dict[str,
     assert not [it for it in group.get("private", ()) if it in repr(results)]
 
 
-def test_tables_of_unnamed_collectors_are_not_comparable() -> None:
+def test_results_of_unnamed_collectors_are_not_comparable() -> None:
     results = results_in("sources/aiconfigurator", "aiconfigurator", {})
     old, new = (
         {it.metric.definition for it in results if it.software.get("vllm") == version}

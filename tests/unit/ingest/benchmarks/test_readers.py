@@ -48,7 +48,7 @@ def values(results: list[BenchmarkResult]) -> list[tuple[str, str, float | None]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_each_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> None:
+def test_reader_gives_the_expected_results_of_each_sample(name: str, tmp_path: Path) -> None:
     system, files = name.partition("/")[0], sample(name)
     results, refusals = read_files(tmp_path, system, files)
     lines = described(system, files, results, refusals)
@@ -59,7 +59,7 @@ def test_each_sample_gives_the_results_beside_it(name: str, tmp_path: Path) -> N
         assert file.sha256 == sha256(files[file.place]).hexdigest()
 
 
-def test_every_system_has_a_sample_with_a_value() -> None:
+def test_each_reader_has_a_sample_with_a_value() -> None:
     measured = {it.partition("/")[0] for it in SAMPLES if '"value"' in expected(it)}
     assert measured == set(READABLE)
 
@@ -68,7 +68,7 @@ def test_every_system_has_a_sample_with_a_value() -> None:
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"a": ', "a\tb\n1\t2\n", "x" * 5000, "{" * 3000, "0\n" * 100]
 )
-def test_a_file_of_another_program_gives_no_value(
+def test_file_of_another_program_gives_no_benchmark_result(
     system: str, content: str, tmp_path: Path
 ) -> None:
     names = ("a.json", "a.tsv", "metric.log", "mlperf_log_summary.txt", "e/result_0.txt")
@@ -78,7 +78,7 @@ def test_a_file_of_another_program_gives_no_value(
 
 @pytest.mark.parametrize("name", ["ianvs/markdown", "aiia-dnn/plain"])
 @pytest.mark.parametrize("separator", ["|---|", "|:-:|---|", "--- | ---:", "|-" * 12 + "|"])
-def test_the_separator_of_a_table_may_have_any_number_of_cells(
+def test_separator_of_a_markdown_table_may_have_any_number_of_cells(
     name: str, separator: str, tmp_path: Path
 ) -> None:
     system, table = name.partition("/")[0], sample_text(name)
@@ -91,13 +91,13 @@ def test_the_separator_of_a_table_may_have_any_number_of_cells(
 
 
 @pytest.mark.parametrize("separator", ["|-|", "|-|-|", "|-|-|-|"])
-def test_a_row_may_be_shorter_than_the_header(separator: str) -> None:
+def test_row_of_a_markdown_table_may_be_shorter_than_the_header(separator: str) -> None:
     (table,) = markdown_tables(f"|a|b|\n{separator}\n|1|2|\n|3|\n")
     assert [*table.rows] == [["1", "2"], ["3", ""]]
 
 
 @pytest.mark.parametrize("rows", ["|1|", "|1|2|\n|1|2|3|"])
-def test_rows_that_disagree_with_the_header_make_no_table(rows: str) -> None:
+def test_markdown_rows_that_disagree_with_the_header_are_no_table(rows: str) -> None:
     assert [*markdown_tables(f"|a|b|\n|-|\n{rows}\n")] == []
 
 
@@ -108,7 +108,7 @@ def test_rows_that_disagree_with_the_header_make_no_table(rows: str) -> None:
         ("edge-aibench", "lane,detection,light,sign\n0.2,0.5,0.3,0.1\n0.4,0.6,0.2,0.1\n"),
     ],
 )
-def test_columns_may_have_another_order(system: str, table: str, tmp_path: Path) -> None:
+def test_table_columns_may_be_reordered(system: str, table: str, tmp_path: Path) -> None:
     rows = [line.split(",") for line in table.splitlines()]
     other = "".join(",".join([*row[2:], *row[:2]]) + "\n" for row in rows)
     assert system_of(other.encode()) == system_of(table.encode()) is not None
@@ -125,7 +125,7 @@ def test_columns_may_have_another_order(system: str, table: str, tmp_path: Path)
     ],
     ids=["cell", "nesting"],
 )
-def test_endless_text_is_refused(
+def test_overlong_benchmark_text_is_refused(
     name: str, old: str, new: str, reason: Reason, tmp_path: Path
 ) -> None:
     files = {"log": sample_text(name).replace(old, new, 1)}
@@ -133,7 +133,7 @@ def test_endless_text_is_refused(
     assert (results, refusal.reason) == ([], reason)
 
 
-def test_profiles_of_two_programs_are_not_added(tmp_path: Path) -> None:
+def test_profiles_of_two_programs_are_separate_results(tmp_path: Path) -> None:
     profile = sample_text("aibench/kernels")
     other = profile.replace("train", "test").replace("0.3,", "0.5,")
     results, refusals = read_files(tmp_path, "aibench", {"log": profile + other})
@@ -143,13 +143,13 @@ def test_profiles_of_two_programs_are_not_added(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_runs_of_a_training_may_be_in_any_order(tmp_path: Path) -> None:
+def test_runs_of_a_training_log_may_be_in_any_order(tmp_path: Path) -> None:
     log = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
     results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": log})
     assert [it.samples for it in results] == [(10.0, 20.0)]
 
 
-def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> None:
+def test_result_table_with_a_repeated_header_is_read_completely(tmp_path: Path) -> None:
     table = "name_gpu,num_gpu,resnet50\n2x V100,2,350.5\n"
     results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"train-throughput.csv": 2 * table})
     assert [it.value for it in results] == [350.5, 350.5]
@@ -158,14 +158,14 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
 _TABLE, _BLOCK = sample_text("aiia-dnn/plain"), sample_text("aiia-dnn/block")
 
 
-def test_adjacent_results_of_a_source_are_one_entry() -> None:
+def test_consecutive_results_of_a_file_are_stored_together() -> None:
     results = [foreign_result(1.0, source="a"), foreign_result(2.0, source="a"),
                foreign_result(3.0, source="b")]  # fmt: skip
     values = [[it.value for it in group] for _, group in results_by_entry(results)]
     assert values == [[1.0, 2.0], [3.0]]
 
 
-def test_copy_of_the_files_is_a_separate_entry_with_the_same_identifier() -> None:
+def test_copied_benchmark_files_have_the_identifier_of_the_originals() -> None:
     """Its identifier is the same, so that it is stored once."""
     original = foreign_result(1.0, source="a")
     copy = foreign_result(1.0, source="b", files=original.files)
@@ -176,7 +176,7 @@ def test_copy_of_the_files_is_a_separate_entry_with_the_same_identifier() -> Non
     assert entries[0][0] == entries[1][0]
 
 
-def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
+def test_reader_that_scatters_the_results_of_a_file_is_an_error() -> None:
     """Its later results would be lost, because the entry is stored already."""
     scattered = [foreign_result(1.0, source="a"), foreign_result(2.0, source="b"),
                  foreign_result(3.0, source="a")]  # fmt: skip
@@ -196,7 +196,7 @@ def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
         ),
     ],
 )
-def test_interleaved_machines_in_a_table_are_separate_entries(
+def test_results_of_interleaved_machines_in_a_table_are_kept_separate(
     system: str, name: str, content: str, tmp_path: Path
 ) -> None:
     results, refusals = read_files(tmp_path, system, {name: content})
@@ -204,7 +204,7 @@ def test_interleaved_machines_in_a_table_are_separate_entries(
     assert sum(len(list(group)) for _, group in results_by_entry(results)) == len(results)
 
 
-def test_compressed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
+def test_compressed_benchmark_file_has_the_path_of_the_uncompressed_file(tmp_path: Path) -> None:
     write_files(tmp_path, {"a/RUN.TXT.gz": gzip.compress(b"\n\npacked"), "a/run.log": b"plain"})
     places = ["a/RUN.TXT.gz", "a/run.log"]
     tree = ResultTree("source", tmp_path, places, SourceLimits())
@@ -214,7 +214,7 @@ def test_compressed_file_has_the_path_of_the_plain_one(tmp_path: Path) -> None:
     assert tree.renames
 
 
-def test_a_plain_file_beside_a_packed_one_keeps_its_path(tmp_path: Path) -> None:
+def test_file_with_a_compressed_copy_beside_it_keeps_its_path(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.txt": b"plain", "a.txt.gz": gzip.compress(b"packed")})
     places = ["a.txt", "a.txt.gz"]
     tree = ResultTree("source", tmp_path, places, SourceLimits())
@@ -223,7 +223,7 @@ def test_a_plain_file_beside_a_packed_one_keeps_its_path(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["dawnbench/plain", "mlperf-training/v06"])
-def test_compressed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> None:
+def test_compressed_benchmark_files_are_read(name: str, tmp_path: Path) -> None:
     system, files = name.partition("/")[0], sample(name)
     packed = {f"{place}.gz": gzip.compress(content) for place, content in files.items()}
     values = [
@@ -234,7 +234,7 @@ def test_compressed_parts_of_an_entry_are_found(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
-def test_system_is_recognised_with_any_line_ends(end: str) -> None:
+def test_benchmark_system_is_recognised_with_any_line_ends(end: str) -> None:
     for text, key in (
         (f"BLEU: 23.8{end}", "mlperf-inference"),
         (f"epoch\thours\ttop1Accuracy{end}1\t0.5\t29.54{end}", "dawnbench"),
@@ -243,7 +243,7 @@ def test_system_is_recognised_with_any_line_ends(end: str) -> None:
         assert recognised.key == key
 
 
-def test_lock_and_metadata_state_versions_and_hardware() -> None:
+def test_versions_and_hardware_can_be_stated_by_lock_and_metadata() -> None:
     locked = [("vllm", "0.11.2"), ("torch", "2.8.0"), ("torch", "2.9.0"), ("flask", "3.1.0")]
     assert stated_facts([("GPU", " NVIDIA L4 "), ("tp", "2")], locked) == {
         "vllm": "0.11.2", "accelerator": "NVIDIA L4", "tensor_parallel_size": "2",
@@ -251,12 +251,12 @@ def test_lock_and_metadata_state_versions_and_hardware() -> None:
 
 
 @pytest.mark.parametrize("pair", [("owner", "me"), ("gpu", " "), ("vllm", "0.12.0")])
-def test_an_unknown_empty_or_contradicting_fact_is_refused(pair: tuple[str, str]) -> None:
+def test_unknown_empty_or_contradicting_stated_metadata_is_refused(pair: tuple[str, str]) -> None:
     with pytest.raises(InvalidArgument):
         stated_facts([pair], [("vllm", "0.11.2")])
 
 
-def test_file_that_contradicts_stated_facts_is_refused(
+def test_file_that_contradicts_stated_metadata_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(files.STATED, "vllm-bench", {"vllm": "0.12.0"})

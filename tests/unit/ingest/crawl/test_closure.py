@@ -27,7 +27,7 @@ def begun(*roots: WantedPackage, most: int = 100) -> RequirementClosure:
     return closure
 
 
-def test_layers_go_from_the_roots_outwards_and_end() -> None:
+def test_crawl_layers_go_from_the_roots_outwards_and_end() -> None:
     closure = begun(WantedPackage("a"))
     closure.learn("a", "1", lines("c", "b>=1"))
     closure.learn("a", "2", lines("b>=1"))
@@ -46,7 +46,7 @@ def test_inapplicable_and_url_requirements_are_not_followed() -> None:
     assert names(closure.next_layer()) == ["e"]
 
 
-def test_package_is_read_again_for_an_unmet_specifier() -> None:
+def test_crawl_reads_a_package_again_for_an_unmet_specifier() -> None:
     closure = begun(WantedPackage("a"), WantedPackage("b"))
     closure.learn("a", "1", lines("b<2"))
     (again,) = closure.next_layer()
@@ -56,20 +56,20 @@ def test_package_is_read_again_for_an_unmet_specifier() -> None:
     assert closure.next_layer() == []
 
 
-def test_extra_requested_late_is_followed_in_releases_read_before() -> None:
+def test_crawl_follows_a_late_extra_in_releases_already_read() -> None:
     closure = begun(WantedPackage("a"), WantedPackage("b"))
     closure.learn("b", "1", lines("c ; extra == 'net'"))
     closure.learn("a", "1", lines("b[net]"))
     assert names(closure.next_layer()) == ["c"]
 
 
-def test_extra_requested_first_is_followed_in_releases_read_later() -> None:
+def test_crawl_follows_an_early_extra_in_releases_read_later() -> None:
     closure = begun(WantedPackage("b", extras=frozenset({"net"})))
     closure.learn("b", "1", lines("c ; extra == 'net'", "d ; extra == 'other'"))
     assert names(closure.next_layer()) == ["c"]
 
 
-def test_circular_extras_end_the_walk() -> None:
+def test_crawl_of_circular_extras_ends() -> None:
     closure = begun(WantedPackage("a", extras=frozenset({"all"})))
     closure.learn(
         "a", "1",
@@ -81,7 +81,7 @@ def test_circular_extras_end_the_walk() -> None:
     assert closure.followed["a"].extras == {"all", "x"}
 
 
-def test_names_beyond_the_limit_are_reported_and_not_followed() -> None:
+def test_packages_beyond_the_crawl_limit_are_reported_and_not_read() -> None:
     closure = begun(WantedPackage("a"), most=3)
     closure.learn("a", "1", lines("b", "c", "d"))
     assert names(closure.next_layer()) == ["b", "c"]
@@ -113,7 +113,7 @@ def marker(text: str) -> str | None:
         "extra != 'net'",
     ],
 )
-def test_marker_that_holds_in_some_environment_is_followed(text: str) -> None:
+def test_crawl_follows_requirements_that_apply_in_some_environment(text: str) -> None:
     assert could_hold(marker(text))
 
 
@@ -130,18 +130,18 @@ def test_marker_that_holds_in_some_environment_is_followed(text: str) -> None:
         "python_version < '3.6' and python_version >= '3.9'",
     ],
 )
-def test_marker_that_holds_in_no_environment_is_not_followed(text: str) -> None:
+def test_crawl_ignores_requirements_that_apply_in_no_environment(text: str) -> None:
     assert not could_hold(marker(text))
 
 
-def test_requested_extra_is_followed_in_any_spelling() -> None:
+def test_crawl_follows_a_requested_extra_in_any_spelling() -> None:
     text = marker("extra == 'Net_Work' and python_version >= '3.8'")
     assert could_hold(text, "net-work")
     assert not could_hold(text, "other")
     assert not could_hold(marker("extra == 'net' and python_version < '3'"), "net")
 
 
-def test_invalid_marker_is_followed() -> None:
+def test_crawl_follows_requirements_with_an_invalid_marker() -> None:
     assert could_hold("((((")
     assert could_hold("(" * 500 + "os_name == 'nt'" + ")" * 500)
 
@@ -163,7 +163,7 @@ _MARKERS = st.recursive(
 
 
 @given(_MARKERS, st.sampled_from(["", "a", "b"]), st.sampled_from(["3.7", "3.9", "3.11", "3.13"]))
-def test_requirement_that_holds_in_one_environment_is_followed(
+def test_crawl_follows_requirements_that_apply_in_a_random_environment(
     text: str, extra: str, python: str
 ) -> None:
     environment = {**default_environment(), "python_version": python, "extra": extra}

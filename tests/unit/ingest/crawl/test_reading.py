@@ -70,7 +70,7 @@ def test_wheel_for_common_machines_is_read_first() -> None:
     assert metadata_files([file(names[3]), WHEEL])[0] == WHEEL
 
 
-def test_metadata_files_and_small_files_are_preferred_and_yanked_ones_last() -> None:
+def test_crawl_prefers_metadata_files_and_small_files_that_are_not_yanked() -> None:
     cp311, cp312 = "demo-1.0-cp311-cp311-linux_x86_64.whl", "demo-1.0-cp312-cp312-linux_x86_64.whl"
     small, offered = file(cp311, size_bytes=1), file(cp312, size_bytes=9, metadata_sha256="")
     assert metadata_files([small, offered])[0] == offered
@@ -78,7 +78,7 @@ def test_metadata_files_and_small_files_are_preferred_and_yanked_ones_last() -> 
     assert metadata_files([file(cp311, yanked=True), file(cp312)])[0].filename == cp312
 
 
-def test_metadata_of_a_wheel_are_read() -> None:
+def test_crawl_reads_the_metadata_of_a_wheel() -> None:
     said = text(more="Requires-Dist: a<2\nRequires-Python: >=3.8\nProvides-Extra: x")
     told = read({WHEEL.filename: MetadataRead(said, "wheel-range")}, SDIST, WHEEL)
     assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
@@ -95,14 +95,12 @@ def test_source_distribution_with_dynamic_requirements_is_unsolvable() -> None:
     ("name", "version", "same"),
     [("other", "1.0", False), ("demo", "1.1", False), ("DEMO", "1", True)],
 )
-def test_metadata_must_be_of_the_release_in_any_spelling(
-    name: str, version: str, same: bool
-) -> None:
+def test_metadata_of_another_release_is_refused(name: str, version: str, same: bool) -> None:
     told = read({WHEEL.filename: MetadataRead(text(name, version), "wheel")}, WHEEL)
     assert told.problem is (None if same else ReleaseProblem.OTHER_METADATA)
 
 
-def test_broken_wheel_is_replaced_by_another_file() -> None:
+def test_crawl_reads_another_file_instead_of_a_broken_wheel() -> None:
     problem = IndexProblem(IndexFault.MALFORMED, "no archive")
     said = {WHEEL.filename: problem, SDIST.filename: MetadataRead(text(), "sdist")}
     assert read(said, WHEEL, SDIST).metadata_file == SDIST.filename
@@ -112,7 +110,7 @@ def test_broken_wheel_is_replaced_by_another_file() -> None:
     assert release.state is ReleaseState.UNPARSABLE
 
 
-def test_a_release_without_metadata_names_the_first_file_that_was_tried() -> None:
+def test_release_without_readable_metadata_names_the_first_tried_file() -> None:
     said = {
         WHEEL.filename: IndexProblem(IndexFault.MALFORMED, "no archive"),
         SDIST.filename: MetadataRead(text(), "sdist-unknown"),
@@ -121,18 +119,18 @@ def test_a_release_without_metadata_names_the_first_file_that_was_tried() -> Non
 
 
 @pytest.mark.parametrize("fault", [IndexFault.TIMEOUT, IndexFault.UNAUTHORIZED])
-def test_unreachable_index_says_nothing_about_the_release(fault: IndexFault) -> None:
+def test_unreachable_index_is_not_recorded_as_a_fault_of_the_release(fault: IndexFault) -> None:
     said = {WHEEL.filename: IndexProblem(fault, "silence"), SDIST.filename: MetadataRead("", "")}
     with pytest.raises(IndexProblem):
         read(said, WHEEL, SDIST)
 
 
-def test_missing_or_changed_file_is_retried_later() -> None:
+def test_missing_or_changed_release_file_is_retried_later() -> None:
     with raised(IndexProblem, code=IndexFault.HASH_MISMATCH):
         read({WHEEL.filename: IndexProblem(IndexFault.HASH_MISMATCH, "another hash")}, WHEEL)
 
 
-def test_a_refused_document_leaves_the_release_on_record() -> None:
+def test_refused_release_document_keeps_the_release_without_its_texts() -> None:
     draft = release_draft("local", "demo", "1.0", (WHEEL,), ReleaseMetadata(requires_dist=("a",)))
     release = checked_release(refused_draft(draft, "text holds a NUL"))
     assert (release.state, release.problem) == (
@@ -140,12 +138,12 @@ def test_a_refused_document_leaves_the_release_on_record() -> None:
     )  # fmt: skip
 
 
-def test_retry_pauses_grow_and_end() -> None:
+def test_crawl_retries_with_growing_pauses_and_then_gives_up() -> None:
     pauses = [pause_after(attempts) for attempts in range(1, ATTEMPTS + 1)]
     assert pauses == [*(timedelta(minutes=it) for it in (1, 5, 25, 125)), None]
 
 
-def test_index_is_given_up_after_repeated_timeouts() -> None:
+def test_crawl_gives_up_an_index_after_repeated_timeouts() -> None:
     patience = CircuitBreaker(limit=3)
 
     async def ask(fault: IndexFault | None) -> None:

@@ -35,7 +35,7 @@ def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[ListedVersion]:
     return [ListedVersion(it, 1, yanked=it in yanked) for it in versions]
 
 
-def test_older_uploads_are_left_out_unless_undated() -> None:
+def test_crawl_skips_releases_uploaded_before_the_given_date() -> None:
     some = [
         ListedVersion("1", 1, uploaded_at=JANUARY - timedelta(days=1)),
         ListedVersion("2", 1, uploaded_at=JANUARY),
@@ -44,7 +44,7 @@ def test_older_uploads_are_left_out_unless_undated() -> None:
     assert newest(some, CrawlBounds(newer_than=JANUARY)) == ["3", "2"]
 
 
-def test_invalid_versions_are_kept_within_the_limit() -> None:
+def test_releases_with_invalid_versions_are_recorded_within_the_limit() -> None:
     some = listed("1.0", "2004b-final", "2004c-final")
     assert newest(some, CrawlBounds()) == ["1.0"]
     assert invalid(some, CrawlBounds(max_versions=1)) == ["2004c-final"]
@@ -57,7 +57,7 @@ _SPECIFIERS = st.lists(st.from_regex(r"(<|<=|>=|==|!=|~=)[0-3]\.[0-9]", fullmatc
 
 
 @given(_VERSIONS, _SPECIFIERS, st.integers(1, 5))
-def test_every_satisfiable_requirement_is_satisfied(
+def test_crawl_selects_a_version_for_every_satisfiable_requirement(
     versions: list[str], specifiers: list[str], most: int
 ) -> None:
     some = listed(*versions)
@@ -85,7 +85,7 @@ def test_every_satisfiable_requirement_is_satisfied(
         ("1.4 1.3 1.2 1.1", "1.4 1.3 1.2 1.1", CrawlBounds(max_versions=3), "1.4 1.3 1.2"),
     ],
 )
-def test_the_newest_releases_are_read_within_bounds(
+def test_crawl_selects_the_newest_releases_within_its_bounds(
     versions: str, yanked: str, bounds: CrawlBounds, expected: str
 ) -> None:
     some = listed(*versions.split(), yanked=tuple(yanked.split()))
@@ -105,7 +105,7 @@ def test_the_newest_releases_are_read_within_bounds(
         (["==9", "no specifier"], "1.0", "", "1.0", ""),
     ],
 )
-def test_requirement_below_the_newest_releases_gets_two_candidates(
+def test_crawl_selects_two_versions_for_a_requirement_below_the_newest(
     specifiers: list[str], versions: str, yanked: str, read: str, expected: str
 ) -> None:
     some = listed(*versions.split(), yanked=tuple(yanked.split()))
@@ -219,7 +219,7 @@ PLANS = {
 }
 
 
-def test_crawl_plans_equal_the_golden_file() -> None:
+def test_crawl_plan_names_what_to_read_queue_and_report() -> None:
     views = {}
     for title, made in PLANS.items():
         drafts = [
@@ -249,7 +249,7 @@ UNSOLVABLE = known(
         (None, (), False),
     ],
 )
-def test_file_is_read_once(
+def test_release_file_is_read_only_once(
     release: KnownRelease | None, files: tuple[IndexFile, ...], wanted: bool
 ) -> None:
     assert needs_reading(release, "1", files) is wanted
@@ -258,22 +258,25 @@ def test_file_is_read_once(
 SOLVED_ONCE = known("1", metadata_source=SOLVER, metadata_file=None)
 
 
-def test_solver_result_is_verified_on_the_index_and_reported_once() -> None:
+def test_release_known_from_a_solver_is_verified_on_the_index() -> None:
     assert planned(page(wheel("1")), None, SOLVED_ONCE).to_read == ("1",)
     assert not needs_reading(
         replace(SOLVED_ONCE, metadata_file="demo-1.tar.gz"), "1", (sdist("1"),)
     )
+
+
+def test_release_known_from_a_solver_is_reported_once() -> None:
     ask = ProjectNeeds(CrawlBounds(max_versions=1))
     made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
     assert {it.version: it.metadata.requires_dist for it in made.drafts} == {"1": None, "2": ()}
 
 
-def test_version_is_known_in_any_spelling() -> None:
+def test_known_version_is_recognised_in_any_spelling() -> None:
     listed = as_listed({"1.0.0": known("1.0.0"), "2": known("2")}, ["1.0", "2", "3"])
     assert {it: release.version for it, release in listed.items()} == {"1.0": "1.0.0", "2": "2"}
     assert planned(page(wheel("1.0")), None, replace(known("1.0.0"), version="1.0")).to_read == ()
 
 
-def test_broken_file_is_read_again_only_on_request() -> None:
+def test_broken_release_file_is_read_again_only_on_request() -> None:
     assert needs_reading(UNSOLVABLE, "1", (sdist("1"),), again=True)
     assert not needs_reading(known("1"), "1", (wheel("1"),), again=True)

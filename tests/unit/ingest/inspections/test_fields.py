@@ -89,7 +89,7 @@ def observed(**changes: Any) -> Observation:
         ({"os_release": "fedora"}, Reason.WRONG_TYPE, ".os_release"),
     ],
 )  # fmt: skip
-def test_invalid_field_of_a_result_is_named(
+def test_invalid_field_of_an_inspection_result_is_named(
     changes: dict[str, Any], reason: Reason, field: str
 ) -> None:
     (refusal,) = parse_inspections(directory(result_document(**changes), place="a/b"), now=NOW)
@@ -127,7 +127,7 @@ def test_invalid_field_of_a_result_is_named(
         ({"@created": "2024-07-01"}, Reason.FUTURE_TIMESTAMP, "['@created']"),
     ],
 )  # fmt: skip
-def test_invalid_field_of_a_specification_is_named(
+def test_invalid_field_of_an_inspection_specification_is_named(
     changes: dict[str, Any], reason: Reason, field: str
 ) -> None:
     raw = directory(specification=specification(**changes))
@@ -137,7 +137,7 @@ def test_invalid_field_of_a_specification_is_named(
     assert refusal.error.field == "build/specification:$" + field
 
 
-def test_invalid_field_in_a_single_file_is_named_from_its_top() -> None:
+def test_invalid_field_of_a_single_file_inspection_is_named_by_its_path() -> None:
     wrong_2019 = document_2019(stdout={"256": {"rate": 0}})
     requested = document_2019()
     requested["specification"]["run"]["requests"]["hardware"]["cpu_family"] = "six"
@@ -154,7 +154,7 @@ def test_invalid_field_in_a_single_file_is_named_from_its_top() -> None:
     ]
 
 
-def test_zero_time_of_go_is_read_as_unknown() -> None:
+def test_zero_timestamp_of_go_is_read_as_unknown() -> None:
     seen = observed(start_datetime="0001-01-01T00:00:00Z", end_datetime="0001-01-01T00:00:00+23:59")
     assert (seen.started_at, seen.ended_at) == (None, None)
 
@@ -170,7 +170,7 @@ def test_too_long_inspection_name_is_refused() -> None:
     assert (refusal.error.reason, refusal.error.field) == (Reason.OUT_OF_RANGE, "$." + "i" * 501)
 
 
-def test_keys_made_of_long_names_fit_the_stores() -> None:
+def test_keys_derived_from_long_names_fit_the_stores() -> None:
     """PostgreSQL holds keys of 2704 bytes, Neo4j of about 8 kB."""
     wide = "\U0001f40d"
     default = {"a" * 200: {"version": "==1", "index": wide * 128}}
@@ -190,7 +190,7 @@ def test_keys_made_of_long_names_fit_the_stores() -> None:
     assert all(len(key.encode()) < 2704 for key in [*keys, *environment.native_packages])
 
 
-def test_exit_code_0_without_a_measurement_is_no_result() -> None:
+def test_successful_job_without_a_measurement_counts_as_no_result() -> None:
     prints: list[Any] = ["", "hello", {}, None, {"@result": {}}]
     for printed in prints:
         seen = observed(stdout=printed)
@@ -198,7 +198,7 @@ def test_exit_code_0_without_a_measurement_is_no_result() -> None:
         assert seen.rate is None
 
 
-def test_output_of_a_crashed_job_is_not_a_measurement() -> None:
+def test_output_of_a_crashed_job_is_not_read_as_a_measurement() -> None:
     seen = observed(exit_code=1)
     assert seen.outcome is Outcome.CRASHED
     assert (seen.rate, seen.elapsed_s, seen.parameters) == (None, None, {})
@@ -216,7 +216,7 @@ def _mini_batch(operations: float, elapsed_ms: float = 50.0, **changes: Any) -> 
     return observed(stdout={**printed, **changes})
 
 
-def test_rates_of_2019_with_a_known_error_are_corrected() -> None:
+def test_miscounted_matmul_rates_of_2019_are_corrected() -> None:
     seen = _mini_batch(matmul_operations_of_2019(512, 40))
     assert seen.correction == Correction.TENSORFLOW_MATMUL_MINI_BATCH
     assert seen.rate == pytest.approx(matmul_operations(512, 40) / 0.05)
@@ -233,7 +233,7 @@ def test_rates_of_2019_with_a_known_error_are_corrected() -> None:
         _mini_batch(matmul_operations_of_2019(512, 40), name="PiConv2D"),
     ],
 )
-def test_rate_is_not_corrected_without_proof(seen: Observation) -> None:
+def test_rate_is_corrected_only_if_the_error_is_proven(seen: Observation) -> None:
     assert seen.correction is None
     assert seen.rate == seen.reported_rate
 
@@ -247,7 +247,7 @@ def test_rate_is_not_corrected_without_proof(seen: Observation) -> None:
         ("tensorflow", "gpu", None),
     ],
 )
-def test_the_unsynchronised_matmul_is_excluded(
+def test_gpu_matmul_measured_without_synchronisation_is_excluded(
     component: str, device: str, exclusion: Exclusion | None
 ) -> None:
     printed = {**stdout(), "component": component, "@parameters": {"device": device}}
@@ -290,7 +290,7 @@ def test_library_is_recognised_from_its_printed_output(printed: Any, expected: L
     assert library_of(printed) == expected
 
 
-def test_one_package_in_two_spellings_is_a_conflict() -> None:
+def test_lock_with_two_versions_of_a_package_is_refused() -> None:
     lock = {"default": {"numpy": {"version": "==1.18.1"}, "NumPy": {"version": "==1.99.0"}}}
     with raised(InvalidDocument, reason=Reason.CONFLICTING_FIELDS):
         stack_of(Fields(lock))

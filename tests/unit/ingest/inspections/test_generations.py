@@ -44,12 +44,12 @@ def refused(raw: RawDocument) -> RefusedDocument:
 
 
 @pytest.mark.parametrize("logs", [[], None, {"0": {}}, "[]", [[]]])
-def test_invalid_job_logs_refuse_the_whole_document(logs: Any) -> None:
+def test_inspection_with_invalid_job_logs_is_refused_as_a_whole(logs: Any) -> None:
     refusal = refused(single(document_with_job_logs(job_logs=logs)))
     assert refusal.error.field.startswith("$.job_logs")
 
 
-def test_clock_rate_does_not_change_the_hardware_class_but_stepping_does() -> None:
+def test_hardware_class_depends_on_stepping_but_not_on_clock_rate() -> None:
     def digest_of(path: str, key: str, value: Any) -> str:
         result = result_document()
         result["hwinfo"][path][key] = value
@@ -61,7 +61,7 @@ def test_clock_rate_does_not_change_the_hardware_class_but_stepping_does() -> No
     assert digest_of("cpu_info", "stepping", 7) != first
 
 
-def test_equal_content_is_one_document_in_any_folder_and_spelling() -> None:
+def test_equal_inspections_have_one_identifier_whatever_folder_and_formatting() -> None:
     first = parsed(directory(place="a/inspection-x"))
     files = directory_files()
     hwinfo = encoded(result_document()["hwinfo"])
@@ -72,14 +72,14 @@ def test_equal_content_is_one_document_in_any_folder_and_spelling() -> None:
     assert first.body == second.body
 
 
-def test_jobs_are_read_in_numerical_order() -> None:
+def test_jobs_of_an_inspection_are_read_in_numerical_order() -> None:
     results = [result_document(exit_code=number) for number in range(12)]
     document = parsed(directory(*results))
     assert [seen.exit_code for seen in document.observations] == list(range(12))
     assert [seen.position for seen in document.observations] == list(range(12))
 
 
-def test_private_data_is_not_in_the_body() -> None:
+def test_private_data_is_removed_from_the_stored_inspection() -> None:
     document = parsed(
         directory(
             result_document(stderr="mail jo@mail.example"),
@@ -91,7 +91,7 @@ def test_private_data_is_not_in_the_body() -> None:
     assert b"Jo Doe" not in document.body
 
 
-def test_number_stated_twice_with_different_values_is_a_conflict() -> None:
+def test_inspection_with_two_results_of_one_job_number_is_refused() -> None:
     files = directory_files(result_document(), result_document(exit_code=1))
     files["results/01/result"] = files["results/1/result"]
     refusal = refused(RawDocument("delivery", "a", files=files))
@@ -100,7 +100,7 @@ def test_number_stated_twice_with_different_values_is_a_conflict() -> None:
     assert "results/1 " in refusal.error.message + " "
 
 
-def test_without_a_hash_scripts_of_two_components_are_not_compared() -> None:
+def test_scripts_without_a_hash_are_compared_only_within_a_component() -> None:
     def key_of(component: str) -> str:
         result = result_document(script_sha256=None)
         result["stdout"]["component"] = component
@@ -110,7 +110,7 @@ def test_without_a_hash_scripts_of_two_components_are_not_compared() -> None:
     assert key_of("tensorflow") == key_of("tensorflow")
 
 
-def test_stored_document_is_parsed_as_the_same_inspection() -> None:
+def test_stored_inspection_delivered_again_gives_an_equal_inspection() -> None:
     """As a client gets it from the service and sends it to another one."""
     kinds = set()
     for source in (str(GENERATIONS), str(ROOT / "samples" / "inspections.tar.gz")):
@@ -161,7 +161,7 @@ def test_sample_documents_cover_every_generation_and_outcome() -> None:
     assert not [it.unstable_reason for it in seen if it.unstable_reason]
 
 
-def test_samples_were_measured_by_bundled_indicators_in_turns() -> None:
+def test_samples_are_interleaved_measurements_of_bundled_indicators() -> None:
     found = documents(SAMPLES)
     seen = [observation for document in found for observation in document.observations]
     outcomes = Counter(observation.outcome for observation in seen)
@@ -174,7 +174,7 @@ def test_samples_were_measured_by_bundled_indicators_in_turns() -> None:
     assert SAMPLES.stat().st_size < 500_000
 
 
-def test_the_cookbooks_stacks_are_among_the_samples() -> None:
+def test_samples_contain_the_stacks_of_the_cookbook() -> None:
     text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
     asked = set(re.findall(r"sha256:[0-9a-f]{64}", text))
     assert asked
@@ -190,13 +190,13 @@ def known() -> list[InspectionDocument]:
     return [*documents(SAMPLES), *documents(GENERATIONS, by_content=False)]
 
 
-def test_stored_documents_parse_like_delivered_ones(known: list[InspectionDocument]) -> None:
+def test_stored_inspection_parses_like_its_delivery(known: list[InspectionDocument]) -> None:
     assert len({it.schema_version for it in known}) >= 4
     for it in known:
         assert parse_stored(it.body, it.schema_version, it.name) == it
 
 
-def test_every_inspection_column_is_derived_from_the_document(
+def test_every_inspection_column_can_be_derived_from_the_stored_document(
     known: list[InspectionDocument],
 ) -> None:
     made = {model: row for it in known for model, row in derived_rows(it)}
@@ -205,7 +205,7 @@ def test_every_inspection_column_is_derived_from_the_document(
         assert row.keys() == set(table_of(model).columns.keys()), model
 
 
-def test_changed_rows_of_known_documents_require_a_new_parser_version(
+def test_parser_version_is_increased_if_rows_of_known_documents_change(
     known: list[InspectionDocument],
 ) -> None:
     digest = hashlib.sha256()
@@ -221,7 +221,7 @@ def test_changed_rows_of_known_documents_require_a_new_parser_version(
     )
 
 
-def test_columns_listed_as_changed_exist() -> None:
+def test_columns_listed_as_changed_by_a_parser_version_exist() -> None:
     assert max(CHANGED_COLUMNS) == PARSER_VERSION
     tables = Base.metadata.tables
     for name in changed_since(-1):

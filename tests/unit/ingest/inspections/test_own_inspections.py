@@ -53,7 +53,7 @@ def observed(output: Any = None, **changes: Any) -> Observation:
         (None, 0.5, 0.5),
     ],
 )
-def test_fewer_cpus_than_the_machine_has_count_as_a_quota(
+def test_fewer_cpus_than_the_machine_has_are_recorded_as_a_quota(
     cpus: int | None, cpu_quota: float | None, quota: float | None
 ) -> None:
     limits = {"cpus": cpus, "cpu_quota": cpu_quota, "memory_bytes": 2**30, "threads": {}}
@@ -63,7 +63,7 @@ def test_fewer_cpus_than_the_machine_has_count_as_a_quota(
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.0, True])
-def test_unknown_document_version_is_refused(version: Any) -> None:
+def test_inspection_of_an_unknown_document_version_is_refused(version: Any) -> None:
     raw = inspection(job_document(0, document_version=version))
     assert refused(raw) == (Reason.UNKNOWN_SCHEMA, "results/0/result:$.document_version")
 
@@ -97,7 +97,7 @@ def test_invalid_field_of_a_job_document_is_named(changes: dict[str, Any], field
     assert refused(inspection(job_document(0, **changes))) == expected
 
 
-def test_a_share_above_one_is_refused() -> None:
+def test_job_condition_with_a_share_above_one_is_refused() -> None:
     raw = inspection(job_document(0, conditions={"steal_share": 1.5}))
     assert refused(raw) == (Reason.OUT_OF_RANGE, "results/0/result:$.conditions.steal_share")
 
@@ -122,7 +122,7 @@ def test_a_share_above_one_is_refused() -> None:
         ({"name": 5}, Reason.WRONG_TYPE, "$.stdout.name"),
     ],
 )
-def test_invalid_output_of_a_job_costs_only_its_own_result(
+def test_invalid_output_of_a_job_does_not_affect_other_jobs(
     output: Any, reason: Reason, field: str
 ) -> None:
     good, bad = parsed(inspection(job_document(0), job_document(1, output))).observations
@@ -133,14 +133,14 @@ def test_invalid_output_of_a_job_costs_only_its_own_result(
 
 
 @pytest.mark.parametrize("output", [[1], 7, True, "text", {}, ""])
-def test_output_that_is_no_measurement_is_no_result(output: Any) -> None:
+def test_job_output_that_is_no_measurement_counts_as_no_result(output: Any) -> None:
     seen = observed(output)
     assert (seen.outcome, seen.failure_reason) == (Outcome.NO_RESULT, None)
 
 
 @pytest.mark.parametrize("ended", ["timed-out", "memory-limit", "output-limit"])
 @pytest.mark.parametrize("exit_code", [0, -15])
-def test_ended_job_is_a_crash_whatever_it_printed(ended: str, exit_code: int) -> None:
+def test_terminated_job_counts_as_crashed_despite_its_output(ended: str, exit_code: int) -> None:
     seen = observed(exit_code=exit_code, ended=ended)
     assert (seen.outcome, seen.failure_reason) == (Outcome.CRASHED, ended)
     assert (seen.exit_code, seen.rate) == (exit_code, None)
@@ -151,7 +151,7 @@ def test_ended_job_is_a_crash_whatever_it_printed(ended: str, exit_code: int) ->
     [("launch-failed", 127), ("host-memory", -9), ("signalled", -9), ("signalled", -15)],
 )
 @pytest.mark.parametrize("marked", [True, False])
-def test_job_ended_by_the_host_does_not_count_against_the_stack(
+def test_job_ended_by_the_host_is_not_blamed_on_the_stack(
     ended: str, exit_code: int, marked: bool
 ) -> None:
     mark = {"host_problem": True} if marked else {}  # documents of earlier releases have none
@@ -163,7 +163,7 @@ def test_job_ended_by_the_host_does_not_count_against_the_stack(
 
 
 @pytest.mark.parametrize("exit_code", [-11, -6, -4, -8, -7])
-def test_signal_of_a_program_fault_is_a_crash(exit_code: int) -> None:
+def test_job_ended_by_a_fault_signal_counts_as_crashed(exit_code: int) -> None:
     seen = observed(exit_code=exit_code, ended="signalled")
     assert (seen.outcome, seen.quarantine_reason) == (Outcome.CRASHED, None)
 
@@ -178,7 +178,7 @@ def test_signal_of_a_program_fault_is_a_crash(exit_code: int) -> None:
         ({"torch": "2.4.0", "numpy": "2.1.0"}, {"framework": "numpy"}, "numpy"),
     ],
 )
-def test_framework_is_the_requested_or_the_only_one(
+def test_framework_of_a_job_is_the_requested_or_the_only_installed_framework(
     packages: dict[str, str], parameters: dict[str, str], component: str
 ) -> None:
     specification = specification_document(packages, parameters=parameters)
@@ -202,7 +202,7 @@ def failed(**parts: Any) -> Observation:
         ("build-failed", "Failed to download distribution due to network timeout."),
     ],
 )
-def test_build_failed_by_the_host_does_not_count_against_the_stack(
+def test_build_failure_caused_by_the_host_is_not_blamed_on_the_stack(
     reason: str, message: str
 ) -> None:
     document = parsed(inspection(status=failed_status(reason, message)))
@@ -212,7 +212,7 @@ def test_build_failed_by_the_host_does_not_count_against_the_stack(
     assert document.job_count == 0
 
 
-def test_host_problem_mark_of_the_runner_overrides_the_reason() -> None:
+def test_runner_decides_whether_a_failure_is_a_host_problem() -> None:
     marked = {**failed_status("build-failed"), "host_problem": True}
     assert failed(status=marked).outcome is Outcome.HOST_PROBLEM
     cleared = {**failed_status("timed-out"), "host_problem": False}
@@ -221,7 +221,7 @@ def test_host_problem_mark_of_the_runner_overrides_the_reason() -> None:
     assert refused(wrong) == (Reason.WRONG_TYPE, "build/status:$.host_problem")
 
 
-def test_long_failure_message_is_shortened_but_kept_in_the_body() -> None:
+def test_long_failure_message_is_shortened_in_rows_and_complete_in_the_document() -> None:
     raw = inspection(status=failed_status(message="conflict " * 500))
     document = parsed(raw)
     assert len(document.observations[0].failure_message or "") == 500
@@ -237,7 +237,7 @@ def test_each_build_attempt_is_a_separate_observation() -> None:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "running", None])
-def test_successful_build_without_results_is_refused(state: str | None) -> None:
+def test_inspection_with_a_successful_build_and_no_jobs_is_refused(state: str | None) -> None:
     raw = inspection(status=status_document(state=state))
     assert refused(raw)[0] == Reason.UNKNOWN_SCHEMA
 
@@ -251,12 +251,12 @@ def test_successful_build_without_results_is_refused(state: str | None) -> None:
         ({"started_at": 5}, ".started_at"),
     ],
 )
-def test_invalid_field_of_a_status_is_named(changes: dict[str, Any], field: str) -> None:
+def test_invalid_field_of_a_build_status_is_named(changes: dict[str, Any], field: str) -> None:
     raw = inspection(status={**failed_status(), **changes})
     assert refused(raw) == (Reason.WRONG_TYPE, "build/status:$" + field)
 
 
-def test_the_status_is_part_of_the_document() -> None:
+def test_build_status_changes_the_inspection_identifier() -> None:
     first = parsed(inspection(job_document(0)))
     second = parsed(inspection(job_document(0), status=status_document(launcher="ray")))
     assert first.document_id != second.document_id

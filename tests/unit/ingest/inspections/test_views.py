@@ -199,7 +199,7 @@ def lines_of(raw: RawDocument, usual: tuple[Facts, Facts]) -> Iterator[str]:
             before = these
 
 
-def test_documents_are_parsed_as_in_the_golden_file() -> None:
+def test_each_inspection_format_gives_its_jobs_stack_and_hardware() -> None:
     numbers: dict[str, int] = {}
     views = {}
     for several in (AMUN, OWN):

@@ -32,7 +32,7 @@ def read(data: bytes) -> NativeLibrary | None:
     return read_library(io.BytesIO(data), "libx.so")
 
 
-def test_elf_reader_gives_all_loader_requirements() -> None:
+def test_elf_file_gives_all_requirements_of_the_loader() -> None:
     assert read(RICH) == NativeLibrary(
         path="libx.so",
         soname="libx.so.1",
@@ -57,7 +57,7 @@ def test_runpath_overrides_rpath() -> None:
 
 
 @pytest.mark.parametrize(("machine", "name"), [(AARCH64, "aarch64"), (I386, "i686"), (22, "s390x")])
-def test_architecture_has_its_name_in_wheel_tags(machine: int, name: str) -> None:
+def test_library_architecture_is_named_as_in_wheel_tags(machine: int, name: str) -> None:
     library = read(elf("a.so", machine=machine))
     assert library.architecture == name
 
@@ -115,7 +115,7 @@ def _verneed() -> int:
          "short-strings", "soname-outside", "versions-outside", "many-versions", "circle",
          "nonsense"],
 )  # fmt: skip
-def test_a_broken_file_is_refused_by_reason(data: bytes) -> None:
+def test_broken_elf_file_is_refused_with_the_reason(data: bytes) -> None:
     with raised(InvalidDocument, reason=Reason.ELF_BROKEN, place="libx.so"):
         read(data)
 
@@ -138,7 +138,7 @@ def _real() -> list[Path]:
 
 
 @needs("readelf")
-def test_real_libraries_are_read_as_readelf_does() -> None:
+def test_installed_libraries_are_read_as_readelf_reads_them() -> None:
     compared = 0
     for path in _real():
         with path.open("rb") as stream:

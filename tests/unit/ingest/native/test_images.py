@@ -42,7 +42,7 @@ from tests.services.commands import run_here
 OLD_LIBC = elf("libc.so.6", defines=("GLIBC_2.17",))
 
 
-def test_every_image_format_gives_the_same_analysis(tmp_path: Path) -> None:
+def test_image_analysis_does_not_depend_on_the_image_format(tmp_path: Path) -> None:
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     root = tmp_path / "root"
     with tarfile.open(fileobj=io.BytesIO(layer(ROOT))) as archive:
@@ -155,7 +155,7 @@ LAYERS: dict[str, list[Members]] = {
 }
 
 
-def test_layers_provide_the_libraries_in_the_golden_file(tmp_path: Path) -> None:
+def test_image_provides_the_libraries_visible_in_its_merged_layers(tmp_path: Path) -> None:
     views = {}
     for number, (title, layers) in enumerate(LAYERS.items()):
         (tmp_path / str(number)).mkdir()
@@ -166,7 +166,7 @@ def test_layers_provide_the_libraries_in_the_golden_file(tmp_path: Path) -> None
     compare_views("images", views)
 
 
-def test_links_in_a_root_folder_do_not_leave_it(tmp_path: Path) -> None:
+def test_links_in_a_root_folder_are_not_followed_outside(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "libevil.so").write_bytes(elf())
     (tmp_path / "outside" / "release").write_bytes(RELEASE)
@@ -185,7 +185,7 @@ def test_links_in_a_root_folder_do_not_leave_it(tmp_path: Path) -> None:
     assert found.os_name is None
 
 
-def test_links_in_an_image_archive_do_not_leave_it(tmp_path: Path) -> None:
+def test_links_in_an_image_archive_are_not_followed_outside(tmp_path: Path) -> None:
     folder = oci(tmp_path / "oci", [layer(ROOT)])
     (folder / "index.json").rename(tmp_path / "index.json")
     (folder / "index.json").symlink_to("../index.json")
@@ -207,7 +207,7 @@ def test_image_for_a_32_bit_machine_provides_32_bit_libraries(
     assert not caplog.records
 
 
-def test_root_with_libraries_for_other_machines_only_is_warned_about(
+def test_root_with_only_libraries_for_other_machines_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
@@ -230,7 +230,7 @@ def test_linux_image_of_an_oci_layout_is_analysed(tmp_path: Path) -> None:
         analyze_image(layout(tmp_path, *others))
 
 
-def test_images_of_several_names_are_refused(tmp_path: Path) -> None:
+def test_image_archive_with_several_image_names_is_refused(tmp_path: Path) -> None:
     one, other = (entry_of(tmp_path, name, **named(name)) for name in ("alpha", "beta"))
     with raised(InvalidDocument, reason=Reason.OUT_OF_RANGE, field="manifests"):
         analyze_image(layout(tmp_path, one, other))
@@ -273,7 +273,7 @@ def test_layer_with_too_many_bytes_or_files_is_refused(
         exported(tmp_path, [(f"f{number}", b"") for number in range(11)])
 
 
-def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
+def test_layer_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
     info = tarfile.TarInfo("././@LongLink")
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2**33
     forged = info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
@@ -314,7 +314,7 @@ def test_layer_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
     ],
     ids=["no-json", "no-list", "config", "absent", "layers", "empty", "digest", "no-blob", "large"],
 )  # fmt: skip
-def test_a_broken_index_is_refused_by_reason(
+def test_broken_image_index_is_refused_with_the_reason(
     tmp_path: Path, name: str, content: bytes, reason: Reason
 ) -> None:
     path = tmp_path / "image.tar"
@@ -353,7 +353,7 @@ def test_excessive_tar_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a" * 5_000, "x\0y"])
-def test_an_impossible_file_name_is_refused(name: str) -> None:
+def test_impossible_image_or_wheel_path_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="no file or folder"):
         analyze_image(name)
     for kind in ("image", "wheel"):
@@ -378,7 +378,7 @@ def test_every_library_in_the_loader_cache_is_found() -> None:
     assert cached - {it.library for it in found.provides} == set()
 
 
-def test_glibc_version_is_at_most_that_of_the_interpreter() -> None:
+def test_glibc_version_of_this_host_is_at_most_that_of_the_interpreter() -> None:
     libc = host_environment().libc
     if libc is None or libc[0] != "glibc":
         pytest.skip("this interpreter does not run on glibc")
@@ -387,7 +387,7 @@ def test_glibc_version_is_at_most_that_of_the_interpreter() -> None:
     assert tuple(map(int, found.split("."))) <= libc[1]
 
 
-def test_environment_is_named_after_its_system_not_its_host() -> None:
+def test_analysed_environment_is_named_without_the_host_name() -> None:
     found = analyze_host()
     assert platform.node() not in found.name.split("-")
     assert platform.node().encode() not in found.body.split(b'"')

@@ -17,7 +17,7 @@ from tests.services.waiting import DEADLINE_S
 DEEP = Symlink("/".join(["x"] * 2_040))
 
 
-def test_link_to_a_very_deep_folder_is_refused() -> None:
+def test_layer_link_to_a_very_deep_folder_is_refused() -> None:
     many: Members = [("l", DEEP), *((f"l/f{number}", b"") for number in range(400))]
     with pytest.raises(InvalidDocument) as refused:
         tree(many)
@@ -25,7 +25,7 @@ def test_link_to_a_very_deep_folder_is_refused() -> None:
     assert resolve(tree([("l", DEEP)]), "l") is None
 
 
-def test_path_resolution_takes_bounded_steps() -> None:
+def test_path_resolution_in_layers_takes_bounded_steps() -> None:
     # Each target is as long as a link can be, and goes down and up again before the next.
     target = "/".join(["x", ".."] * 800)
     chain = [(f"l{number}", Symlink(f"{target}/l{number + 1}")) for number in range(39)]
@@ -45,7 +45,7 @@ def test_layers_that_take_too_many_steps_are_refused(monkeypatch: pytest.MonkeyP
         tree([("l", Symlink(target)), *((f"l/f{number}/x", b"") for number in range(20))])
 
 
-def test_folder_lookups_are_cached_until_links_change_them() -> None:
+def test_layer_folder_lookups_are_cached_until_a_link_changes() -> None:
     found = tree([("a/b/c", b""), *((f"a/b/{number}", b"") for number in range(50))])
     assert found._steps == 2
     links: Members = [("l", Symlink("a")), ("l/one", b""), ("l", Symlink("b")), ("l/two", b"")]
@@ -58,13 +58,13 @@ def test_folder_lookups_are_cached_until_links_change_them() -> None:
         assert tree([("d/e/one", b"")], above).names("d/e") == ["two"]
 
 
-def test_member_behind_endless_links_is_refused() -> None:
+def test_layer_member_behind_circular_links_is_refused() -> None:
     with raised(InvalidDocument, reason=Reason.ARCHIVE_PATH) as refused:
         tree([("lib", Symlink("lib")), ("lib/libc.so", b"")])
     assert refused.value.reason == Reason.ARCHIVE_PATH
 
 
-def test_opaque_folder_may_contain_deep_folders() -> None:
+def test_opaque_layer_folder_hides_even_deep_folders_of_lower_layers() -> None:
     links = [(f"l{number}", Symlink("/".join(["x"] * 200))) for number in range(2)]
     deep: Members = [(f"{'y/' * 250}a", b""), *links, ("l0/b", b"")]
     assert tree(deep, [(".wh..wh..opq", b""), ("new", b"")]).names("") == ["new"]
@@ -80,14 +80,14 @@ def test_whiteouts_remove_only_files_of_lower_layers() -> None:
     assert tree(below, [(".wh.opt", b"")]).names("") == ["usr"]
 
 
-def test_folder_repeated_by_a_layer_survives_its_opaque_parent() -> None:
+def test_folder_repeated_in_an_opaque_parent_is_kept_empty() -> None:
     below: Members = [("usr/lib/a", b""), ("usr/share/b", b"")]
     above: Members = [("usr/lib", Folder()), ("usr/.wh..wh..opq", b"")]
     found = tree(below, above)
     assert (found.names("usr"), found.names("usr/lib")) == (["lib"], [])
 
 
-def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
+def test_links_and_pipes_in_a_root_folder_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"secret")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")

@@ -22,7 +22,7 @@ EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIB
 HELPER = elf("libhelp.so.1", ("libcudart.so.12",), {"libcudart.so.12": ["libcudart.so.12"]})
 
 
-def test_equal_wheels_have_one_document_and_different_ones_another(tmp_path: Path) -> None:
+def test_equal_wheels_share_one_document_and_others_do_not(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first = write_wheel(tmp_path / "a", {"demo/_c.abi3.so": EXTENSION})
@@ -37,7 +37,7 @@ def test_equal_wheels_have_one_document_and_different_ones_another(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_wheel_with_libraries_for_other_machines_only_is_warned_about(
+def test_wheel_with_only_libraries_for_other_machines_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     analyze_wheel(write_wheel(tmp_path, {"demo/_c.so": elf("x.so", machine=AARCH64)}))
@@ -92,7 +92,7 @@ def test_invalid_wheel_file_is_refused(tmp_path: Path) -> None:
         analyze_wheel(tmp_path / "demo.zip")
 
 
-def test_library_changed_after_packing_is_detected(tmp_path: Path) -> None:
+def test_wheel_member_changed_after_packing_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-cp311-cp311-linux_x86_64.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("demo/a.so", EXTENSION)
@@ -112,7 +112,7 @@ def test_library_changed_after_packing_is_detected(tmp_path: Path) -> None:
         ("cp311-cp311-win_amd64", set()),
     ],
 )
-def test_the_machines_of_a_wheel_are_in_its_tags(tags: str, machines: set[str]) -> None:
+def test_machines_of_a_wheel_are_read_from_its_tags(tags: str, machines: set[str]) -> None:
     assert architectures_of(tags) == machines
 
 
@@ -120,7 +120,7 @@ def _file(tags: str, version: str = "1.0") -> IndexFile:
     return IndexFile(f"demo-{version}-{tags}.whl", version, "wheel", None)
 
 
-def test_wheel_chosen_for_analysis_is_the_one_an_installer_takes() -> None:
+def test_analysed_wheel_is_the_wheel_that_an_installer_chooses() -> None:
     files = [_file("py3-none-any"), _file("cp311-cp311-manylinux_2_17_x86_64"),
              _file("cp311-cp311-manylinux_2_39_x86_64"), _file("cp311-cp311-linux_x86_64", "2.0"),
              replace(_file("py3-none-any"), filename="demo-1.0.tar.gz", kind="sdist")]  # fmt: skip
@@ -137,7 +137,7 @@ def test_wheel_chosen_for_analysis_is_the_one_an_installer_takes() -> None:
     "text", ["demo", "demo>=1", "demo==1,<2", "demo==1.*", "demo===x", "demo==1; os_name=='nt'",
              "demo @ file:///x", "==1", ""]
 )  # fmt: skip
-def test_wheel_is_selected_by_exact_name_and_version_only(text: str) -> None:
+def test_wheel_analysis_requires_an_exact_name_and_version(text: str) -> None:
     with pytest.raises(InvalidArgument, match="NAME==VERSION"):
         parse_pin(text)
 
@@ -170,7 +170,7 @@ WHEELS: dict[str, tuple[dict[str, bytes], *tuple[str, ...]]] = {
 }
 
 
-def test_wheels_are_analysed_as_in_the_golden_file(tmp_path: Path) -> None:
+def test_wheel_analysis_gives_libraries_and_required_interfaces(tmp_path: Path) -> None:
     views = {}
     for title, (members, *stem) in WHEELS.items():
         path = write_wheel(tmp_path, members, *stem)

@@ -63,7 +63,7 @@ RELEASES = {
 }  # fmt: skip
 
 
-def test_releases_are_parsed_as_in_the_golden_file() -> None:
+def test_release_document_gives_requirements_files_and_state() -> None:
     usual = lines_of(RELEASES["a release"])
     views = {
         title: "\n".join(it for it in lines_of(document) if title == "a release" or it not in usual)
@@ -76,7 +76,7 @@ def lines_of(document: Record) -> list[str]:
     return [it for it in described(release_of(document)) if not it.startswith("document_id")]
 
 
-def test_unknown_requirements_differ_from_none() -> None:
+def test_release_with_unknown_requirements_differs_from_one_without_any() -> None:
     assert release(requires=None).document_id != release(requires=[]).document_id
 
 
@@ -91,13 +91,13 @@ def test_unknown_requirements_differ_from_none() -> None:
         release_document(files=[wheel_of("flask", "3.0.0", attested=True, metadata_sha256="")]),
     ],
 )
-def test_release_parsed_from_its_stored_body_is_equal(document: Record) -> None:
+def test_release_is_read_back_from_its_stored_document(document: Record) -> None:
     found = release_of(document)
     assert release_of(orjson.loads(found.body)) == found
     assert found.document_id == digest_bytes(found.body)
 
 
-def test_equal_content_has_one_document() -> None:
+def test_equal_release_documents_have_one_identifier() -> None:
     document = release_document(provides_extra=["b", "a"])
     other = dict(reversed(document.items())) | {
         "provides_extra": ["A", "b", "B"],
@@ -108,7 +108,7 @@ def test_equal_content_has_one_document() -> None:
     assert release_of(other).document_id == release_of(document).document_id
 
 
-def test_a_release_is_yanked_with_all_its_files() -> None:
+def test_release_is_yanked_if_all_its_files_are() -> None:
     whole = wheel_of("flask", "3.0.0", yanked="it breaks")
     part = file_document("flask-3.0.0.tar.gz")
     found = release(files=[whole], yanked=None)
@@ -119,7 +119,7 @@ def test_a_release_is_yanked_with_all_its_files() -> None:
     assert not release(files=[whole], yanked=False).yanked
 
 
-def test_addresses_and_passwords_of_persons_are_not_kept() -> None:
+def test_mail_addresses_and_passwords_in_releases_are_not_stored() -> None:
     found = release(
         requires=[
             "a @ git+https://jo:secret@host.example/a.git",
@@ -137,7 +137,7 @@ def test_addresses_and_passwords_of_persons_are_not_kept() -> None:
     ]
 
 
-def test_secrets_in_urls_are_not_kept() -> None:
+def test_secrets_in_release_urls_are_not_stored() -> None:
     reason = "see https://u:SECRET@h.example/z?token=SECRET" + " x" * 475
     found = release(
         requires=["a @ https://u:SECRET@h.example/a.whl?sig=SECRET#sha256=0f&token=SECRET"],
@@ -157,7 +157,7 @@ def test_secrets_in_urls_are_not_kept() -> None:
         assert release_of(orjson.loads(it.body)).body == it.body
 
 
-def test_long_descriptive_texts_are_shortened() -> None:
+def test_long_texts_of_a_release_are_shortened() -> None:
     found = release(requires=None, license="x" * 10**6, problem_message="y" * 10**6)
     assert len(found.body) < 5_000
 
@@ -209,7 +209,7 @@ def test_invalid_release_document_is_refused_with_its_field(
     assert refused(release_document() | changes) == (reason, field)
 
 
-def test_a_release_from_the_future_is_refused() -> None:
+def test_release_uploaded_in_the_future_is_refused() -> None:
     later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     assert refused(release_document(upload_time=later)) == (
         Reason.FUTURE_TIMESTAMP,

@@ -19,7 +19,7 @@ def parsed(document: Any, **options: Any) -> tuple[list[ParsedRelease], list[Ref
     return releases, [it for it in found if isinstance(it, RefusedDocument)]
 
 
-def test_index_is_named_by_its_configured_url() -> None:
+def test_index_of_a_solver_result_is_named_by_its_configured_url() -> None:
     address = "https://builds.example/cpu/simple"
     document = solver_document([solved("a", "1.0", {}, index=address + "/")])
     (found,), _ = parsed(document)
@@ -61,7 +61,7 @@ RESULTS: dict[str, Any] = {
 }
 
 
-def test_solver_results_are_parsed_as_in_the_golden_file() -> None:
+def test_solver_document_gives_releases_and_requirements() -> None:
     raws = {title: RawDocument("x", data=encoded(it)) for title, it in RESULTS.items()}
     raws["an inspection"] = RawDocument("x", "inspection-x", files={"results/0/result": b"{}"})
     views = {}

@@ -40,13 +40,13 @@ SAMPLES["aiconfigurator"] = [sample("aiconfigurator/legacy")["gemm_perf.parquet"
 SAMPLES["deepbench"].append(workbook(b"<t>Dense Matrix Multiplication</t>"))
 
 
-def test_every_system_has_samples() -> None:
+def test_every_benchmark_system_has_detection_samples() -> None:
     assert SAMPLES.keys() == {system.key for system in SYSTEMS}
     assert len({system.title for system in SYSTEMS}) == len(SYSTEMS)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_system_is_recognised_in_any_order_of_registration(
+def test_benchmark_system_is_recognised_in_any_order_of_registration(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = random.Random(seed).sample(SYSTEMS, len(SYSTEMS))
@@ -67,7 +67,7 @@ def test_system_is_recognised_in_any_order_of_registration(
         for data, name in zip(samples, cycle(("1", "result_0.txt", "summary.json")), strict=False)
     ],
 )
-def test_a_result_is_refused_as_a_source_and_skipped_in_a_folder(
+def test_foreign_benchmark_result_is_refused_as_source_and_skipped_in_folders(
     tmp_path: Path, name: str, key: str, data: bytes
 ) -> None:
     title = next(system.title for system in SYSTEMS if system.key == key)
@@ -95,11 +95,11 @@ def test_a_result_is_refused_as_a_source_and_skipped_in_a_folder(
         workbook(b"<t>Expenses</t>"),
     ],
 )
-def test_other_files_are_of_no_system(data: bytes) -> None:
+def test_unrelated_files_are_not_recognised_as_benchmark_results(data: bytes) -> None:
     assert system_of(data) is None
 
 
-def test_a_workbook_that_unpacks_to_too_much_is_searched_in_part(
+def test_only_the_start_of_an_oversized_workbook_is_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(content_detection, "_SEARCHED_PIECES", 4)
@@ -108,7 +108,7 @@ def test_a_workbook_that_unpacks_to_too_much_is_searched_in_part(
     assert system_of(data) is None
 
 
-def test_a_large_workbook_is_recognised() -> None:
+def test_large_benchmark_workbook_is_recognised() -> None:
     data = workbook(random.Random(1).randbytes(2 * HEAD_BYTES) + b"Dense Matrix Multiplication")
     assert len(data) > HEAD_BYTES
     assert system_of(data) == known_system("deepbench")
@@ -124,7 +124,7 @@ def test_a_large_workbook_is_recognised() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [0.99, 1.0, 3.5])
-def test_mark_of_a_system_is_found_at_any_place(key: str, data: bytes, size: float) -> None:
+def test_system_is_recognised_by_text_anywhere(key: str, data: bytes, size: float) -> None:
     line = b"node-7:1234:1240 [2] NCCL INFO Channel 02/0 : 2[2] -> 3[3] via P2P/IPC/read\n"
     chatter = line * (int(size * HEAD_BYTES) // len(line))
     system = system_of(chatter + data)
@@ -132,7 +132,7 @@ def test_mark_of_a_system_is_found_at_any_place(key: str, data: bytes, size: flo
 
 
 @pytest.mark.parametrize("shift", range(0, 4000, 97))
-def test_a_mark_is_found_across_the_border_of_two_windows(shift: int) -> None:
+def test_benchmark_system_is_recognised_across_two_read_windows(shift: int) -> None:
     mark = b"\nModel Name: ResNet50 \r\n\r\n" + b"\n" * 1000 + b"FPS:12.5\n"
     chatter = b"x" * (HEAD_BYTES - shift)
     assert system_of(chatter + mark) == known_system("jetson")
@@ -140,7 +140,7 @@ def test_a_mark_is_found_across_the_border_of_two_windows(shift: int) -> None:
     assert system_of(wide) == known_system("jetson")
 
 
-def test_the_parts_of_a_mark_may_be_far_apart() -> None:
+def test_benchmark_system_is_recognised_by_lines_far_apart() -> None:
     text = b"machine_info:\n  cpu: 1\n" + b"  value: 1\n" * (HEAD_BYTES // 4) + b"timing:\n"
     assert system_of(text) == known_system("pytorch-benchmark")
     assert system_of(text.removesuffix(b"timing:\n")) is None

@@ -34,7 +34,7 @@ def write(path: Path, data: bytes = LINES) -> Path:
 NUMBERED = {"line 1": b'{"a": 1}', "line 3": b'{"b": 2}', "line 4": b'{"c": 3}'}
 
 
-def test_every_line_is_a_document_with_its_number(tmp_path: Path) -> None:
+def test_every_json_line_is_a_document_with_its_line_number(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.jsonl.gz", "a.NDJSON", "a.ndjson.gz"):
         assert places(write(tmp_path / name)) == NUMBERED
     assert count_hint(str(tmp_path / "a.jsonl")) is None
@@ -42,7 +42,7 @@ def test_every_line_is_a_document_with_its_number(tmp_path: Path) -> None:
     assert refusals(tmp_path, SourceLimits()) == [(Reason.EMPTY_FOLDER, "")]
 
 
-def test_lines_are_read_in_folders_archives_and_stores(tmp_path: Path) -> None:
+def test_json_lines_are_read_from_folders_archives_and_object_stores(tmp_path: Path) -> None:
     write(tmp_path / "tree" / "sub" / "a.jsonl.gz")
     inside = {f"sub/a.jsonl.gz {place}": data for place, data in NUMBERED.items()}
     assert places(tmp_path / "tree") == inside
@@ -58,14 +58,14 @@ def test_lines_are_read_in_folders_archives_and_stores(tmp_path: Path) -> None:
     memory.rm("/lines", recursive=True)
 
 
-def test_a_line_over_the_limit_is_refused_by_itself(tmp_path: Path) -> None:
+def test_only_the_json_line_over_the_size_limit_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl", b'{"a": "' + b"x" * 500_000 + b'"}\n{"b": 2}\n')
     limits = SourceLimits(document_bytes=1_000, lines=True)
     assert refusals(source, limits) == [(Reason.FILE_TOO_LARGE, "line 1")]
     assert places(source, limits) == {"line 2": b'{"b": 2}'}
 
 
-def test_truncated_file_is_read_up_to_its_end(tmp_path: Path) -> None:
+def test_truncated_json_lines_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     lines = b"".join(b'{"a": "%064x"}\n' % (number * 7**80) for number in range(4_000))
     whole = gzip.compress(lines)
     source = tmp_path / "a.jsonl.gz"
@@ -76,13 +76,13 @@ def test_truncated_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     assert refusals(source) == [(Reason.ARCHIVE_BROKEN, "")]
 
 
-def test_an_empty_or_missing_file_of_lines_is_refused(tmp_path: Path) -> None:
+def test_empty_or_missing_json_lines_file_is_refused(tmp_path: Path) -> None:
     assert refusals(write(tmp_path / "a.jsonl", b"")) == [(Reason.EMPTY_FILE, "")]
     assert refusals(write(tmp_path / "a.jsonl.gz", b"")) == [(Reason.EMPTY_FILE, "")]
     assert refusals(tmp_path / "missing.jsonl") == [(Reason.UNREADABLE, "")]
 
 
-def test_decompression_bomb_of_lines_is_refused(tmp_path: Path) -> None:
+def test_decompression_bomb_of_json_lines_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl.gz", (b" " * 999 + b"\n") * 40_000)
     assert refusals(source) == [(Reason.ARCHIVE_BOMB, "")]
     limits = SourceLimits(lines=True, archive_bytes=10_000)
@@ -90,7 +90,7 @@ def test_decompression_bomb_of_lines_is_refused(tmp_path: Path) -> None:
     assert refusals(source, limits) == [(Reason.ARCHIVE_BOMB, "")]
 
 
-def test_lines_are_read_with_bounded_memory(tmp_path: Path) -> None:
+def test_json_lines_are_read_with_bounded_memory(tmp_path: Path) -> None:
     line = b'{"a": "%s"}\n' % (b"x" * 1_000)
     source = str(write(tmp_path / "a.jsonl.gz", line * 50_000))
     limits = SourceLimits(lines=True, ratio=1e9)

@@ -124,7 +124,7 @@ def test_folders_archives_and_urls_give_the_same_documents(tmp_path: Path) -> No
     memory.rm("/bucket", recursive=True)
 
 
-def test_folder_is_read_in_order_and_counted_without_reading_files(tmp_path: Path) -> None:
+def test_source_folder_is_read_in_order_and_counted_without_opening_files(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, tree())
     assert [found.place for found in documents_of(folder)] == sorted(PLACES)
     assert count_hint(folder) == 4
@@ -132,7 +132,7 @@ def test_folder_is_read_in_order_and_counted_without_reading_files(tmp_path: Pat
     assert count_hint("s3://bucket/x") is None
 
 
-def test_build_with_only_a_status_is_a_document(tmp_path: Path) -> None:
+def test_build_folder_with_only_a_status_is_ingested(tmp_path: Path) -> None:
     files = {f"inspection-x/{part}": data for part, data in inspection_files().items()}
     folder = write_tree(tmp_path / "tree", files)
     packed = write_zip(tmp_path / "a.zip", files.items())
@@ -143,19 +143,19 @@ def test_build_with_only_a_status_is_a_document(tmp_path: Path) -> None:
         assert count_hint(source) == 1
 
 
-def test_folders_that_are_still_being_written_are_skipped(tmp_path: Path) -> None:
+def test_result_folders_still_being_written_are_skipped(tmp_path: Path) -> None:
     files = dict(inspection_files([job_document(0)]))
     files |= {"results/1.part/result": b"{", "build.part/status": b"{"}
     (raw,) = documents(write_tree(tmp_path, files)).values()
     assert raw.files.keys() == inspection_files([job_document(0)]).keys()
 
 
-def test_a_zip_is_counted_by_its_directory(tmp_path: Path) -> None:
+def test_documents_of_a_zip_are_counted_from_its_directory(tmp_path: Path) -> None:
     assert count_hint(write_zip(tmp_path / "a.zip", tree().items())) == 4
     assert count_hint(write_tar(tmp_path / "a.tgz", tree().items())) is None
 
 
-def test_the_source_itself_may_be_an_inspection_folder(tmp_path: Path) -> None:
+def test_source_path_may_be_an_inspection_folder(tmp_path: Path) -> None:
     folder = write_tree(tmp_path / "inspection-x", directory_files())
     ((place, raw),) = documents(folder).items()
     assert (place, raw.folder_name) == ("", "inspection-x")
@@ -247,9 +247,7 @@ def test_only_stored_and_deflated_members_are_read(tmp_path: Path, method: int) 
         assert documents(str(path)).keys() == {"b.json"}
 
 
-def test_refused_part_is_located_by_its_folder_and_field(
-    tmp_path: Path,
-) -> None:
+def test_refusal_names_the_folder_and_file_of_the_refused_part(tmp_path: Path) -> None:
     files = {f"i-1/{name}": data for name, data in directory_files().items()}
     files["i-1/results/0/result"] = b" " * 100_001
     memory = fsspec.filesystem("memory")
@@ -268,9 +266,7 @@ def test_refused_part_is_located_by_its_folder_and_field(
     memory.rm("/bucket", recursive=True)
 
 
-def test_too_many_interleaved_folders_are_refused_and_their_memory_freed(
-    tmp_path: Path,
-) -> None:
+def test_too_many_interleaved_inspections_in_an_archive_are_refused(tmp_path: Path) -> None:
     half = b" " * 60_000
     parts = [(f"i-{n}/results/0/{part}", half) for part in ("log", "result") for n in range(9)]
     apart = [(f"j-{n}/results/0/{part}", half) for n in range(9) for part in ("log", "result")]
@@ -288,7 +284,7 @@ def emptied(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(tmp_path)], check=True)  # noqa: S607
 
 
-def test_too_deep_folders_are_refused_and_others_read(emptied: Path) -> None:
+def test_too_deeply_nested_folders_are_refused_and_others_read(emptied: Path) -> None:
     tmp_path = emptied
     (tmp_path / "a.json").write_bytes(LOOSE)
     here = os.open(tmp_path, os.O_RDONLY)
@@ -306,7 +302,7 @@ def test_too_deep_folders_are_refused_and_others_read(emptied: Path) -> None:
     assert count_hint(str(tmp_path)) == 1
 
 
-def test_prefixes_too_deep_are_refused() -> None:
+def test_too_deeply_nested_object_prefixes_are_refused() -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({"/bucket/" + "d/" * 70 + "a.json": LOOSE, "/bucket/b.json": LOOSE})
     assert refusals("memory://bucket") == [(Reason.NESTED_TOO_DEEP, "/".join("d" * 65))]
@@ -314,7 +310,7 @@ def test_prefixes_too_deep_are_refused() -> None:
     memory.rm("/bucket", recursive=True)
 
 
-def test_a_file_url_treats_links_as_a_path_does(tmp_path: Path) -> None:
+def test_links_below_a_file_url_are_treated_as_below_a_path(tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     outside.write_bytes(LOOSE)
     folder = tmp_path / "folder"
@@ -347,7 +343,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
         assert "environment" in refusal.error.message
 
 
-def test_url_query_is_used_for_reading_but_not_stored() -> None:
+def test_query_of_a_source_url_is_used_but_not_stored() -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe({"/bucket/a.json?signature=s3cr3t": LOOSE})
     (raw,) = documents_of("memory://bucket/a.json?signature=s3cr3t")
@@ -368,11 +364,11 @@ def test_url_query_is_used_for_reading_but_not_stored() -> None:
     ["s3://bucket/a@b/c:d.json", "abfs://container@account.example/p", "/data/a?b.json",
      "https://host.example:8080/a.json", "https://[::1]:80/a.json", "file:///data/a?b@c.json"],
 )  # fmt: skip
-def test_source_without_secrets_is_stored_unchanged(source: str) -> None:
+def test_source_name_without_secrets_is_stored_unchanged(source: str) -> None:
     assert stored_source(source) == source
 
 
-def test_empty_file_is_passed_on_to_the_parser(tmp_path: Path) -> None:
+def test_empty_inspection_file_is_refused_and_not_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"")
     ((_, raw),) = documents(str(tmp_path)).items()
     (refusal,) = parse_inspections(raw)
@@ -428,7 +424,7 @@ def untidy_tree() -> dict[str, bytes]:
     }
 
 
-def test_damaged_or_large_inspection_is_refused_never_skipped(tmp_path: Path) -> None:
+def test_damaged_or_oversized_inspection_is_refused_and_not_skipped(tmp_path: Path) -> None:
     files = {"cut": JOB_LOGS[:-100], "large": JOB_LOGS + b" " * 100_000}
     documents, skipped, refused = by_content(write_tree(tmp_path, files))
     assert (documents.keys(), skipped) == ({"cut"}, {})
@@ -446,7 +442,7 @@ def test_damaged_or_large_inspection_is_refused_never_skipped(tmp_path: Path) ->
         {"inspection-a": [document_2020_02()] * 20},
     ],
 )
-def test_document_truncated_before_its_jobs_is_refused_in_a_folder(
+def test_inspection_truncated_before_its_jobs_is_refused_and_not_skipped(
     tmp_path: Path, document: dict[str, Any]
 ) -> None:
     cut = re.split(rb'"(?:job_logs|stdout)"', encoded(document))[0]
@@ -481,7 +477,7 @@ def test_missing_protocol_library_is_reported_with_its_extra(
         ("az://container/a.json", "az:// needs the package adlfs, which is not installed"),
     ],
 )
-def test_missing_bucket_library_is_named_for_reading_and_writing(
+def test_missing_object_store_library_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     for module in ("gcsfs", "adlfs"):
@@ -503,7 +499,7 @@ def test_missing_source_argument_is_refused(source: str) -> None:
         source_argument(source)
 
 
-def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert source_argument(".") == str(tmp_path)
     assert source_argument("s3://bucket/prefix") == "s3://bucket/prefix"
@@ -518,14 +514,14 @@ def test_a_source_argument_is_absolute(tmp_path: Path, monkeypatch: pytest.Monke
         document_with_job_logs(),
     ],
 )
-def test_document_of_each_generation_is_recognised(document: dict[str, Any]) -> None:
+def test_each_inspection_generation_is_recognised(document: dict[str, Any]) -> None:
     data = encoded(document)
     assert parsed_inspection(data)
     cut_off = parsed_inspection(data[:-1])
     assert cut_off is not None, "a document that is cut off is for the parser to refuse"
 
 
-def test_readers_of_other_kinds_take_files_by_name_only(tmp_path: Path) -> None:
+def test_other_document_readers_take_files_by_name_only(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, {"inspection": JOB_LOGS, "dawn.json": DAWN})
     assert documents(folder).keys() == {"dawn.json"}
 
@@ -651,7 +647,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }  # fmt: skip
 
 
-def test_sources_give_the_documents_in_the_golden_file(tmp_path: Path) -> None:
+def test_each_source_gives_its_documents_skipped_and_refused_files(tmp_path: Path) -> None:
     views = {}
     for number, (title, made) in enumerate(SOURCES.items()):
         (tmp_path / str(number)).mkdir()

@@ -25,7 +25,7 @@ def versions(root: Path) -> dict[str, list[tuple[str, str | None]]]:
     }
 
 
-def test_bundled_library_version_is_read_from_name_or_content(tmp_path: Path) -> None:
+def test_bundled_library_version_is_read_from_file_name_or_content(tmp_path: Path) -> None:
     installed(tmp_path, "NumPy-2.3.0", {
         "numpy.libs/libscipy_openblas64_-56d6093b.so": b"\0OpenBLAS \0OpenBLAS 0.3.29  USE64BITINT",
         "numpy.libs/libgfortran-040039e1-0352e75f.so.5.0.0": b"\x7fELF",
@@ -45,7 +45,7 @@ def test_bundled_library_version_is_read_from_name_or_content(tmp_path: Path) ->
     }
 
 
-def test_bundled_sbom_names_components_of_libraries(tmp_path: Path) -> None:
+def test_sbom_in_a_wheel_names_versions_of_bundled_libraries(tmp_path: Path) -> None:
     components = [
         {"name": "libjpeg", "version": "3.1.0"}, {"name": "ryu", "version": "1.0.5"},
         {"name": "no version"}, 7,

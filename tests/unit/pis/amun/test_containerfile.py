@@ -29,7 +29,7 @@ PIECES = st.sampled_from(
 hostile = st.lists(PIECES | st.text(max_size=5), max_size=8).map("".join)
 
 
-def test_containerfile_and_context_equal_the_golden_file(tmp_path: Path) -> None:
+def test_containerfile_and_context_install_the_specified_stack(tmp_path: Path) -> None:
     recipe = Recipe(
         base=BASE,
         packages=("libgomp1", "zlib1g"),
@@ -56,7 +56,7 @@ def test_text_in_a_specification_cannot_inject_into_the_containerfile(
 
 
 @given(path=hostile)
-def test_file_paths_stay_out_of_the_containerfile_and_inside_their_folder(
+def test_specification_file_paths_cannot_leave_the_build_context(
     path: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     try:
@@ -88,7 +88,7 @@ def test_system_package_names_cannot_inject_shell_syntax(package: str) -> None:
 
 
 @given(base=hostile | st.tuples(st.just(BASE), hostile).map("".join))
-def test_only_an_image_reference_is_accepted_as_base(base: str) -> None:
+def test_base_image_cannot_inject_into_the_containerfile(base: str) -> None:
     try:
         recipe = Recipe(base)
     except InvalidRecipe:
@@ -112,7 +112,7 @@ def test_only_an_image_reference_is_accepted_as_base(base: str) -> None:
         f"python@sha256:{'0f' * 32}",
     ],
 )
-def test_an_image_reference_is_accepted(reference: str) -> None:
+def test_valid_image_reference_is_accepted(reference: str) -> None:
     assert is_reference(reference)
 
 
@@ -129,7 +129,7 @@ def test_invalid_image_reference_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", ".", "", "a//b", "a/"])
-def test_file_paths_outside_the_working_folder_are_refused(path: str) -> None:
+def test_specification_file_path_outside_the_working_folder_is_refused(path: str) -> None:
     with pytest.raises(InvalidRecipe, match="files"):
         Recipe(BASE, files=((path, ""),))
 

@@ -10,7 +10,7 @@ from pis.amun.installer import installer_environment
 from pis.amun.locks import index_name
 
 
-def test_uvs_configuration_wins_over_pips(tmp_path: Path) -> None:
+def test_installer_prefers_the_configuration_of_uv_to_that_of_pip(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "UV_INDEX_URL": "https://own.example/simple"}
     assert installer_environment("pypi", {}, environ)["UV_INDEX_URL"] == environ["UV_INDEX_URL"]
     environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"/no/such/folder {tmp_path}"}
@@ -21,7 +21,7 @@ def test_uvs_configuration_wins_over_pips(tmp_path: Path) -> None:
     assert "UV_DEFAULT_INDEX" not in installer_environment("pypi", {}, environ)
 
 
-def test_pip_configuration_is_used_where_uv_has_none(tmp_path: Path) -> None:
+def test_installer_uses_the_pip_configuration_if_uv_has_none(tmp_path: Path) -> None:
     config = tmp_path / ".config" / "pip"
     config.mkdir(parents=True)
     (config / "pip.conf").write_text(
@@ -33,7 +33,7 @@ def test_pip_configuration_is_used_where_uv_has_none(tmp_path: Path) -> None:
     assert made["UV_INDEX"] == "https://said.example"
 
 
-def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
+def test_installer_uses_only_the_index_that_the_request_names(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "UV_INDEX": "https://more.example",
@@ -45,7 +45,7 @@ def test_a_named_index_is_the_only_one_asked(tmp_path: Path) -> None:
     assert not {"UV_INDEX", "UV_FIND_LINKS"} & made.keys()
 
 
-def test_only_what_the_installer_needs_is_passed_on(tmp_path: Path) -> None:
+def test_installer_gets_only_the_variables_that_it_needs(tmp_path: Path) -> None:
     environ = {
         "HOME": str(tmp_path),
         "VIRTUAL_ENV": "/elsewhere",
@@ -78,9 +78,7 @@ def test_whole_password_is_removed_from_urls(credentials: str) -> None:
     assert without_credentials(text) == "'https://…@host/simple' and https://…@h/x, of c@d.example"
 
 
-def test_index_is_named_by_its_url_without_credentials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_index_is_named_by_its_url_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     indexes = {"own": "https://me:pass@own.example/simple"}
     assert index_name("https://own.example/simple/", indexes) == "own"
     other = "https://other.example/simple"

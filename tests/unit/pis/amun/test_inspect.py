@@ -53,7 +53,7 @@ def test_inspection_identifier_depends_on_what_is_measured() -> None:
     assert names(stack(identifier="mine"))[0].startswith("inspection-mine-")
 
 
-def test_more_jobs_are_the_same_inspection_but_a_specification_given_twice_makes_two() -> None:
+def test_repeated_specification_is_a_separate_inspection_and_more_jobs_are_not() -> None:
     assert names(stack()) == names(stack(batch_size=9, timeout_s=3)) == names(stack(), jobs=5)
     first, second = names(stack(), stack())
     assert first != second
@@ -64,7 +64,7 @@ def run(launcher: Any, out: Path, *specifications: Specification, **order: Any) 
     return inspect(specifications, launcher, InspectOptions(out, **order), Quiet())
 
 
-def test_interrupted_inspection_keeps_finished_jobs_and_runs_missing_ones(tmp_path: Path) -> None:
+def test_interrupted_inspection_is_resumed_with_its_missing_jobs(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([measured(), measured(), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         run(launcher, tmp_path, stack(), jobs=4)
@@ -80,7 +80,7 @@ def test_interrupted_inspection_keeps_finished_jobs_and_runs_missing_ones(tmp_pa
     assert not list(folder.rglob("*.part"))
 
 
-def test_a_resumed_inspection_keeps_its_block_size(tmp_path: Path) -> None:
+def test_resumed_inspection_keeps_its_block_size(tmp_path: Path) -> None:
     first, again = ScriptedLauncher([measured()] * 5 + [KeyboardInterrupt()]), ScriptedLauncher()
     with pytest.raises(KeyboardInterrupt):
         run(first, tmp_path, stack(), stack("2.3.5"), jobs=4, reference_jobs=2)
@@ -98,7 +98,7 @@ class Unbuildable(ScriptedLauncher):
         return super().prepare(inspection)
 
 
-def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_second_process_in_an_inspection_folder_is_refused(tmp_path: Path) -> None:
     with FileLock(tmp_path / ".lock"), pytest.raises(AlreadyRunning, match=str(tmp_path)):
         run(ScriptedLauncher(), tmp_path, stack())
 
@@ -110,7 +110,7 @@ def in_unit(unit: str) -> Any:
     return job
 
 
-def test_each_slot_runs_at_most_one_job_after_a_protocol_error(tmp_path: Path) -> None:
+def test_invalid_job_output_stops_the_remaining_jobs(tmp_path: Path) -> None:
     launcher = ScriptedLauncher([in_unit("rows/s")] * 6, slots=2)
     run(launcher, tmp_path, stack(script=SCRIPT), jobs=6)
     assert 1 <= len(launcher.jobs) <= 2
@@ -121,9 +121,7 @@ class Broken(ScriptedLauncher):
         raise RuntimeError("lost")
 
 
-def test_trusted_script_is_a_separate_inspection_and_needs_the_local_launcher(
-    tmp_path: Path,
-) -> None:
+def test_trusted_script_needs_the_local_launcher_and_its_own_inspection(tmp_path: Path) -> None:
     own = stack(script=SCRIPT)
     confined, trusted = (
         inspections_of([own], "local", InspectOptions(tmp_path, trust_script=it))[0]
@@ -156,7 +154,7 @@ class Elsewhere(ScriptedLauncher):
         return replace(super().prepare(inspection), environment="sha256:other")
 
 
-def test_jobs_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
+def test_resumed_inspection_is_refused_in_a_changed_environment(tmp_path: Path) -> None:
     (first,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
     before = tree(first.folder)
     launcher = Elsewhere()
@@ -171,9 +169,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     return {str(it): (it.stat().st_mtime_ns, it.read_text()) for it in files}
 
 
-def test_what_an_interrupted_replacement_left_is_removed_and_an_equal_build_stays(
-    tmp_path: Path,
-) -> None:
+def test_leftovers_of_interrupted_writes_in_a_result_folder_are_removed(tmp_path: Path) -> None:
     for name in ("0", "0.old", "1.part"):
         (tmp_path / "results" / name).mkdir(parents=True)
     recover(tmp_path)
@@ -184,7 +180,7 @@ def test_what_an_interrupted_replacement_left_is_removed_and_an_equal_build_stay
     assert tree(outcome.folder / "build") == before
 
 
-def test_results_are_kept_if_the_build_is_missing(tmp_path: Path) -> None:
+def test_job_results_are_kept_if_the_build_folder_is_missing(tmp_path: Path) -> None:
     (outcome,) = run(ScriptedLauncher(), tmp_path, stack(), jobs=1)
     shutil.rmtree(outcome.folder / "build")
     again = ScriptedLauncher()
@@ -194,7 +190,7 @@ def test_results_are_kept_if_the_build_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("left", "kept"), [((), "old"), (("part",), "part")])
-def test_interrupted_replacement_of_a_folder_is_completed(
+def test_interrupted_replacement_of_a_build_folder_is_completed(
     tmp_path: Path, left: Any, kept: str
 ) -> None:
     for name in ("old", *left):
@@ -219,13 +215,13 @@ class LostGpu:
         return lost
 
 
-def test_a_lost_gpu_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_that_stops_responding_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia, "_nvml", LostGpu)
     answers = nvidia.gpus(), nvidia.throttle_reasons(), nvidia.thermal_violations_ns()
     assert answers == ([], [], 0)
 
 
-def test_missing_kubernetes_job_is_ignored_when_deleting() -> None:
+def test_deletion_ignores_a_missing_kubernetes_job() -> None:
     client = pytest.importorskip("kubernetes.client")
     with _ignoring_absence():
         raise client.ApiException(status=404)
@@ -250,7 +246,7 @@ def test_missing_kubernetes_job_is_ignored_when_deleting() -> None:
         (b"[" * 100_000, "[" * 100_000),
     ],
 )
-def test_output_is_parsed_only_where_all_parsers_agree(data: bytes, value: Any) -> None:
+def test_job_output_is_parsed_only_if_it_is_unambiguous_json(data: bytes, value: Any) -> None:
     assert parsed_output(data) == value
     assert isinstance(parsed_output(data, truncated=True), str) or value == {}
 
@@ -306,7 +302,7 @@ def facts_of(file: Path) -> str:
     return " ".join(f"{key}={it}" for key, it in said.items() if it or key == "exit_code")
 
 
-def test_inspections_end_as_in_the_golden_file(tmp_path: Path) -> None:
+def test_inspection_outcome_and_stored_jobs_match_each_scripted_run(tmp_path: Path) -> None:
     views = {}
     for title, several in runs().items():
         folder, lines = tmp_path / title.replace(" ", "-"), []

@@ -52,7 +52,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_the_installer_ends_with_its_runner(folder: Path, number: signal.Signals) -> None:
+def test_installer_process_ends_when_its_runner_ends(folder: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", PROGRAM, str(folder)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
@@ -66,7 +66,7 @@ def test_the_installer_ends_with_its_runner(folder: Path, number: signal.Signals
     wait_until(lambda: is_gone(worker), "the installer's worker has ended")
 
 
-def test_the_installer_ends_with_its_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installer_ends_at_its_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(folder / "uv"))
     monkeypatch.setattr(installer, "TIMEOUT_S", 0.1)
     communicate = subprocess.Popen.communicate

@@ -122,7 +122,7 @@ def finished(stdout: bytes, truncated: bool = False) -> FinishedJob:
         (b'{"@result": {"rate": -5}}', "a rate of -5e+09 FLOP/s"),
     ],
 )
-def test_log_of_a_job_without_a_result_has_the_reason(stdout: bytes, words: str) -> None:
+def test_job_log_says_why_there_is_no_result(stdout: bytes, words: str) -> None:
     (made,) = inspections_of(
         [load_specification(specification(script=SCRIPT))], "local", InspectOptions(Path())
     )
@@ -133,7 +133,7 @@ def test_log_of_a_job_without_a_result_has_the_reason(stdout: bytes, words: str)
     assert words in (readings_of(written).fault or "")
 
 
-def test_the_log_says_that_output_was_cut() -> None:
+def test_job_log_says_that_output_was_truncated() -> None:
     result = {
         "exit_code": 0,
         "stdout": parsed_output(b'{"a": 1}', truncated=True),
@@ -142,7 +142,7 @@ def test_the_log_says_that_output_was_cut() -> None:
     assert readings_of(result).fault == "standard output is longer than the limit and was cut"
 
 
-def test_a_job_that_crashed_has_no_fault_of_its_output() -> None:
+def test_output_of_a_crashed_job_is_not_reported_as_faulty() -> None:
     made = failed_to_launch("gone", datetime.now(UTC))
     assert readings_of({"exit_code": made.exit_code, "ended": "launch-failed"}).fault is None
     assert not readings_of({"exit_code": 0, "ended": "timed-out", "stdout": said()}).rates

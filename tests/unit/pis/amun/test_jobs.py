@@ -65,7 +65,7 @@ def test_output_exit_code_and_usage_are_recorded(tmp_path: Path) -> None:
     assert finished.conditions["before"]["cpu_ticks"] > 0
 
 
-def test_job_sees_only_its_given_environment(
+def test_job_sees_only_the_environment_variables_given_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
@@ -75,7 +75,7 @@ def test_job_sees_only_its_given_environment(
     assert finished.stdout == b"A=b\n"
 
 
-def test_a_signal_is_a_negative_exit_code(tmp_path: Path) -> None:
+def test_job_ended_by_a_signal_has_a_negative_exit_code(tmp_path: Path) -> None:
     finished = run("import os; os.kill(os.getpid(), 11)", tmp_path)
     assert (finished.exit_code, finished.ended) == (-11, JobEnd.SIGNALLED)
 
@@ -115,9 +115,7 @@ def test_job_that_exits_cleanly_after_its_time_limit_is_timed_out(
     assert finished.exit_code != 0
 
 
-def test_much_output_is_kept_from_its_beginning_and_endless_output_ends_the_job(
-    tmp_path: Path,
-) -> None:
+def test_long_output_is_truncated_and_endless_output_ends_the_job(tmp_path: Path) -> None:
     finished = run(f"import sys; sys.stdout.write('ab' * {STDOUT_BYTES})", tmp_path)
     assert finished.ended is JobEnd.EXITED
     assert finished.stdout_truncated
@@ -130,7 +128,7 @@ def test_much_output_is_kept_from_its_beginning_and_endless_output_ends_the_job(
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_job_may_close_its_output_and_continue(tmp_path: Path) -> None:
+def test_job_continues_after_closing_its_output(tmp_path: Path) -> None:
     program = "exec >&- 2>&-; sleep 0.3; echo done > done; exit 5"
     finished = shell(program, tmp_path)
     assert finished.exit_code == 5
@@ -138,20 +136,20 @@ def test_job_may_close_its_output_and_continue(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_background_child_neither_delays_nor_outlives_the_job(tmp_path: Path) -> None:
+def test_background_process_neither_delays_nor_outlives_the_job(tmp_path: Path) -> None:
     finished = shell("sleep 600 & echo $!", tmp_path)
     assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     assert gone(int(finished.stdout))
 
 
-def test_child_in_another_process_group_does_not_delay_the_job(tmp_path: Path) -> None:
+def test_process_in_another_process_group_does_not_delay_the_job(tmp_path: Path) -> None:
     leaves = "setsid sh -c 'touch left; exec sleep 600' & while ! test -e left; do sleep 0.01; done"
     finished = shell(f"{leaves}; echo $!", tmp_path)
     assert (finished.exit_code, finished.ended) == (0, JobEnd.EXITED)
     psutil.Process(int(finished.stdout)).kill()
 
 
-def test_unstartable_program_is_recorded_as_a_result(tmp_path: Path) -> None:
+def test_job_that_cannot_be_started_is_recorded_as_launch_failure(tmp_path: Path) -> None:
     finished = run_job(
         ["/no/such/program"], environment=PATH, limits=JobLimits(), workdir=tmp_path / "none"
     )
@@ -159,7 +157,7 @@ def test_unstartable_program_is_recorded_as_a_result(tmp_path: Path) -> None:
     assert b"none" in finished.stderr
 
 
-def test_a_job_beyond_its_limits_is_ended(tmp_path: Path) -> None:
+def test_job_is_ended_at_its_resource_limits(tmp_path: Path) -> None:
     class Strict:
         def __init__(self, pid: int, limits: JobLimits) -> None:
             self.looks = 0
@@ -198,7 +196,7 @@ def test_interrupted_job_leaves_no_process(tmp_path: Path) -> None:
     assert gone(int((tmp_path / "pid").read_text()))
 
 
-def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
+def test_job_ends_when_its_runner_is_killed(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from pis.amun.jobs import run_job\n"
@@ -221,7 +219,7 @@ def breach(**limits: int) -> JobEnd | None:
     return Watch(os.getpid(), replace(PLENTY, **limits)).breach()
 
 
-def test_limits_are_told_apart_and_a_short_machine_from_a_greedy_job(
+def test_memory_shortage_of_the_machine_differs_from_a_memory_limit_of_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limit_watch, "available_bytes", lambda: 1 << 60)

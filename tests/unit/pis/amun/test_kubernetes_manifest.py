@@ -47,7 +47,7 @@ def pod_of(made: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def test_kubernetes_manifests_equal_the_golden_file() -> None:
+def test_kubernetes_job_manifest_limits_and_confines_the_job() -> None:
     requests = {"cpu": "2", "memory": "1Gi", "hardware": {"cpu_family": 6, "cpu_model": 85}}
     manifests = {
         "nothing is requested": manifest(),
@@ -82,12 +82,12 @@ def expanded(text: str, variables: dict[str, str]) -> str:
     return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
 
 
-def test_expansion_in_tests_follows_the_kubernetes_documentation() -> None:
+def test_variable_expansion_of_the_test_oracle_follows_kubernetes() -> None:
     assert expanded("$(A) $$(A) $(B) $A $", {"A": "x"}) == "x $(A) $(B) $A $"
 
 
 @given(hostile)
-def test_escaped_text_is_not_expanded_by_the_kubelet(text: str) -> None:
+def test_escaped_text_is_not_expanded_by_kubernetes(text: str) -> None:
     assert expanded(literal(text), {"HOME": "/root", "": "x"}) == text
 
 
@@ -107,7 +107,7 @@ def test_text_in_a_specification_cannot_inject_into_the_manifest(value: str, arg
 
 
 @given(hostile | st.text(max_size=80))
-def test_object_names_are_valid_in_kubernetes(text: str) -> None:
+def test_any_text_gives_a_valid_kubernetes_object_name(text: str) -> None:
     name = object_name(text)
     assert re.fullmatch(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", name)
     assert len(name) <= 52
@@ -115,5 +115,5 @@ def test_object_names_are_valid_in_kubernetes(text: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("a_b", "a-b"), ("A", "a"), ("a" * 60, "a" * 61)])
-def test_different_texts_have_different_names(one: str, other: str) -> None:
+def test_different_texts_have_different_kubernetes_names(one: str, other: str) -> None:
     assert object_name(one) != object_name(other)

@@ -44,7 +44,7 @@ def fields_of(read: tuple[Lock, list[Any]]) -> list[str]:
     return [problem.field for problem in read[1]]
 
 
-def test_default_groups_of_a_pylock_select_packages() -> None:
+def test_specification_pylock_installs_its_default_groups() -> None:
     groups = "default-groups = ['main']\ndependency-groups = ['main', 'dev']\n[[packages]]"
     for marker, names in (
         ('"main" in dependency_groups and "x" not in extras', ["numpy"]),
@@ -57,13 +57,13 @@ def test_default_groups_of_a_pylock_select_packages() -> None:
         assert not problems
 
 
-def test_every_lock_survives_conversion_to_a_pipfile_lock() -> None:
+def test_lock_is_unchanged_by_conversion_to_a_pipfile_lock() -> None:
     package = LockEntry("numpy", "2.0", (HASH,), "os_name == 'posix'", "own", ("a",))
     lock = Lock((LockEntry("abc", "1", (HASH, OTHER), None, "pypi"), package), "3.12")
     assert read_pipfile_lock(pipfile_lock_of(lock), "lock", "3.12") == (lock, [])
 
 
-def test_unknown_parts_of_a_python_version_are_those_of_the_interpreter() -> None:
+def test_incomplete_python_version_of_a_lock_means_the_running_patch_release() -> None:
     running = platform.python_version()
     short = running.rpartition(".")[0]
     assert environment_of(short) == {"python_version": short, "python_full_version": running}
@@ -86,7 +86,7 @@ def test_unknown_parts_of_a_python_version_are_those_of_the_interpreter() -> Non
          {"numpy": "2.0"}),
     ],
 )  # fmt: skip
-def test_entry_for_this_environment_is_selected_from_several(
+def test_requirements_lock_entry_is_selected_by_its_marker(
     lines: list[str], python: str, versions: dict[str, str]
 ) -> None:
     text = "".join(f"{line} --hash={HASH}\n" for line in lines)
@@ -98,7 +98,7 @@ def test_entry_for_this_environment_is_selected_from_several(
     ("configured", "index"),
     [({"own": "https://own.example/simple"}, "own"), ({}, "https://own.example/simple")],
 )
-def test_a_pylock_is_read_by_the_hashes_of_its_wheels_and_the_name_of_its_index(
+def test_specification_pylock_gives_wheel_hashes_and_index_name(
     configured: dict[str, str], index: str
 ) -> None:
     lock, problems = read_pylock(PYLOCK, "pylock", configured)
@@ -119,7 +119,7 @@ def read_any(files: Mapping[str, bytes]) -> dict[str, object]:
     return {"lock": lock, "problems": [str(it) for it in problems]}
 
 
-def test_locks_are_parsed_as_in_their_case_file() -> None:
+def test_specification_lock_of_each_format_gives_packages_or_problems() -> None:
     check_cases("amun_locks.txt", read_any)
 
 
@@ -141,6 +141,6 @@ DEEP = "(" * 900 + "os_name == 'x'" + ")" * 900
         )),
     ],
 )  # fmt: skip
-def test_too_long_or_deep_values_are_refused(read: tuple[Lock, list[Any]], field: str) -> None:
+def test_too_long_or_deep_lock_is_refused(read: tuple[Lock, list[Any]], field: str) -> None:
     (found,) = fields_of(read)
     assert found.startswith(field)

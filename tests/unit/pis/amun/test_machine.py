@@ -40,7 +40,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_tightest_cgroup_v2_limit_counts(tmp_path: Path) -> None:
+def test_tightest_cgroup_v2_limit_of_all_levels_counts(tmp_path: Path) -> None:
     root = tree(
         tmp_path / "cgroup",
         {
@@ -73,7 +73,7 @@ def test_cgroup_v1_limits_are_read_from_their_controllers(tmp_path: Path) -> Non
     assert throttled_periods(root, own) == 2
 
 
-def test_the_root_of_a_containers_own_view_counts_and_no_limit_is_none(tmp_path: Path) -> None:
+def test_cgroup_limits_are_read_from_the_root_inside_a_container(tmp_path: Path) -> None:
     root = tree(tmp_path / "cgroup", {"cpu.max": "200000 100000\n"})
     own = tree(tmp_path, {"own": "0::/../elsewhere/pod\n"}) / "own"
     assert read_limits(root, own).cpu_quota == 2.0
@@ -83,7 +83,7 @@ def test_the_root_of_a_containers_own_view_counts_and_no_limit_is_none(tmp_path:
     assert read_limits(tmp_path / "none", tmp_path / "none") == CgroupLimits(None, None)
 
 
-def test_conditions_are_json_and_steal_is_the_share_of_the_time_between() -> None:
+def test_steal_share_is_measured_between_two_readings() -> None:
     after = replace(CALM, steal_ticks=15, cpu_ticks=1200)
     assert conditions_between(CALM, after)["steal_share"] == 0.025
     assert conditions_between(CALM, CALM)["steal_share"] is None
@@ -103,14 +103,14 @@ def test_conditions_are_json_and_steal_is_the_share_of_the_time_between() -> Non
         ({"gpu_throttled": ("0: 0x40",)}, True, False),
     ],
 )
-def test_growing_counters_indicate_throttling_and_swapping(
+def test_throttling_and_swapping_are_detected_by_growing_counters(
     change: dict[str, int], throttled: bool, swapped: bool
 ) -> None:
     between = conditions_between(CALM, replace(CALM, cpu_ticks=2000, **change))  # type: ignore[arg-type]
     assert (between["throttled"], between["swapped"]) == (throttled, swapped)
 
 
-def test_counters_are_read_from_proc(tmp_path: Path) -> None:
+def test_machine_conditions_are_read_from_proc(tmp_path: Path) -> None:
     proc = tree(
         tmp_path,
         {
@@ -130,7 +130,7 @@ def test_description_of_this_machine_is_plausible() -> None:
     assert isinstance(info["gpu"], list)
 
 
-def test_cpuinfo_and_lscpu_complete_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_description_combines_cpuinfo_and_lscpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "which", lambda name: None)
     assert hardware.lscpu() == {}
     text = "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nstepping: 4\ncpu cores: 8\n"
@@ -142,7 +142,7 @@ def test_cpuinfo_and_lscpu_complete_each_other(monkeypatch: pytest.MonkeyPatch) 
     assert info["stepping"] is None
 
 
-def test_identifiers_of_a_host_and_of_a_boot_are_stable_and_hide_what_they_are_of(
+def test_host_and_boot_identifiers_are_stable_and_reveal_no_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert host() == host()
@@ -166,7 +166,7 @@ def test_jobs_are_pinned_to_separate_cores_first(
     assert separate_cores(9, {1, 3}) == [1, 3]
 
 
-def test_every_unmet_request_is_named() -> None:
+def test_every_unmet_hardware_request_is_named() -> None:
     info = {
         "cpu_info": {"family": 6, "model": 85, "brand_raw": "A (R) B", "sockets": 1, "cores": 2}
     }
@@ -216,7 +216,7 @@ def test_energy_sums_independent_counters(tmp_path: Path, monkeypatch: pytest.Mo
     assert (energy["joules"], energy["counters"]) == (pytest.approx(2.32885), ["package-0"])
 
 
-def test_missing_energy_counter_gives_unknown_with_a_reason(
+def test_energy_without_a_counter_is_unknown_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia, "_nvml", lambda: None)

@@ -20,12 +20,12 @@ def ending(exit_code: int, stderr: bytes = b"", stdout: bytes = b"") -> Finished
 
 
 @pytest.mark.parametrize("program", [b"bwrap", b"setpriv", b"prlimit"])
-def test_refusal_by_the_sandbox_is_not_a_crash_of_the_script(program: bytes) -> None:
+def test_sandbox_failure_is_not_reported_as_a_crash_of_the_script(program: bytes) -> None:
     finished = ending(1, program + b": No permissions to create new namespace\n")
     assert (finished.ended, finished.exit_code) == (JobEnd.LAUNCH_FAILED, 1)
 
 
-def test_a_script_that_fails_is_a_crash_and_a_signal_shows_as_in_a_shell() -> None:
+def test_failure_inside_the_sandbox_is_reported_as_that_of_the_script() -> None:
     assert ending(1, b"Traceback: bwrap: x").ended is JobEnd.EXITED
     assert ending(1, b"bwrap: printed by the script", b"a line").ended is JobEnd.EXITED
     assert ending(0, b"bwrap: a warning").ended is JobEnd.EXITED
@@ -64,7 +64,7 @@ def refused(error: int) -> int:
 
 
 @machines
-def test_system_calls_that_leave_the_sandbox_are_refused(machine: str) -> None:
+def test_sandbox_refuses_system_calls_that_could_leave_it(machine: str) -> None:
     known = MACHINES[machine]
     special = {known.clone, known.socket}
     for calls, error in ((REFUSED_CALLS, errno.EPERM), (ABSENT_CALLS, errno.ENOSYS)):
@@ -76,14 +76,14 @@ def test_system_calls_that_leave_the_sandbox_are_refused(machine: str) -> None:
 
 
 @machines
-def test_threads_and_processes_are_allowed_namespaces_are_not(machine: str) -> None:
+def test_sandbox_allows_threads_and_processes_but_no_namespaces(machine: str) -> None:
     clone = MACHINES[machine].clone
     assert verdict(machine, clone, CLONE_THREAD | 17) == ALLOW
     assert verdict(machine, clone, CLONE_NEWUSER | 17) == refused(errno.EPERM)
 
 
 @machines
-def test_only_socket_families_confined_by_a_namespace_are_allowed(machine: str) -> None:
+def test_sandbox_allows_only_socket_families_confined_by_its_namespace(machine: str) -> None:
     number = MACHINES[machine].socket
     assert [verdict(machine, number, family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
     for family in (0, 3, 17, 38, AF_VSOCK, 45):
@@ -91,11 +91,11 @@ def test_only_socket_families_confined_by_a_namespace_are_allowed(machine: str) 
 
 
 @machines
-def test_system_calls_of_another_architecture_kill_the_process(machine: str) -> None:
+def test_sandbox_kills_processes_that_use_another_system_call_architecture(machine: str) -> None:
     assert verdict(machine, 0, audit=0x40000003) == KILL
 
 
-def test_x32_system_calls_are_reported_as_missing() -> None:
+def test_sandbox_reports_x32_system_calls_as_missing() -> None:
     assert verdict("x86_64", 0x40000000 | 41, 2) == refused(errno.ENOSYS)
 
 

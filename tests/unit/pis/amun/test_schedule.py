@@ -19,7 +19,7 @@ def order(*jobs: int, interleaved: bool = True, slots: int = 1) -> list[str]:
     return ["".join(job.inspection_id for job in block) for block in made]
 
 
-def test_every_slot_has_its_own_turns() -> None:
+def test_each_machine_slot_has_its_own_sequence_of_blocks() -> None:
     made = blocks(
         [MissingJobs("a", tuple(range(6))), MissingJobs("b", tuple(range(6)))],
         "r",
@@ -33,7 +33,7 @@ def test_every_slot_has_its_own_turns() -> None:
     assert of_slot == [["ab", "ba", "ab"], ["ab", "ba", "ab"]]
 
 
-def test_a_resumed_run_has_what_is_missing_also_within_a_block() -> None:
+def test_resumed_run_schedules_only_missing_jobs() -> None:
     made = blocks([MissingJobs("a", (2, 3)), MissingJobs("b", (1, 3))], "r", interleaved=True)
     jobs = [(job.inspection_id, job.number, job.block, job.turn) for block in made for job in block]
     assert jobs == [("b", 1, 1, 1), ("a", 2, 2, 1), ("a", 3, 3, 1), ("b", 3, 3, 2)]
@@ -54,7 +54,7 @@ def test_every_missing_job_runs_exactly_once(
 
 
 @given(plans, st.integers(1, 3))
-def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[MissingJobs], slots: int) -> None:
+def test_block_has_one_job_per_stack_on_one_slot(wanted: list[MissingJobs], slots: int) -> None:
     for block in blocks(wanted, "r", interleaved=True, slots=slots):
         assert len({job.inspection_id for job in block}) == len(block)
         assert len({(job.slot, job.block) for job in block}) == 1
@@ -62,14 +62,14 @@ def test_a_block_has_one_job_a_stack_in_one_slot(wanted: list[MissingJobs], slot
 
 
 @given(st.integers(2, 4), st.integers(1, 6))
-def test_neighbouring_blocks_run_in_opposite_directions(stacks: int, jobs: int) -> None:
+def test_consecutive_blocks_run_the_stacks_in_opposite_order(stacks: int, jobs: int) -> None:
     wanted = [MissingJobs(str(n), tuple(range(jobs))) for n in range(stacks)]
     made = blocks(wanted, "r", interleaved=True)
     for one, other in pairwise(made):
         assert [it.inspection_id for it in one] == [it.inspection_id for it in reversed(other)]
 
 
-def test_reference_runs_several_times_within_a_block() -> None:
+def test_reference_stack_can_run_several_times_within_a_block() -> None:
     wanted = [MissingJobs("r", tuple(range(6)), 3), *(MissingJobs(it, (0, 1)) for it in "abcde")]
     made = blocks(wanted, "run", interleaved=True)
     assert ["".join(job.inspection_id for job in block) for block in made] == [
@@ -90,7 +90,7 @@ def test_reference_runs_several_times_within_a_block() -> None:
         ((2, 2), False, ["a", "a", "b", "b"]),
     ],
 )
-def test_blocks_alternate_forwards_and_backwards(
+def test_order_of_stacks_alternates_between_blocks(
     jobs: tuple[int, ...], interleaved: bool, expected: list[str]
 ) -> None:
     assert order(*jobs, interleaved=interleaved) == expected

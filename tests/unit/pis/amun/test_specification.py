@@ -25,7 +25,7 @@ def problems_of(value: Any) -> dict[str, str]:
     return {problem.field: problem.message for problem in refused.value.problems}
 
 
-def test_a_plain_specification_has_its_defaults_and_is_written_without_them() -> None:
+def test_specification_defaults_are_applied_and_not_written() -> None:
     loaded = load_specification(specification())
     assert (loaded.script, loaded.batch_size, loaded.timeout_s) == ("matmul", 1, 600.0)
     assert loaded.lock.version_of("numpy") == "2.2.6"
@@ -40,7 +40,7 @@ def test_huge_number_in_a_specification_is_refused_with_its_field(tmp_path: Path
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
 
 
-def test_values_come_in_their_own_types() -> None:
+def test_specification_values_are_converted_to_their_types() -> None:
     requests = {"requests": {"cpu": "1500m", "memory": "256Mi", "hardware": {"cpu_family": 6}}}
     run = load_specification(specification(run=requests)).run
     assert (run.cpus, run.memory_bytes, run.hardware.cpu_family) == (1.5, 256 * 2**20, 6)
@@ -109,7 +109,7 @@ def test_invalid_field_of_a_specification_is_named(fields: dict[str, Any], field
     assert list(problems_of(specification(**fields))) == [field]
 
 
-def test_problems_of_all_kinds_are_reported_together() -> None:
+def test_all_problems_of_a_specification_are_reported_together() -> None:
     lock = pipfile_lock({"numpy": {"version": "==1"}})
     told = problems_of(
         {"script": "no", "batch_size": -1, "extra": 1, "python": {"requirements_locked": lock}}
@@ -127,7 +127,7 @@ def test_problems_of_all_kinds_are_reported_together() -> None:
         ({"environment": [{"name": "OMP_TOOL_LIBRARIES", "value": "/x"}]}, "environment[0].value"),
     ],
 )  # fmt: skip
-def test_specification_cannot_run_code_in_an_indicator_process(
+def test_specification_cannot_inject_code_into_an_indicator(
     fields: dict[str, Any], field: str
 ) -> None:
     assert list(problems_of(specification(**fields))) == [field]
@@ -152,13 +152,13 @@ def test_framework_is_derived_from_the_locked_stack(
 
 
 @pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
-def test_an_indicator_of_two_libraries_measures_the_one_that_is_locked(package: str) -> None:
+def test_indicator_of_several_libraries_measures_the_locked_library(package: str) -> None:
     python = {"requirements_locked": pipfile_lock({package: locked(), "numpy": locked()})}
     loaded = load_specification({"script": "boosting", "python": python})
     assert loaded.parameters["framework"] == package
 
 
-def test_a_written_specification_has_the_lock_that_ingest_reads_and_can_be_used_again() -> None:
+def test_written_specification_contains_its_lock_and_can_be_loaded_again() -> None:
     loaded = load_specification({"script": "matmul", "python": {"requirements_txt": REQUIREMENTS}})
     python = loaded.document["python"]
     assert python["requirements_locked"]["default"] == {"numpy": locked()}
@@ -168,14 +168,14 @@ def test_a_written_specification_has_the_lock_that_ingest_reads_and_can_be_used_
     assert load_specification(json.loads(json.dumps(first.document))).document == first.document
 
 
-def test_contradicting_python_versions_are_refused() -> None:
+def test_specification_with_contradicting_python_versions_is_refused() -> None:
     python = {**specification()["python"], "runtime_environment": {"python_version": "3.12"}}
     assert len(problems_of(specification(python=python))) == 1
     python["runtime_environment"] = {"python_full_version": "3.11.7"}
     assert load_specification(specification(python=python)).python_version == "3.11.7"
 
 
-def test_index_must_be_configured_and_cannot_be_defined_by_a_lock() -> None:
+def test_specification_can_use_only_configured_indexes() -> None:
     lock = pipfile_lock({"numpy": locked(index="own")})
     lock["_meta"]["sources"] = [{"name": "own", "url": "https://own.example/simple"}]
     value = specification(python={"requirements_locked": lock})
@@ -186,7 +186,7 @@ def test_index_must_be_configured_and_cannot_be_defined_by_a_lock() -> None:
     assert loaded.lock.packages[0].index == "own"
 
 
-def test_credentials_in_urls_are_not_written() -> None:
+def test_credentials_in_urls_of_a_specification_are_not_written() -> None:
     lock = pipfile_lock()
     lock["_meta"]["sources"] = [{"name": "pypi", "url": "https://me:secret@own.example/simple"}]
     loaded = load_specification(specification(python={"requirements_locked": lock}))
@@ -220,7 +220,7 @@ def test_invalid_specification_is_refused_without_repeating_its_text(
     str(told).encode()
 
 
-def test_too_deeply_nested_value_is_refused() -> None:
+def test_too_deeply_nested_specification_is_refused() -> None:
     deep: Any = {}
     for _ in range(5_000):
         deep = {"a": deep}
@@ -233,7 +233,7 @@ def test_too_deeply_nested_value_is_refused() -> None:
     [["a", "a/b"], ["a/b/c", "a"], ["x", "x"], ["x", "./x"], ["a/x", "a//x"], ["x" * 256],
      ["é" * 128], ["/".join(["x" * 200] * 11)]],
 )  # fmt: skip
-def test_conflicting_file_paths_are_refused(paths: list[str]) -> None:
+def test_conflicting_specification_file_paths_are_refused(paths: list[str]) -> None:
     files = [{"path": path, "content": ""} for path in paths]
     (field,) = problems_of(specification(script=SCRIPT, files=files))
     assert field == f"files[{len(paths) - 1}].path"
@@ -264,7 +264,7 @@ def documented() -> set[str]:
     return {name for head in heads for name in re.findall(r"`([^`]+)`", head)}
 
 
-def test_the_reference_and_the_published_schema_have_every_field() -> None:
+def test_documentation_and_schema_have_every_specification_field() -> None:
     assert documented() == set(field_paths())
     path = ROOT / "docs/reference/specification.schema.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
@@ -299,7 +299,7 @@ def refusal(path: Path | str) -> str:
         (b"[" * 100_000, "too deep"),
     ],
 )
-def test_invalid_json_is_refused_with_its_position(tmp_path: Path, text: bytes, said: str) -> None:
+def test_invalid_json_specification_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
     path = tmp_path / "spec.json"
     path.write_bytes(text)
     assert said in refusal(path)
@@ -310,7 +310,7 @@ def test_missing_specification_file_is_named(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.json")
 
 
-def test_referenced_files_are_read_into_the_specification(tmp_path: Path) -> None:
+def test_files_referenced_by_a_specification_are_included(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("numpy==1\n")
     (tmp_path / "script.py").write_text("print()\n")
     (tmp_path / "Pipfile.lock").write_text('{"default": {}}')
@@ -337,7 +337,7 @@ def test_referenced_files_are_read_into_the_specification(tmp_path: Path) -> Non
     }
 
 
-def test_all_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
+def test_all_missing_or_broken_referenced_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "Pipfile.lock").write_text("{")
     python = {"requirements_txt": {"file": "none"}, "requirements_locked": {"file": "Pipfile.lock"}}
     path = tmp_path / "spec.json"
@@ -365,7 +365,7 @@ def referring(folder: Path, value: Any) -> Path:
         {"python": {"requirements_txt": {"file": "a/../../home/secrets.json"}}},
     ],
 )
-def test_referenced_file_outside_the_folder_is_not_read(
+def test_referenced_file_outside_the_specification_folder_is_not_read(
     tmp_path: Path, value: dict[str, Any]
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -377,7 +377,7 @@ def test_referenced_file_outside_the_folder_is_not_read(
     assert "in the specification's folder" in refusal(path)
 
 
-def test_link_within_the_folder_is_followed(tmp_path: Path) -> None:
+def test_referenced_link_within_the_specification_folder_is_followed(tmp_path: Path) -> None:
     path = referring(tmp_path / "specs", {"script": {"file": "below/link"}})
     (path.parent / "script.py").write_text("print()")
     (path.parent / "below").mkdir()
@@ -385,7 +385,7 @@ def test_link_within_the_folder_is_followed(tmp_path: Path) -> None:
     assert read_specification(str(path)) == {"script": "print()"}
 
 
-def test_only_regular_files_are_read(tmp_path: Path) -> None:
+def test_only_regular_files_are_read_as_specification(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "not a regular file" in refusal(tmp_path / "pipe")
     assert "not a regular file" in refusal("/dev/zero")
@@ -395,7 +395,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         assert "script.file: " in refusal(referring(tmp_path, {"script": {"file": name}}))
 
 
-def test_all_files_together_have_the_bound_of_a_specification(
+def test_referenced_files_together_must_not_exceed_the_specification_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pis.amun.specification._MOST_BYTES", 1000)
@@ -406,7 +406,7 @@ def test_all_files_together_have_the_bound_of_a_specification(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', '{"a": 1, "a": 2}'])
-def test_referenced_lock_must_be_strict_json(tmp_path: Path, text: str) -> None:
+def test_referenced_lock_that_is_not_strict_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     value = {"python": {"requirements_locked": {"file": "lock"}}}
     assert "python.requirements_locked.file: " in refusal(referring(tmp_path, value))
