@@ -30,7 +30,7 @@ def demo(fresh: Installation) -> Installation:
 
 
 @pytest.mark.slow
-def test_every_other_command_confirms_the_advice(demo: Installation, tmp_path: Path) -> None:
+def test_other_commands_confirm_the_advice_of_the_demo(demo: Installation, tmp_path: Path) -> None:
     unlocked = tmp_path / "unlocked"
     unlocked.mkdir()
     (unlocked / "requirements.in").write_text((ROOT / PROJECT / "requirements.in").read_text())

@@ -124,7 +124,7 @@ def _environment(home: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", list(cases()))
-def test_a_guide_runs_from_top_to_bottom(page: Path, machine: Path) -> None:
+def test_commands_of_a_guide_run_from_top_to_bottom(page: Path, machine: Path) -> None:
     clone = machine / "thoth"
     clone.mkdir()
     (clone / "samples").symlink_to(ROOT / "samples")
@@ -139,7 +139,7 @@ def test_a_guide_runs_from_top_to_bottom(page: Path, machine: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_is_run_or_says_why_not(page: Path) -> None:
+def test_every_documented_command_is_run_or_says_why_not(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for block in blocks_of(text):
         is_shown = re.search(r"(?m)^\$ ", block.text) is not None

@@ -17,7 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_stored_without_results(notebook: Path) -> None:
+def test_notebook_is_stored_without_results(notebook: Path) -> None:
     document = json.loads(notebook.read_text(encoding="utf-8"))
     prose = code = 0
     for cell in document["cells"]:

@@ -202,12 +202,12 @@ runtime_environments:
     )
 
 
-def test_version_shows_which_service_answers(small: Project) -> None:
+def test_thamos_version_names_the_service(small: Project) -> None:
     assert f"api/v1: {__version__}\n" in small.done("version")
     assert json.loads(small.done("version", "--json"))["thoth_version"] == __version__
 
 
-def test_advise_writes_right_files_and_other_commands_read_its_result(project: Project) -> None:
+def test_thamos_advise_writes_a_lock_and_other_commands_read_the_result(project: Project) -> None:
     before = tomllib.loads(project.read("Pipfile"))
     project.done("advise", "--dev")
     assert meaning(tomllib.loads(project.read("Pipfile"))) == meaning(before)
@@ -238,7 +238,7 @@ def test_advise_writes_right_files_and_other_commands_read_its_result(project: P
 
 
 @pytest.mark.parametrize("kind", ["performance", *slow(["testing"])])
-def test_every_recommendation_type_is_known(small: Project, kind: str) -> None:
+def test_thamos_advise_accepts_every_recommendation_type(small: Project, kind: str) -> None:
     result = json.loads(small.done("advise", "--no-write", "-t", kind, "-r", "old"))
     assert result["parameters"]["recommendation_type"] == kind
     (product,) = result["report"]["products"]
@@ -246,7 +246,7 @@ def test_every_recommendation_type_is_known(small: Project, kind: str) -> None:
     assert small.read("Pipfile.lock") == ""
 
 
-def test_advice_requested_without_waiting_is_available_later(small: Project) -> None:
+def test_thamos_advice_requested_without_waiting_is_available_later(small: Project) -> None:
     first = small.done("advise", "--no-wait", "--labels", "a=b;c=d,e").strip()
     assert re.fullmatch(r"adviser-\d{12}-[0-9a-f]{16}", first)
     assert small.read(".thoth_last_analysis_id").strip() == first
@@ -261,7 +261,7 @@ def test_advice_requested_without_waiting_is_available_later(small: Project) -> 
 
 
 @pytest.mark.slow
-def test_advise_has_debug_output_and_manifest_changes(small: Project) -> None:
+def test_thamos_advise_reports_debug_output_and_manifest_changes(small: Project) -> None:
     report = json.loads(small.done("advise", "--json", "--debug", "--labels", "team=blue"))
     assert report["pipeline"].keys() == {
         "boots", "pseudonyms", "sieves", "steps", "strides", "wraps",
@@ -275,7 +275,7 @@ def test_advise_has_debug_output_and_manifest_changes(small: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_with_requirements_files(small: Project) -> None:
+def test_thamos_advises_a_project_with_requirements_files(small: Project) -> None:
     (small.folder / "Pipfile").unlink()
     configure(small, form="pip")
     small.write("requirements.txt", "demoapp\nflask>=3\n")
@@ -297,7 +297,7 @@ def test_a_project_with_requirements_files(small: Project) -> None:
         ('nobody-knows-this = "*"', "nobody-knows-this"),
     ],
 )
-def test_infeasible_project_is_explained_and_no_file_is_written(
+def test_thamos_explains_an_infeasible_project_and_writes_no_file(
     small: Project, pipfile: str, told: str
 ) -> None:
     small.write("Pipfile", f"[packages]\n{pipfile}\n")
@@ -312,7 +312,7 @@ def test_infeasible_project_is_explained_and_no_file_is_written(
 
 
 @pytest.mark.slow  # the client asks again and again
-def test_unknown_identifier_is_an_error(small: Project) -> None:
+def test_thamos_reports_an_unknown_analysis_identifier(small: Project) -> None:
     for command in ("status", "log", "results", "graph"):
         ran = small.thamos(command, UNKNOWN)
         assert ran.returncode == 1
@@ -330,7 +330,7 @@ def meaning(pipfile: dict[str, Any]) -> dict[str, Any]:
             "allowed": allowed}  # fmt: skip
 
 
-def test_provenance_accepts_own_lock_and_refuses_a_forged_one(small: Project) -> None:
+def test_thamos_provenance_accepts_only_an_advised_lock(small: Project) -> None:
     assert small.thamos("provenance-check").returncode == 3
     small.done("advise")
     small.done("provenance-check")
@@ -350,7 +350,7 @@ def test_provenance_accepts_own_lock_and_refuses_a_forged_one(small: Project) ->
     assert "INVALID-ARTIFACT-HASH" in found
 
 
-def test_systems_indexes_images_and_modules_are_listed(small: Project, world: World) -> None:
+def test_thamos_lists_systems_indexes_images_and_modules(small: Project, world: World) -> None:
     assert re.search(r"debian +│ 12 +│ 3\.11", small.done("environments"))
     assert world.index.url in small.done("indexes")
     for options, listed in (
@@ -366,7 +366,7 @@ def test_systems_indexes_images_and_modules_are_listed(small: Project, world: Wo
 
 
 @pytest.mark.slow
-def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
+def test_stack_advised_to_thamos_is_installed_with_its_hashes(small: Project) -> None:
     small.done("advise")
     small.done("verify")
     environment = small.folder / "environment"
@@ -376,7 +376,7 @@ def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
     assert list(environment.rglob("demoapp.py"))
 
 
-def test_the_clients_token_is_read_where_the_operator_allows_it(
+def test_thamos_token_in_a_url_is_accepted_if_the_operator_allows_it(
     small: Project, world: World
 ) -> None:
     """The command itself, loaded anew: the client reads its token as it is loaded."""

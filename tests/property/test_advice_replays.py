@@ -83,7 +83,7 @@ def answered() -> list[tuple[AdviceInputs, bytes]]:
     return found
 
 
-def test_replays_are_equal_in_another_process_with_other_threads(
+def test_replayed_advice_is_equal_in_another_process_and_thread_count(
     answered: list[tuple[AdviceInputs, bytes]],
 ) -> None:
     statuses = set()
@@ -103,6 +103,6 @@ def test_replays_are_equal_in_another_process_with_other_threads(
     assert statuses == {"optimal", "infeasible"}
 
 
-def test_every_report_passes_the_check(answered: list[tuple[AdviceInputs, bytes]]) -> None:
+def test_every_advice_report_passes_the_check(answered: list[tuple[AdviceInputs, bytes]]) -> None:
     for inputs, report in answered:
         assert check_report(json.loads(report), inputs) == []

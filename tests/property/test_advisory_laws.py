@@ -80,7 +80,7 @@ def in_range(version: Version, events: Range) -> bool:
 
 @given(st.lists(texts, max_size=12), st.lists(ranges, max_size=3))
 @settings(max_examples=examples(400), deadline=None)
-def test_version_ranges_agree_with_a_naive_evaluation(
+def test_affected_version_ranges_agree_with_a_naive_evaluation(
     versions: list[str], of_package: list[Range]
 ) -> None:
     found = VersionLine(versions).affected(AffectedPackage("x", tuple(of_package), ()))
@@ -178,7 +178,7 @@ def record(settings: Settings, relational: sqlalchemy.Engine) -> Record:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_stored_advisories_do_not_depend_on_order_or_size_of_deliveries(
+def test_stored_advisories_do_not_depend_on_order_or_batches_of_deliveries(
     record: Record, found: list[dict[str, Any]], chance: Any, versions_at: int
 ) -> None:
     once = record.outcome([found], 0)

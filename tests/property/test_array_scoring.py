@@ -71,7 +71,7 @@ def error_of_clocks(ours: list[float], theirs: list[float]) -> float:
 
 @settings(max_examples=examples(150))
 @given(arm, st.lists(arm, min_size=1, max_size=8))
-def test_vectorised_two_sample_verdicts_equal_single_ones(
+def test_vectorised_two_sample_verdicts_equal_individual_comparisons(
     baseline: list[float], candidates: list[list[float]]
 ) -> None:
     told = compare_candidates(
@@ -101,7 +101,7 @@ def test_vectorised_two_sample_verdicts_equal_single_ones(
     st.lists(st.lists(st.tuples(st.integers(-30, 30), st.integers(-30, 30)), min_size=5,
                       max_size=9), min_size=1, max_size=6)
 )  # fmt: skip
-def test_vectorised_paired_verdicts_equal_single_ones(pairs: list[list[tuple[int, int]]]) -> None:
+def test_vectorised_paired_verdicts_equal_scalar_ones(pairs: list[list[tuple[int, int]]]) -> None:
     # One comparison each: with several, pairs of the shared baseline would have to agree.
     for them in pairs:
         ours, theirs = ([x / 64 for x in column] for column in zip(*them, strict=True))
@@ -130,7 +130,7 @@ def test_vectorised_paired_verdicts_equal_single_ones(pairs: list[list[tuple[int
         max_size=9,
     )
 )
-def test_arms_of_distinct_readings_have_no_error_of_the_clock(ticks: list[list[int]]) -> None:
+def test_distinct_readings_need_no_clock_error(ticks: list[list[int]]) -> None:
     """Then arrays alone decide. No reading of an arm is one of another arm."""
     arms = [[(it + number / 16) / 1000 for it in own] for number, own in enumerate(ticks)]
     baseline, *candidates = arms
@@ -146,7 +146,7 @@ def test_arms_of_distinct_readings_have_no_error_of_the_clock(ticks: list[list[i
         assert effects.single(i).standard_error == it.standard_error
 
 
-def test_a_margin_each_is_that_of_its_own_comparison() -> None:
+def test_vectorised_comparisons_use_a_margin_of_their_own() -> None:
     draw = np.random.default_rng(8)
     arms = Arms(draw.normal(0, 0.001, 30) + np.repeat([0, 0.1, 0.1], 10), np.full(3, 10))
     margins = np.log1p([0.02, 0.2])
@@ -154,7 +154,7 @@ def test_a_margin_each_is_that_of_its_own_comparison() -> None:
     assert [judged.verdict(i).value for i in (0, 1)] == ["faster", "equivalent"]
 
 
-def test_million_pairs_are_compared_in_seconds() -> None:
+def test_million_pairs_of_stacks_are_compared_in_seconds() -> None:
     draw = np.random.default_rng(9)
     arms = Arms(draw.normal(0, 0.03, 200_000), np.full(20_000, 10))
     ours, theirs = draw.integers(0, 20_000, (2, 1_000_000))

@@ -68,7 +68,7 @@ def without_files(results: Sequence[BenchmarkResult]) -> list[BenchmarkResult]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_each_sample_has_a_value(sample: str) -> None:
+def test_each_benchmark_sample_gives_a_value(sample: str) -> None:
     assert any(it.value is not None for it in read(sample, encoded(sample)))
 
 
@@ -91,7 +91,7 @@ def facts(results: Sequence[BenchmarkResult]) -> set[tuple[object, ...]]:
 
 #: A report without a version or an accelerator is refused whole.
 @pytest.mark.parametrize("sample", [it for it in SAMPLES if it != "llm-d/report"])
-def test_an_empty_value_does_not_take_the_next_line(sample: str) -> None:
+def test_empty_benchmark_value_does_not_take_the_next_line(sample: str) -> None:
     """It is read like a value that means nothing, and no other line is lost."""
     for place, text in SAMPLES[sample].items():
         for match in _VALUE.finditer(text):
@@ -110,7 +110,7 @@ def test_an_empty_value_does_not_take_the_next_line(sample: str) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_damaged_text_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
+def test_damaged_benchmark_text_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
     text = SAMPLES[sample][place]
     for _ in range(data.draw(st.integers(1, 4))):
@@ -136,7 +136,7 @@ def test_replaced_number_gives_results_or_refusals(sample: str, data: st.DataObj
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @given(data=st.data())
-def test_file_cut_at_any_byte_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
+def test_truncated_file_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
     contents = encoded(sample)
     place = data.draw(st.sampled_from(sorted(contents)))
     end = data.draw(st.integers(0, len(contents[place])))
@@ -196,7 +196,7 @@ def workbook() -> bytes:
     return packed.getvalue()
 
 
-def test_cells_without_a_number_are_failures() -> None:
+def test_workbook_cells_without_a_number_are_failed_results() -> None:
     results = read("deepbench", {"a.xlsx": workbook()})
     times = [it for it in results if it.metric.name == "time"]
     assert [it.value for it in times] == [0.038, None, None, None]

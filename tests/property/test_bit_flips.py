@@ -135,7 +135,7 @@ def refused(work: Callable[[], object]) -> bool:
     return False
 
 
-def test_changed_report_is_invalid_or_differs_from_the_recorded_one(
+def test_changed_report_is_refused_or_differs_from_the_record(
     stored: StoredAdvice, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.json"
@@ -164,7 +164,7 @@ def replay(stored: StoredAdvice) -> None:
 
 
 @pytest.mark.parametrize("part", ["request", "snapshot", "evidence", "files", "report"])
-def test_advice_with_a_changed_part_is_checked_and_replayed_or_refused(
+def test_changed_record_of_advice_is_refused_or_gives_the_recorded_report(
     stored: StoredAdvice, part: str
 ) -> None:
     report = orjson.loads(stored.report)
@@ -175,7 +175,7 @@ def test_advice_with_a_changed_part_is_checked_and_replayed_or_refused(
 
 
 @pytest.mark.parametrize(("part", "kind"), [("snapshot", Snapshot), ("evidence", Evidence)])
-def test_a_changed_file_beside_a_report_is_read_or_refused(
+def test_changed_snapshot_or_evidence_file_is_checked_or_refused(
     stored: StoredAdvice, tmp_path: Path, part: str, kind: type[Snapshot] | type[Evidence]
 ) -> None:
     path = tmp_path / f"{part}.json"

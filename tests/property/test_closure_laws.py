@@ -26,7 +26,7 @@ def snapshot(world: World, roots: list[str], shuffle: random.Random | None = Non
 
 @MANY
 @given(worlds, requests, st.integers(0, 10**6))
-def test_snapshot_does_not_depend_on_the_order_of_roots_or_reads(
+def test_snapshot_does_not_depend_on_the_order_of_requirements_or_reads(
     world: World, roots: list[str], seed: int
 ) -> None:
     draw = random.Random(seed)
@@ -40,7 +40,7 @@ def test_snapshot_does_not_depend_on_the_order_of_roots_or_reads(
 
 @MANY
 @given(worlds, requests)
-def test_every_requirement_of_a_candidate_is_in_the_snapshot_or_missing(
+def test_snapshot_contains_each_required_package_or_lists_it_as_missing(
     world: World, roots: list[str]
 ) -> None:
     found = snapshot(world, roots)
@@ -55,7 +55,7 @@ def test_every_requirement_of_a_candidate_is_in_the_snapshot_or_missing(
 
 @MANY
 @given(worlds, requests, requests)
-def test_larger_request_has_all_candidates_of_a_smaller_one(
+def test_snapshot_of_a_larger_request_has_all_candidates_of_the_smaller(
     world: World, roots: list[str], more: list[str]
 ) -> None:
     small, large = snapshot(world, roots), snapshot(world, roots + more)
@@ -67,14 +67,14 @@ def test_larger_request_has_all_candidates_of_a_smaller_one(
 
 @MANY
 @given(worlds, requests)
-def test_snapshot_read_from_its_json_is_equal(world: World, roots: list[str]) -> None:
+def test_snapshot_is_read_back_from_json(world: World, roots: list[str]) -> None:
     found = snapshot(world, roots)
     assert Snapshot.from_json(found.to_json()) == found
 
 
 @MANY
 @given(worlds, requests, st.data())
-def test_the_revision_changes_exactly_when_the_content_does(
+def test_snapshot_revision_changes_exactly_with_the_content(
     world: World, roots: list[str], data: st.DataObject
 ) -> None:
     other = data.draw(worlds)

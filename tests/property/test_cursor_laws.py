@@ -29,37 +29,37 @@ values = st.recursive(
 
 
 @given(keys)
-def test_cursor_decodes_to_its_key(key: Key) -> None:
+def test_page_cursor_decodes_to_its_key(key: Key) -> None:
     text = CURSOR.text_of(key)
     assert CURSOR.key_in(text) == key
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
 @given(keys)
-def test_cursor_of_another_list_is_refused(key: Key) -> None:
+def test_page_cursor_of_another_list_is_refused(key: Key) -> None:
     with pytest.raises(ApiError):
         Cursor("others", CURSOR.parts).key_in(CURSOR.text_of(key))
 
 
 @given(st.text() | st.text("abcdefABCDEF0123456789-_=", min_size=1))
-def test_any_text_is_a_cursor_or_a_bad_request(text: str) -> None:
+def test_any_text_is_read_as_a_page_cursor_or_refused(text: str) -> None:
     expect_key_or_refusal(text)
 
 
 @given(values | st.lists(values, max_size=4).map(lambda them: ["things", *them]))
-def test_any_json_is_a_cursor_or_a_bad_request(value: object) -> None:
+def test_any_json_is_read_as_a_page_cursor_or_refused(value: object) -> None:
     packed = base64.urlsafe_b64encode(json.dumps(value).encode())
     expect_key_or_refusal(packed.decode().rstrip("="))
 
 
 @given(texts, texts, st.integers(-(2**63), 2**64 - 1))
-def test_times_and_numbers_are_checked(moment: str, name: str, number: int) -> None:
+def test_cursor_values_are_checked(moment: str, name: str, number: int) -> None:
     packed = base64.urlsafe_b64encode(orjson.dumps(["things", moment, name, number]))
     expect_key_or_refusal(packed.decode())
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
-def test_cursor_with_an_impossible_time_is_refused(moment: str) -> None:
+def test_page_cursor_with_an_impossible_time_is_refused(moment: str) -> None:
     packed = base64.urlsafe_b64encode(orjson.dumps(["things", moment, "a", 1]))
     with pytest.raises(ApiError):
         CURSOR.key_in(packed.decode())

@@ -36,9 +36,7 @@ def claims(comparisons: list[Comparison]) -> bool:
 @pytest.mark.parametrize(
     "design", [NIGHTS, replace(NIGHTS, sd=0.05), *slow([replace(NIGHTS, candidates=20)])]
 )
-def test_separate_nights_of_identical_stacks_make_no_claims_and_intervals_hold(
-    design: Design,
-) -> None:
+def test_identical_stacks_on_separate_nights_make_no_claims(design: Design) -> None:
     results = list(answers(design, 100, 91))
     # 1 % is promised; 4 or more of a hundred are seen in 2 % of all cases.
     assert sum(map(claims, results)) <= 3
@@ -54,7 +52,7 @@ def test_correlated_identical_stacks_make_few_claims(correlation: float) -> None
     assert sum(map(claims, answers(design, 150, 92))) <= 0.05 * 150
 
 
-def test_a_true_gain_is_found_although_nights_differ() -> None:
+def test_true_gain_is_found_although_nights_differ() -> None:
     design = replace(NIGHTS, gain=0.10)
     gained = [comparisons[0].verdict for comparisons in answers(design, 60, 93)]
     assert gained.count(Verdict.FASTER) >= 0.7 * 60
@@ -62,14 +60,14 @@ def test_a_true_gain_is_found_although_nights_differ() -> None:
 
 
 @pytest.mark.parametrize(("tick", "sd"), [(0.2, 0.0), (0.2, 0.03), (0.05, 0.003)])
-def test_coarse_clock_makes_no_claims_about_nearly_equal_stacks(tick: float, sd: float) -> None:
+def test_coarse_clock_makes_no_claims_about_nearly_identical_stacks(tick: float, sd: float) -> None:
     design = Design("clock", 5, 10, sd, tick=tick, step=0.003)
     assert sum(map(claims, answers(design, 60, 94))) <= 0.05 * 60
 
 
 @pytest.mark.parametrize("places", [(), tuple(JobPlace("h", f"r:{n}", "r") for n in range(10))])
 @pytest.mark.parametrize("tick", [0.0, 0.2])
-def test_difference_of_one_clock_tick_is_no_claim(
+def test_difference_of_one_clock_tick_makes_no_claim(
     places: tuple[JobPlace, ...], tick: float
 ) -> None:
     """Times of 4.98 and 5.02 ticks are read as 4 and 5."""
@@ -109,7 +107,7 @@ def test_verdicts_are_bitwise_independent_of_job_order(design: Design) -> None:
         (replace(NIGHTS, between=0.0), None),
     ],
 )
-def test_self_check_finds_planted_problems(design: Design, problem: str | None) -> None:
+def test_self_check_finds_planted_drift(design: Design, problem: str | None) -> None:
     draw = np.random.default_rng(96)
     for _ in range(20):
         (history,) = design.histories(draw)

@@ -51,7 +51,7 @@ def test_dip_of_the_promised_size_is_noticed(design: str, width: int, block_sd: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "size"), [(5, 0.125), (16, 0.065)])
-def test_visibility_claims_about_dips_hold(width: int, size: float) -> None:
+def test_statements_about_visible_dips_are_true(width: int, size: float) -> None:
     searches = 60
     outcomes = Counter(
         dip_outcome(

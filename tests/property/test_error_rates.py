@@ -69,9 +69,7 @@ def faster(stack: list[tuple[JobPlace, float]], gain: float) -> list[tuple[JobPl
 
 
 @pytest.mark.parametrize("candidates", [5, *slow([1, 20])])
-def test_identical_stacks_in_five_jobs_hardly_ever_give_a_claim(
-    candidates: int,
-) -> None:
+def test_five_jobs_of_identical_stacks_rarely_make_a_claim(candidates: int) -> None:
     draw, claimed = np.random.default_rng(81), 0
     for _ in range(1000):
         found = compared(contest(turns(draw, candidates, 5, 0.05)))
@@ -82,7 +80,7 @@ def test_identical_stacks_in_five_jobs_hardly_ever_give_a_claim(
     assert claimed <= 15
 
 
-def test_gain_of_ten_per_cent_is_found_beside_five_reference_runs_a_block() -> None:
+def test_gain_of_ten_per_cent_is_found_with_five_reference_jobs_in_each_block() -> None:
     draw, found = np.random.default_rng(82), 0
     for _ in range(200):
         base, first, *others = turns(draw, 20, 10, 0.05, reference=5)
@@ -92,7 +90,7 @@ def test_gain_of_ten_per_cent_is_found_beside_five_reference_runs_a_block() -> N
 
 
 @pytest.mark.slow
-def test_all_groups_of_a_page_share_the_error_rate() -> None:
+def test_comparison_groups_on_a_page_share_the_error_rate() -> None:
     draw, pages = np.random.default_rng(83), 0
     for _ in range(200):
         page = [
@@ -117,7 +115,7 @@ def copied(sample: Sample, hosts: int) -> Sample:
     )
 
 
-def test_agreeing_hosts_find_all_that_one_host_finds() -> None:
+def test_several_agreeing_hosts_find_every_gain_that_one_host_finds() -> None:
     """A gain of 10 % among twenty candidates, on one to four hosts that show exactly the same."""
     draw = np.random.default_rng(84)
     found = dict.fromkeys((1, 2, 3, 4), 0)
@@ -137,7 +135,7 @@ def test_agreeing_hosts_find_all_that_one_host_finds() -> None:
     assert 0 < found[1] < found[2] <= found[3] <= found[4]
 
 
-def test_three_noisy_hosts_find_more_than_one() -> None:
+def test_three_noisy_hosts_find_more_gains_than_one_host() -> None:
     draw = np.random.default_rng(85)
     found = dict.fromkeys((1, 2, 3), 0)
     for _ in range(40):
@@ -159,7 +157,7 @@ rates = st.lists(st.integers(-60, 60), min_size=5, max_size=9)
 
 @settings(max_examples=examples(150))
 @given(rates, st.lists(rates, min_size=1, max_size=5), st.booleans())
-def test_a_second_identical_host_never_turns_a_claim_into_none(
+def test_second_identical_host_never_removes_a_claim(
     baseline: list[int], candidates: list[list[int]], in_turns: bool
 ) -> None:
     samples = [

@@ -216,7 +216,7 @@ def costs_of(drawn: Drawn, universe: Universe, versions: Mapping[str, str]) -> C
 
 
 @pytest.mark.parametrize("part", [0, *slow(range(1, 22))])
-def test_the_smallest_fixes_of_1100_locks_equal_brute_force(part: int) -> None:
+def test_smallest_fixes_of_1100_locks_equal_exhaustive_search(part: int) -> None:
     fixable = kept = 0
     for seed in range(part * 50, part * 50 + 50):
         drawn = drawn_lock(seed)
@@ -251,7 +251,7 @@ def fixed(drawn: Drawn, budget: Budget, evidence: Evidence = UNMEASURED) -> FixR
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
-def test_fix_that_reads_few_versions_equals_one_that_reads_all(part: int, budget: Budget) -> None:
+def test_fix_after_few_reads_equals_the_fix_after_all_reads(part: int, budget: Budget) -> None:
     """An unread version may need what read versions of its package need, and nothing else."""
     compared = spared = 0
     for seed in range(5000 + part * 20, 5000 + part * 20 + 20):
@@ -270,7 +270,7 @@ def test_fix_that_reads_few_versions_equals_one_that_reads_all(part: int, budget
 
 
 @pytest.mark.parametrize("part", [0, *slow(range(1, 12))])
-def test_proof_over_unread_versions_holds_for_independent_versions(part: int) -> None:
+def test_fix_proof_over_unread_versions_holds_for_independent_versions(part: int) -> None:
     held = 0
     for seed in range(7000 + part * 20, 7000 + part * 20 + 20):
         drawn = drawn_lock(seed, plain=True)
@@ -286,7 +286,7 @@ def test_proof_over_unread_versions_holds_for_independent_versions(part: int) ->
 
 
 @pytest.mark.parametrize("part", [0, *slow(range(1, 6))])
-def test_the_front_with_slower_versions_equals_brute_force(part: int) -> None:
+def test_smallest_fix_without_a_slowdown_equals_exhaustive_search(part: int) -> None:
     """The smallest fix of which nothing is settled to be slower is what trying everything finds."""
     compared = 0
     for seed in range(9000 + part * 40, 9000 + part * 40 + 40):

@@ -108,7 +108,7 @@ def check(body: bytes, kind: str, url: str = URL) -> None:
 @example(path=("meta", "api-version"), value="x" * 3_000_000)
 @example(path=("versions", 0), value="1" * 5_000)
 @settings(max_examples=examples(800), deadline=None)
-def test_a_page_of_json_with_any_value_replaced(path: Path, value: Any) -> None:
+def test_json_index_page_with_any_value_replaced_is_read_or_refused(path: Path, value: Any) -> None:
     with suppress(orjson.JSONEncodeError):
         check(orjson.dumps(replaced(PAGE, path, value)), JSON)
 
@@ -133,13 +133,13 @@ kinds = st.sampled_from(CHARSETS.split()).map(lambda it: f"text/html; charset={i
 @example("parrot", f"{HTML}; charset=undefined")
 @example("<a href=x>&#" + "9" * 5_000 + ";", HTML)
 @settings(max_examples=examples(800), deadline=None)
-def test_html_page_of_random_tags_is_read_or_refused(page: str, kind: str) -> None:
+def test_html_index_page_of_random_tags_is_read_or_refused(page: str, kind: str) -> None:
     check(page.encode(), kind)
 
 
 @given(st.binary(max_size=200), st.sampled_from([JSON, HTML, "", "x"]) | kinds | texts, texts)
 @settings(max_examples=examples(300), deadline=None)
-def test_any_bytes_of_any_type_are_a_page_or_refused(body: bytes, kind: str, url: str) -> None:
+def test_any_bytes_are_read_as_an_index_page_or_refused(body: bytes, kind: str, url: str) -> None:
     check(body, kind, url)
 
 
@@ -153,7 +153,7 @@ versions = st.builds(
 
 @given(versions, versions)
 @settings(max_examples=examples(500), deadline=None)
-def test_versions_have_the_same_key_exactly_if_equal(one: str, other: str) -> None:
+def test_version_keys_are_equal_exactly_for_equal_versions(one: str, other: str) -> None:
     assert (spelling(one)[0] == spelling(other)[0]) == (Version(one) == Version(other))
 
 
@@ -206,7 +206,7 @@ offsets = st.integers(-3, 3) | st.integers(-len(DATA), len(DATA)) | st.just(0)
 @example(given_size=True, with_hash=True, shifts=[(-len(DATA), 100 - len(DATA), 0)])
 @example(given_size=True, with_hash=True, shifts=[(0, 0, 0), (0, -10, 0)])
 @settings(max_examples=examples(400), deadline=None)
-def test_wrong_parts_of_a_wheel_never_give_wrong_metadata(
+def test_wrong_byte_ranges_of_a_wheel_never_give_wrong_metadata(
     given_size: bool, with_hash: bool, shifts: list[tuple[int, int, int]]
 ) -> None:
     left = list(shifts)
@@ -232,19 +232,19 @@ def test_wrong_parts_of_a_wheel_never_give_wrong_metadata(
 @given(st.lists(texts | st.sampled_from(["Name: ", "Metadata-Version: ", "\n", " ", ":"])))
 @example(["Metadata-Version: ", "9" * 5_000, ".1\n"])
 @settings(max_examples=examples(300), deadline=None)
-def test_any_core_metadata(text: list[str]) -> None:
+def test_any_core_metadata_text_is_read_without_a_crash(text: list[str]) -> None:
     assert parse_core_metadata("".join(text)).is_static in (True, False)
 
 
 @given(st.integers(400, 599), texts | st.from_regex(r"[A-Z][a-z]{2}, \d{1,5} Jan \d+ \d+:\d+"))
 @example(429, "Fri, 31 Dec 9999 23:59:59 -2300")
 @settings(max_examples=examples(300), deadline=None)
-def test_any_error_status_becomes_an_index_problem(status: int, after: str) -> None:
+def test_any_http_error_status_becomes_an_index_problem(status: int, after: str) -> None:
     assert status_problem(Head(status, {"retry-after": after}), "x").status == status
 
 
 @given(texts)
 @settings(max_examples=examples(200), deadline=None)
-def test_any_redirect_is_followed_to_http_or_refused(location: str) -> None:
+def test_any_index_redirect_leads_to_http_or_is_refused(location: str) -> None:
     with suppress(IndexProblem):
         assert redirect_target(URL, location, "x").startswith("http")

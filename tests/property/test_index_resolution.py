@@ -142,7 +142,7 @@ _roots = st.lists(
 
 @settings(max_examples=examples(2_000))
 @given(_indexes, _roots, st.sampled_from(list(RecommendationType)))
-def test_advice_equals_the_one_after_reading_everything(
+def test_advice_after_few_reads_equals_advice_after_reading_everything(
     drawn: dict[tuple[str, str], dict[str, Any]], roots: list[str], kind: RecommendationType
 ) -> None:
     index: dict[str, dict[str, Any]] = {}
@@ -179,7 +179,7 @@ def test_advice_equals_the_one_after_reading_everything(
     ],
     ids=["of itself", "of another package"],
 )  # fmt: skip
-def test_packages_of_an_extra_that_a_version_requires_are_read(
+def test_packages_of_an_extra_required_by_a_version_are_read(
     index: dict[str, dict[str, Any]], best: dict[str, str]
 ) -> None:
     request = request_for("a\n", RecommendationType.LATEST)
@@ -214,7 +214,7 @@ def with_memory(request: StackRequest, reader: ListedIndex, memory: IndexMemory)
     ),
     st.sampled_from((0, 4, 100)),
 )  # fmt: skip
-def test_index_memory_does_not_change_the_answer(
+def test_index_cache_in_memory_does_not_change_the_advice(
     drawn: dict[tuple[str, str], dict[str, Any]],
     requests: list[tuple[list[str], RecommendationType, bool]],
     limit: int,
@@ -237,7 +237,7 @@ def test_index_memory_does_not_change_the_answer(
 
 @settings(max_examples=examples(500))
 @given(_indexes, _roots, _roots, st.sampled_from(list(RecommendationType)))
-def test_reads_of_an_earlier_run_do_not_change_the_answer(
+def test_reads_of_an_earlier_run_do_not_change_the_advice(
     drawn: dict[tuple[str, str], dict[str, Any]],
     roots: list[str],
     others: list[str],
@@ -265,7 +265,7 @@ def test_reads_of_an_earlier_run_do_not_change_the_answer(
             assert any(best.uninvited > 0 for best in bests), (index, roots)
 
 
-def test_broken_old_source_distribution_in_memory_does_not_change_the_answer() -> None:
+def test_cached_broken_source_distribution_does_not_change_the_advice() -> None:
     wheels = ["cp310-cp310-win_amd64"]
     old: dict[str, Any] = {"wheels": wheels, "sdist": True, "uploaded_at": "2020-01-01T00:00:00Z"}
     index: Index = {"a": {"1.0": {}, "2.0": old}, "b": {"1.0": {**old, "broken": True}}}
@@ -279,7 +279,7 @@ def test_broken_old_source_distribution_in_memory_does_not_change_the_answer() -
     assert with_revision(asyncio.run(later.advise()).snapshot) == with_revision(fresh.snapshot)
 
 
-def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
+def test_reads_of_an_earlier_run_save_requests_even_if_a_page_changed() -> None:
     index: Index = {
         "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
         "core": {f"{number}.0": {} for number in range(1, 40)},
@@ -297,7 +297,7 @@ def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
     assert {it.partition("-")[0] for it in reader.read} == {"web"}
 
 
-def test_a_later_request_reads_nothing_again() -> None:
+def test_repeated_request_reads_nothing_again_from_the_index() -> None:
     index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}, "core": {"1.0": {}}}
     reader, memory = RecentIndex(index), IndexMemory()
     first = with_memory(request_for("web\n"), reader, memory)
@@ -307,7 +307,7 @@ def test_a_later_request_reads_nothing_again() -> None:
     assert all(again.snapshot.packages[it] is them for it, them in first.snapshot.packages.items())
 
 
-def test_only_needed_versions_are_read() -> None:
+def test_only_versions_that_matter_to_the_advice_are_read() -> None:
     index: Index = {
         "web": {f"{number}.0": {"requires": [f"core>={number}"]} for number in range(1, 60)},
         "core": {f"{number}.0": {} for number in range(1, 60)},
@@ -319,7 +319,7 @@ def test_only_needed_versions_are_read() -> None:
     assert (resolution.progress.listed, resolution.progress.read) == (118, 2)
 
 
-def test_versions_in_lock_step_are_read_in_growing_batches() -> None:
+def test_versions_that_require_each_other_exactly_are_read_in_growing_batches() -> None:
     index: Index = {
         "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
         "core": {f"{number}.0": {} for number in range(1, 40)},
@@ -328,7 +328,7 @@ def test_versions_in_lock_step_are_read_in_growing_batches() -> None:
     assert resolution.progress.rounds < 10
 
 
-def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason() -> None:
+def test_unavailable_package_is_listed_as_missing_with_the_reason() -> None:
     class Failing(ListedIndex):
         async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             if name == "core":
@@ -343,7 +343,7 @@ def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason(
     }
 
 
-def test_indexes_without_any_answer_are_an_error() -> None:
+def test_advice_fails_if_no_index_answers() -> None:
     class Silent(ListedIndex):
         async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
@@ -352,7 +352,7 @@ def test_indexes_without_any_answer_are_an_error() -> None:
         resolved(request_for("web\n"), Silent({}))
 
 
-def test_locked_versions_are_read_and_unusable_ones_reported() -> None:
+def test_locked_versions_are_read_and_unusable_versions_reported() -> None:
     index: Index = {
         "web": {"3.0": {}, "2.0": {}},
         "core": {"2.0": {}, "1.0": {"requires_python": ">=3.13"}},

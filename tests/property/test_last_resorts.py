@@ -51,7 +51,7 @@ def drawn(draw: random.Random) -> tuple[str, Index]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_advice_with_old_source_distributions_replays_and_agrees_with_why_not(seed: int) -> None:
+def test_advice_with_old_source_distributions_can_be_replayed_and_explained(seed: int) -> None:
     draw = random.Random(seed)
     manifest, index = drawn(draw)
     request = request_for(manifest)

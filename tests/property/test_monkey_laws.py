@@ -62,7 +62,7 @@ def versions_in(universe: Universe, space: StackSpace) -> Iterator[frozenset[tup
         yield frozenset(stack.versions().items())
 
 
-def test_a_space_holds_exactly_the_valid_stacks() -> None:
+def test_stack_generator_enumerates_exactly_the_valid_stacks() -> None:
     sizes = []
     for seed in CASES:
         universe = drawn_spaces(seed)
@@ -75,7 +75,7 @@ def test_a_space_holds_exactly_the_valid_stacks() -> None:
     assert min(sizes) == 0
 
 
-def test_every_stack_is_sampled_with_equal_frequency() -> None:
+def test_stack_generator_samples_every_stack_with_equal_probability() -> None:
     """Pearson's test over the stacks of a space with unequal branches."""
     index = {
         "a": {f"{it}.0": {"requires": ["b<3"] if it % 2 else ["b", "c"]} for it in range(1, 6)},
@@ -92,7 +92,7 @@ def test_every_stack_is_sampled_with_equal_frequency() -> None:
     assert chisquare(list(drawn.values())).pvalue > 0.001
 
 
-def test_ranks_are_distinct_and_reproducible_for_a_seed() -> None:
+def test_sampled_stack_numbers_are_distinct_and_reproducible() -> None:
     for total in (0, 1, 2, 7, 100):
         for seed in range(20):
             ranks = list(distinct_ranks(total, seed))
@@ -100,7 +100,7 @@ def test_ranks_are_distinct_and_reproducible_for_a_seed() -> None:
             assert ranks == list(distinct_ranks(total, seed))
 
 
-def test_estimated_space_sizes_agree_with_exact_ones() -> None:
+def test_estimated_number_of_stacks_agrees_with_the_exact_number() -> None:
     """An interval of 95 % holds the truth in about 95 of 100 estimates."""
     inside = cases = 0
     for seed in range(examples(400)):
@@ -119,7 +119,7 @@ def test_estimated_space_sizes_agree_with_exact_ones() -> None:
     assert inside >= 0.85 * examples(400)
 
 
-def test_all_and_only_possible_combinations_are_covered() -> None:
+def test_generated_stacks_cover_all_and_only_possible_version_pairs() -> None:
     """Checked by trying everything, without the generator's diagram."""
     infeasible = 0
     for seed in CASES:

@@ -78,7 +78,7 @@ def nightly(
 
 @pytest.mark.parametrize("stacks", [6, *slow([1, 2, 21])])
 @pytest.mark.parametrize("how", [{}, {"in_turns": True}, {"runs": 10, "jobs": 3}])
-def test_nights_that_differ_make_no_claims(stacks: int, how: dict[str, Any]) -> None:
+def test_differing_nights_make_no_claims(stacks: int, how: dict[str, Any]) -> None:
     """One inspection of each stack, all in the same turns, or ten inspections of each."""
     found = nightly(200, stacks, 41, **how)
     chosen = stacks > 1 and how != {}  # one inspection of each knows no error
@@ -89,7 +89,7 @@ def test_nights_that_differ_make_no_claims(stacks: int, how: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("reference", [5, *slow([1, 20])])
-def test_a_reference_on_some_of_the_nights_makes_no_claims(reference: int) -> None:
+def test_reference_on_some_nights_makes_no_claims_about_identical_stacks(reference: int) -> None:
     """Each stack in a night of its own, the newest one in some of these as well."""
     draw, claimed = np.random.default_rng(42), 0
     index: Index = {"fast": {f"1.{n}": {"requires": []} for n in range(21)}}
@@ -108,7 +108,7 @@ def test_a_reference_on_some_of_the_nights_makes_no_claims(reference: int) -> No
 
 @pytest.mark.parametrize("how", [{"in_turns": True}, {"runs": 10, "jobs": 3}])
 @pytest.mark.parametrize("stacks", [2, *slow([21])])
-def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[str, Any]) -> None:
+def test_true_gain_is_found_interleaved_and_in_ten_runs(stacks: int, how: dict[str, Any]) -> None:
     first = package_version("fast", f"1.{stacks - 1}").purl
     found = nightly(150, stacks, 43, gain=0.10, **how)
     won = [
@@ -122,7 +122,7 @@ def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[
     ("requests", "jobs"),
     [(100, 5), *(pytest.param(*it, marks=pytest.mark.slow) for it in ((300, 5), (1000, 10)))],
 )
-def test_advice_over_identical_stacks_hardly_ever_carries_a_claim(requests: int, jobs: int) -> None:
+def test_advice_about_identical_stacks_rarely_makes_a_claim(requests: int, jobs: int) -> None:
     found = answers(requests, jobs, [], seed=31)
     assert all(sum(c.beside_baseline for c in it.claims) == CANDIDATES for it in found)
     assert sum(map(claims, found)) <= 0.01 * requests
@@ -130,7 +130,7 @@ def test_advice_over_identical_stacks_hardly_ever_carries_a_claim(requests: int,
     assert sum(map(leaves_the_newest, found)) <= at_most(0.01, requests)
 
 
-def test_a_true_gain_of_ten_per_cent_is_found_with_ten_jobs_an_arm() -> None:
+def test_true_gain_of_ten_per_cent_is_found_with_ten_jobs_of_each_stack() -> None:
     found = answers(200, 10, [math.log(1.10)], seed=32)
     won = [
         it for it in found
@@ -142,7 +142,7 @@ def test_a_true_gain_of_ten_per_cent_is_found_with_ten_jobs_an_arm() -> None:
     assert set(best) == {FIRST}
 
 
-def test_a_machine_that_became_slower_makes_no_claims() -> None:
+def test_slower_machine_makes_no_claims_about_identical_stacks() -> None:
     """Every stack ran on the old machine, every other one on the new, the reference on both."""
     draw, claimed, cut = np.random.default_rng(34), 0, 0
     index: Index = {"fast": {f"1.{n}": {"requires": []} for n in range(11)}}
@@ -164,7 +164,7 @@ def test_a_machine_that_became_slower_makes_no_claims() -> None:
 
 
 @pytest.mark.slow
-def test_reported_gains_are_not_exaggerated() -> None:
+def test_reported_gains_do_not_exceed_true_gains_on_average() -> None:
     """Of those that were found, which are the lucky ones, the mean is still not above the truth."""
     found = answers(200, 10, [math.log(1.06)], seed=33)
     seen = [

@@ -73,7 +73,7 @@ OWN = {
 
 @given(data=st.data(), value=values, jobs=st.integers(0, 2))
 @settings(max_examples=examples(400), deadline=None)
-def test_own_inspection_folder_with_any_field_replaced_is_parsed_or_refused(
+def test_thoth_inspection_folder_with_any_field_replaced_is_parsed_or_refused(
     data: st.DataObject, value: Any, jobs: int
 ) -> None:
     path = data.draw(st.sampled_from(paths_of(OWN)))
@@ -95,19 +95,19 @@ def test_inspection_file_with_any_field_replaced_is_parsed_or_refused(
 
 @given(st.binary(max_size=200) | values.map(encoded))
 @settings(max_examples=examples(300), deadline=None)
-def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_as_an_inspection_or_refused(data: bytes) -> None:
     check(RawDocument("x", data=data))
     check(RawDocument("x", files={"results/0/result": data, "build/specification": data}))
 
 
 @given(st.integers(1, 2000), st.binary(min_size=1, max_size=3))
 @settings(max_examples=examples(200), deadline=None)
-def test_document_with_bytes_overwritten_is_parsed_or_refused(where: int, noise: bytes) -> None:
+def test_inspection_with_bytes_overwritten_is_parsed_or_refused(where: int, noise: bytes) -> None:
     data = encoded(document_2020_02())
     check(RawDocument("x", data=data[:where] + noise + data[where + len(noise) :]))
 
 
 @given(values)
-def test_scrubbing_twice_equals_scrubbing_once(value: Any) -> None:
+def test_removing_personal_data_twice_equals_removing_it_once(value: Any) -> None:
     once = scrub(value, canonical_json(value))
     assert scrub(once, canonical_json(once)) == once

@@ -79,7 +79,7 @@ def world(stores: Stores) -> World:
 
 @FEW
 @given(records, st.integers(1, 50), st.integers(1, 50))
-def test_projecting_twice_or_in_other_batches_changes_nothing(
+def test_repeated_projection_in_any_batches_does_not_change_the_graph(
     world: World, rows: Rows, first: int, second: int
 ) -> None:
     world.begin(rows)
@@ -92,7 +92,7 @@ def test_projecting_twice_or_in_other_batches_changes_nothing(
 
 @FEW
 @given(records, st.randoms(use_true_random=False))
-def test_graph_does_not_depend_on_the_order_of_arrival(
+def test_graph_does_not_depend_on_the_order_of_rows(
     world: World, rows: Rows, order: random.Random
 ) -> None:
     world.begin(rows)
@@ -105,7 +105,7 @@ def test_graph_does_not_depend_on_the_order_of_arrival(
 
 @FEW
 @given(records)
-def test_rebuilding_from_nothing_gives_the_same_graph(world: World, rows: Rows) -> None:
+def test_graph_rebuilt_from_nothing_equals_the_projected_graph(world: World, rows: Rows) -> None:
     world.begin(rows)
     world.sync(1_000)
     once = world.kinds()

@@ -169,14 +169,14 @@ def check_project(given: dict[str, bytes]) -> None:
 
 @given(files)
 @settings(max_examples=examples(400), deadline=None)
-def test_any_files_are_a_project_or_a_helpful_error(given: dict[str, bytes]) -> None:
+def test_any_files_are_read_as_a_project_or_refused_with_a_reason(given: dict[str, bytes]) -> None:
     check_project(given)
     check(lambda: missing_includes(given))
 
 
 @given(st.sampled_from(NAMES), contents)
 @settings(max_examples=examples(200), deadline=None)
-def test_any_file_is_a_lock_or_a_helpful_error(name: str, content: bytes) -> None:
+def test_any_file_is_read_as_a_lock_or_refused_with_a_reason(name: str, content: bytes) -> None:
     check_lock(name, {name: content})
 
 
@@ -201,7 +201,7 @@ def encoded(name: str, document: Any) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_unchanged_sample_documents_are_valid(name: str) -> None:
+def test_unchanged_sample_projects_are_valid(name: str) -> None:
     data = encoded(name, WHOLE[name])
     assert data is not None
     assert isinstance(parse_project({name: data}), Project)
@@ -209,7 +209,7 @@ def test_unchanged_sample_documents_are_valid(name: str) -> None:
 
 @given(st.data(), st.sampled_from(sorted(WHOLE)), values)
 @settings(max_examples=examples(600), deadline=None)
-def test_a_document_with_any_value_at_any_place_is_read_or_refused(
+def test_project_file_with_any_value_replaced_is_read_or_refused(
     data: st.DataObject, name: str, value: Any
 ) -> None:
     path = data.draw(st.sampled_from([(), *paths_of(WHOLE[name])]))

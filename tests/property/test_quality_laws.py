@@ -23,7 +23,7 @@ _values = st.lists(_positive, min_size=1, max_size=30)
 
 @settings(max_examples=examples(400))
 @given(_values, st.integers(-20, 20), st.randoms(use_true_random=False))
-def test_summary_ignores_the_order_of_jobs_and_scales_with_the_unit(
+def test_quality_summary_ignores_job_order_and_scales_with_the_unit(
     values: list[float], power: int, shuffler: random.Random
 ) -> None:
     summary = summary_of(values)
@@ -44,7 +44,7 @@ def test_summary_ignores_the_order_of_jobs_and_scales_with_the_unit(
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.lists(_positive, max_size=8), max_size=8), st.randoms(use_true_random=False))
-def test_variances_ignore_the_order_of_jobs(
+def test_variance_components_do_not_depend_on_the_order_of_jobs(
     jobs: list[list[float]], shuffler: random.Random
 ) -> None:
     components = variance_components(jobs)
@@ -66,7 +66,7 @@ def test_variances_ignore_the_order_of_jobs(
         min_size=2, max_size=7, unique_by=lambda it: it[0],
     )
 )  # fmt: skip
-def test_some_repetition_count_suffices_and_the_cheapest_has_ratio_one(
+def test_repetition_report_names_a_sufficient_and_a_cheapest_count(
     drawn: list[tuple[int, int, float]],
 ) -> None:
     batches = [RepetitionBatch(str(r), r, n, 100.0, 100.0, 100 * cv) for r, n, cv in drawn]

@@ -70,7 +70,7 @@ def known_after(some: Sequence[Delivery]) -> KnownRelease:
 
 
 @given(deliveries, st.randoms(use_true_random=False))
-def test_release_does_not_depend_on_the_order_of_deliveries(
+def test_recorded_release_does_not_depend_on_the_order_of_deliveries(
     some: list[Delivery], order: random.Random
 ) -> None:
     known = known_after(some)
@@ -88,7 +88,7 @@ def test_repeated_delivery_changes_nothing(some: list[Delivery], data: st.DataOb
 
 
 @given(deliveries)
-def test_solver_data_never_replace_those_of_an_index(some: list[Delivery]) -> None:
+def test_solver_data_never_replace_index_data_of_a_release(some: list[Delivery]) -> None:
     by_index = [it for it, _ in some if it.metadata_source != SOLVER and it.requirements]
     known = known_after(some)
     assert not (by_index and known.from_solver)

@@ -91,20 +91,20 @@ def test_release_with_any_field_replaced_is_parsed_or_refused(
 
 @given(data=st.data(), value=values)
 @settings(max_examples=examples(400), deadline=None)
-def test_a_solvers_result_with_any_field_replaced(data: st.DataObject, value: Any) -> None:
+def test_changed_solver_result_is_read_or_refused(data: st.DataObject, value: Any) -> None:
     changed = replaced(SOLVER, data.draw(st.sampled_from(paths_of(SOLVER))), value)
     check(encoded(changed))
 
 
 @given(st.dictionaries(st.sampled_from([*RELEASE, "result", "x"]), values))
 @settings(max_examples=examples(300), deadline=None)
-def test_any_json_document_is_a_release_or_refused(document: dict[str, Any]) -> None:
+def test_any_json_is_read_as_a_release_or_refused(document: dict[str, Any]) -> None:
     check(encoded(document))
 
 
 @given(st.binary(max_size=200) | values.map(encoded))
 @settings(max_examples=examples(200), deadline=None)
-def test_any_bytes_are_a_release_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_as_a_release_or_refused(data: bytes) -> None:
     check(data)
 
 

@@ -29,7 +29,7 @@ EITHER_WAY = (Budget(), Budget(steps=0))
 
 @pytest.mark.parametrize("budget", EITHER_WAY, ids=["branch and bound", "solver"])
 @pytest.mark.parametrize("part", [0, *slow(range(1, 5))])
-def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> None:
+def test_resolver_equals_exhaustive_search_on_500_small_indexes(part: int, budget: Budget) -> None:
     solved = 0
     for seed in range(part * 100, part * 100 + 100):
         universe = drawn_universe(seed)
@@ -54,7 +54,7 @@ def test_500_small_universes_equal_brute_force(part: int, budget: Budget) -> Non
     assert 20 < solved < 95  # both kinds are drawn
 
 
-def test_contributions_are_relative_to_the_best_and_penalties_to_zero() -> None:
+def test_contributions_are_relative_to_the_best_version_and_penalties_to_zero() -> None:
     special = 0
     for seed in range(300):
         snapshot, request, scores, penalties, newness = drawn_case(seed)
@@ -79,7 +79,7 @@ def _sum(values: Sequence[int], places: set[int]) -> int:
     return sum(values[it] for it in places)
 
 
-def test_conflict_is_infeasible_and_minimal() -> None:
+def test_reported_conflict_is_infeasible_and_minimal() -> None:
     seen = 0
     for seed in range(4000, 4200):
         universe = drawn_universe(seed, plain=True)
@@ -127,7 +127,7 @@ def with_only(universe: Universe, steps: tuple[ConflictStep, ...]) -> Universe:
     )
 
 
-def test_200_universes_agree_with_resolvelib_on_feasibility() -> None:
+def test_resolver_agrees_with_resolvelib_on_feasibility_of_200_indexes() -> None:
     solved = 0
     for seed in range(1000, 1200):
         universe = drawn_universe(seed, plain=True)
@@ -137,7 +137,7 @@ def test_200_universes_agree_with_resolvelib_on_feasibility() -> None:
     assert 40 < solved < 190
 
 
-def test_a_further_constraint_never_improves_the_optimum() -> None:
+def test_further_constraint_never_improves_the_best_score() -> None:
     compared = 0
     for seed in range(2000, 2250):
         snapshot, request, scores, penalties, newness = drawn_case(seed, plain=True)
@@ -153,7 +153,7 @@ def test_a_further_constraint_never_improves_the_optimum() -> None:
     assert compared > 50
 
 
-def test_neither_input_order_nor_seed_nor_threads_change_the_answer() -> None:
+def test_resolver_result_does_not_depend_on_input_order_seed_or_threads() -> None:
     for seed in range(3000, 3040):
         universe = drawn_universe(seed)
         expected = answer_of(universe, Budget())

@@ -114,12 +114,12 @@ def problems_of(stored: Path, *, hash_seed: int, threads: int, simd: bool) -> st
 
 
 @pytest.mark.parametrize("hash_seed", [0, 1, 2, *slow(range(3, 20))])
-def test_report_is_the_same_for_every_hash_seed_and_thread_count(
+def test_advice_report_does_not_depend_on_hash_seed_or_thread_count(
     stored: Path, hash_seed: int
 ) -> None:
     threads = (1, 2, 4)[hash_seed % 3]
     assert problems_of(stored, hash_seed=hash_seed, threads=threads, simd=True) == ""
 
 
-def test_report_is_the_same_without_simd_instructions(stored: Path) -> None:
+def test_advice_report_does_not_depend_on_simd_instructions(stored: Path) -> None:
     assert problems_of(stored, hash_seed=0, threads=1, simd=False) == ""

@@ -49,7 +49,7 @@ def compare(candidate: tuple[float, ...], baseline: tuple[float, ...]) -> Compar
 
 
 @given(log_rates, log_rates)
-def test_swapping_the_arms_flips_the_sign(a: tuple[float, ...], b: tuple[float, ...]) -> None:
+def test_swapped_stacks_flip_the_sign(a: tuple[float, ...], b: tuple[float, ...]) -> None:
     forth, back = compare(a, b), compare(b, a)
     assert forth.d == pytest.approx(-back.d, nan_ok=True, abs=1e-12)
     assert forth.standard_error == pytest.approx(back.standard_error)
@@ -59,7 +59,7 @@ def test_swapping_the_arms_flips_the_sign(a: tuple[float, ...], b: tuple[float, 
 
 
 @given(log_rates, log_rates, st.randoms(use_true_random=False))
-def test_job_order_does_not_change_verdicts(
+def test_order_of_jobs_does_not_change_verdicts(
     a: tuple[float, ...], b: tuple[float, ...], rng
 ) -> None:  # type: ignore[no-untyped-def]
     shuffled = tuple(rng.sample(a, len(a)))
@@ -72,7 +72,7 @@ def test_job_order_does_not_change_verdicts(
     st.lists(st.integers(-50, 50), max_size=12),
     st.integers(-40, 40),
 )
-def test_a_faster_machine_for_both_arms_changes_nothing(
+def test_faster_machine_for_both_stacks_does_not_change_the_verdict(
     a: list[int], b: list[int], scale: int
 ) -> None:
     # Sixty-fourths add without rounding, so that not even a border case may tip.
@@ -87,7 +87,7 @@ def test_a_faster_machine_for_both_arms_changes_nothing(
 
 @settings(max_examples=examples(50))
 @given(st.lists(log_rates, max_size=6), log_rates, st.randoms(use_true_random=False))
-def test_candidate_order_does_not_change_verdicts(arms, baseline, rng) -> None:  # type: ignore[no-untyped-def]
+def test_order_of_candidates_does_not_change_verdicts(arms, baseline, rng) -> None:  # type: ignore[no-untyped-def]
     base = Sample("b", baseline, "key")
     candidates = [Sample(str(i), arm, "key") for i, arm in enumerate(arms)]
     shuffled = rng.sample(candidates, len(candidates))
@@ -111,7 +111,7 @@ def groups_with_a_claim(
 
 
 @pytest.mark.parametrize("jobs", [5, 10])
-def test_identical_stacks_are_hardly_ever_distinguished(jobs: int) -> None:
+def test_identical_stacks_are_rarely_called_different(jobs: int) -> None:
     seen = groups_with_a_claim(0.03, groups=400, stacks=20, jobs=jobs, seed=20)
     at_most = stats.binom.ppf(0.999, 400, 0.05)
     assert seen[Verdict.FASTER] <= at_most
@@ -119,20 +119,20 @@ def test_identical_stacks_are_hardly_ever_distinguished(jobs: int) -> None:
     assert seen[Verdict.FASTER] + seen[Verdict.SLOWER] <= 0.01 * 400
 
 
-def test_false_claims_stay_rare_with_noise_above_the_margin() -> None:
+def test_claims_about_identical_stacks_stay_rare_in_noise_above_the_margin() -> None:
     seen = groups_with_a_claim(0.5, groups=400, stacks=20, jobs=5, seed=21)
     at_most = stats.binom.ppf(0.999, 400, 0.05)
     assert seen[Verdict.FASTER] <= at_most
     assert seen[Verdict.SLOWER] <= at_most
 
 
-def test_a_gain_exactly_at_the_margin_is_claimed_as_often_as_alpha() -> None:
+def test_gain_exactly_at_the_margin_is_claimed_at_the_error_rate() -> None:
     seen = groups_with_a_claim(0.03, groups=2000, stacks=2, jobs=10, gain=math.log(1.02), seed=22)
     low, high = stats.binom.ppf([0.001, 0.999], 2000, 0.05)
     assert low <= seen[Verdict.FASTER] <= high
 
 
-def test_a_real_gain_of_ten_per_cent_is_found() -> None:
+def test_true_gain_of_ten_per_cent_is_found() -> None:
     seen = groups_with_a_claim(0.02, groups=200, stacks=2, jobs=10, gain=math.log(1.10), seed=23)
     assert seen[Verdict.FASTER] >= 0.99 * 200
     assert seen[Verdict.SLOWER] == 0
@@ -146,7 +146,7 @@ def placed(label: str, jobs: Placed, drift: dict[JobPlace, int] | None = None) -
 
 
 @given(placed_jobs, placed_jobs)
-def test_swapping_the_arms_mirrors_every_method(a: Placed, b: Placed) -> None:
+def test_swapped_stacks_mirror_every_method(a: Placed, b: Placed) -> None:
     (forth,) = compare_candidates(placed("a", a), [placed("b", b)])
     (back,) = compare_candidates(placed("b", b), [placed("a", a)])
     assert forth.d == pytest.approx(-back.d, nan_ok=True, abs=1e-12)
@@ -159,7 +159,7 @@ def test_swapping_the_arms_mirrors_every_method(a: Placed, b: Placed) -> None:
 
 
 @given(placed_jobs, placed_jobs, st.randoms(use_true_random=False))
-def test_order_of_placed_jobs_does_not_change_verdicts(a: Placed, b: Placed, rng) -> None:  # type: ignore[no-untyped-def]
+def test_order_of_jobs_in_blocks_does_not_change_verdicts(a: Placed, b: Placed, rng) -> None:  # type: ignore[no-untyped-def]
     def told(baseline: Placed, candidate: Placed) -> tuple[str, list[str], list[str]]:
         """What is found, and the jobs that took part, which the comparison names by position."""
         (one,) = compare_candidates(placed("a", baseline), [placed("b", candidate)])
@@ -173,7 +173,7 @@ def test_order_of_placed_jobs_does_not_change_verdicts(a: Placed, b: Placed, rng
 
 
 @given(placed_jobs, placed_jobs, st.lists(st.integers(-640, 640), min_size=16, max_size=16))
-def test_a_drift_common_to_the_arms_of_a_pair_changes_nothing(
+def test_drift_common_to_a_pair_of_jobs_does_not_change_the_verdict(
     a: Placed, b: Placed, steps: list[int]
 ) -> None:
     blocks = [JobPlace(host, f"run:{n}") for host in ("h1", "h2") for n in range(8)]
@@ -188,7 +188,7 @@ def test_a_drift_common_to_the_arms_of_a_pair_changes_nothing(
 
 
 @given(placed_jobs, placed_jobs)
-def test_verdict_needs_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
+def test_settled_verdict_needs_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
     (found,) = compare_candidates(placed("a", a), [placed("b", b)])
     if found.verdict is not Verdict.UNDETERMINED:
         assert min(len(a), len(b)) >= 5
@@ -202,7 +202,7 @@ def test_verdict_needs_five_pairs_or_jobs(a: Placed, b: Placed) -> None:
     st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), max_size=4),
     st.sampled_from(["h1", None]),
 )
-def test_four_pairs_never_have_a_verdict(pairs: list[tuple[int, int]], host: str | None) -> None:
+def test_four_pairs_never_settle_a_verdict(pairs: list[tuple[int, int]], host: str | None) -> None:
     places = [JobPlace(host, f"run:{n}") for n in range(len(pairs))]
     ours, theirs = zip(*pairs, strict=True) if pairs else ((), ())
     (found,) = compare_candidates(
@@ -239,7 +239,7 @@ def interleaved(
     ("stacks", "blocks", "hosts"),
     [(2, 5, ["h1"]), (2, 10, ["h1"]), (8, 10, ["h1"]), (4, 6, ["h1", "h2", "h3"])],
 )
-def test_drift_makes_no_claims_on_identical_interleaved_stacks(
+def test_drift_makes_no_claims_about_identical_interleaved_stacks(
     stacks: int, blocks: int, hosts: list[str]
 ) -> None:
     rng = np.random.default_rng(24)
@@ -253,7 +253,7 @@ def test_drift_makes_no_claims_on_identical_interleaved_stacks(
     assert claims[Verdict.FASTER] + claims[Verdict.SLOWER] <= 0.05 * 400
 
 
-def test_pairs_find_gains_under_drift_that_two_samples_miss() -> None:
+def test_paired_jobs_find_gains_under_drift_that_unpaired_jobs_miss() -> None:
     rng = np.random.default_rng(25)
     found = {True: 0, False: 0}
     for _ in range(100):
@@ -268,7 +268,7 @@ def test_pairs_find_gains_under_drift_that_two_samples_miss() -> None:
     assert found[False] <= 20
 
 
-def test_unbalanced_hosts_carry_no_claim() -> None:
+def test_unbalanced_hosts_make_no_claim_about_identical_stacks() -> None:
     """Four jobs on each fast host and one on each slow one, and the mirror image: one stack."""
     draw = random.Random(7)
     for hosts in (2, 4, 8):

@@ -41,7 +41,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @pytest.mark.parametrize("count", [5, 20])
 @pytest.mark.parametrize("name", BOUNDS)
-def test_advised_version_is_hardly_slower_than_the_fastest(name: str, count: int) -> None:
+def test_advised_version_is_nearly_as_fast_as_the_fastest(name: str, count: int) -> None:
     speeds = dict(planted_speeds(count))[name]
     draw = np.random.default_rng(count)
     chosen = [
@@ -67,7 +67,7 @@ def drawn_speeds(seed: int) -> tuple[list[float], Evidence]:
 
 
 @pytest.mark.parametrize("kind", [RecommendationType.BEST, RecommendationType.LATEST])
-def test_advice_is_never_what_guard_calls_harm(kind: RecommendationType) -> None:
+def test_guard_never_reports_harm_in_the_advised_stack(kind: RecommendationType) -> None:
     for seed in range(max(20, examples(200))):
         speeds, evidence = drawn_speeds(seed)
         for lock in (0, len(speeds) // 2, len(speeds) - 1):
@@ -84,7 +84,7 @@ def guarded(advice: Advice) -> GuardOutcome:
     ).outcome  # fmt: skip
 
 
-def test_lock_changes_the_advice_only_to_avoid_harm() -> None:
+def test_existing_lock_changes_the_advice_only_to_avoid_harm() -> None:
     for seed in range(max(20, examples(200))):
         speeds, evidence = drawn_speeds(seed)
         without = chosen_place(advice_by_speed(evidence, len(speeds), None))
@@ -94,7 +94,7 @@ def test_lock_changes_the_advice_only_to_avoid_harm() -> None:
                 assert chosen_place(advice) == without, (seed, lock)
 
 
-def test_package_names_and_job_order_do_not_change_the_choice() -> None:
+def test_package_names_and_job_order_do_not_change_the_chosen_version() -> None:
     for seed in range(max(10, examples(80))):
         speeds, _ = drawn_speeds(seed)
         chosen = set()
@@ -127,7 +127,7 @@ FRAMES: Index = {
 
 @pytest.mark.parametrize("requirements", ["frames\n", "frames\nkept\n"])
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_measured_version_stays_although_newer_ones_were_never_measured(
+def test_measured_version_is_kept_although_newer_versions_are_unmeasured(
     requirements: str, locked: bool
 ) -> None:
     keeps = "kept" in requirements
@@ -146,7 +146,7 @@ def test_a_measured_version_stays_although_newer_ones_were_never_measured(
     assert advice.assessment.claims_of({purl("frames==2.2.3")})
 
 
-def test_change_with_its_forced_changes_counts_as_one() -> None:
+def test_version_change_and_the_changes_it_requires_are_scored_as_one() -> None:
     request = request_for(files={"requirements.in": "frames\n"})
     (claim,) = advice_for(request, FRAMES, frames().evidence()).assessment.claims
     assert (claim.package, claim.differs, claim.scored) == ("frames", ("frames", "zone"), True)
@@ -165,7 +165,7 @@ def contexts(companion: str = "ctx") -> Bench:
 @pytest.mark.parametrize("companion", ["ctx", "aaa", "zzz"])
 @pytest.mark.parametrize("order", ["fast\n{}\n", "{}\nfast\n"])
 @pytest.mark.parametrize("locked", [True, False])
-def test_contexts_that_disagree_are_named_and_no_slower_stack_is_advised(
+def test_disagreeing_measurements_in_different_stacks_are_named(
     companion: str, order: str, locked: bool
 ) -> None:
     index: Index = {"fast": {"2": {}, "1": {}}, companion: {"2": {}, "1": {}}}
@@ -181,7 +181,7 @@ def test_contexts_that_disagree_are_named_and_no_slower_stack_is_advised(
 
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("safe", ["0", "2"])
-def test_speed_does_not_outweigh_a_vulnerability(locked: bool, safe: str) -> None:
+def test_faster_version_does_not_outweigh_a_vulnerability(locked: bool, safe: str) -> None:
     """``helper`` 1 is vulnerable, and what the fast version requires."""
     index: Index = {
         "fast": {"2": {"requires": ["helper==1"]}, "1": {"requires": [f"helper=={safe}"]}},
@@ -212,7 +212,7 @@ def advice_with_harm(request: Any, index: Index, evidence: Evidence) -> Advice:
     return advise(request, replace(snapshot, packages=packages), evidence)
 
 
-def test_without_evidence_the_best_is_the_latest() -> None:
+def test_best_type_advises_the_latest_versions_without_measurements() -> None:
     for index in ("web\ntool\n", "web\n", "core\nweb\n"):
         best, latest = (
             advice_for(request_for(index, kind=kind))

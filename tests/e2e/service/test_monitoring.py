@@ -71,13 +71,13 @@ def promtool(*arguments: str | Path) -> None:
 
 class TestRules:
     @needs("promtool")
-    def test_prometheus_accepts_rules_and_the_example(self) -> None:
+    def test_prometheus_accepts_alert_rules_and_the_example_configuration(self) -> None:
         promtool("check", "rules", RULES)
         promtool("check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")
 
     @needs("promtool")
     @pytest.mark.parametrize("path", RULE_TESTS, ids=lambda path: path.stem)
-    def test_each_alert_fires_at_its_time_and_not_before(self, path: Path) -> None:
+    def test_alert_fires_after_its_waiting_time_and_not_before(self, path: Path) -> None:
         promtool("test", "rules", path)
 
     def test_each_alert_has_a_promtool_test(self) -> None:
@@ -90,9 +90,7 @@ class TestRules:
         assert {name: it for name, it in outcomes.items() if it != [False, True]} == {}
 
     @pytest.mark.parametrize("rule", rules("alert"), ids=lambda rule: rule["alert"])
-    def test_an_alert_has_a_severity_and_a_runbook_that_explains_it(
-        self, rule: dict[str, Any]
-    ) -> None:
+    def test_alert_has_a_severity_and_a_runbook_section(self, rule: dict[str, Any]) -> None:
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
         page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
@@ -102,7 +100,7 @@ class TestRules:
         for part in ("**Meaning.**", "**Do.**"):
             assert part in section, part
 
-    def test_a_runbook_has_no_section_of_an_alert_that_does_not_exist(self) -> None:
+    def test_every_runbook_section_belongs_to_an_existing_alert(self) -> None:
         sections = [
             name
             for page in RUNBOOKS
@@ -110,7 +108,7 @@ class TestRules:
         ]
         assert sorted(sections) == sorted(ALERTS)
 
-    def test_a_missing_metric_of_a_critical_alert_is_an_alert(self) -> None:
+    def test_missing_metric_of_a_critical_alert_raises_an_alert(self) -> None:
         # Identical stacks are compared by the loop only.
         optional = {"thoth_identical_pairs"}
         recorded = {it["record"]: str(it["expr"]) for it in rules("record")}
@@ -164,7 +162,7 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
 
 class TestBoards:
     @pytest.mark.parametrize("name", BOARDS)
-    def test_grafana_board_has_no_identifiers_of_one_installation(self, name: str) -> None:
+    def test_grafana_dashboard_contains_no_identifiers_of_an_installation(self, name: str) -> None:
         text, loaded = (GRAFANA / f"{name}.json").read_text("utf-8"), board(name)
         identifiers = [it["id"] for it in loaded["panels"]]
         assert len(set(identifiers)) == len(identifiers)
@@ -175,7 +173,7 @@ class TestBoards:
         assert set(sources) == {"${datasource}", loaded["uid"]}
 
     @pytest.mark.parametrize("name", BOARDS)
-    def test_panels_have_units_and_texts_and_do_not_overlap(self, name: str) -> None:
+    def test_dashboard_panels_have_units_and_do_not_overlap(self, name: str) -> None:
         cells: set[tuple[int, int]] = set()
         for panel in board(name)["panels"]:
             place = panel["gridPos"]
@@ -195,7 +193,7 @@ class TestBoards:
             assert all(it["legendFormat"] for it in panel["targets"])
 
     @needs("promtool")
-    def test_prometheus_accepts_every_expression(self, tmp_path: Path) -> None:
+    def test_prometheus_accepts_every_dashboard_expression(self, tmp_path: Path) -> None:
         recorded = [
             {"record": f"panel:{number}", "expr": it} for number, it in enumerate(expressions())
         ]
@@ -206,11 +204,11 @@ class TestBoards:
 
 
 class TestNames:
-    def test_dashboards_use_recorded_series_that_rules_define(self) -> None:
+    def test_recorded_series_in_dashboards_are_defined_by_rules(self) -> None:
         recorded = {rule["record"] for rule in rules("record")}
         assert set(_RECORDED.findall("\n".join(expressions()))) <= recorded
 
-    def test_label_values_in_rules_exist_in_the_service(self) -> None:
+    def test_label_values_in_alert_rules_exist_in_the_service(self) -> None:
         text = RULES.read_text("utf-8")
 
         def values(label: str) -> set[str]:
@@ -223,7 +221,7 @@ class TestNames:
         assert values("queue") <= {it.value for it in QueueName}
         assert values("reason") <= {it.value for it in Reason}
 
-    def test_a_running_service_has_the_metrics_of_rules_and_guide(self, served: Served) -> None:
+    def test_running_service_exposes_all_documented_metrics(self, served: Served) -> None:
         with served.client() as client:
             client.get("/api/v2/advice")
             text = client.get("/metrics").text

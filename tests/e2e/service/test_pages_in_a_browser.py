@@ -146,7 +146,7 @@ def test_pages_are_no_wider_than_a_phone(opened: Opener, addresses: list[str]) -
     assert page.evaluate(_IS_NARROW)
 
 
-def test_a_phone_shows_reasons_and_whole_intervals_with_their_labels(
+def test_advice_page_on_a_phone_shows_reasons_and_whole_intervals(
     opened: Opener, addresses: list[str]
 ) -> None:
     page = opened(_named(addresses, "/advice/"), viewport=_PHONE)
@@ -165,7 +165,7 @@ def test_a_phone_shows_reasons_and_whole_intervals_with_their_labels(
         assert min(heights) > 12, kind
 
 
-def test_the_plot_with_zoom_leads_to_a_job(
+def test_point_in_the_zoomable_plot_leads_to_its_job(
     site: Served, opened: Opener, addresses: list[str]
 ) -> None:
     page = opened(_named(addresses, "/series/"))
@@ -174,7 +174,7 @@ def test_the_plot_with_zoom_leads_to_a_job(
     page.wait_for_url("**/jobs/*")
 
 
-def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
+def test_question_page_shows_the_answer_of_the_graph(site: Served) -> None:
     with site.client(site.token("cypher")) as client:
         address = "/questions/2?indicator=PiConv2D&run=1"
         content = client.get(address).text
@@ -202,7 +202,7 @@ def test_cypher_question_without_scope_names_the_scope_and_links_to_sign_in(
     context.close()
 
 
-def test_dropped_files_are_chosen_and_compared(opened: Opener) -> None:
+def test_files_dropped_on_a_form_are_submitted(opened: Opener) -> None:
     page = opened("/ask")
     transfer = page.evaluate_handle(_TRANSFER, ["requirements.in", "flask\n"])
     page.dispatch_event("form[enctype]", "drop", {"dataTransfer": transfer})
@@ -262,7 +262,7 @@ def test_filters_and_paging_change_the_results_and_the_address(
 
 
 @pytest.mark.parametrize("scripts", [True, *slow([False])])
-def test_a_newcomer_gets_a_lock_and_asks_why_not(opened: Opener, scripts: bool) -> None:
+def test_visitor_gets_a_lock_and_asks_why_not(opened: Opener, scripts: bool) -> None:
     page = opened(java_script_enabled=scripts)
     page.get_by_role("link", name="Ask", exact=True).click()
     page.get_by_label("Requirements").first.fill("flask>=3\nnumpy\n")

@@ -133,7 +133,7 @@ def test_no_secret_of_a_request_leaves_the_service(served: Served) -> None:
     }, kept  # fmt: skip
 
 
-def test_no_secret_is_in_any_log(served: Served) -> None:
+def test_service_logs_contain_no_secrets(served: Served) -> None:
     """Neither those of the requests above, nor tokens, nor the passwords of the stores."""
     home = served.settings.home
     passwords = json.loads((home / "secrets.json").read_text("utf-8")).values()

@@ -63,7 +63,7 @@ def own() -> Iterator[Served]:
         yield running
 
 
-def test_guard_trusts_a_self_signed_certificate_that_is_named(
+def test_guard_trusts_a_self_signed_certificate_given_as_option(
     served: Served, tmp_path: Path
 ) -> None:
     lock = tmp_path / "requirements.txt"
@@ -78,7 +78,7 @@ def test_guard_trusts_a_self_signed_certificate_that_is_named(
     assert "flask: 3.1.2 → 3.1.3" in answered.stdout, answered.stderr
 
 
-def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> None:
+def test_server_certificate_is_valid_for_every_name_of_this_machine(served: Served) -> None:
     port = served.base_url.rpartition(":")[2]
     context = ssl.create_default_context(cafile=str(served.ca))
     for name in ("localhost", "127.0.0.1"):
@@ -92,12 +92,12 @@ def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> No
         httpx.get(f"{served.base_url}/livez")
 
 
-def test_server_reads_comparisons_at_start_up(served: Served) -> None:
+def test_server_loads_comparisons_at_start_up(served: Served) -> None:
     log = served.log
     wait_until(lambda: "comparisons_read" in log.read_text("utf-8"), "it has read them", log=log)
 
 
-def test_metrics_add_up_the_counts_of_all_processes(served: Served) -> None:
+def test_metrics_are_the_sum_of_all_server_processes(served: Served) -> None:
     def counted(client: httpx.Client) -> float:
         pattern = r'thoth_http_requests_total\{method="GET",route="/api/v1",status="200"\} (\S+)'
         found = re.search(pattern, client.get("/metrics").text)
@@ -113,7 +113,7 @@ def test_metrics_add_up_the_counts_of_all_processes(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> None:
+def test_killed_worker_process_is_replaced_by_a_working_one(own: Served) -> None:
     supervisor = psutil.Process(own.worker.pid)
     (killed,) = supervisor.children()
     killed.send_signal(signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_server_without_workers_restarts_dead_stores(own: Served) -> None:
 
 
 @pytest.mark.slow
-def test_children_end_when_the_supervisor_dies(own: Served) -> None:
+def test_child_processes_end_when_the_supervisor_dies(own: Served) -> None:
     children = psutil.Process(own.worker.pid).children()
     own.worker.kill()
     own.worker.wait()
@@ -187,7 +187,7 @@ def accepts(service: Served) -> bool:
 
 
 @pytest.mark.slow
-def test_up_command_stops_stores_and_service_when_it_ends(tmp_path: Path) -> None:
+def test_stores_and_service_stop_when_the_up_command_ends(tmp_path: Path) -> None:
     environ = {**os.environ, "THOTH_HOME": str(tmp_path)}
     log = tmp_path / "up.log"
     with log.open("wb") as output:
@@ -234,7 +234,7 @@ EXAMPLES = 2
 
 
 @pytest.mark.slow  # sends some thousand requests
-def test_every_response_is_as_documented(tmp_path: Path) -> None:
+def test_every_response_to_generated_requests_matches_the_openapi_document(tmp_path: Path) -> None:
     """The worker runs what people wait for: no generated script is run, and no index is asked."""
     index = f"pypi=http://127.0.0.1:{closed_port()}/simple"
     with (
@@ -383,7 +383,7 @@ def result_of(client: httpx.Client, accepted: httpx.Response) -> Any:
 
 
 @pytest.mark.slow
-def test_each_machine_answers_for_requests_that_another_accepted(
+def test_each_machine_answers_requests_that_another_machine_accepted(
     shared: Mapping[str, str],
 ) -> None:
     """Advice is made on the first, uploads are ingested on the second."""

@@ -127,7 +127,7 @@ def server(request: pytest.FixtureRequest) -> Small:
     return found
 
 
-def test_liveness_answers_while_all_threads_wait(server: Small) -> None:
+def test_liveness_is_answered_while_all_threads_wait(server: Small) -> None:
     engine = relational_engine(server.served.settings)
     headers = {"Authorization": "Bearer unknown"}
     try:
@@ -254,7 +254,7 @@ def test_idle_connections_do_not_delay_the_shutdown(served: Served) -> None:
         assert statuses([idle]) == {0}
 
 
-def test_request_head_may_come_byte_by_byte_and_two_requests_at_once(plain: Small) -> None:
+def test_request_heads_are_read_byte_by_byte_and_pipelined(plain: Small) -> None:
     with plain.connect() as it:
         for byte in HALF_A_HEAD:
             it.sendall(bytes([byte]))
@@ -284,7 +284,7 @@ class TestBodies:
         engine.dispose()
         return int(found or 0)
 
-    def test_chunks_beyond_the_limit_are_refused(self, plain: Small, uploads: httpx.Client) -> None:
+    def test_oversized_chunked_upload_is_refused(self, plain: Small, uploads: httpx.Client) -> None:
         before = self.stored(plain)
         for more in (b"x", b"x" * MIB):
             parts = itertools.chain([b"x" * (MIB // 4)] * 4, [more])
@@ -295,7 +295,7 @@ class TestBodies:
         assert uploads.post(UPLOADS, content=iter([b"y" * MIB])).status_code == 202
         assert self.stored(plain) == before + 1
 
-    def test_chunks_beyond_the_limit_are_refused_on_every_route(self, plain: Small) -> None:
+    def test_chunked_json_beyond_the_size_limit_is_refused(self, plain: Small) -> None:
         with plain.client() as client:
             told = {"Content-Type": "application/json"}
             body = b'{"files": {"requirements.txt": "flask"}}' + b" " * MIB
@@ -313,7 +313,7 @@ class TestBodies:
             (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\nno length\r\n"),
         ],
     )
-    def test_a_body_that_breaks_off_is_refused(
+    def test_incomplete_request_body_is_refused(
         self, plain: Small, uploads: httpx.Client, framing: bytes, sent: bytes
     ) -> None:
         before = self.stored(plain)

@@ -66,7 +66,7 @@ def advice(stores: Stores, folder: Path, hardware: str) -> dict[str, Any]:
     return dict(report)
 
 
-def test_results_of_other_systems_are_mentioned_without_changing_the_advice(
+def test_foreign_benchmark_results_are_mentioned_without_changing_advice(
     measured: tuple[Stores, str], tmp_path: Path
 ) -> None:
     stores, hardware = measured
@@ -95,7 +95,7 @@ def test_results_of_other_systems_are_mentioned_without_changing_the_advice(
     assert len(rows) == 2
 
 
-def test_advice_with_benchmark_context_replays_and_passes_the_check(
+def test_advice_that_mentions_foreign_results_can_be_replayed_and_checked(
     measured: tuple[Stores, str], tmp_path: Path
 ) -> None:
     """More results do not change advice of before."""
@@ -111,7 +111,7 @@ def test_advice_with_benchmark_context_replays_and_passes_the_check(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_unknown_hardware_has_no_benchmark_context(stores: Stores) -> None:
+def test_foreign_benchmark_results_are_not_mentioned_for_unknown_hardware(stores: Stores) -> None:
     with stores.engine.begin() as connection:
         store_foreign(connection, foreign_result())
         assert context_of(connection, ["flask"], None) == []

@@ -53,14 +53,14 @@ HEADLINES = {
 }
 
 
-def test_logs_of_loadgen_are_recognised(loadgen_logs: dict[str, bytes]) -> None:
+def test_loadgen_logs_are_recognised(loadgen_logs: dict[str, bytes]) -> None:
     systems = {place: system_of(log) for place, log in loadgen_logs.items()}
     assert len(systems) == 12
     assert {it.key if it else None for it in systems.values()} == {"mlperf-inference"}
 
 
 @pytest.mark.parametrize("scenario", HEADLINES)
-def test_the_headline_of_each_scenario_is_read(
+def test_main_metric_of_each_loadgen_scenario_is_read(
     scenario: str, loadgen_logs: dict[str, bytes], tmp_path: Path
 ) -> None:
     name, aggregate, direction = HEADLINES[scenario]
@@ -80,7 +80,7 @@ def test_the_headline_of_each_scenario_is_read(
 
 
 @pytest.mark.parametrize(("scenario", "share"), [("SingleStream", 90), ("MultiStream", 99)])
-def test_the_estimate_is_the_one_that_the_submission_checker_scores(
+def test_loadgen_estimate_equals_the_value_of_the_submission_checker(
     scenario: str, share: int, loadgen_logs: dict[str, bytes], tmp_path: Path
 ) -> None:
     key = {"SingleStream": "early_stopping_latency_ss", "MultiStream": "early_stopping_latency_ms"}
@@ -94,14 +94,14 @@ def test_the_estimate_is_the_one_that_the_submission_checker_scores(
     assert (result.value, result.metric.unit, result.validity) == (scored, "ns", Validity.VALID)
 
 
-def test_a_run_that_ends_too_early_is_invalid(
+def test_loadgen_run_that_ends_too_early_is_invalid(
     loadgen_logs: dict[str, bytes], tmp_path: Path
 ) -> None:
     result = read(tmp_path, loadgen_logs)["short", "Samples per second"]
     assert (result.validity, result.reason) == (Validity.INVALID, "LoadGen: min duration")
 
 
-def test_an_accuracy_run_has_no_performance(loadgen_logs: dict[str, bytes], tmp_path: Path) -> None:
+def test_accuracy_run_has_no_performance(loadgen_logs: dict[str, bytes], tmp_path: Path) -> None:
     assert not [scenario for scenario, _ in read(tmp_path, loadgen_logs) if scenario == "precise"]
 
 
@@ -109,7 +109,7 @@ def test_an_accuracy_run_has_no_performance(loadgen_logs: dict[str, bytes], tmp_
     not (DATA / "mlperf-training-v0.6").is_dir(),
     reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
 )
-def test_minutes_of_training_are_those_of_the_published_parser(tmp_path: Path) -> None:
+def test_training_minutes_equal_those_of_the_mlperf_parser(tmp_path: Path) -> None:
     folder = DATA / "mlperf-training-v0.6"
     scored = json.loads(run("mlperf-logging", "training_scores.py", str(folder)))
     logs = {it.relative_to(folder).as_posix(): it.read_bytes() for it in folder.rglob("result_*")}

@@ -86,7 +86,7 @@ def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: P
         ),
     ],
 )
-def test_a_source_without_results_is_refused(
+def test_source_without_benchmark_results_is_refused(
     files: dict[str, str], reason: str, stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "none", files)
@@ -133,7 +133,7 @@ def test_archives_in_a_folder_are_read_like_folders(stores: Stores, tmp_path: Pa
     assert (again["new"], again["known"]) == (0, 8)
 
 
-def test_archives_of_a_source_share_the_limits_of_one(tmp_path: Path, settings: Settings) -> None:
+def test_archives_in_a_source_share_one_size_limit(tmp_path: Path, settings: Settings) -> None:
     for name in ("a.zip", "b.zip", "c.zip"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("a.log", DLBS)
@@ -154,7 +154,7 @@ def test_benchmark_results_are_filtered_by_each_option(stores: Stores, tmp_path:
     assert len(listed(stores.settings, "--benchmark", "RESNET50")) == 6
 
 
-def test_short_and_long_result_lists_are_paged_alike(
+def test_benchmark_results_are_paged_alike_with_any_filter(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, FILES)
@@ -186,7 +186,7 @@ def test_short_and_long_result_lists_are_paged_alike(
         assert [len(list(foreign_results(connection, it))) for it in chosen] == [8, 1, 2, 0, 0]
 
 
-def test_refused_file_is_quarantined_and_other_files_are_read(
+def test_refused_benchmark_file_is_quarantined_and_other_files_are_read(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path, {**FILES, "broken.log": "__exp.framework__=1\n"})
@@ -198,9 +198,7 @@ def test_refused_file_is_quarantined_and_other_files_are_read(
     assert len(listed(stores.settings)) == 8
 
 
-def test_paths_that_are_not_utf_8_are_escaped_and_too_large_parameters_left_out(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_benchmark_paths_that_are_not_utf_8_are_escaped(stores: Stores, tmp_path: Path) -> None:
     summary = sample_text("mlperf-inference/summary")
     summary += f"samples_per_query : {10**20}\nmin_query_count : 7\n"
     write_files(tmp_path, {os.fsdecode(b"caf\xe9/mlperf_log_summary.txt"): summary})
@@ -210,7 +208,7 @@ def test_paths_that_are_not_utf_8_are_escaped_and_too_large_parameters_left_out(
     assert row["parameters"] == {"scenario": "Server", "min_query_count": 7}
 
 
-def test_a_url_is_refused_with_a_remedy(settings: Settings) -> None:
+def test_benchmark_source_url_is_refused_with_a_remedy(settings: Settings) -> None:
     done = thoth(settings, "ingest", "benchmarks", "https://runs.example/a.log?signature=0a1b")
     assert done.returncode == 1
     (refused,) = list_quarantine(settings)
@@ -218,7 +216,7 @@ def test_a_url_is_refused_with_a_remedy(settings: Settings) -> None:
     assert "download it first" in refused.message
 
 
-def test_own_inspections_are_listed_with_results_of_other_systems(
+def test_inspections_are_listed_with_results_of_other_benchmark_systems(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "others", FILES)
@@ -244,7 +242,7 @@ def test_own_inspections_are_listed_with_results_of_other_systems(
     assert listed(stores.settings, "--benchmark", "pimatmul", "--validity", "failed") == []
 
 
-def test_own_inspections_are_found_by_a_metric_that_other_systems_define_equally(
+def test_inspections_are_found_by_a_metric_shared_with_another_system(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "others", {"gemm.txt": sample_text("deepbench/plain")})
@@ -270,7 +268,7 @@ def test_own_inspections_are_found_by_a_metric_that_other_systems_define_equally
     assert listed(stores.settings, "--hardware", "example 2") == []
 
 
-def test_service_pages_through_the_rows_that_the_command_prints(
+def test_api_pages_through_the_benchmark_rows_that_the_command_prints(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "others", FILES)
@@ -301,7 +299,7 @@ def test_service_pages_through_the_rows_that_the_command_prints(
         app.extensions[EXTENSION].close()
 
 
-def test_stated_lock_and_metadata_identify_a_file_without_either(
+def test_lock_and_metadata_options_identify_a_benchmark_file_without_them(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "runs", sample("vllm-bench/without-identity"))
@@ -326,7 +324,7 @@ def test_stated_lock_and_metadata_identify_a_file_without_either(
 
 
 @REAL
-def test_values_of_real_files_equal_independent_computations(
+def test_values_of_real_benchmark_files_equal_independent_computations(
     stores: Stores, tmp_path: Path
 ) -> None:
     # Its large tables have tests of their own.
@@ -353,7 +351,7 @@ def test_values_of_real_files_equal_independent_computations(
 
 
 @REAL
-def test_own_inspections_give_their_golden_values(stores: Stores) -> None:
+def test_inspection_metrics_equal_independently_computed_values(stores: Stores) -> None:
     source = str(DATA / "thoth" / "inspections")
     thoth_json(stores.settings, "ingest", "inspections", source)
     rows = {(it["source"], it["metric"]): it for it in listed(stores.settings)}

@@ -37,7 +37,7 @@ def add(stores: Stores, *results: BenchmarkResult) -> None:
         store_foreign(connection, *results)
 
 
-def test_every_result_kind_is_projected_and_rebuilt(stores: Stores) -> None:
+def test_every_kind_of_benchmark_result_is_projected_and_rebuilt(stores: Stores) -> None:
     store(stores.engine, inspection_rows(20))
     deliver(stores, [release("tensorflow", "1.14.0")])
     hardware = {"accelerator": "NVIDIA Accelerator 1"}
@@ -61,7 +61,7 @@ def test_every_result_kind_is_projected_and_rebuilt(stores: Stores) -> None:
     assert verified(stores).kinds == report.kinds
 
 
-def test_results_replace_those_of_earlier_readers_of_the_same_files(stores: Stores) -> None:
+def test_results_of_a_newer_reader_replace_earlier_results_of_a_file(stores: Stores) -> None:
     """An entry of other files, and one that today's readers made, stay."""
     old = training_entry("a", 30.0, 8, software={"tensorflow": "Model: resnet"})
     other = foreign_result(5.0, source="b")
@@ -79,7 +79,7 @@ def test_results_replace_those_of_earlier_readers_of_the_same_files(stores: Stor
     assert [it.differences for it in verified(stores).kinds if not it.equal] == []
 
 
-def test_facts_missing_from_an_entry_stay_unset_in_the_graph(stores: Stores) -> None:
+def test_unknown_facts_of_a_benchmark_result_stay_unset_in_the_graph(stores: Stores) -> None:
     """A shortened or missing version is no version, and CUDA no package."""
     deliver(stores, [release("tensorflow", "1.15.0"), release("cuda", "10.1")])
     add(
@@ -101,7 +101,7 @@ def test_facts_missing_from_an_entry_stay_unset_in_the_graph(stores: Stores) -> 
     assert "measured_at" not in properties
 
 
-def test_result_is_linked_to_a_package_that_is_recorded_later(stores: Stores) -> None:
+def test_benchmark_result_is_linked_to_a_package_recorded_later(stores: Stores) -> None:
     add(stores, foreign_result())
     project(stores)
     assert answer(stores, _SOFTWARE)[1] == ["tensorflow", "1.14.0", None, None]
@@ -110,7 +110,7 @@ def test_result_is_linked_to_a_package_that_is_recorded_later(stores: Stores) ->
     assert verified(stores).equal
 
 
-def test_result_is_linked_to_hardware_that_is_recorded_later(stores: Stores) -> None:
+def test_benchmark_result_is_linked_to_hardware_recorded_later(stores: Stores) -> None:
     """Vendor, clock and punctuation do not count; any other difference does."""
     names = ("NVIDIA Accelerator-1", "ACCELERATOR 1", "Accelerator 1 SUPER")
     add(stores, *(foreign_result(source=it, hardware={"accelerator": it}) for it in names))
@@ -129,7 +129,7 @@ def test_result_is_linked_to_hardware_that_is_recorded_later(stores: Stores) -> 
     assert verified(stores).equal
 
 
-def test_an_entry_of_many_results_is_written_in_parts(stores: Stores) -> None:
+def test_entry_of_many_benchmark_results_is_written_in_parts(stores: Stores) -> None:
     count = 2 * RESULTS_IN_PART + 3
     results = [
         foreign_result(float(n), metric=RATE, benchmark=f"model-{n % 3}") for n in range(count)
@@ -149,7 +149,7 @@ def test_an_entry_of_many_results_is_written_in_parts(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_projecting_again_changes_nothing(stores: Stores) -> None:
+def test_repeated_projection_of_benchmark_results_changes_nothing(stores: Stores) -> None:
     add(stores, *training_entry("a", 30.0, 8), *training_entry("b", 20.0, 16))
     with stores.engine.connect() as connection:
         entries = connection.execute(sqlalchemy.text("SELECT kind, key FROM outbox")).all()

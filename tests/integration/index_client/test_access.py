@@ -17,7 +17,7 @@ from tests.services.index_client import ask, metadata_of, only_file, page, probl
 
 
 @pytest.mark.parametrize("sign", ["@", "\\u0040"])
-def test_page_whose_urls_have_credentials_is_not_cached_and_its_files_can_be_fetched(
+def test_index_page_with_credentials_in_file_urls_is_not_cached(
     index: Index, settings: Settings, sign: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -32,7 +32,7 @@ def test_page_whose_urls_have_credentials_is_not_cached_and_its_files_can_be_fet
     assert not list((settings.home / "cache").rglob("pages/*"))
 
 
-def test_cached_pages_and_metadata_are_readable_by_their_owner_only(
+def test_cached_pages_and_metadata_are_readable_only_by_the_owner(
     index: Index, settings: Settings
 ) -> None:
     secret = "Requires-Dist: seed @ https://me:SECRET@h.example/seed.whl?sig=SECRET\n"
@@ -53,7 +53,7 @@ HOSTS = ["0177.0.0.1", "①②⑦.0.0.1", "u:p/w@127.0.0.1", "a..b", "xn--zz"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_invalid_address_is_refused_and_the_file_is_not_called_broken(
+def test_invalid_file_url_is_not_reported_as_a_broken_file(
     index: Index, settings: Settings, host: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -65,7 +65,7 @@ def test_an_invalid_address_is_refused_and_the_file_is_not_called_broken(
     assert "p/w" not in str(refused.value)
 
 
-def test_credentials_go_to_the_index_only(tmp_path: Path) -> None:
+def test_index_credentials_are_sent_only_to_that_index(tmp_path: Path) -> None:
     with package_index(json=True) as index, package_index(protected=False) as other:
         index.add_wheel("parrot", "1.0")
         other.add_wheel("parrot", "1.1")
@@ -82,7 +82,7 @@ def test_credentials_go_to_the_index_only(tmp_path: Path) -> None:
     assert (refused.code, refused.status) == (IndexFault.UNAUTHORIZED, 401)
 
 
-def test_keyring_is_used_once_an_index_refuses(tmp_path: Path) -> None:
+def test_keyring_is_asked_only_after_an_index_refuses(tmp_path: Path) -> None:
     keyring = pytest.importorskip("keyring")
     from keyring.backend import KeyringBackend
     from keyring.credentials import SimpleCredential
@@ -112,7 +112,7 @@ def test_keyring_is_used_once_an_index_refuses(tmp_path: Path) -> None:
         keyring.set_keyring(before)
 
 
-def test_cookies_are_not_sent(index: Index, settings: Settings, tmp_path: Path) -> None:
+def test_index_client_sends_no_cookies(index: Index, settings: Settings, tmp_path: Path) -> None:
     with package_index(protected=False, json=True) as other:
         for served in (index, other):
             served.add_wheel("parrot", "1.0")
@@ -132,7 +132,7 @@ def test_cookies_are_not_sent(index: Index, settings: Settings, tmp_path: Path) 
         assert not any("cookie" in headers for _, headers in seen)
 
 
-def test_another_port_of_the_indexs_own_address_is_private(
+def test_redirect_to_another_port_of_the_index_host_is_refused(
     index: Index, settings: Settings, tmp_path: Path
 ) -> None:
     with package_index(protected=False) as other:
@@ -145,7 +145,7 @@ def test_another_port_of_the_indexs_own_address_is_private(
         assert page(named).files
 
 
-def test_redirect_to_another_name_of_the_same_address_and_port_is_followed(
+def test_redirect_to_another_name_of_the_index_host_is_followed(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -154,14 +154,14 @@ def test_redirect_to_another_name_of_the_same_address_and_port_is_followed(
     assert page(settings).files
 
 
-def test_an_error_of_tls_is_not_retried(tmp_path: Path, index: Index) -> None:
+def test_tls_error_is_not_retried(tmp_path: Path, index: Index) -> None:
     url = f"https://127.0.0.1:{index.port}/simple"
     settings = replace(settings_for(index, tmp_path), package_indexes=(("own", url),))
     refused = problem(settings)
     assert (refused.code, refused.retryable) == (IndexFault.UNREACHABLE, False)
 
 
-def test_a_proxy_of_the_environment_is_used(
+def test_index_client_uses_the_proxy_of_the_environment(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -187,7 +187,7 @@ def test_a_file_at_a_private_address_is_not_fetched(index: Index, settings: Sett
         assert refused.value.code is IndexFault.ADDRESS_REFUSED
 
 
-def test_a_folder_of_wheels_is_an_index(index: Index, tmp_path: Path) -> None:
+def test_folder_of_wheels_is_read_as_an_index(index: Index, tmp_path: Path) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
     index.add_wheel("crow", "1.0")
     folder = tmp_path / "wheels"
@@ -206,7 +206,7 @@ def test_a_folder_of_wheels_is_an_index(index: Index, tmp_path: Path) -> None:
     assert index.seen == []
 
 
-def test_folder_of_pages_is_an_index_confined_to_its_root(index: Index, tmp_path: Path) -> None:
+def test_folder_of_index_pages_is_read_only_below_its_root(index: Index, tmp_path: Path) -> None:
     index.add_wheel("parrot", "1.0")
     name, data = next(iter(index.files["parrot"].items()))
     project = tmp_path / "web" / "simple" / "parrot"
@@ -229,7 +229,7 @@ def test_folder_of_pages_is_an_index_confined_to_its_root(index: Index, tmp_path
     assert problem(settings).code is IndexFault.ADDRESS_REFUSED
 
 
-def test_link_out_of_a_folder_of_wheels_is_refused(index: Index, tmp_path: Path) -> None:
+def test_link_out_of_a_folder_index_is_refused(index: Index, tmp_path: Path) -> None:
     index.add_wheel("parrot", "1.0")
     name, data = next(iter(index.files["parrot"].items()))
     (tmp_path / name).write_bytes(data)

@@ -41,7 +41,7 @@ def test_missing_project_is_reported_as_not_found(index: Index, settings: Settin
         ),
     ],
 )
-def test_invalid_page_is_refused_without_a_second_request(
+def test_invalid_index_page_is_refused_without_a_second_request(
     index: Index, settings: Settings, code: IndexFault, body: bytes, kind: str
 ) -> None:
     index.answers["/simple/parrot/"] = status(200, body, Content_Type=kind)
@@ -70,7 +70,7 @@ def test_invalid_page_is_refused_without_a_second_request(
         (IndexFault.HTTP_STATUS, status(503)),
     ],
 )
-def test_persistent_server_error_is_reported_as_transient(
+def test_persistent_server_error_is_reported_as_retryable(
     index: Index, settings: Settings, code: IndexFault, answer: Any
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -81,7 +81,7 @@ def test_persistent_server_error_is_reported_as_transient(
 
 
 @pytest.mark.parametrize("answer", [raw(b""), status(503), status(429)])
-def test_transient_fault_is_retried_until_it_passes(
+def test_transient_index_fault_is_retried_until_it_passes(
     index: Index, settings: Settings, answer: Any
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -120,7 +120,7 @@ def test_index_is_read_although_the_cache_cannot_be_written(
         (IndexFault.MALFORMED, raw(b"HTTP/1.1 200 OK\r\nx" * 3000 + b"\r\n\r\n")),
     ],
 )
-def test_a_permanent_error_is_requested_once(
+def test_request_with_a_permanent_error_is_not_repeated(
     index: Index, settings: Settings, code: IndexFault, answer: Any
 ) -> None:
     index.answers["/simple/parrot/"] = answer
@@ -129,7 +129,7 @@ def test_a_permanent_error_is_requested_once(
     assert len(str(refused)) < 400
 
 
-def test_invalid_validators_of_a_page_are_not_sent_back(index: Index, settings: Settings) -> None:
+def test_invalid_cache_validators_are_not_sent_back(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.validators = False
     kind, body = index.page("parrot")
@@ -139,7 +139,7 @@ def test_invalid_validators_of_a_page_are_not_sent_back(index: Index, settings: 
     assert len(index.seen) == 2
 
 
-def test_retry_after_is_honoured(index: Index, settings: Settings) -> None:
+def test_retry_after_header_of_an_index_is_honoured(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.answers["/simple/parrot/"] = [status(429, Retry_After="1")]
     started = time.monotonic()

@@ -72,7 +72,7 @@ def add_large(index: Index, name: str) -> None:
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_the_helper_parses_large_pages_with_the_same_result(
+def test_helper_process_parses_large_pages_like_the_main_process(
     index: Index, settings: Settings, tmp_path: Path, parsed_here: list[str]
 ) -> None:
     names = ["parrot", "cheese", "spam"]
@@ -92,7 +92,7 @@ def test_the_helper_parses_large_pages_with_the_same_result(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_are_parsed_in_this_process_if_the_helper_cannot_store_them(
+def test_page_is_parsed_without_the_helper_if_it_cannot_be_stored(
     index: Index, settings: Settings, parsed_here: list[str]
 ) -> None:
     text = b"{" + b" " * (1 << 16)
@@ -109,7 +109,7 @@ def test_pages_are_parsed_in_this_process_if_the_helper_cannot_store_them(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_are_read_although_the_helper_dies(
+def test_index_pages_are_read_although_the_helper_process_dies(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     process, store = os.getpid(), IndexClient._store
@@ -127,7 +127,7 @@ def test_pages_are_read_although_the_helper_dies(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_pages_are_read_although_no_helper_can_be_started(
+def test_index_pages_are_read_although_no_helper_can_be_started(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     def refused() -> int:
@@ -140,7 +140,7 @@ def test_pages_are_read_although_no_helper_can_be_started(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_metadata_is_cached_in_the_background(index: Index, settings: Settings) -> None:
+def test_helper_process_caches_metadata_in_the_background(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: cheese>=2\n")
 
     async def read(client: IndexClient, _helper: IndexHelper) -> MetadataRead:
@@ -154,7 +154,7 @@ def test_metadata_is_cached_in_the_background(index: Index, settings: Settings) 
     assert len(index.seen) == requests
 
 
-def test_no_helper_is_started_with_one_processor(
+def test_no_helper_process_is_started_on_a_single_processor(
     index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0})
@@ -164,7 +164,7 @@ def test_no_helper_is_started_with_one_processor(
 
 
 @pytest.mark.usefixtures("two_processors")
-def test_more_bodies_than_the_pipe_to_the_helper_holds_do_not_block() -> None:
+def test_many_large_pages_do_not_block_the_pipe_to_the_helper() -> None:
     """Answers wait while this process sends, so neither may block the other."""
 
     async def send_many() -> None:

@@ -27,7 +27,7 @@ from tests.services.index_client import LIMITS, ask, metadata_of, only_file, pag
 from tests.services.waiting import wait_until
 
 
-def test_a_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
+def test_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
     read = metadata_of(settings, only_file(settings))
@@ -35,7 +35,7 @@ def test_a_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
     assert index.paths[1:] == ["/files/parrot/parrot-1.0-py3-none-any.whl.metadata"]
 
 
-def test_metadata_file_with_another_hash_is_refused(index: Index, settings: Settings) -> None:
+def test_metadata_file_with_an_unexpected_hash_is_refused(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
     index.beside["parrot-1.0-py3-none-any.whl"] = b"Name: crow\n"
@@ -54,7 +54,7 @@ def test_metadata_is_read_from_the_wheel_if_its_metadata_file_is_missing(
     assert read.source == "wheel-range"
 
 
-def test_only_the_end_of_a_wheel_is_read_and_then_cached(index: Index, settings: Settings) -> None:
+def test_wheel_metadata_is_read_from_the_end_and_cached(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n", padding=400_000)
     file = only_file(settings)
 
@@ -108,7 +108,7 @@ def test_end_of_a_large_zip_directory_is_enough_for_metadata(
     assert len(index.seen) == 3
 
 
-def test_a_server_without_ranges_gives_the_whole_wheel_once(
+def test_wheel_is_downloaded_once_from_a_server_without_ranges(
     index: Index, settings: Settings
 ) -> None:
     index.ranges = False
@@ -145,7 +145,7 @@ def test_whole_wheel_is_read_from_a_server_without_suffix_ranges(
     ],
 )
 @pytest.mark.parametrize("name", ["parrot-1.0-py3-none-any.whl", "parrot-1.0.tar.gz"])
-def test_a_file_with_another_hash_or_size_is_refused(
+def test_file_with_an_unexpected_hash_or_size_is_refused(
     index: Index, settings: Settings, fact: dict[str, Any], code: IndexFault, name: str
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -162,7 +162,7 @@ def test_a_file_with_another_hash_or_size_is_refused(
     ["", "bytes 0-9/100", "bytes 0-99/*", "bytes 9-0/100", "bytes 0-99/SIZE", "bytes 1-100/SIZE"],
 )
 @pytest.mark.parametrize("promised", [True, False])
-def test_partial_response_of_another_range_is_refused(
+def test_partial_response_with_an_unexpected_range_is_refused(
     index: Index, settings: Settings, content_range: str, promised: bool
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -175,7 +175,7 @@ def test_partial_response_of_another_range_is_refused(
     assert refused.value.code is IndexFault.MALFORMED
 
 
-def test_rest_is_requested_if_a_server_sends_less_than_the_range(
+def test_remaining_bytes_are_requested_if_a_server_sends_less(
     index: Index, settings: Settings
 ) -> None:
     data, name = wheel_of_many_files(), "parrot-1.0-py3-none-any.whl"
@@ -200,7 +200,7 @@ def test_rest_is_requested_if_a_server_sends_less_than_the_range(
         ("2.2", "Dynamic: Requires-Dist\n", "sdist-likely"),
     ],
 )
-def test_a_source_distribution_says_whether_its_requirements_hold(
+def test_source_distribution_states_if_its_requirements_are_certain(
     index: Index, settings: Settings, version: str, dynamic: str, source: str
 ) -> None:
     head = f"Metadata-Version: {version}\nName: parrot\nVersion: 1.0\n"
@@ -212,7 +212,7 @@ def test_a_source_distribution_says_whether_its_requirements_hold(
     assert len(index.seen) == 2
 
 
-def test_download_with_another_hash_is_refused_and_removed(
+def test_download_with_an_unexpected_hash_is_refused_and_removed(
     index: Index, settings: Settings, tmp_path: Path
 ) -> None:
     digest = index.add_wheel("parrot", "1.0")
@@ -226,7 +226,7 @@ def test_download_with_another_hash_is_refused_and_removed(
     assert not target.exists()
 
 
-def test_at_most_four_connections_are_open(index: Index, settings: Settings) -> None:
+def test_index_client_opens_at_most_four_connections(index: Index, settings: Settings) -> None:
     lock = threading.Lock()
     open_now, most = 0, 0
 

@@ -29,7 +29,7 @@ def test_page_lists_files_by_version_with_every_attribute(index: Index, settings
     assert file.as_document()["upload_time"] == "2024-02-03T04:05:06.000000Z"
 
 
-def test_fresh_page_needs_no_request_and_old_page_is_revalidated(
+def test_cached_page_is_used_while_fresh_and_then_revalidated(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0")
@@ -45,7 +45,7 @@ def test_fresh_page_needs_no_request_and_old_page_is_revalidated(
     assert first.files == young.files == confirmed.files
 
 
-def test_page_older_than_the_permitted_age_is_revalidated(index: Index, settings: Settings) -> None:
+def test_cached_page_beyond_its_age_is_revalidated(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     page(settings)
     index.add_wheel("parrot", "1.1")
@@ -57,7 +57,9 @@ def test_page_older_than_the_permitted_age_is_revalidated(index: Index, settings
     assert list(confirmed.releases) == ["1.0", "1.1"]
 
 
-def test_cache_outlives_the_client_until_a_release_is_new(index: Index, settings: Settings) -> None:
+def test_later_client_uses_the_cached_page_until_a_release_appears(
+    index: Index, settings: Settings
+) -> None:
     index.add_wheel("parrot", "1.0")
     before = page(settings)
     assert ask(settings, lambda client: client.project("parrot")).from_cache
@@ -68,7 +70,7 @@ def test_cache_outlives_the_client_until_a_release_is_new(index: Index, settings
     assert before.digest != after.digest
 
 
-def test_last_modified_revalidates_a_page(index: Index, settings: Settings) -> None:
+def test_cached_page_is_revalidated_by_last_modified(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     moment = format_datetime(datetime.now(UTC), usegmt=True)
     kind, body = index.page("parrot")

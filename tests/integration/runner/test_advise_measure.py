@@ -55,7 +55,7 @@ def states_of(stores: Stores, project: Path) -> list[Path]:
     return [it for it in places if str(project) in it.read_text()]
 
 
-def test_the_own_benchmark_is_measured_and_decides(
+def test_project_benchmark_is_measured_and_decides_the_advice(
     stores: Stores, index: Index, project: Path
 ) -> None:
     measured = ("--measure", "40s", "--json")
@@ -96,7 +96,7 @@ def interrupted(
     return running.returncode, messages, state
 
 
-def test_interrupted_measurement_continues_with_the_remaining_time(
+def test_interrupted_measurement_of_advice_continues_in_the_remaining_time(
     stores: Stores, index: Index, project: Path
 ) -> None:
     code, messages, state = interrupted(stores, index, project, signal.SIGINT)
@@ -113,7 +113,7 @@ def test_interrupted_measurement_continues_with_the_remaining_time(
     assert "left_s" not in json.loads(state.read_text())
 
 
-def test_jobs_of_a_killed_measurement_count_with_another_time_limit(
+def test_jobs_of_a_killed_measurement_count_in_a_later_run(
     stores: Stores, index: Index, project: Path
 ) -> None:
     code, _, state = interrupted(stores, index, project, signal.SIGKILL)
@@ -137,7 +137,7 @@ def test_jobs_of_a_killed_measurement_count_with_another_time_limit(
     assert "what was measured is in quarantine" in done.stderr
 
 
-def test_benchmark_that_fails_on_the_reference_ends_with_its_error_until_it_is_repaired(
+def test_benchmark_that_fails_on_the_reference_stops_the_measurement(
     stores: Stores, index: Index, project: Path
 ) -> None:
     (project / "bench.py").write_text(
@@ -151,7 +151,7 @@ def test_benchmark_that_fails_on_the_reference_ends_with_its_error_until_it_is_r
     assert done.returncode == 0, done.stderr
 
 
-def test_a_reference_that_fails_later_is_named_and_no_advice_follows(
+def test_failing_reference_during_a_measurement_prevents_advice(
     stores: Stores, index: Index, project: Path
 ) -> None:
     # The first run says how long a job takes.

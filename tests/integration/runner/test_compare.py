@@ -62,7 +62,7 @@ def answer(done: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_slower_release_is_named_and_the_answer_is_kept(
+def test_compare_names_a_slower_release_and_keeps_the_answer(
     compare: Any, project: Path, tmp_path: Path
 ) -> None:
     done = compare("pause==1.0", "pause==2.0", "--json")
@@ -89,7 +89,7 @@ def test_a_slower_release_is_named_and_the_answer_is_kept(
     assert "bench.py changed since an earlier comparison" in changed.stderr
 
 
-def test_equal_locks_with_different_variables_differ_by_the_setting(
+def test_compare_attributes_a_difference_of_equal_locks_to_variables(
     compare: Any, project: Path
 ) -> None:
     (project / "requirements.txt").write_text("pause==1.0\nhelper==1.0\n")
@@ -101,7 +101,7 @@ def test_equal_locks_with_different_variables_differ_by_the_setting(
     assert document["stacks"][1]["packages"] == {"pause": "1.0", "helper": "1.0"}
 
 
-def test_benchmarks_of_the_project_run_if_no_command_is_given(compare: Any, project: Path) -> None:
+def test_compare_runs_the_project_benchmarks_without_a_command(compare: Any, project: Path) -> None:
     (project / "thoth.toml").write_text('[benchmarks]\npause = "python bench.py"\n')
     refused = compare("pause==1.0", "pause==2.0", command=())
     assert refused.returncode == 2
@@ -116,9 +116,7 @@ def test_benchmarks_of_the_project_run_if_no_command_is_given(compare: Any, proj
     assert "no indicator measures pause: give a command behind --" in none.stderr
 
 
-def test_a_command_that_fails_ends_the_comparison_with_its_error(
-    compare: Any, project: Path
-) -> None:
+def test_compare_ends_with_the_error_of_a_failing_command(compare: Any, project: Path) -> None:
     (project / "bench.py").write_text("import pause\nassert pause.__name__ == 'other', 'wrong'\n")
     done = compare("pause==1.0", "pause==2.0")
     assert done.returncode == 1
@@ -129,7 +127,7 @@ def test_a_command_that_fails_ends_the_comparison_with_its_error(
     assert "pause==9.0" in done.stderr
 
 
-def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
+def test_comparison_stopped_by_its_time_limit_is_continued_later(
     compare: Any, project: Path
 ) -> None:
     arguments = ("pause==1.0", "pause==1.0", "--json")
@@ -143,7 +141,7 @@ def test_the_time_limit_leaves_a_difference_open_and_the_next_run_continues(
     assert second["sentences"][-1] == "Versions and settings are equal: this measures only noise."
 
 
-def test_bisect_finds_the_slow_release_with_the_same_command(
+def test_bisect_finds_the_slow_release_with_the_command_of_compare(
     compare: Any, index: Index, project: Path
 ) -> None:
     (project / "bench.py").write_text(f"open('data').close()\n{BENCH}")
@@ -167,7 +165,7 @@ def test_bisect_finds_the_slow_release_with_the_same_command(
     assert json.loads(again.stdout)["searches"] == [search]
 
 
-def test_each_benchmark_in_the_results_of_the_command_is_a_series(
+def test_compare_judges_each_benchmark_in_the_results_of_a_command(
     compare: Any, project: Path
 ) -> None:
     (project / "bench.py").write_text(
@@ -192,7 +190,7 @@ def test_each_benchmark_in_the_results_of_the_command_is_a_series(
     assert "not with {results} as it is read: No such file" in done.stderr
 
 
-def test_program_of_another_python_is_refused(compare: Any, tmp_path: Path) -> None:
+def test_compare_refuses_a_program_of_another_python(compare: Any, tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text(f"#!{tmp_path}/other/bin/python\n")
     tool.chmod(0o755)
@@ -201,7 +199,7 @@ def test_program_of_another_python_is_refused(compare: Any, tmp_path: Path) -> N
     assert f"{tool} belongs to another Python than the stack" in done.stderr
 
 
-def test_development_dependencies_of_the_project_are_part_of_the_stacks(
+def test_compared_stacks_include_development_dependencies_of_the_project(
     compare: Any, project: Path
 ) -> None:
     manifest = (

@@ -73,7 +73,7 @@ def test_locked_wheels_are_installed_once_and_the_environment_is_reused(
     assert "already exists" not in built.log
 
 
-def test_credentials_of_an_index_are_written_nowhere(index: Index, settings: Settings) -> None:
+def test_environment_build_writes_no_index_credentials(index: Index, settings: Settings) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
     built = build_environment(lock, settings)
     files = [path for path in settings.home.rglob("*") if path.is_file()]
@@ -82,7 +82,7 @@ def test_credentials_of_an_index_are_written_nowhere(index: Index, settings: Set
     assert PASSWORD not in built.log
 
 
-def test_wheel_with_another_hash_than_locked_is_refused(index: Index, settings: Settings) -> None:
+def test_wheel_with_a_hash_that_is_not_locked_is_refused(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.2", "WORD = 'forged'")
     other = f"sha256:{'0' * 64}"
     assert refusal(Lock((package("parrot", "1.2", other),)), settings).reason == "hash-mismatch"
@@ -114,7 +114,7 @@ def add_starter(index: Index, folder: Path, marker: Path) -> str:
     return f"sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
 
 
-def test_no_wheel_runs_while_a_stack_is_installed(
+def test_no_code_of_a_wheel_runs_during_installation(
     index: Index, settings: Settings, tmp_path: Path
 ) -> None:
     marker = tmp_path / "ran"
@@ -130,7 +130,7 @@ def test_no_wheel_runs_while_a_stack_is_installed(
     assert marker.exists()
 
 
-def test_installed_modules_are_compiled_for_their_interpreter(
+def test_installed_modules_are_compiled_for_the_target_interpreter(
     index: Index, settings: Settings
 ) -> None:
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
@@ -157,7 +157,7 @@ def test_all_indexes_of_pip_configuration_are_used_for_locked_releases(
         assert build_environment(lock, settings).freeze == ("parrot==1.2",)
 
 
-def test_a_release_that_the_index_lacks_is_refused(index: Index, settings: Settings) -> None:
+def test_locked_release_that_the_index_lacks_is_refused(index: Index, settings: Settings) -> None:
     served = index.add_wheel("parrot", "1.2")
     assert refusal(Lock((package("parrot", "9.9", served),)), settings).reason == "no-wheel"
     assert refusal(Lock((package("nobody", "1.0", served),)), settings).reason == "no-wheel"
@@ -208,7 +208,7 @@ def test_wrong_password_is_reported_as_a_refusal_by_the_index(
     assert failure.reason == "index-unreachable"
 
 
-def test_missing_python_is_not_downloaded(settings: Settings) -> None:
+def test_missing_python_interpreter_is_not_downloaded(settings: Settings) -> None:
     failure = refusal(Lock(), settings, "3.99")
     assert failure.reason == "python-not-found"
     assert "3.99" in str(failure)
@@ -237,7 +237,7 @@ def test_leftovers_of_a_killed_build_are_removed(index: Index, settings: Setting
     assert busy.exists()
 
 
-def test_two_processes_build_a_shared_environment_once(index: Index, settings: Settings) -> None:
+def test_two_processes_build_an_environment_only_once(index: Index, settings: Settings) -> None:
     served = index.add_wheel("parrot", "1.2")
     program = (
         "from common.settings import Settings\n"
@@ -264,7 +264,7 @@ def test_two_processes_build_a_shared_environment_once(index: Index, settings: S
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_a_failed_build(tmp_path: Path) -> None:
+def test_unwritable_home_folder_is_reported_as_a_failed_build(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     with pytest.raises(BuildFailed) as failure:
         build_environment(Lock(), Settings.from_env({"THOTH_HOME": str(tmp_path / "home")}))

@@ -28,7 +28,7 @@ python = ["{python}"]
 
 @pytest.mark.slow
 @measures("numpy")
-def test_release_that_cannot_be_locked_is_named_and_a_measured_occasion_is_kept(
+def test_evidence_run_names_releases_that_cannot_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.toml"

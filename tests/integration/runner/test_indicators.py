@@ -146,7 +146,7 @@ def test_every_indicator_has_a_test_that_runs_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "framework", "more"), CASES)
-def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[str, ...]) -> None:
+def test_indicator_measures_its_library(name: str, framework: str, more: tuple[str, ...]) -> None:
     document = measured(name, framework, more)
     jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     version = STACKS[framework][0].rpartition("==")[2]
@@ -167,7 +167,7 @@ def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[
         if len(indicator_of(flags[0]).frameworks) > 1
     ],
 )
-def test_libraries_are_credited_with_equal_work(name: str) -> None:
+def test_indicator_counts_equal_work_for_all_libraries(name: str) -> None:
     frameworks = indicator_of(FLAGS[name][0]).frameworks
     documents = [measured(name, framework, ()) for framework in frameworks]
     amounts = [
@@ -297,7 +297,7 @@ def test_torch_and_tensorflow_compute_the_same_recurrent_states() -> None:
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_torch_and_tensorflow_have_networks_of_equal_size() -> None:
+def test_torch_and_tensorflow_train_networks_of_equal_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
 
 
@@ -340,7 +340,7 @@ def _numbers(value: Any) -> list[float]:
         ]
     ],
 )
-def test_an_unsupported_request_is_one_line(
+def test_unsupported_indicator_request_is_reported_in_one_line(
     framework: str, indicator: str, flags: tuple[str, ...], message: str
 ) -> None:
     done = run_script(framework, script_of(indicator), "--quiet", *flags)
@@ -352,7 +352,7 @@ def test_an_unsupported_request_is_one_line(
 @measures("torch")
 @needs_cuda
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
-def test_torch_is_measured_on_the_gpu(name: str) -> None:
+def test_indicators_measure_torch_on_a_gpu(name: str) -> None:
     document = measured(name, "torch", (), device="cuda")
     jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert document["clock"]["name"] == "cuda_event"
@@ -366,6 +366,6 @@ def test_torch_is_measured_on_the_gpu(name: str) -> None:
 @needs_cuda
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "infer transformer"])
-def test_other_data_types_give_right_results_on_the_gpu(name: str, dtype: str) -> None:
+def test_gpu_results_are_correct_in_other_data_types(name: str, dtype: str) -> None:
     document = measured(name, "torch", ("--dtype", dtype), device="cuda")
     assert document["@parameters"]["dtype"] == dtype

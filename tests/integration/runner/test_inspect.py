@@ -73,7 +73,7 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
     return {str(path.relative_to(out)): json.loads(path.read_text()) for path in whole}
 
 
-def test_two_stacks_are_measured_in_turns_and_compared(
+def test_two_inspected_stacks_are_interleaved_and_compared(
     settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -94,7 +94,7 @@ def test_two_stacks_are_measured_in_turns_and_compared(
     assert thoth_json(settings, "ingest", "inspections", str(out))["inspection"]["known"] == 2
 
 
-def test_a_result_records_the_job_its_limits_and_the_machine(
+def test_inspection_result_records_job_limits_and_machine(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     value = json.loads(pinned[0].read_text())
@@ -132,7 +132,7 @@ def write(folder: Path, value: Any, name: str = "spec.json") -> str:
         pytest.param(signal.SIGHUP, 130, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_run_continues_where_it_stopped(
+def test_interrupted_inspection_continues_where_it_stopped(
     at_home: Settings, pinned: list[Path], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out = tmp_path / "out"
@@ -177,7 +177,7 @@ def start(settings: Settings, *arguments: str, **more: str) -> subprocess.Popen[
 
 
 @pytest.mark.slow
-def test_new_jobs_wait_for_a_quiet_machine_and_finished_jobs_are_kept(
+def test_inspection_waits_for_a_quiet_machine(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     arguments = ["inspect", str(pinned[0]), "--jobs", "1", "--out", str(tmp_path / "out")]
@@ -214,7 +214,7 @@ def how(mine: dict[str, Any], ending: str, **fields: Any) -> dict[str, Any]:
 
 
 @needs("bwrap")
-def test_own_scripts_run_in_the_sandbox_and_their_failures_are_recorded(
+def test_user_scripts_run_in_the_sandbox_and_failures_are_recorded(
     at_home: Settings, mine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
@@ -241,7 +241,7 @@ def test_own_scripts_run_in_the_sandbox_and_their_failures_are_recorded(
 
 
 @pytest.mark.slow
-def test_a_trusted_script_runs_without_a_sandbox(
+def test_trusted_script_runs_without_a_sandbox(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"
@@ -269,7 +269,7 @@ def test_a_trusted_script_runs_without_a_sandbox(
     assert not set(ids) & {it["inspection_id"] for it in json.loads(refused.stdout)["inspections"]}
 
 
-def test_a_missing_sandbox_is_a_problem_of_the_host(
+def test_missing_sandbox_is_recorded_as_a_host_problem(
     settings: Settings, home: Path, mine: dict[str, Any], tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"
@@ -287,7 +287,7 @@ def test_a_missing_sandbox_is_a_problem_of_the_host(
     assert (status["reason"], status["host_problem"]) == ("cannot-confine", True)
 
 
-def test_all_errors_of_specifications_are_reported_before_any_job_runs(
+def test_all_specification_errors_are_reported_before_any_job_runs(
     at_home: Settings, pinned: list[Path], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.json"
@@ -301,7 +301,7 @@ def test_all_errors_of_specifications_are_reported_before_any_job_runs(
     assert not out.exists()
 
 
-def test_a_pinned_stack_can_be_measured(at_home: Settings, tmp_path: Path) -> None:
+def test_specification_written_by_pi_pin_can_be_measured(at_home: Settings, tmp_path: Path) -> None:
     spec = str(tmp_path / "spec.json")
     pin = ["pi", "pin", "matmul", "numpy==2.2.6", "-p", "matrix_size=32", "-o", spec]
     done = thoth(at_home, *pin)
@@ -313,7 +313,7 @@ def test_a_pinned_stack_can_be_measured(at_home: Settings, tmp_path: Path) -> No
     assert report["inspections"][0]["state"] == "measured"
 
 
-def test_requirements_that_cannot_be_pinned_are_reported(at_home: Settings) -> None:
+def test_pi_pin_reports_requirements_that_cannot_be_pinned(at_home: Settings) -> None:
     done = thoth(at_home, "pi", "pin", "matmul", "numpy @ https://x.example/y", "not a thing")
     assert done.returncode == 2
     assert "not a thing" in done.stderr

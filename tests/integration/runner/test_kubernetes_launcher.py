@@ -199,7 +199,7 @@ def test_kubernetes_job_is_created_read_and_deleted(api: Api, launcher: Kubernet
     assert json.dumps(result)
 
 
-def test_memory_time_and_signals_are_distinguished(api: Api, launcher: KubernetesLauncher) -> None:
+def test_kubernetes_job_end_reason_is_reported(api: Api, launcher: KubernetesLauncher) -> None:
     api.terminated = {"exitCode": 137, "reason": "OOMKilled", **TIMES}
     greedy = run(launcher).result
     assert (greedy["ended"], greedy["exit_code"]) == ("memory-limit", -9)
@@ -214,7 +214,7 @@ def test_memory_time_and_signals_are_distinguished(api: Api, launcher: Kubernete
     assert (evicted["ended"], evicted["exit_code"]) == ("launch-failed", 127)
 
 
-def test_refusal_of_the_cluster_is_reported_with_its_status(
+def test_refusal_by_the_kubernetes_cluster_is_reported_with_its_status(
     api: Api, launcher: KubernetesLauncher
 ) -> None:
     api.forbidden = True

@@ -40,7 +40,7 @@ def works_of(name: str, library: str, seed: int) -> list[Work]:
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_each_operation_of_a_library_is_measured_by_the_script_alone(
+def test_library_indicator_script_measures_each_operation_by_itself(
     name: str, library: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
@@ -60,7 +60,7 @@ def test_each_operation_of_a_library_is_measured_by_the_script_alone(
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_result_of_another_input_fails_the_check(name: str, library: str) -> None:
+def test_library_result_of_another_input_fails_the_check(name: str, library: str) -> None:
     for work, other in zip(works_of(name, library, 1), works_of(name, library, 2), strict=True):
         work.check(work.call())
         with pytest.raises(WrongResult):
@@ -84,11 +84,11 @@ def test_operation_that_a_release_lacks_is_skipped(capsys: pytest.CaptureFixture
         list(library_works({"a": lacking, "b": present}, framework, {**values, "operation": "a"}))
 
 
-def test_different_output_is_a_wrong_result() -> None:
+def test_different_library_output_is_a_wrong_result() -> None:
     assert same([1], [1]) == 0
     with pytest.raises(WrongResult):
         same([1], [2])
 
 
-def test_measured_packages_include_every_library_with_an_indicator() -> None:
+def test_list_of_measured_packages_has_every_library_with_an_indicator() -> None:
     assert {library for _, library in CASES} <= MEASURED_PACKAGES

@@ -188,9 +188,7 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 
 @needs("bwrap")
-def test_a_block_runs_on_one_node_without_other_jobs_beside_it(
-    launcher: RayLauncher, tmp_path: Path
-) -> None:
+def test_ray_runs_a_block_alone_on_one_node(launcher: RayLauncher, tmp_path: Path) -> None:
     assert launcher.slots() == 2
     stacks = [specification(identifier=name) for name in ("a", "b")]
     outcomes = inspect(stacks, launcher, InspectOptions(tmp_path, jobs=4), Quiet())
@@ -211,7 +209,7 @@ def test_a_block_runs_on_one_node_without_other_jobs_beside_it(
 
 
 @needs("bwrap")
-def test_each_node_runs_one_job_at_a_time(launcher: RayLauncher) -> None:
+def test_ray_node_runs_one_job_at_a_time(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     assert prepared.log.count("Python ") >= 2
     from concurrent.futures import ThreadPoolExecutor
@@ -228,16 +226,14 @@ def test_each_node_runs_one_job_at_a_time(launcher: RayLauncher) -> None:
 
 
 @needs("bwrap")
-def test_job_has_neither_variables_of_ray_nor_of_the_node(launcher: RayLauncher) -> None:
+def test_ray_job_gets_neither_variables_of_ray_nor_of_the_node(launcher: RayLauncher) -> None:
     prepared = launcher.prepare(inspection_of(specification()))
     job = Job("inspection-test-00000000", 0, "run", 0, 1, False)
     said = launcher.run(prepared, job).result["stdout"]
     assert (said["threads"], said["node"], said["secret"]) == (None, None, None)
 
 
-def test_missing_hardware_in_the_cluster_is_a_failed_build(
-    launcher: RayLauncher,
-) -> None:
+def test_missing_hardware_in_the_ray_cluster_is_a_failed_build(launcher: RayLauncher) -> None:
     asked = specification(run={"requests": {"hardware": {"processor": "no such processor"}}})
     with pytest.raises(BuildFailed) as refused:
         launcher.prepare(inspection_of(asked))
@@ -249,7 +245,7 @@ def test_missing_hardware_in_the_cluster_is_a_failed_build(
 
 
 @needs("bwrap")
-def test_failed_build_on_a_node_reports_the_log_of_the_node(launcher: RayLauncher) -> None:
+def test_failed_build_on_a_ray_node_reports_the_log_of_the_node(launcher: RayLauncher) -> None:
     lock = {"_meta": {}, "default": {
         "no-such-package-of-ours": {"version": "==1.0", "hashes": ["sha256:" + "0" * 64]},
     }}  # fmt: skip
@@ -282,7 +278,7 @@ print(json.dumps([places, codes]))
 
 
 @needs("bwrap")
-def test_nodes_with_another_release_run_the_code_of_the_driver(cluster: RayCluster) -> None:
+def test_ray_nodes_run_the_code_of_the_driver(cluster: RayCluster) -> None:
     other = cluster.folder / "other"
     described = other / "thoth-0.0.0.dist-info"
     described.mkdir(parents=True)
@@ -304,7 +300,7 @@ def test_nodes_with_another_release_run_the_code_of_the_driver(cluster: RayClust
 
 
 @needs("bwrap")
-def test_lost_node_costs_one_job(cluster: RayCluster) -> None:
+def test_lost_ray_node_costs_one_job(cluster: RayCluster) -> None:
     node = cluster.start("--address", cluster.address)
     try:
         cluster.wait(3)
@@ -338,7 +334,7 @@ def test_missing_ray_cluster_is_reported_with_the_start_command() -> None:
 
 
 @needs("bwrap")
-def test_a_batch_of_the_loop_is_measured_on_the_cluster(
+def test_loop_measures_a_batch_on_the_ray_cluster(
     cluster: RayCluster, stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)

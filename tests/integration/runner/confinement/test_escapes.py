@@ -17,7 +17,7 @@ from tests.services.waiting import wait_until
 pytestmark = needs("bwrap")
 
 
-def test_unmapped_memory_is_refused(tmp_path: Path) -> None:
+def test_sandbox_refuses_memory_outside_of_its_accounting(tmp_path: Path) -> None:
     answers = refusals(
         run(
             """
@@ -42,7 +42,7 @@ attempt("mount", lambda: call("mount", b"none", b"/tmp/work", b"tmpfs", 0, None)
     }
 
 
-def test_no_script_reads_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_cannot_read_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = f"secret-{uuid.uuid4()}"
     monkeypatch.setenv("DATABASE_PASSWORD", secret)
     home = tmp_path / "home"
@@ -90,7 +90,7 @@ def variables_in(said: str) -> dict[str, str]:
     return found
 
 
-def test_no_script_reaches_the_network(tmp_path: Path) -> None:
+def test_script_cannot_reach_the_network(tmp_path: Path) -> None:
     with Listener() as listener:
         listener.reach()
         wait_until(lambda: listener.reached == 3, "all three sockets are reached from here")
@@ -158,7 +158,7 @@ except OSError:
     assert not inside.exists()
 
 
-def test_the_runner_follows_no_link_of_a_script(tmp_path: Path) -> None:
+def test_runner_follows_no_link_that_a_script_creates(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched", encoding="utf-8")
     run(
@@ -175,7 +175,7 @@ os.symlink("/", "results")
     assert not [it for it in tmp_path.rglob("*") if it.is_symlink()]
 
 
-def test_the_hosts_processes_cannot_be_reached(tmp_path: Path) -> None:
+def test_script_in_the_sandbox_cannot_reach_processes_of_the_host(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as bystander:  # noqa: S607
         finished = run(
             """

@@ -17,7 +17,7 @@ from tests.services.confined import LIMITS, refusals, run
 pytestmark = [needs("bwrap"), pytest.mark.faults]
 
 
-def test_fork_bomb_is_ended_with_the_process_limit_as_reason(tmp_path: Path, marker: str) -> None:
+def test_fork_bomb_is_ended_by_the_process_limit(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
 while True:
@@ -33,13 +33,13 @@ while True:
     subprocess.run(["true"], check=True)  # noqa: S607
 
 
-def test_allocation_of_ten_gigabytes_at_once_fails(tmp_path: Path) -> None:
+def test_allocation_of_ten_gigabytes_at_once_fails_in_the_sandbox(tmp_path: Path) -> None:
     finished = run("bytearray(10 * 10**9)", tmp_path)
     assert finished.ended is JobEnd.MEMORY_LIMIT or b"MemoryError" in finished.stderr
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
-def test_slow_growth_to_ten_gigabytes_ends_the_job(tmp_path: Path, marker: str) -> None:
+def test_slow_growth_to_ten_gigabytes_is_ended(tmp_path: Path, marker: str) -> None:
     finished = run("held = [bytearray(2**22) for _ in range(2500)]", tmp_path, marker)
     assert finished.ended is JobEnd.MEMORY_LIMIT
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
@@ -112,7 +112,7 @@ print("sum", sum(os.statvfs(it).f_blocks * os.statvfs(it).f_frsize for it in ("/
     assert free - os.statvfs(tmp_path).f_bavail < GIBIBYTE // os.statvfs(tmp_path).f_frsize
 
 
-def test_a_child_does_not_survive_the_job(tmp_path: Path, marker: str) -> None:
+def test_no_process_of_a_sandboxed_job_survives_the_job(tmp_path: Path, marker: str) -> None:
     finished = run(
         """
 started, starting = os.pipe()
@@ -134,7 +134,7 @@ print("parent ends")
     assert (finished.ended, finished.stdout) == (JobEnd.EXITED, b"parent ends\n")
 
 
-def test_many_folders_end_the_job_before_they_exhaust_kernel_memory(tmp_path: Path) -> None:
+def test_job_that_creates_too_many_folders_is_ended(tmp_path: Path) -> None:
     finished = run(
         """
 os.chdir("/tmp")
@@ -146,7 +146,7 @@ for number in range(3_000_000):
     assert finished.ended is JobEnd.FILE_LIMIT
 
 
-def test_reported_usage_is_that_of_the_job_alone(tmp_path: Path) -> None:
+def test_resource_usage_of_a_job_excludes_the_sandbox(tmp_path: Path) -> None:
     finished = run(
         """
 import time

@@ -18,7 +18,7 @@ pytestmark = needs("bwrap")
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the whole pack runs as an ordinary user already")
-def test_the_sandbox_holds_for_an_ordinary_user() -> None:
+def test_sandbox_confines_scripts_of_an_ordinary_user() -> None:
     python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     if not Path(python).exists():
         pytest.skip(f"{python}, which every user could run, is not installed")

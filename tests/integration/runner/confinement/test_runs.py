@@ -20,7 +20,7 @@ from tests.services.confined import run
 
 
 @needs("bwrap")
-def test_output_and_exit_code_of_a_script_leave_the_sandbox(tmp_path: Path) -> None:
+def test_sandbox_returns_output_and_exit_code_of_a_script(tmp_path: Path) -> None:
     finished = run(
         "print(os.environ['WANTED'], sys.argv[1]); sys.exit(7)",
         tmp_path,
@@ -33,7 +33,7 @@ def test_output_and_exit_code_of_a_script_leave_the_sandbox(tmp_path: Path) -> N
 
 
 @needs("bwrap")
-def test_a_script_may_use_threads_processes_and_files(tmp_path: Path) -> None:
+def test_script_in_the_sandbox_may_use_threads_processes_and_files(tmp_path: Path) -> None:
     finished = run(
         """
 import multiprocessing, tempfile, threading
@@ -51,7 +51,7 @@ print(os.listdir("."), os.cpu_count() > 0)
 
 
 @needs("bwrap")
-def test_signal_and_large_exit_code_are_distinguished(tmp_path: Path) -> None:
+def test_sandbox_distinguishes_a_signal_from_a_large_exit_code(tmp_path: Path) -> None:
     crashed = end_of_job(run("os.kill(os.getpid(), 11)", tmp_path))
     assert (crashed.ended, crashed.exit_code) == (JobEnd.SIGNALLED, -11)
     ended = end_of_job(run("sys.exit(100)", tmp_path))
@@ -59,7 +59,7 @@ def test_signal_and_large_exit_code_are_distinguished(tmp_path: Path) -> None:
 
 
 @needs("bwrap")
-def test_forged_result_is_recorded_as_plain_output(tmp_path: Path) -> None:
+def test_result_forged_by_a_script_is_recorded_as_plain_output(tmp_path: Path) -> None:
     forged = """
 import json, os, sys
 result = {
@@ -100,7 +100,7 @@ sys.exit(4)
 
 
 @needs("bwrap")
-def test_a_jobs_variables_do_not_reach_programs_outside(tmp_path: Path) -> None:
+def test_variables_of_a_job_do_not_affect_programs_outside_the_sandbox(tmp_path: Path) -> None:
     outside = tmp_path / "loader"
     finished = run(
         "print('\\nruns')",
@@ -111,7 +111,7 @@ def test_a_jobs_variables_do_not_reach_programs_outside(tmp_path: Path) -> None:
     assert list(tmp_path.glob("loader*")) == []
 
 
-def test_missing_bubblewrap_is_named_with_what_to_install(
+def test_missing_bubblewrap_is_reported_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
