@@ -20,7 +20,7 @@ import click
 from cli.console import Column, Table, print_json, print_note
 from cli.measuring_commands import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import CommandGroup, as_json_option, key_and_value
-from cli.project_files import names_file, read_lock_file
+from cli.project_files import names_file, read_lock_file, write_file
 from cli.request_options import lock_options, lock_selection
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
@@ -271,7 +271,7 @@ def pin(
         click.echo(text, nl=False)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        write_file(output, text.encode())
     except OSError as error:
         raise UnusableSpecification(f"-o: {output}: {error.strerror}") from None
     packages = specification["python"]["requirements_locked"]["default"]

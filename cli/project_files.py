@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ from common.formats import conda_environment
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 
+_STDOUT = (Path("-"), Path("/dev/stdout"))
 _HINT = "name a file, or a revision and a file as `git show` does: main:app/uv.lock, main:./uv.lock"
 
 
@@ -236,17 +239,29 @@ def refusing_files() -> Iterator[None]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all."""
+    """Write a file completely or not at all; a link is followed, and a file keeps its mode.
+
+    Into a pipe or a device such as ``/dev/stdout`` data is written as it is; ``-`` is standard
+    output.
+    """
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        mode = path.stat().st_mode if path.exists() else None
+        if path in _STDOUT:
+            sys.stdout.buffer.write(data)
+            return
+        if mode is not None and (not stat.S_ISREG(mode) or path.parent == Path("/dev")):
+            path.write_bytes(data)
+            return
+        target = path.resolve()
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         # mkstemp makes the file private, but everyone who can read the folder may read the lock.
         mask = os.umask(0)
         os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
+        Path(temporary).chmod(0o666 & ~mask if mode is None else stat.S_IMODE(mode))
+        Path(temporary).replace(target)
     except BaseException as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ THOTH_HOME="${THOTH_HOME:-$(pwd)/.thoth/demo}"
 export THOTH_HOME
 samples="$(dirname "$0")"
 
-say "Reading what one machine measured (22 inspections) and 80 releases, in about a minute …"
+say "Reading what one machine measured (22 inspections) and 80 releases into $THOTH_HOME, in about a minute …"
 thoth ingest inspections "$samples/inspections.tar.gz" >/dev/null
 thoth packages import "$samples/packages.jsonl.gz" --as-of 2026-11-21 >/dev/null
 
@@ -20,5 +20,5 @@ activate=""
 [ "$(command -v thoth)" != "$(pwd)/.venv/bin/thoth" ] || activate=". .venv/bin/activate; "
 cat <<TEXT
   ${activate}thoth advise FOLDER      # docs/guides/first-project.md
-  THOTH_HOME=$THOTH_HOME thoth down    # stops the demo's stores, which are apart from yours
+  THOTH_HOME=$THOTH_HOME thoth down    # stops the stores that hold the samples
 TEXT

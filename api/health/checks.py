@@ -271,7 +271,7 @@ def _disk() -> dict[str, Any]:
 def _graph_lag(connection: Connection) -> dict[str, Any]:
     lag = lag_of(connection, COUNTED)
     stands = lag.oldest_s > UNATTENDED_AFTER.total_seconds()
-    problem = f"it has been behind the record for {lag.oldest_s:.0f} s: see `thoth queue list`"
+    problem = f"it has been behind the record for {lag.oldest_s:.0f} s: run `thoth graph sync`"
     return {
         **({"problem": problem} if stands else {}),
         "revision": progress(connection).revision,

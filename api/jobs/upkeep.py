@@ -14,11 +14,13 @@ from procrastinate.jobs import Status
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
+from api.jobs.queue import PROJECT
 from api.jobs.request_run import MAX_ATTEMPTS, WorkerContext
 from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, delete_unreferenced_bodies, forget_documents
+from graph.record.freshness import lag_of
 from graph.record.retention import forget_analyses, forget_events, forget_writes
 from model.errors import ProjectError
 
@@ -108,6 +110,7 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
         await app.job_manager.finish_job(job, Status.FAILED, delete_job=False)
         _LOG.error("job_given_up", extra=fields)
     await asyncio.to_thread(_end_lost_and_recall, worker)
+    await asyncio.to_thread(_project_what_commands_left, worker)
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
@@ -153,6 +156,13 @@ def _end_lost_and_recall(worker: WorkerContext) -> None:
     with worker.service.writing() as connection:
         for job_id in connection.scalars(_POSTPONED_JOBS):
             _LOG.warning("job_recalled", extra={"job": job_id})
+
+
+def _project_what_commands_left(worker: WorkerContext) -> None:
+    """Commands such as ``thoth why`` store what they read, and do not wait for the graph."""
+    with worker.service.writing() as connection:
+        if lag_of(connection, most=1).oldest_s > RETURNED_EVERY_S:
+            worker.service.queue.enqueue(connection, PROJECT)
 
 
 def _forget_old(worker: WorkerContext) -> None:

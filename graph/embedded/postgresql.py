@@ -187,7 +187,10 @@ class PostgreSQL(StoreProcess):
             log.write(result.stdout + result.stderr)
         if result.returncode:
             lines = (result.stderr or result.stdout).strip().splitlines()[-3:]
-            raise ServiceFailed(self.name, "initdb: " + "; ".join(lines), f"see {self.log}")
+            remedy = f"see {self.log}"
+            if "could not look up effective user ID" in result.stderr:
+                remedy = "give this user an entry in /etc/passwd, or set DATABASE_URL"
+            raise ServiceFailed(self.name, "initdb: " + "; ".join(lines), remedy)
 
 
 def _programs() -> Path:

@@ -485,6 +485,16 @@ def test_job_postponed_for_a_year_is_recalled(known: Stores) -> None:
     assert due_within_an_hour(known.engine) == [True]
 
 
+def test_workers_project_the_changes_that_commands_left(known: Stores) -> None:
+    execute(known.engine, "INSERT INTO outbox (kind, key) VALUES ('package', 'web')")
+    upkeep(known.settings, return_stalled)
+    assert jobs_in(known.engine) == []
+    execute(known.engine, "UPDATE outbox SET created_at = now() - interval '1 minute'")
+    upkeep(known.settings, return_stalled)
+    upkeep(known.settings, return_stalled)
+    assert jobs_in(known.engine) == [("graph.project", "todo")]
+
+
 @needs("bwrap")
 def test_busy_worker_returns_stalled_jobs(client: FlaskClient, known: Stores) -> None:
     """It is at a job all the while, so a job that returns others would wait for its end."""

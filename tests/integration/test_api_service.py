@@ -126,7 +126,7 @@ class TestHealth:
         answer = client.get("/readyz")
         assert (answer.status_code, answer.json["status"]) == (200, "degraded")
         assert answer.json["checks"]["graph"]["status"] == "up"
-        assert "`thoth queue list`" in answer.json["checks"]["graph"]["problem"]
+        assert "`thoth graph sync`" in answer.json["checks"]["graph"]["problem"]
 
     def test_waiting_jobs_without_a_worker_are_a_problem(
         self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine

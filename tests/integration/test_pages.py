@@ -58,10 +58,10 @@ _BLOCKS = {
 }  # fmt: skip
 #: Say nothing of a page, or the same on every page.
 _SKIPPED = {"head", "header", "script", "style"}
+_BEGAN = datetime.now(UTC)
 #: What differs from run to run, and digests, which nobody reads to their end.
 _VOLATILE = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d(:|%3A)\d\d((:|%3A)\d\d(\.\d+)?)?(Z|\+00:00)?", "TIME"),
-    (f"{datetime.now(UTC):%Y-%m-%d}", "TODAY"),
     (r"\bafter [\d.]+ s\b", "after N s"),
     (r"adviser-\d+-[0-9a-f]+", "adviser-N"),
     (r"(sha256(:|%3A))?([0-9a-f]{8})[0-9a-f]{56}", r"\3…"),
@@ -75,7 +75,9 @@ def page_text(page: str) -> str:
     parser = _PageText()
     parser.feed(page)
     text = "".join(parser.parts)
-    for pattern, name in _VOLATILE:
+    # A run may begin before midnight.
+    today = f"{_BEGAN:%Y-%m-%d}|{datetime.now(UTC):%Y-%m-%d}"
+    for pattern, name in (*_VOLATILE, (today, "TODAY")):
         text = re.sub(pattern, name, text)
     lines = (" ".join(line.split()) for line in text.split("\0"))
     return "".join(f"{line}\n" for line in lines if line)

@@ -2,7 +2,9 @@
 
 import json
 import os
+import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,32 @@ def test_output_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
     assert caught.value.filename == "/proc/lock.txt"
+
+
+def test_output_follows_links_and_keeps_the_mode_of_a_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "lock.txt", tmp_path / "link.txt"
+    path.write_bytes(b"one")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_file(link, b"two")
+    assert (link.is_symlink(), path.read_bytes()) == (True, b"two")
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_output_is_written_into_a_pipe_a_device_or_standard_output(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, b"one")
+    assert os.read(reader, 9) == b"one"
+    os.close(reader)
+    write_file(Path("-"), b"two")
+    write_file(Path("/dev/stdout"), b"three")
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b"twothree"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_project_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
