@@ -142,9 +142,9 @@ class Fix:
     """A changed lock.
 
     :param kind: ``smallest``, ``not_slower`` or ``newest``
-    :param fixed: vulnerabilities of the lock that it does not have
-    :param remaining: those that it still has
-    :param introduced: those that only it has
+    :param fixed: vulnerabilities that the original lock has and the changed one does not
+    :param remaining: vulnerabilities that both locks have
+    :param introduced: vulnerabilities that the changed lock has and the original does not
     :param younger_than_allowed: changed packages whose version is younger than the request allows
     :param slower: packages that are settled to be slower; ``None`` stands for the whole lock
     :param verdict: on the speed of the whole lock, as for a package

@@ -168,7 +168,7 @@ class RequestOptions:
     :param published_before: later releases are left out (a cooldown)
     :param allowed_vulnerabilities: identifiers of accepted vulnerabilities
     :param only_wheels: leave out versions that would have to be built
-    :param build: build the metadata of source distributions where it is uncertain without
+    :param build: build source distributions whose metadata cannot be read reliably without a build
     :param indexes: in search order
     :param debug: report the inputs of the search
     :param labels: stored and reported with the advice

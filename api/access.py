@@ -188,7 +188,7 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
     if not (anonymous and scope.value in service().settings.anonymous_scopes):
         client = token()
         if client is None:
-            detail = f"this needs a token with the scope {scope.value!r}"
+            detail = f"the request needs a token with the scope {scope.value!r}"
             raise _unauthorized(detail, f'scope="{scope.value}"', hint=_HINT)
         if not client.may(scope):
             detail = f"the token {client.prefix}… does not have the scope {scope.value!r}"
@@ -202,7 +202,7 @@ def require_token() -> Token:
     """:raises ApiError: 401 if this request has no token"""
     client = token()
     if client is None:
-        raise _unauthorized("this needs a token", hint=_HINT)
+        raise _unauthorized("the request needs a token", hint=_HINT)
     return client
 
 

@@ -84,8 +84,8 @@ def list_(settings: Settings, as_json: bool) -> None:
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option("--overlap", default="1d", show_default=True, metavar="DURATION",
-              help="How long the present secret stays valid, such as 1h; with none, it ends"
-              " at once, with all sessions of the web pages.")  # fmt: skip
+              help="How long the present secret stays valid, such as 1h. `none` ends it and all"
+              " sessions of the web pages at once.")  # fmt: skip
 @expires_option
 @as_json_option
 @click.pass_obj
@@ -226,7 +226,7 @@ def export(settings: Settings, since: str | None, until: str | None) -> None:
     now = datetime.now(UTC)
     first, end = moment(since, now, "--since"), moment(until, now, "--until")
     if first and end and first >= end:
-        raise InvalidArgument(f"--since {since} is not before --until {until}: no entry is between")
+        raise InvalidArgument(f"--since {since} is not before --until {until}")
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         for write in writes_between(connection, first, end):
             click.echo(json.dumps(_entry_document(write), ensure_ascii=False))

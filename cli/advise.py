@@ -92,8 +92,8 @@ _NAME_WIDTH = 36
 _SCORE_EXPLAINED = (
     "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. "
     "Others contribute weight × (value - value of the package's best version), so the best "
-    "version contributes 0. Newness is weighed last, that of direct requirements first: "
-    "docs/reference/recommendation-types.md"
+    "version contributes 0. Newness is compared last, first of direct requirements, then of other "
+    "packages: docs/reference/recommendation-types.md"
 )
 
 
@@ -102,8 +102,8 @@ _SCORE_EXPLAINED = (
 @index_from_project
 @request_options
 @click.option("--measure", "budget", type=BudgetOfTime(), metavar="BUDGET",
-              help="First measure what could change the advice, for a time such as 20m or 2h: with"
-                   " the project's own benchmarks, else with LOOP_INDICATORS.")  # fmt: skip
+              help="First measure what could change the advice for this time, such as 20m. Runs"
+                   " the project's benchmarks, or LOOP_INDICATORS if it has none.")  # fmt: skip
 @confirmation_option
 @machine_options
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
@@ -120,7 +120,7 @@ _SCORE_EXPLAINED = (
               help="Write the best stack into the project's lock with the tool that made it: uv,"
                    " Poetry, pip-compile or `uv pip compile`.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
-              help="With --apply, only show what would change, and the command.")  # fmt: skip
+              help="With --apply, only show the changes and the command.")  # fmt: skip
 @click.option("--format", "lock_format", type=click.Choice([it.value for it in LockFormat]),
               help="Format of the lock.  [default: according to the file's name]")  # fmt: skip
 @click.pass_context
@@ -263,10 +263,10 @@ def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
 
 @click.command()
 @click.argument("report", type=_FILE)
-@click.option("--snapshot", type=_FILE, help="Snapshot file of advice that is not recorded here,"
-              " written by `thoth replay --known`.")  # fmt: skip
-@click.option("--evidence", type=_FILE, help="Evidence file of advice that is not recorded here,"
-              " written by `thoth replay --known`.")  # fmt: skip
+@click.option("--snapshot", type=_FILE, help="Snapshot that `thoth replay --known` wrote,"
+              " for advice that is not recorded here.")  # fmt: skip
+@click.option("--evidence", type=_FILE, help="Evidence that `thoth replay --known` wrote,"
+              " for advice that is not recorded here.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def check(

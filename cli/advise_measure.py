@@ -109,7 +109,7 @@ def measure_for_advice(
     """
     target, here = request.environment, host_environment()
     if target.platform != here.platform or options["hardware"] is not None:
-        raise InvalidArgument("--measure: this machine measures only for itself")
+        raise InvalidArgument("--measure: the advice must be for this machine")
     folder = path if path.is_dir() else path.parent
     own = chosen_benchmarks(settings, folder, (), confirmed=options["confirmed"])
     benchmarks = [
@@ -220,7 +220,7 @@ class _Measuring:
         self._write_state()
         if not accepted:
             raise StackFailed(
-                "what was measured is in quarantine: `thoth ingest quarantine` says why"
+                "the measurements are in quarantine: `thoth ingest quarantine` says why"
             )
 
     def _plan(self) -> bool:
@@ -252,8 +252,8 @@ class _Measuring:
             return False
         duration = duration_text(len(chosen) * jobs * job_s)
         self._say(
-            f"{counted(jobs, 'job')} each of {counted(len(chosen), 'stack')}: about {duration},"
-            " and the time of new environments"
+            f"{counted(jobs, 'job')} each of {counted(len(chosen), 'stack')}: about {duration}"
+            " plus the time to build new environments"
         )
         for document in chosen[1:]:
             self._say(f"  {document['reason']}")
@@ -330,8 +330,8 @@ class _Measuring:
         left_s = _USABLE * (self.deadline - time.monotonic())
         self._say(
             f"measures {first_few(names, 5)}: a job takes about {job_s:.2g} s, so"
-            f" about {int(left_s / job_s):,} jobs fit into the budget, of which a comparison"
-            f" needs at least {2 * MIN_JOBS}"
+            f" about {int(left_s / job_s):,} jobs fit into the budget; a comparison needs at least"
+            f" {2 * MIN_JOBS}"
         )
 
     def _outcomes(

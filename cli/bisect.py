@@ -67,18 +67,18 @@ _BUSY = 5
 @confirmation_option
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for the command; repeat the option for more."
-              " Numbers and short words are stored, of other values a digest.")  # fmt: skip
+              " Numbers and short words are stored; other values only as a digest.")  # fmt: skip
 @click.option("--project/--no-project", default=True, show_default=True,
               help="Make the project in this folder importable for the command, and add its"
               " requirements to a requirement.")  # fmt: skip
 @click.option("--with", "others", multiple=True, metavar="REQUIREMENT",
-              help="Another package of every stack; repeat the option for more.")  # fmt: skip
+              help="Also install this package in every stack; repeat for more.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @lock_options
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
 @click.option("--max-jobs", type=click.IntRange(4, 10_000), default=200, show_default=True,
-              help="Stop before more jobs than this are measured.")  # fmt: skip
+              help="Largest number of jobs to measure.")  # fmt: skip
 @click.option("--max-minutes", type=click.FloatRange(0, 100_000, min_open=True),
               help="Start no new block after this time.")  # fmt: skip
 @click.option("--out", type=NamedPath(file_okay=False, path_type=Path),

@@ -31,7 +31,7 @@ from model.text import counted, printable
 @click.option("--since", metavar="WHEN",
               help="Only entries from this date on, or of the last days, such as 7d.")  # fmt: skip
 @click.option("--package", metavar="NAME", help="Only entries about this package.")
-@click.option("--update", is_flag=True, help="First add what the measurements show now.")
+@click.option("--update", is_flag=True, help="First record changes that measurements show now.")
 @limit_option("entries to list, newest first")
 @as_json_option
 @click.pass_obj

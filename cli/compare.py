@@ -83,13 +83,13 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 @click.argument("subjects", nargs=-1, required=True, metavar="A B [C]...")
 @click.option("--env", "shared", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for all; repeat the option for more."
-              " Numbers and short words are stored, of other values a digest.")  # fmt: skip
+              " Numbers and short words are stored; other values only as a digest.")  # fmt: skip
 @click.option("--env-a", "own_a", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for A only.")  # fmt: skip
 @click.option("--env-b", "own_b", multiple=True, metavar="NAME=VALUE",
               help="Set a variable for B only.")  # fmt: skip
 @click.option("--with", "others", multiple=True, metavar="REQUIREMENT",
-              help="Another package of every stack; repeat the option for more.")  # fmt: skip
+              help="Also install this package in every stack; repeat for more.")  # fmt: skip
 @click.option("--project/--no-project", default=True, show_default=True,
               help="Make the project in this folder importable, and add its requirements to those"
               " of A and B.")  # fmt: skip

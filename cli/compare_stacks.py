@@ -142,7 +142,7 @@ def _requirement(text: str) -> str:
     try:
         parsed = Requirement(text)
     except InvalidRequirement as error:
-        message = f"{text!r} is no file, and no requirement: {str(error).splitlines()[0]}"
+        message = f"{text!r} is neither a file nor a requirement: {str(error).splitlines()[0]}"
         raise InvalidArgument(message) from None
     if parsed.url:
         raise InvalidArgument(f"{text!r}: give a requirement without an address")

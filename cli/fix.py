@@ -81,29 +81,29 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
               help="Remove only this vulnerability, under any of its aliases; repeat the option for"
                    " more.")  # fmt: skip
 @click.option("--min-severity", type=click.Choice([it.value for it in Severity]),
-              help="Leave out less severe vulnerabilities; unrated ones count.")  # fmt: skip
+              help="Ignore less severe vulnerabilities, but not unrated ones.")  # fmt: skip
 @click.option("--advisories", metavar="SOURCE",
               help="Read advisories from an archive in the OSV format; use no store.")  # fmt: skip
 @click.option("--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED_PACK),
               metavar="[PATH]",
               help="Take verdicts on speed from a pack of measurements, by default the one that"
-                   " ships; use no store. Give it last, or as --pack=PATH.")  # fmt: skip
+                   " ships; use no store. Give --pack last, or as --pack=PATH.")  # fmt: skip
 @click.option("--measure", "budget", type=BudgetOfTime(), metavar="BUDGET",
-              help="First measure whether the fix is slower, for a time such as 15m: with the"
-                   " project's own benchmarks, else with LOOP_INDICATORS.")  # fmt: skip
+              help="First measure for this time, such as 15m, whether the fix is slower. Runs the"
+                   " project's benchmarks, or LOOP_INDICATORS if it has none.")  # fmt: skip
 @confirmation_option
 @machine_options
 @click.option("--accept", "accepted", multiple=True, metavar="ID",
-              help="Record that this vulnerability is accepted, in thoth.vex.json beside the lock"
+              help="Accept this vulnerability, and record this in thoth.vex.json beside the lock"
                    " or in the first --vex; repeat the option for more.")  # fmt: skip
-@click.option("--reason", help="Why --accept accepts it.")
+@click.option("--reason", help="Reason for --accept.")
 @click.option("--until", metavar="DATE",
-              help="The last day on which it is accepted (UTC), such as 2027-01-31.")  # fmt: skip
+              help="Last day on which --accept is valid (UTC), such as 2027-01-31.")  # fmt: skip
 @vex_option
 @click.option("--apply", "applies", is_flag=True,
               help="Write the first fix into the lock, with the tool that made it.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
-              help="With --apply, only show what would change, and the command.")  # fmt: skip
+              help="With --apply, only show the changes and the command.")  # fmt: skip
 @click.option("--comment", type=_OUTPUT,
               help="Write the first fix to this file, as Markdown for a pull request.")  # fmt: skip
 @click.option("--sarif", type=_OUTPUT,
@@ -165,7 +165,7 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         if result.resolution is None:
             raise InvalidArgument(
                 "the advised stack is no smallest fix, so it is not applied",
-                hint="`thoth advise --apply` applies it; a larger --time-limit may find a smaller",
+                hint="use `thoth advise --apply`; a larger --time-limit may find a smaller change",
             )
         _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
@@ -281,7 +281,7 @@ def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
     if not options["accepted"] and not reason and until is None:
         return []
     if not (options["accepted"] and reason and until):
-        raise click.UsageError("--accept, --reason and --until are given together")
+        raise click.UsageError("give --accept, --reason and --until together")
     try:
         last, now = date.fromisoformat(until), datetime.now(UTC).replace(microsecond=0)
     except ValueError:
@@ -311,7 +311,7 @@ def _record(
             if not matching:
                 raise InvalidArgument(
                     f"--accept: the lock has no vulnerability {', '.join(statement.names)}",
-                    hint="`thoth fix` lists those that it has",
+                    hint="`thoth fix` lists the vulnerabilities of the lock",
                 )
             for vulnerability in matching:
                 names = vulnerability.id, *vulnerability.aliases
@@ -492,7 +492,7 @@ def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping
     tool = tool_of(lock.path)
     if tool is None and lock.elsewhere:
         raise UnwritableLock(
-            f"{lock.path} has packages from elsewhere, which would be lost:"
+            f"{lock.path} has packages that come from no index and would be lost:"
             f" {first_few(sorted(lock.elsewhere), 5)}",
             "take the versions from `thoth fix --json`",
         )

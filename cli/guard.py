@@ -93,8 +93,8 @@ _RULES = {
               help="Read changed versions from the indexes, or use only what is stored.  [default:"
                    " read if the store lacks one]")  # fmt: skip
 @click.option("--service", metavar="URL",
-              help="Ask a service for what is known, with the token in THOTH_TOKEN if that is set;"
-                   " this machine needs no stores.")  # fmt: skip
+              help="Ask this service instead of the stores of this machine, with the token in"
+                   " THOTH_TOKEN if it is set.")  # fmt: skip
 @pack_option
 @click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
               help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
@@ -106,14 +106,14 @@ _RULES = {
 @click.option("--sarif", type=NamedPath(path_type=Path),
               help="Write the harm to this file, as SARIF for code scanning.")  # fmt: skip
 @click.option("--propose", is_flag=True,
-              help="Write what the upgrade gives, minus what does harm, as a lock in the format of"
-                   " NEW; uv and poetry write their own.")  # fmt: skip
+              help="Write the upgrade without its harmful versions as a lock in the format of NEW;"
+                   " uv and Poetry write their own locks.")  # fmt: skip
 @click.option("-o", "--output", type=NamedPath(path_type=Path),
               help="The file for --propose.  [default: NEW itself]")  # fmt: skip
 @click.option(
     "--verbose",
     is_flag=True,
-    help="Show every comparison by itself, also those of one package in many series.",
+    help="Show every comparison separately, even of one package in many series.",
 )
 @as_json_option
 @click.pass_context
@@ -150,7 +150,7 @@ def guard(
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
     vex = read_vex_files(new, options["vex"])
     if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
-        raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
+        raise InvalidArgument(f"{new} names no package, but {old} does: is {new} complete?")
     for note in dict.fromkeys(lock_notes(*locks)):
         print_note(note)
     installed = [lock.packages(where.markers) for lock in locks]
@@ -160,7 +160,7 @@ def guard(
         "--service and --fetch: a service reads releases itself": service is not None and fetch,
         "--pack cannot be used with --fetch or --service": pack is not None
         and (fetch or service is not None),
-        "--output is the file of --propose": options["output"] is not None and not propose,
+        "--output requires --propose": options["output"] is not None and not propose,
         "--propose needs NEW as a file on disk": propose and not new.is_file(),
     }
     if conflict := next((text for text, given in conflicts.items() if given), None):
@@ -235,7 +235,7 @@ def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str,
         return None
     if not (harmful := harmful_packages(upgrade)):
         raise UnwritableLock(
-            "the whole lock is slower, and it is not known which package does it",
+            "the whole lock is slower, but which package causes this is unknown",
             f"find the package with `{bisect_command(upgrade)}`",
         )
     lock = proposals.lock_without(harmful, upgrade)
@@ -263,11 +263,11 @@ def write_versions(
         changes = changes_of(after, versions)
         made = relocked(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
-            raise ToolFailed("the lock is not what was proposed")
+            raise ToolFailed("the lock differs from the proposal")
         return
     if not _is_written(output.name):
         raise UnwritableLock(
-            f"{output.name}: this format is not written here, and no known tool wrote {new.name}",
+            f"{output.name}: no known tool wrote {new.name}, and Thoth does not write this format",
             "give -o requirements.txt",
         )
     if not options["stored"]:

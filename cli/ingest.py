@@ -96,8 +96,8 @@ def inspections(
     "--metadata",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What files of vLLM, SGLang and llm-d do not name: vllm=VERSION,"
-    " accelerator=NAME, accelerators=COUNT and others. Repeatable.",
+    help="Software and hardware that files of vLLM, SGLang and llm-d do not name:"
+    " vllm=VERSION, accelerator=NAME, accelerators=COUNT and others. Repeatable.",
 )
 @click.option(
     "--lock",

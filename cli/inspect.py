@@ -196,7 +196,7 @@ def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Sp
         try:
             specification = load_specification(read_specification(name), indexes)
             if launcher in _WITH_IMAGES and specification.base is None:
-                message = f"missing: the launcher {launcher} needs the image to start from"
+                message = f"missing: the launcher {launcher} needs a base image"
                 raise InvalidSpecification([SpecificationProblem("base", message)])
             checked.append(specification)
         except InvalidSpecification as error:

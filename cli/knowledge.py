@@ -141,9 +141,9 @@ class TerminalObserver:
             label = "still missing" if name in unknown else "warning"
             _note(f"{label}: {name}: {absence.message}")
         _note(
-            f"{'error' if unknown else 'warning'}: the indexes gave no page of what is required, so"
-            " the answer is among the versions in the store; check their addresses"
-            " (PACKAGE_INDEXES) and the network"
+            f"{'error' if unknown else 'warning'}: the indexes gave no page of a required package,"
+            " so the answer covers only the versions in the store; check the addresses of the"
+            " indexes (PACKAGE_INDEXES) and the network"
         )
 
 
@@ -428,13 +428,13 @@ class ServiceClient:
             cause = getattr(reason, "strerror", None) or str(reason)
             raise StoreUnavailable(_SERVICE, cause, hint) from error
         if len(answer) > _MOST_BYTES:
-            cause = f"its answer has more than {_MOST_BYTES >> 20} MiB"
+            cause = f"the answer has more than {_MOST_BYTES >> 20} MiB"
             raise StoreUnavailable(_SERVICE, cause, f"check --service {self._url}")
         return answer
 
     def _refusal(self, error: HTTPError) -> Exception:
         if 300 <= error.code < 400:
-            return InvalidArgument("--service: it redirects; write the address that it leads to")
+            return InvalidArgument("--service: the address redirects; give the final address")
         if error.code in (401, 403):
             return InvalidSettings(f"{TOKEN}: the service refused it ({error.code})")
         if error.code >= 500 or error.code == 429:

@@ -132,7 +132,7 @@ class TimeIsOver(SearchStopped):
     """No block may start any more."""
 
     def __init__(self) -> None:
-        super().__init__(StopReason.TIME, "the limit of time was reached")
+        super().__init__(StopReason.TIME, "the time limit was reached")
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class SearchFolder:
             raise InvalidArgument(f"--out: {self.path / self.state_name}: {error}") from None
         if not isinstance(state, dict) or state.get("question") != dict(question):
             raise InvalidArgument(
-                f"--out: {self.path} holds the search of another question: give another folder"
+                f"--out: {self.path} holds a search with other arguments: give another folder"
             )
         return state
 

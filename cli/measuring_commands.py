@@ -92,7 +92,7 @@ def busy_hint() -> Iterator[None]:
     try:
         yield
     except MachineBusy as error:
-        error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
+        error.hint = "--wait S waits longer; --share-machine measures now, less precisely"
         raise
 
 

@@ -93,8 +93,8 @@ _SHOWN = 10
 @click.option("--only-packages", "varied", multiple=True, metavar="PKG",
               help="Vary only this package; repeat the option for more.")  # fmt: skip
 @click.option("--base", type=NamedPath(path_type=Path, exists=True, dir_okay=False),
-              metavar="LOCK", help="Keep the versions of this lock, except for --only-packages or"
-              " else the direct requirements.")  # fmt: skip
+              metavar="LOCK", help="Keep the versions of this lock, except those of"
+              " --only-packages, or else of direct requirements.")  # fmt: skip
 @click.option("--image", metavar="IMAGE",
               help="Base image of the specifications, for containers and Kubernetes.")  # fmt: skip
 @click.option("--count", is_flag=True, help="Only print the size of the space of stacks.")
@@ -214,7 +214,7 @@ def _generator(
     try:
         return StackGenerator(known.universe, made, SearchClock(request.options.budget()))
     except OutOfTime:
-        raise InvalidArgument("--time-limit: the time is over before the space is known") from None
+        raise InvalidArgument("--time-limit: the time ended before the space was known") from None
 
 
 def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collection[str]) -> None:
@@ -244,7 +244,7 @@ def _most_stacks(strategy: str, options: Mapping[str, Any]) -> int | None:
         limits.append(10)
     if limits and min(limits) < 1:
         raise InvalidArgument(
-            f"--jobs and --hours: less than one stack: allow at least {counted(per_stack, 'job')}"
+            f"--jobs and --hours: a stack needs {counted(per_stack, 'job')}: allow at least as many"
         )
     return min(limits, default=None)
 

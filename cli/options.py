@@ -93,8 +93,8 @@ pack_argument: Callable[[Any], Any] = click.argument(
 pack_option: Callable[[Any], Any] = click.option(
     "--pack", type=NamedPath(path_type=Path), is_flag=False, flag_value=str(SHIPPED_PACK),
     metavar="[PATH]",
-    help="Answer from a pack of measurements alone, without stores and network; by default from the"
-         " one that ships. Only speed is looked at. Give it last, or as --pack=PATH.",
+    help="Answer only about speed, from a pack of measurements, without stores and network; by"
+         " default, from the pack that ships with Thoth. Give --pack last, or as --pack=PATH.",
 )  # fmt: skip
 
 

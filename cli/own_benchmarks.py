@@ -38,7 +38,7 @@ def confirmation_option(command: Command) -> Command:
     """Add ``--yes``, which confirms the commands of the project's files."""
     return click.option(
         "--yes", "confirmed", is_flag=True,
-        help="Run the benchmarks that the project's files name without asking.",
+        help="Do not ask before running benchmarks that the project's files name.",
     )(command)  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def of_these_files(
     if not others:
         return evidence
     left_out = first_few([f"`{it}`" for it in dict.fromkeys(others.values())], 5)
-    note(f"not counted, because it was measured with files that are not those here: {left_out}")
+    note(f"not counted, because it was measured with other files than those here: {left_out}")
     left = tuple(it for it in evidence.readings if it.series not in others)
     return replace(evidence, readings=left)
 

@@ -71,11 +71,11 @@ def _licence(context: click.Context, option: click.Parameter, value: str | None)
 @click.option("--package", "packages", multiple=True, metavar="NAME",
               help="Only stacks with this package; repeatable.")  # fmt: skip
 @click.option("--hardware", multiple=True, metavar="DIGEST",
-              help="Only classes whose digest begins so; repeatable.")  # fmt: skip
+              help="Only hardware classes whose digest begins with this; repeatable.")  # fmt: skip
 @click.option("--since", metavar="WHEN", help="Only jobs since this date, time or number of days.")
-@click.option("--name", help="Name for people; by default that of DIR.")
+@click.option("--name", help="Name of the pack; by default the name of DIR.")
 @click.option("--licence", metavar="SPDX", callback=_licence,
-              help="What others may do with it, such as CC-BY-4.0.")  # fmt: skip
+              help="Licence of the pack, such as CC-BY-4.0.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace an earlier pack.")
 @as_json_option
 @click.pass_obj
@@ -395,7 +395,7 @@ def unfollow(settings: Settings, address: str) -> None:
     with open_record(settings) as engine, engine.begin() as connection:
         if not unfollow_address(connection, place):
             raise InvalidArgument(
-                "this address is not followed", hint="`thoth pack list` shows those that are"
+                "this address is not followed", hint="`thoth pack list` shows followed addresses"
             )
 
 
@@ -415,14 +415,14 @@ def index(folder: Path) -> None:
 @pack.command()
 @pack_argument
 @click.option("-k", "--cells", type=click.IntRange(1, 1000), default=5, show_default=True,
-              help="Number of comparisons, chosen by chance.")  # fmt: skip
+              help="Number of randomly chosen comparisons.")  # fmt: skip
 @click.option("--between", type=(str, str), metavar="OLD NEW",
-              help="Instead, all comparisons between two versions, such as numpy==2.0.2"
-                   " numpy==2.4.6, or of the packages that change between two locks.")  # fmt: skip
+              help="Instead, make all comparisons between two versions, such as numpy==2.0.2"
+                   " numpy==2.4.6, or of the packages that differ between two locks.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(5, 1000), default=10, show_default=True,
               help="Number of jobs of each stack.")  # fmt: skip
 @click.option("--out", type=NamedPath(file_okay=False, path_type=Path),
-              help="Folder of the inspections; another one measures anew."
+              help="Folder of the inspections; a new folder measures again."
                    "  [default: one in THOTH_HOME/again]")  # fmt: skip
 @click.option("--trust-packages", is_flag=True,
               help="Run packages of a pack whose key the trust policy does not know.")  # fmt: skip

@@ -114,7 +114,7 @@ def measure_again(  # noqa: PLR0913 - one for each option
         print_lines(map(_line, results))
         click.echo(f"{agreeing} of {counted(len(results), 'comparison')} agree.")
         if agreeing == len(results):
-            click.echo("`thoth pack sign --assurance reproduced` may say so.", err=True)
+            click.echo("`thoth pack sign --assurance reproduced` can record this.", err=True)
     return agreeing == len(results)
 
 
@@ -187,7 +187,7 @@ def _script(pack: Pack, group: StackGroup) -> tuple[str, dict[str, Any]]:
     name = next((it for it in catalogue.INDICATORS if script_sha256(it) == sha256), None)
     if name is None:
         made_by = pack.manifest.checker_version
-        raise ProjectError(f"not the {group.indicator} of this version: use {made_by}")
+        raise ProjectError(f"the pack has another {group.indicator}: use version {made_by}")
     known = {it.name for it in catalogue.indicator_of(name).all_parameters()} - {"operation"}
     return name, {it: group.parameters[it] for it in sorted(known & group.parameters.keys())}
 

@@ -107,7 +107,7 @@ def describe(name: str, as_json: bool) -> None:
 
 @pi.command(context_settings={"ignore_unknown_options": True})
 @click.argument("name")
-@click.option("--framework", help="Library to measure, of those that the indicator can.")
+@click.option("--framework", help="Library to measure; the indicator must support it.")
 @click.option("--device", help="Where to compute: cpu or cuda.")
 @click.option("--python", metavar="PATH",
               help="Interpreter that has the library.  [default: this interpreter]")  # fmt: skip

@@ -97,8 +97,8 @@ def own_lock(path: Path, project: Project) -> tuple[LockTool, Path]:
         if lock.is_file() and (tool := tool_of(lock)) is not None:
             return tool, lock
     raise InvalidArgument(
-        f"{folder}: no uv.lock, poetry.lock or requirements file of pip-compile is there, so no"
-        " tool can be asked to write it",
+        f"{folder} has no uv.lock, poetry.lock or requirements file of pip-compile, so no tool"
+        " can write the lock",
         hint="write a lock with `thoth advise -o FILE`",
     )
 
@@ -133,7 +133,7 @@ def _compiler_of(lock: Path) -> LockTool | None:
             command += [] if "***" in value else [name, value]
         elif word.startswith("-") and word not in _OPTIONS:
             raise InvalidArgument(
-                f"{lock}: it was made with {name}, which is not repeated here",
+                f"{lock}: {name} was used to make it, which Thoth does not repeat",
                 hint="run it yourself, with `--upgrade-package NAME==VERSION`",
             )
         else:
@@ -282,7 +282,7 @@ def _linked_copy(folder: Path, without: set[str]) -> Iterator[Path]:
         copy = Path(tempfile.mkdtemp(prefix=".thoth-", dir=folder.resolve().parent))
     except OSError as error:
         raise ToolFailed(
-            f"{folder.resolve().parent}: {error.strerror}: a copy of the project is made there"
+            f"{folder.resolve().parent}: {error.strerror}: no copy of the project can be made there"
         ) from error
     try:
         for entry in folder.resolve().iterdir():

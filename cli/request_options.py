@@ -66,7 +66,7 @@ def index_from_project(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--index-from-project",
         is_flag=True,
-        help="Also read the indexes that the project names; they are shown first.",
+        help="Also read the indexes that the project names; Thoth prints them first.",
     )
     @wraps(command)
     def with_indexes(*args: Any, index_from_project: bool, **options: Any) -> Any:
@@ -129,8 +129,8 @@ _REQUEST = (
     click.option("--only-wheels", is_flag=True,
                  help="Use only versions with a wheel; build none from a source distribution."),
     click.option("--build", is_flag=True,
-                 help="Build the metadata of source distributions in the sandbox if it is uncertain"
-                      " without a build; implies --fetch."),
+                 help="Build source distributions in the sandbox if their metadata cannot be read"
+                      " reliably without a build; implies --fetch."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat the option in order of priority."),
     click.option("--fetch/--offline", "fetch", cls=ExclusiveSwitch, default=None,

@@ -91,7 +91,7 @@ def _this_process() -> dict[str, Any]:
     os.umask(mask)
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if None in streams:
-        raise ValueError("a standard file is closed")
+        raise ValueError("standard input, output or error is closed")
     return {
         "python": [sys.executable, sys.version, os.path.dirname(__file__)],  # noqa: PTH120 - as above
         "encodings": [(it.encoding, it.errors) for it in streams],

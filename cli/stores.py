@@ -351,7 +351,7 @@ _CACHES = ("indexes", "requests")
 
 @click.command()
 @click.option("--days", type=click.FloatRange(0), default=30, show_default=True, metavar="N",
-              help="Remove environments that no inspection has used for so many days.")  # fmt: skip
+              help="Remove environments that no inspection used for this many days.")  # fmt: skip
 @click.option("--cache", is_flag=True, help="Also remove the cached pages of package indexes.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @as_json_option

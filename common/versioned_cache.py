@@ -15,12 +15,12 @@ V = TypeVar("V")
 class VersionedCache(Generic[K, V]):
     """The last value of each key, valid for one version of what it was computed from.
 
-    A version is anything that stays equal as long as the value is valid: the position of the
+    A version is an object that stays equal as long as the value is valid: the position of the
     record, or the inputs themselves, since comparing the same objects is fast. Threads may share a
     cache; two of them may compute the same value.
 
-    :param limit: maximum sum of the sizes of all values; beyond it the least recently used ones are
-        forgotten, but never the last one
+    :param limit: maximum sum of the sizes of all values; beyond it, the least recently used values
+        are forgotten, except the last value
     :param size: size of a value
 
     >>> lengths = VersionedCache[str, int]()
@@ -53,12 +53,12 @@ class VersionedCache(Generic[K, V]):
         return kept[1]
 
     def last(self, key: K) -> V | None:
-        """The value of a key, for whatever version."""
+        """The value of a key for any version."""
         kept = self._kept.get(key)
         return None if kept is None else kept[1]
 
     def put(self, key: K, version: object, value: V) -> bool:
-        """Keep a value; returns whether others were forgotten."""
+        """Keep a value; returns whether other values were forgotten."""
         self.pop(key)
         with self._lock:
             self._kept[key] = version, value, self._size(value)

@@ -297,7 +297,7 @@ def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Tra
 def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float) -> Iterator[None]:
     """Make ArcadeDB end the query in time; Neo4j ends it when the transaction times out.
 
-    At the limit, the plan may be ready and the query not running yet. So the thread looks again.
+    At the limit, the query may not be running yet. So the thread looks again.
     """
     over = Event()
 

@@ -192,7 +192,7 @@ def restore_backup(
 
     :param stores: both, opened without migrating their schemas
     :raises SchemaMismatch: if the archive has a newer schema than this code
-    :raises InvalidArgument: if the record or the graph is not empty, naming what each holds
+    :raises InvalidArgument: if the record or the graph is not empty; names their content
     """
     manifest = archive.manifest
     known = known_revisions()

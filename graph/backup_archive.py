@@ -79,7 +79,7 @@ _COLUMNS = text(
 
 
 def stored_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
-    """The tables of the record in this database with their columns, referred ones first.
+    """The tables of the record in this database with their columns, referenced tables first.
 
     Tables that another program keeps in the same database do not count.
     """
@@ -165,7 +165,7 @@ class ArchiveWriter:
 
     @property
     def documents(self) -> DocumentsPart:
-        """The bodies so far."""
+        """The bodies that were added so far."""
         return self._documents.part
 
     def finish(self, manifest: Manifest) -> None:
@@ -493,7 +493,7 @@ def _write_errors(name: str, *more: type[Exception]) -> Iterator[None]:
 
 
 def _cause_of(error: Exception) -> str:
-    """The cause without what a client library may repeat of its configuration."""
+    """The cause, without configuration that a client library may repeat."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, ImportError):

@@ -130,7 +130,7 @@ def named_batch(
     PostgreSQL is written in transactions of their own, because the batch may read the record in a
     transaction that must see one state.
 
-    :param rebuild: the batch empties the graph, which may be that of another record until then
+    :param rebuild: the batch empties the graph, which may belong to another record until then
     """
     batch = uuid4().hex
     with engine.begin() as connection:
@@ -176,7 +176,7 @@ def stores_agree(stores: Stores) -> bool:
 
 
 def is_own_graph(settings: Settings, driver: neo4j.Driver) -> bool | None:
-    """As :func:`stores_agree`, without SQLAlchemy; ``None`` if PostgreSQL cannot tell."""
+    """As :func:`stores_agree`, without SQLAlchemy; ``None`` if PostgreSQL does not know."""
     try:
         with (
             suppress(SchemaMismatch),  # nothing was recorded yet

@@ -6,11 +6,11 @@ the wait.
 
 A command does not share its process with other work, so an alarm signal can end the wait:
 :func:`watchdog`. Threads of the service get no signals. :class:`StatementWatch` therefore watches
-PostgreSQL from a thread: if a statement takes long and a new connection is not answered either, the
-server hangs, and the sockets of all waiting statements are shut down. Their drivers then raise the
-error of a lost connection. A request may ask several times. So once a new connection was not
-answered, further statements and connections fail at once, until the thread finds that the server
-answers again.
+PostgreSQL from a thread: if a statement takes long and the server does not answer a new connection,
+either, the server hangs, and the thread shuts down the sockets of all waiting statements. Their
+drivers then raise the error of a lost connection. A request may send several statements. So while
+the server does not answer new connections, further statements and connections fail at once, until
+the thread finds that it answers again.
 """
 
 from __future__ import annotations
@@ -205,9 +205,9 @@ class StatementWatch:
 
 
 def _answered(connect: Callable[[], extensions.connection]) -> extensions.connection:
-    """Open a connection within :data:`PROBE_S`, with all addresses of the server and their lookup.
+    """Open a connection within :data:`PROBE_S`, which includes name lookup and all addresses.
 
-    libpq limits the time for each address only, and no lookup.
+    libpq limits only the time for each address.
 
     :raises NoAnswer: after that time
     """

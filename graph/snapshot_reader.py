@@ -329,7 +329,7 @@ def unnamed_snapshot(
 
 
 def _as_tuple(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """The candidates themselves if they are a tuple of any class."""
+    """The candidates as a tuple; unchanged if they are a tuple of any class."""
     return candidates if isinstance(candidates, tuple) else tuple(candidates)
 
 

@@ -1227,7 +1227,7 @@ class NoticeRow(Base, table="notices"):
 
 
 class WatchRow(Base, table="watches"):
-    """A watched project or package, its request, and how far the loop has brought it."""
+    """A watched project or package, its request, and its state in the loop."""
 
     #: Digest of the kind and the name, or of the request if a client of the service sent it.
     watch_id: ColumnElement[str] = column(primary_key=True)

@@ -246,7 +246,7 @@ def _nightly(
 
 
 def _note_end(settings: Settings, engine: Engine, problems: Mapping[str, object]) -> None:
-    """Record an event if the run failed in another way than the last one, or works again."""
+    """Record an event if the run failed in another way than the last run, or works again."""
     with relational_errors(settings), engine.begin() as connection:
         if problems:
             record_problem(connection, EventKind.NIGHT_FAILED, "nightly", night_problems(problems))

@@ -46,7 +46,7 @@ class ChangeEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceChange:
-    """One entry of the list of changes, never edited: later evidence makes a new one."""
+    """An entry of the list of changes. Entries are never edited; later evidence adds one."""
 
     change_id: Annotated[
         str, Field("Identifier of the entry; equal changes have equal ones.", DIGEST)
@@ -94,7 +94,7 @@ class PerformanceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChange(PerformanceChange):
-    """An entry as the record has it.
+    """A performance change with the columns that PostgreSQL adds.
 
     :param number: entries are numbered in the order in which they were recorded
     """

@@ -135,7 +135,7 @@ def shown_value(name: str, value: str) -> str:
 
 
 def shown_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables with :func:`shown_value`, and for each value that is shown, the real one."""
+    """The variables with :func:`shown_value`, and the real value for each shown value."""
     shown = {name: shown_value(name, value) for name, value in variables.items()}
     return shown, {shown[name]: value for name, value in variables.items()}
 

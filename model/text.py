@@ -27,7 +27,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def percent(value: float) -> str:
-    """A percentage with two digits that matter.
+    """A percentage with two significant digits.
 
     >>> percent(12.34), percent(3.26), percent(0.04)
     ('12', '3.3', '0.1')
@@ -81,7 +81,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def first_few(names: Sequence[str], most: int, total: int | None = None) -> str:
-    """The first ``most`` names in one line, and the number of the others.
+    """The first ``most`` names in one line, and the number of the remaining names.
 
     :param total: number of all names, if ``names`` is incomplete
 

@@ -114,7 +114,7 @@ def text_of(dependency: Dependency) -> str:
 def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> ReleaseKnowledge:
     """The recorded files of every advised stack; for a conflict, the versions that were not read.
 
-    :param all_listed: whether the advice covers all listed versions, so that none is left
+    :param all_listed: the advice covers all listed versions, so no unread version is reported
     """
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:

@@ -166,7 +166,7 @@ def with_silent_indexes(request: StackRequest) -> StackRequest:
     note = {
         "type": "WARNING",
         "code": NoteCode.UNREAD.value,
-        "message": "no index answered, so the answer is among the versions in the store",
+        "message": "no index answered, so the answer covers only the versions in the store",
     }
     options = replace(request.options, stack_info=(*request.options.stack_info, note))
     return replace(request, options=options)

@@ -121,7 +121,7 @@ class Pack:
     ) -> list[dict[str, Any]]:
         """Some columns of the rows of a table.
 
-        :param wanted: columns of text and their values; all rows without any
+        :param wanted: text columns with the values to select; without this, all rows are returned
         :raises InvalidPack: if the table cannot be read
         """
         batches = self.batches(table, columns, **wanted)

@@ -42,7 +42,7 @@ from model.errors import (
 PROBE_TIMEOUT_S = 2.0
 NO_ANSWER = "does not answer in time"
 DISK_FULL = "its disk is full"
-OTHER_STORE = "it is not the one of this record: see DOCUMENT_STORE_URL"
+OTHER_STORE = "it belongs to another record: see DOCUMENT_STORE_URL"
 #: Key of the probes in ``app.extensions``.
 _PROBES = "thoth-store-probes"
 #: How long answers are reused, s; those of probes that write for longer.

@@ -139,10 +139,10 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {
     "thoth_queue_age_seconds": ("How long the oldest job that is due has waited.", "queue"),
     "thoth_queue_workers": ("Workers with a heartbeat that take jobs from a queue.", "queue"),
     "thoth_outbox_entries": ("Entries of the record that the graph does not contain yet.",),
-    "thoth_outbox_age_seconds": ("How long the oldest of them has waited.",),
+    "thoth_outbox_age_seconds": ("How long the oldest entry has waited for the graph.",),
     "thoth_notices_waiting": ("Notices that wait for their first or next attempt.",),
-    "thoth_notices_age_seconds": ("How long the oldest of them has waited.",),
-    "thoth_notices_given_up": ("Notices that were given up within a day.",),
+    "thoth_notices_age_seconds": ("How long the oldest waiting notice has waited.",),
+    "thoth_notices_given_up": ("Notices that were given up in the last day.",),
     "thoth_source_success_timestamp_seconds": (
         "When a source was last read completely; 0 if it never was.", "kind", "source",
     ),
@@ -246,7 +246,7 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
     waited = Metric(
         "thoth_analysis_wait_seconds", "How long requests of the last day waited.", "summary"
     )
-    ran = Metric("thoth_analysis_run_seconds", "How long a worker took for them.", "summary")
+    ran = Metric("thoth_analysis_run_seconds", "How long these requests ran.", "summary")
     for analysis in times(connection):
         for place, quantile in enumerate(("0.5", "0.99")):
             labels = {"kind": analysis.kind, "quantile": quantile}

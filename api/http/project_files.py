@@ -129,7 +129,7 @@ class ProjectFiles(fields.Dict):
     def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(value, Mapping):
             if not 1 <= len(value) <= MAX_FILES:
-                raise ValidationError(f"{len(value)} files, where 1 to {MAX_FILES} are read")
+                raise ValidationError(f"{len(value)} files, but 1 to {MAX_FILES} are allowed")
             for name in value:
                 check_name(name)
         texts = super()._deserialize(value, *args, **kwargs)  # type: ignore[no-untyped-call]

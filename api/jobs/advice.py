@@ -93,7 +93,7 @@ class JobObserver:
         """Have equal requests answered anew."""
         for name, absence in error.absences.items():
             log_for_client(f"still missing: {name}: {absence.message}")
-        log_for_client("no index gave a page of what is required, so only what is stored counts")
+        log_for_client("no index gave a page of a required package: only stored releases count")
         with self._worker.service.writing() as connection:
             supersede(connection, self._analysis_id)
 

@@ -54,7 +54,7 @@ class WaitQuerySchema(StrictSchema):
         load_default=0.0,
         validate=validate.Range(0, request_submission.LONGEST_WAIT_S),
         metadata=described(
-            "Wait for the result for up to so many seconds. If many clients wait already, the"
+            "Wait up to this number of seconds for the result. If many clients wait already, the"
             " answer is sent at once.",
             10.0,
         ),

@@ -362,7 +362,7 @@ class WhyNotResource(MethodView):
         with service().reading() as connection:
             analysis = latest_answer(connection, AnalysisKind.WHY_NOT, question)
         if analysis is None:
-            detail = "nobody asked this about the advice yet, or the answer was deleted: POST asks"
+            detail = "this was not asked about the advice yet, or the answer was deleted: use POST"
             raise ApiError(404, ProblemType.NOT_FOUND, detail)
         return request_document(analysis)
 

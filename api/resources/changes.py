@@ -235,14 +235,14 @@ class PosteriorSchema(Schema):
 class DipSchema(Schema):
     """A stretch of stacks with another rate, which a later stack reverted."""
 
-    difference_pct = number("Its difference is at least this, %.", 10.0)
-    width = count("It has at least this number of stacks.", 9)
+    difference_pct = number("Smallest difference of the stretch, %.", 10.0)
+    width = count("Smallest number of stacks in the stretch.", 9)
 
 
 class DipStatementSchema(Schema):
     """Which dips a search that found no step would have seen."""
 
-    chance = number("The chance with which each visible dip would have been seen.", 0.95)
+    chance = number("The chance with which the search would have found each of these dips.", 0.95)
     visible = fields.List(fields.Nested(DipSchema), required=True)
 
 

@@ -220,7 +220,7 @@ class LockComparisonSchema(FreshnessSchema):
     )  # fmt: skip
     groups = fields.Dict(
         keys=fields.String(), values=fields.List(fields.Nested(FindingSchema)), required=True,
-        metadata=described("Findings for people by group, each with how it is known.", {}),
+        metadata=described("Findings in sentences by group, each with its evidence.", {}),
     )  # fmt: skip
     proposals = fields.List(fields.Nested(ProposedVersionSchema), required=True)
     untried = count("Number of harmful packages for which no proposal was tried.", 0)
@@ -234,8 +234,8 @@ class LockComparisonSchema(FreshnessSchema):
         keys=fields.String(), values=fields.String(), required=True,
         metadata=described(BUNDLED_STEPS.description, BUNDLED_STEPS.example),
     )  # fmt: skip
-    refused = count("Number of measurements that do not count: their documents changed.", 0)
-    warnings = texts("What of the locks was left out, for people.", [])
+    refused = count("Number of measurements that are ignored because their documents changed.", 0)
+    warnings = texts("Parts of the locks that were left out, in sentences.", [])
 
 
 blueprint = Resources("lock-comparisons", __name__, description="Comparisons of two locks.")
@@ -345,7 +345,7 @@ class LockKnowledgeSchema(Schema):
     vulnerabilities = fields.List(
         fields.List(fields.Raw()),
         required=True,
-        metadata={"description": "Of versions that cannot be installed: name, version, list."},
+        metadata={"description": "Vulnerabilities by name and version that cannot be installed."},
     )
     hardware = fields.List(
         fields.Dict(), required=True, metadata={"description": "Measured hardware classes."}

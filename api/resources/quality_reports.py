@@ -141,7 +141,7 @@ class RepetitionBatchesSchema(Schema):
     label = text("Indicator and stack.", "PiMatmul, numpy 2.4.6 (1f2e3d4c)")
     unit = text("Unit of the rates.", "GFLOPS")
     best_repetitions = count("Repetitions of the batch with the smallest deviation.", 2000)
-    sufficient_repetitions = count("Smallest number that cannot be told from the best.", 500)
+    sufficient_repetitions = count("Smallest number indistinguishable from the best.", 500)
     within_sd_pct = number("Standard deviation of one repetition, %.", 71.0)
     between_sd_pct = number("Standard deviation between jobs, without repetitions, %.", 6.7)
     advice = fields.Nested(RepetitionAdviceSchema, required=True, allow_none=True)
@@ -153,7 +153,7 @@ class ReportFamilySchema(Schema):
     """Comparisons that share one error rate."""
 
     comparisons = count("Number of comparisons.", 5)
-    error_rate = number("Chance of even one false claim among them.", 0.05)
+    error_rate = number("Chance that at least one claim is false.", 0.05)
 
 
 class QualityReportSchema(FreshnessSchema):

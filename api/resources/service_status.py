@@ -101,7 +101,7 @@ class LagSchema(Schema):
     """How far the graph is behind the record."""
 
     waiting = count("Number of changes that the graph does not contain yet.", 0)
-    lag_s = number("How long the oldest of them has waited, s.", 0.0)
+    lag_s = number("How long the oldest of these changes has waited, s.", 0.0)
 
 
 class DiskSchema(Schema):
@@ -123,7 +123,7 @@ class ScheduleSchema(Schema):
 
     task = text("Name of the task.", "cron.nightly")
     cron = text("Minute, hour, day, month and weekday, UTC.", "17 2 * * *")
-    due_at = moment("When it was due last; null if that has not been seen.", null=True)
+    due_at = moment("When the task was due last; null if unknown.", null=True)
     state = text("State of that run; the state `finished` includes deleted jobs.", null=True)
 
 
@@ -204,7 +204,7 @@ class SourceKindSchema(Schema):
     )
     sources = count("Number of its sources.", 1)
     read_at = moment(
-        "Time of the last success; of several sources, the oldest. Null if one never succeeded.",
+        "Time of the last success (of several sources, the oldest); null if one never succeeded.",
         null=True,
     )
 
@@ -224,7 +224,7 @@ class ServiceStatusSchema(FreshnessSchema):
     )
     waiting = count("Number of changes that the graph does not contain yet.", 0)
     waiting_since = moment("When the oldest of these changes was recorded.", null=True)
-    lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
+    lag_s = number("Age of the oldest of these changes, s; 0 if nothing waits.", 0.0)
 
 
 status_routes = Resources("status", __name__, description="State of the service.")

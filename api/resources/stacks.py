@@ -55,8 +55,8 @@ from model.measurements.evidence import HardwareName, Series
 #: What the parameter `baseline` of groups and reports selects.
 BASELINE_DESCRIPTION = (
     "Digest of the stack to compare with, or `newest` for the newest release of the component. By"
-    " default, and in series without that stack, it is the stack with the most jobs; among equals,"
-    " that of the newest release."
+    " default, and in series without that stack, it is the stack with the most jobs; ties go to"
+    " the newest release."
 )
 
 
@@ -117,8 +117,7 @@ class GroupQuerySchema(PageQuerySchema):
     package = filter_text("Package that the indicator measures.", "numpy")
     stack = filter_text(
         "Digest of a stack: compare only the series in which it was measured. These comparisons"
-        " share one error rate among themselves, so a verdict may differ from that without this"
-        " filter.",
+        " share one error rate, so a verdict may differ from the verdict without this filter.",
         DIGEST,
     )
     baseline = filter_text(BASELINE_DESCRIPTION, "newest")
@@ -127,8 +126,8 @@ class GroupQuerySchema(PageQuerySchema):
         metadata={
             "description": "Compare only the series that were measured last, up to this number and"
             " with at most 2,000 measurements together. Larger series are left out. These"
-            " comparisons share one error rate among themselves, so a verdict may differ from that"
-            " without this filter.",
+            " comparisons share one error rate, so a verdict may differ from the verdict without"
+            " this filter.",
             "example": 10,
         },
     )

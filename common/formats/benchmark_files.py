@@ -1,7 +1,7 @@
 """Result files of benchmark programs: a format is a function and a line in the table.
 
 A file is recognised by its content. Each of its benchmarks becomes a series with its repetitions.
-Nothing is calculated but the rates of our own indicators: values and units are those of the file.
+Only the rates of our own indicators are calculated; other values and units are as in the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Format:
 
     :param matches: whether an object of the file is of this format
     :param read: yields the series of the object
-    :param identity: keys that have other values for another build, machine or model
+    :param identity: keys whose values distinguish builds, machines or models
     """
 
     key: str
@@ -52,10 +52,10 @@ class _Format:
 
 
 def read_benchmark_file(content: bytes) -> tuple[ResultSeries, ...]:
-    """The series of a result file, in its order; series of one label are one series.
+    """The series of a result file, in its order; series with the same label are joined.
 
-    :raises InvalidDocument: if the format is not known, the field with a wrong value, or if
-        objects of one label are of two builds, machines or models
+    :raises InvalidDocument: if the format is unknown, a field has a wrong value, or objects
+        with the same label are of two builds, machines or models
     """
     series: dict[str, ResultSeries] = {}
     for records in grouped_records(content):
@@ -83,7 +83,7 @@ def grouped_records(content: bytes) -> list[list[Fields]]:
 
 
 def series_of(records: Iterable[Fields]) -> tuple[ResultSeries, ...]:
-    """The series of objects of one build, machine and model; those of one label are one series.
+    """The series of objects of one build, machine and model; equal labels are joined.
 
     :raises InvalidDocument: with the field that has a wrong value
     """
@@ -98,7 +98,7 @@ def series_of(records: Iterable[Fields]) -> tuple[ResultSeries, ...]:
 
 
 def benchmark_records(content: bytes) -> Iterator[Fields]:
-    """The objects of a file: one, those of a list, or one in each line."""
+    """The objects of a file: a single object, the items of a list, or one object on each line."""
     content = content.removeprefix(BOM_UTF8)
     try:
         value = json_value_of(content)
@@ -153,7 +153,7 @@ def _scalars(record: Fields) -> dict[str, Parameter]:
 
 
 def _has_list(record: Mapping[str, Any], key: str, inner: str) -> bool:
-    """Whether ``key`` has a list of which the first item, if any, is an object with ``inner``."""
+    """Whether ``key`` has a list that is empty or begins with an object that has ``inner``."""
     values = record.get(key)
     return isinstance(values, list) and all(
         isinstance(it, dict) and inner in it for it in values[:1]
@@ -212,12 +212,13 @@ _ASV_MEMORY = re.compile(r"(?:Peak)?Mem[A-Z_].|(?:peak)?mem_.")
 
 
 def _asv(file: Fields) -> Iterator[ResultSeries]:
-    """The benchmarks of one commit; a row lacks the last columns that are empty."""
+    """The benchmarks of one commit; rows omit empty columns at their end."""
     columns, results = file.texts("result_columns"), file.nested("results")
     for name in results:
         row = Fields(dict(zip(columns, results.sequence(name), strict=False)), results, name)
         if len(name) > _LONGEST_NAME:
-            raise results.invalid(Reason.OUT_OF_RANGE, "a name is too long")
+            message = f"the name has {len(name)} characters; at most {_LONGEST_NAME} are allowed"
+            raise results.invalid(Reason.OUT_OF_RANGE, message)
         function = name.rpartition(".")[2]
         unit = "s" if _ASV_TIME.match(function) else "bytes" if _ASV_MEMORY.match(function) else ""
         samples = row.sequence("samples")
@@ -238,7 +239,7 @@ def _asv(file: Fields) -> Iterator[ResultSeries]:
 
 
 def _asv_cases(row: Fields) -> Iterator[tuple[dict[str, Parameter], Any]]:
-    """The value of each combination of parameters, of which the last varies fastest."""
+    """The value of each combination of parameters; the last parameter varies fastest."""
     values, choices = row.sequence("result"), row.sequence("params")
     for number, each in enumerate(choices):
         if not isinstance(each, list):
@@ -261,7 +262,7 @@ def _hyperfine(file: Fields) -> Iterator[ResultSeries]:
 
 
 def _google(file: Fields) -> Iterator[ResultSeries]:
-    """Wall time of each repetition; of the aggregates, only a median or mean of absent ones."""
+    """Wall time of each repetition, or a median or mean if the repetitions are absent."""
     entries = list(file.each("benchmarks"))
     measured = {it.text("run_name", _LONGEST_NAME) for it in entries if not _is_aggregate(it)}
     summaries: dict[str, ResultSeries] = {}

@@ -28,7 +28,7 @@ class CoreMetadata:
     :param requires_dist: lines, which may violate PEP 508
     :param license: a short name or an expression, never the text of a licence
     :param dynamic: names of fields that a build may change, in lower case
-    :param import_names: values of ``Import-Name`` (PEP 794); an empty one says that there is none;
+    :param import_names: values of ``Import-Name`` (PEP 794); an empty value means no name;
         ``None`` without such a field
     :param import_namespaces: values of ``Import-Namespace``
     """

@@ -224,7 +224,7 @@ class JobRun:
         the digest of the environment
     :param load: load average of the minute before the job
     :param energy_j: energy of the machine during the job
-    :param energy_note: counters that it is the sum of, or why it is unknown
+    :param energy_note: the counters that the energy sums, or why the energy is unknown
     """
 
     ours: bool = False

@@ -55,7 +55,7 @@ def specifier_of(constraint: str, at: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _alternatives(text: str, at: str) -> list[SpecifierSet]:
-    """The specifiers of a constraint, of which versions meet at least one."""
+    """The alternative specifiers of a constraint; a version must meet one of them."""
     try:
         if "|" in text and "===" in text:
             raise ValueError(text)  # arbitrary texts are no versions, so they have no order
@@ -189,7 +189,7 @@ def python_marker(constraint: str, at: str) -> str:
 
 
 def python_specifiers(constraint: str, at: str) -> list[SpecifierSet]:
-    """Specifiers of Python versions, of which one must hold; only one if it says the same."""
+    """Alternative specifiers of Python versions; a single one if it is equivalent."""
     whole, gaps = specifier_of(constraint, at)
     return _alternatives(constraint, at) if gaps else [SpecifierSet(whole)]
 

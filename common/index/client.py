@@ -257,7 +257,7 @@ class IndexClient:
         return None if known is None else known.text
 
     def keep_metadata(self, key: str, text: str) -> None:
-        """Store metadata from a build, under 64 hexadecimal digits that are no file's hash."""
+        """Store metadata from a build, under 64 hexadecimal digits other than any file's hash."""
         self._cache.keep_metadata(key, MetadataRead(text, SDIST_BUILT))
 
     async def _copy(self, file: IndexFile, into: BinaryIO) -> None:

@@ -32,9 +32,9 @@ _LONGEST_FACTS = 32 << 10
 class IndexHelper:
     """A fork of this process, which starts with the first page; used within one event loop.
 
-    Without a second processor, or on a system without files in memory, there is none. A fork lacks
-    the threads of its parent and keeps the locks that they hold, so this is for commands, which
-    have only the thread that draws their progress.
+    Without a second processor, or on a system without files in memory, there is no fork. A fork
+    lacks the threads of its parent and keeps the locks that they hold. So only commands use this:
+    they have no thread except the one that draws their progress.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class IndexHelper:
     def send(self, body: bytes, facts: Mapping[str, Any]) -> asyncio.Future[bool] | None:
         """Have the fork store a body; ``None`` if there is no fork, or if it is far behind.
 
-        :returns: whether it did, later
+        :returns: a future: whether the fork stored the body
         """
         message = json.dumps(facts).encode()
         if self._socket is None or len(message) > _LONGEST_FACTS:

@@ -2,8 +2,8 @@
 
 Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise, the requirements
 in ``PKG-INFO``, or in ``*.egg-info/requires.txt`` of setuptools, are only likely: a build on
-another machine may give other requirements. If neither names one, they are unknown where
-``setup.py`` decides, unless an ``*.egg-info`` shows that setuptools had none to list.
+another machine may give other requirements. If neither file names a requirement and there is a
+``setup.py``, they are unknown, unless an ``*.egg-info`` shows that setuptools found none.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def merged_metadata(
 ) -> SdistMetadata | None:
     """Metadata from ``PKG-INFO`` and ``requires.txt``; ``None`` without ``PKG-INFO``.
 
-    :param setup_decides: whether only ``setup.py`` says what both do not list
+    :param setup_decides: whether ``setup.py`` may add requirements that neither file lists
 
     >>> read = merged_metadata(b"Metadata-Version: 1.2\\nName: a\\n", b"b>1\\n[x]\\nc\\n")
     >>> parse_core_metadata(read.text).requires_dist, read.certainty.value

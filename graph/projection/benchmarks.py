@@ -1,7 +1,7 @@
 """Projects results of other benchmark systems, and what they have in common with our evidence.
 
-Software and parts of machines are nodes of their own: an entry names them, and they are linked with
-a package version or a hardware class as soon as the record has one that is certainly the same.
+Software and parts of machines are separate nodes: an entry names them, and they are linked with a
+package version or a hardware class as soon as the record has one that is certainly the same.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ class _Inspection:
 
     @property
     def group(self) -> tuple[str | None, ...]:
-        """Keys of the nodes in :data:`_SHARED`, with the first of several machines."""
+        """Keys of the nodes in :data:`_SHARED`; the first machine if there are several."""
         indicators = {row[-1] for row in self.observations}
         return (
             self.stack,

@@ -307,7 +307,7 @@ def properties_of(
 def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
     """A time as text, in UTC with microseconds.
 
-    ArcadeDB drops the time zone of a temporal parameter; ``datetime()`` of a text has the same
+    ArcadeDB drops the time zone of a temporal parameter; ``datetime()`` of a text gives the same
     result on Neo4j and ArcadeDB.
     """
     form = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'

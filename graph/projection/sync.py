@@ -161,8 +161,8 @@ def catch_up(
 ) -> Lag:
     """Project pending entries for a limited time, before a command reads the graph.
 
-    Another projector is waited for. Its failure or that of the graph is logged; the lag tells how
-    much is left.
+    Waits for another projector. A failure of that projector or of the graph is logged; the
+    returned lag shows how much is left.
 
     :param within_s: after this time no further batch begins
     :returns: the lag afterwards

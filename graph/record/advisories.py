@@ -278,7 +278,7 @@ def replace_documents(
 ) -> None:
     """Store documents in place of others, and write the rows of their advisories again.
 
-    :param replacements: by identifier of the document that is deleted, as by
+    :param replacements: by identifier of the document to delete; see
         :func:`graph.record.documents.delete_documents`
     """
     hold_advisories(connection)

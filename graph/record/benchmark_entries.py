@@ -1,4 +1,4 @@
-"""Stores results of other benchmark systems: entries with what they share, and their values.
+"""Stores results of other benchmark systems: entries with shared properties, and their values.
 
 Benchmarks, software and parts of machines are rows of their own, so that the graph can link them
 with packages and hardware classes, whichever is stored first.
@@ -130,10 +130,10 @@ _CONTEXT = text(
 
 
 def entry_id_of(result: BenchmarkResult) -> str:
-    """Identifier of the entry of a result: a digest of what all its results share.
+    """Identifier of the entry of a result: a digest of the properties that its results share.
 
     It depends on the content of the files and not on their paths, so that a copy of the same files
-    adds nothing. Other readers make another entry, which replaces it.
+    adds nothing. An entry by another version of the readers replaces an earlier entry.
     """
     moment = None if result.measured_at is None else result.measured_at.isoformat()
     return digest(
@@ -151,15 +151,15 @@ def entry_id_of(result: BenchmarkResult) -> str:
 
 
 def store_entries(connection: Connection, origin: str, entries: Iterable[Entry]) -> int:
-    """Store entries with all their results; return the number of new results. They replace what
-    earlier versions of the readers made of the same files.
+    """Store entries with all their results; return the number of new results. They replace entries
+    that earlier versions of the readers made of the same files.
 
-    Entries that are stored already, or that come a second time, are read and left out. Results are
+    Entries that are stored already, or that are repeated, are read and left out. Results are
     streamed. The caller owns the transaction, so that an entry is stored as a whole. Two writers of
     the same entries cannot block each other for ever if only the last entry has more than
     :data:`COPIED_AT_ONCE` results.
 
-    :param origin: what the user named, without credentials
+    :param origin: the path or URL that the user gave, without credentials
     """
     table = table_of(BenchmarkResultRow)
     new: dict[str, BenchmarkResult] = {}
@@ -263,7 +263,7 @@ def link_software(connection: Connection, software: Mapping[str, Mapping[str, st
 
 
 def _package(name: str, version: str | None) -> tuple[str | None, str | None]:
-    """The package that software is, and the package URL of the version."""
+    """The package of some software, and the package URL of its version."""
     if name not in PYTHON_PACKAGES:
         return None, None
     try:
@@ -298,7 +298,7 @@ def enqueue_entries(connection: Connection, counts: Mapping[str, int]) -> None:
 def enqueue_software_of(
     connection: Connection, packages: Iterable[str], purls: Iterable[str]
 ) -> None:
-    """Enqueue software that is one of these new packages or versions."""
+    """Enqueue software that one of these new packages or versions provides."""
     values = {"packages": sorted(packages), "purls": sorted(purls)}
     if values["packages"] or values["purls"]:
         connection.execute(_ENQUEUE_SOFTWARE, values)
@@ -313,10 +313,10 @@ def enqueue_parts_of(connection: Connection, digests: Collection[str]) -> None:
 def context_of(
     connection: Connection, packages: Iterable[str], hardware: str | None
 ) -> list[ResultContext]:
-    """What other benchmark systems have about packages and a machine, ordered by system.
+    """Results of other benchmark systems on packages and a machine, counted and ordered by system.
 
-    For each system and package, results on the machine if there are any, else all results with the
-    package; and results on the machine with other software.
+    For each system and package, counts results on the machine or, if there are none, all results
+    with the package. Also counts results on the machine with other software.
 
     :param hardware: digest of the hardware class
     """

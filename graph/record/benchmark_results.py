@@ -138,7 +138,7 @@ _PLACE = tuple_(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
 
 
 def _few(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
-    """The same rows, found in any order.
+    """The same rows, read in any order.
 
     With an order and a limit, PostgreSQL expects matches everywhere, and reads all results in order
     until enough match.
@@ -173,7 +173,7 @@ def _by_entry(
 def count_foreign(connection: Connection, chosen: BenchmarkFilter, most: int) -> int:
     """Number of results of other systems that match; counts at most ``most``, if it has to count.
 
-    Entries know how many results they have.
+    Each entry stores its number of results.
     """
     if _of_result(chosen):
         matching = _matching(chosen, literal(1)).limit(most).subquery()
@@ -369,7 +369,7 @@ def _own_results(
 ) -> Iterator[ListedResult]:
     """Results of our own inspections, ordered by inspection and position.
 
-    :param shared: metrics by definitions of other systems, which results of these systems also have
+    :param shared: metrics by definitions of other systems, which are listed with those systems, too
     :param after: inspection and position of the last result of the previous page
     """
     if chosen.system not in (None, OWN_SYSTEM):
@@ -461,7 +461,7 @@ def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
 
 
 def _measured(row: Row[Any]) -> tuple[tuple[float, ...], Metric]:
-    """The samples of a metric, and the metric; a script is the definition of its values."""
+    """The samples of a metric, and the metric, whose definition is the script."""
     definition = row.script_sha256 or f"{row.indicator} of an unknown script"
     if row.metric == "median_elapsed":
         samples = tuple(it * 1_000 for it in row.elapsed or () if it is not None)

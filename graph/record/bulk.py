@@ -133,7 +133,7 @@ def _staged(
 
 
 def _empty(connection: Connection, staging: str, rows: int) -> None:
-    """Empty a staging table, since a second call in the same transaction must not see its rows."""
+    """Empty a staging table, because a later call in the transaction must not see its rows."""
     # TRUNCATE creates a file, which takes longer than to delete a few rows.
     connection.exec_driver_sql(f"{'TRUNCATE' if rows > _FEW else 'DELETE FROM'} {staging}")
 

@@ -65,7 +65,7 @@ def add_changes(
 ) -> int:
     """Add entries and looks; the caller owns the transaction. Known entries are left as they are.
 
-    :returns: number of entries that were new
+    :returns: number of new entries
     """
     added = 0
     for entry in entries:
@@ -92,7 +92,7 @@ def add_changes(
 
 
 def _record_news(connection: Connection, entry: PerformanceChange) -> None:
-    """Record the event of a new entry, unless it only confirms what is known, or is old."""
+    """Record the event of a new entry, unless the entry only confirms a known change, or is old."""
     recent = entry.seen_at is not None and entry.seen_at > datetime.now(UTC) - _NEWS
     if not recent or entry.event is ChangeEvent.CONFIRMED:
         return
@@ -119,7 +119,7 @@ def all_changes(connection: Connection) -> list[RecordedChange]:
 
 
 def standing_changes(connection: Connection, packages: Collection[str]) -> list[RecordedChange]:
-    """The last entry about each change in these packages that is not withdrawn, oldest first."""
+    """The last entry about each change in these packages, oldest first, without withdrawn ones."""
     row = ChangeRow
     announcement = func.coalesce(row.refers_to, row.change_id)
     latest = (
@@ -165,7 +165,7 @@ def change_named(connection: Connection, change_id: str) -> RecordedChange | Non
 def _with_bundled(
     connection: Connection, changes: Sequence[RecordedChange]
 ) -> list[RecordedChange]:
-    """Add to changes by release what is known of the wheels of both versions."""
+    """Add the known bundled libraries of both versions to changes by release."""
     stacks = {stack for it in changes if it.package for stack in (it.from_stack, it.to_stack)}
     bundled = recorded_bundled(connection, stacks)
 
@@ -218,7 +218,7 @@ class Bisect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBisect(Bisect):
-    """A search as the record has it.
+    """A search with the columns that PostgreSQL adds.
 
     :param updated_at: when its state was last written
     """

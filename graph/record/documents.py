@@ -271,7 +271,7 @@ def delete_documents(connection: Connection, which: ColumnElement[bool]) -> int:
     """Delete these documents; the caller owns the transaction.
 
     The record lists their bodies in the document store. Call :func:`delete_unreferenced_bodies`
-    after the commit: if the deletion were rolled back later, the documents would have lost them.
+    after the commit: if the deletion were rolled back later, the documents would lack their bodies.
 
     :returns: number of deleted documents
     """
@@ -360,7 +360,7 @@ def find_unreferenced_bodies(
 
 
 def _without_document(connection: Connection, locations: Iterable[str]) -> set[str]:
-    """Document IDs of those of these bodies that no document has and that are not listed yet."""
+    """Document IDs of the given bodies that no document has and that are not listed yet."""
     bodies = {f"sha256:{match[1]}" for it in locations if (match := _BODY_LOCATION.fullmatch(it))}
     for column in (Document.document_id, UnreferencedBodyRow.document_id):
         if bodies:

@@ -1,4 +1,4 @@
-"""Events: something is settled, has another state, or went wrong; and the notices of them.
+"""Events (a settled change, a new state, or a problem) and the notices of them.
 
 The outbox has one notice for each event and target, with the state of its delivery.
 """
@@ -74,7 +74,7 @@ class EventKind(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether people get a notice of it; the others are steps on the way there."""
+        """Whether people get a notice of it; other kinds are intermediate steps."""
         return self not in (EventKind.RELEASE_STATE, EventKind.PROJECT_STATE)
 
 
@@ -92,7 +92,7 @@ class Event:
 def record_event(
     connection: Connection, kind: EventKind, subject: str, data: Mapping[str, Any]
 ) -> int:
-    """Store an event in the caller's transaction, together with the change that it tells of.
+    """Store an event in the caller's transaction, together with the change that it reports.
 
     :param data: JSON values; sent to receivers of notices, so it must hold no secrets
     :returns: identifier of the event
@@ -105,7 +105,7 @@ def record_event(
 def advice_changed_since(
     connection: Connection, watch: str, moment: datetime
 ) -> list[Mapping[str, Any]]:
-    """Packages of the last change of a watch's advice since a moment, as its event has them."""
+    """Packages of the last change of a watch's advice since a moment, as in its event."""
     row = EventRow
     query = select(row.data).where(
         row.kind == EventKind.ADVICE_CHANGED.value, row.subject == watch, row.at >= moment
@@ -309,20 +309,20 @@ class ListedNotice:
 
 @dataclass(frozen=True, slots=True)
 class NoticeLag:
-    """What the outbox of notices still has to do."""
+    """Notices that are not delivered yet."""
 
     waiting: Annotated[int, Field("Notices that wait for their first or next attempt.", 0)]
-    oldest_s: Annotated[float, Field("How long the oldest of them has waited.", 0.0, unit="s")]
-    given_up: Annotated[int, Field("Notices that were given up within a day.", 0)]
+    oldest_s: Annotated[float, Field("How long the oldest notice has waited.", 0.0, unit="s")]
+    given_up: Annotated[int, Field("Notices that were given up in the last day.", 0)]
 
 
 def plan_notices(connection: Connection, targets: Mapping[str, bool]) -> int:
     """Write the notices of events that have none yet, oldest first.
 
     Events remember whether their notices were written. A position in the list of events would miss
-    those of transactions that commit late.
+    events of transactions that commit late.
 
-    :param targets: for each name, whether the target also gets events that settle nothing
+    :param targets: for each name, whether the target also gets events that are not settled
     :returns: number of events; 0 if none is left
     """
     parameters = {"batch": _BATCH, "age": NOTICED_FOR}
@@ -382,9 +382,9 @@ def mark_failed(
 
 
 def give_up_abandoned(connection: Connection, targets: Collection[str]) -> int:
-    """Give up notices without attempts left, and those that waited for :data:`NOTICED_FOR`.
+    """Give up notices without attempts left, and notices that waited for :data:`NOTICED_FOR`.
 
-    :param targets: only notices to these; others belong to processes with other settings
+    :param targets: only notices to these; other targets belong to processes with other settings
     """
     parameters = {"most": MAX_ATTEMPTS, "age": NOTICED_FOR, "targets": list(targets)}
     return connection.execute(_ABANDONED, parameters).rowcount
@@ -411,7 +411,7 @@ def list_notices(
 
 
 def notice_lag(connection: Connection) -> NoticeLag:
-    """How much the outbox of notices still has to do; one query."""
+    """The notices that are not delivered yet; one query."""
     waiting, oldest_s, given_up = connection.execute(_LAG).one()
     return NoticeLag(waiting, float(oldest_s), given_up)
 

@@ -201,7 +201,7 @@ class EvidenceReader:
 
 
 def recorded_bundled(connection: Connection, stacks: Collection[str]) -> Bundled:
-    """What inspections of these stacks recorded of the wheels; the first one of a release counts.
+    """Bundled libraries that inspections of these stacks recorded; a release's first record counts.
 
     :param stacks: digests
     """
@@ -218,7 +218,7 @@ def too_many_measurements(most: int) -> InvalidArgument:
 
 
 def purls_in(snapshot: Snapshot, *, with_excluded: bool) -> list[Purl]:
-    """Package URLs of all candidates, and of the excluded versions if these count."""
+    """Package URLs of all candidates, and of the excluded versions on request."""
     purls = [it.purl for versions in snapshot.packages.values() for it in versions]
     if with_excluded:
         purls += [it.purl for versions in snapshot.excluded.values() for it in versions]

@@ -79,13 +79,13 @@ _IS_PRIVATE = PackageVersionRow.index_name.regexp_match("-[0-9a-f]{8}$")
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Measurements to export, with what they refer to; an empty field is no limit.
+    """Measurements to export, with the rows that they refer to; an empty field is no limit.
 
     Measurements are left out if their stack is unknown, if it has packages of an index that is
     known only by its URL, or if their document was tampered with.
 
     :param indicators: names
-    :param packages: names of packages, of which a stack has one at least
+    :param packages: names of packages; a stack must have at least one of them
     :param hardware: beginnings of the digests of hardware classes
     :param since: jobs that ended before are left out
     """

@@ -148,12 +148,12 @@ def changes(connection: Connection) -> int:
 
 
 def evidence_position(connection: Connection) -> Hashable:
-    """What evidence depends on: the changes to the knowledge, and the day."""
+    """The state that evidence depends on: the number of changes to the knowledge, and the day."""
     return changes(connection), datetime.now(UTC).date()
 
 
 def pending_packages(connection: Connection, names: Collection[str]) -> set[str]:
-    """Those of these packages whose versions in the graph may differ from the record.
+    """The given packages whose versions in the graph may differ from the record.
 
     The entry of a package stays pending until the graph contains all its versions.
     """

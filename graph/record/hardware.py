@@ -24,7 +24,7 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
 
 
 def labels_apart(connection: Connection) -> dict[str, str]:
-    """Labels of classes that share theirs, with what tells them apart, by digest."""
+    """Labels of classes with equal labels, with their differences, by digest."""
     row = HardwareRow
     shared = select(row.label).group_by(row.label).having(func.count() > 1)
     query = select(row.digest, row.label, row.identity).where(row.label.in_(shared))

@@ -258,7 +258,7 @@ def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
 
 
 def without_releases(connection: Connection, names: Collection[str]) -> set[str]:
-    """Those of these packages of which the record has no release, on any index."""
+    """The given packages of which the record has no release, on any index."""
     row = PackageVersionRow
     known = connection.scalars(select(row.name).where(row.name.in_(names)).distinct())
     return set(names) - set(known)

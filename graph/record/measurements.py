@@ -248,7 +248,7 @@ def changed_series(
 ) -> set[str] | None:
     """The comparison keys of series that may have changed; ``None`` if any may have changed.
 
-    Measurements are added with their inspection, and change only in why they are excluded. The
+    Measurements are added with their inspection; later, only the reason for exclusion changes. The
     time grows with the inspections of the last hour and the excluded measurements.
 
     :param since: the progress when the series were read

@@ -1,6 +1,6 @@
 """Stores and lists analyses of the native interfaces of wheels and environments.
 
-The graph tells which interfaces a wheel needs and an environment lacks.
+The graph shows which interfaces a wheel needs and an environment lacks.
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ def newest_series(connection: Connection, series: int, observations: int) -> tup
     The time depends on the limits more than on the size of the record.
 
     :param series: maximum number of keys
-    :param observations: maximum number of measurements of all of them; a series that would exceed
-        it is left out
+    :param observations: maximum number of measurements of these series together; a series that
+        would exceed it is left out
     """
     keys, left = [], observations
     limits = {"series": series, "observations": observations}
@@ -196,7 +196,7 @@ def newest_series(connection: Connection, series: int, observations: int) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedObservation(ObservationValues):
-    """One result of one job, with names of what it refers to."""
+    """One result of one job, with names of the objects that it refers to."""
 
     document_id: Annotated[str, public("Digest of the inspection's document.", DIGEST)]
     indicator: Annotated[str, INDICATOR]
@@ -368,7 +368,7 @@ def browse_series(
 ) -> list[SeriesSettings]:
     """Measured series in the order of their comparison keys.
 
-    The time grows with the measurements of these series, not with those of the record.
+    The time grows with the measurements of these series, not with the size of the record.
 
     :param keys: only these comparison keys
     :param hardware: digest of a hardware class
@@ -432,7 +432,7 @@ def browse_series(
 
 
 def _first_keys(conditions: Sequence[ColumnElement[bool]]) -> Select[str]:
-    """The comparison keys of rows that meet conditions, in order, each a step in the index."""
+    """The comparison keys of rows that meet conditions, in order; each takes one index lookup."""
     key = ObservationRow.comparison_key
     keys = select(func.min(key).label("key")).where(*conditions).cte("keys", recursive=True)
     following = select(func.min(key)).where(*conditions, key > keys.c.key).scalar_subquery()

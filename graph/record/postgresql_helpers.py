@@ -122,7 +122,7 @@ def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool
 
 
 def shares_lock(connection: Connection, lock: AdvisoryLock) -> bool:
-    """Share an advisory lock until the transaction ends, unless somebody holds it alone."""
+    """Share an advisory lock until the transaction ends, unless another holds it exclusively."""
     shared = select(func.pg_try_advisory_xact_lock_shared(lock.value))
     return bool(connection.scalar(shared))
 
@@ -139,7 +139,7 @@ def lock_name(
 
 
 def commit_unflushed(connection: Connection) -> None:
-    """Let the transaction end before it is on disk; another one, which does wait, must follow.
+    """Let the transaction end before it is on disk; a transaction that waits for it must follow.
 
     If PostgreSQL dies in between, it has lost both or only the second.
     """

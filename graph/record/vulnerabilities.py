@@ -182,7 +182,7 @@ def vulnerabilities_by_version(
 def known_vulnerabilities(
     connection: Connection, versions: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], list[KnownVulnerability]]:
-    """As :func:`vulnerabilities_by_version`, with what snapshots have of each vulnerability."""
+    """As :func:`vulnerabilities_by_version`, with the fields that snapshots contain."""
     return {
         release: [KnownVulnerability(it.vulnerability_id, it.severity, it.score) for it in heads]
         for release, heads in vulnerabilities_by_version(connection, versions).items()
@@ -339,7 +339,7 @@ def advisories_about(connection: Connection, vulnerability_id: str) -> list[Advi
 
 
 def packages_affected_by(connection: Connection, vulnerability_id: str) -> list[AffectedPackage]:
-    """Affected ranges and versions by package name; those of all advisories that hold are merged.
+    """Affected ranges and versions by package name, merged from all advisories that still hold.
 
     If all advisories are withdrawn, all count.
     """

@@ -43,9 +43,9 @@ WAITING_REQUESTS = f"""
 class WaitingRequests:
     """Requests and jobs that no worker has started yet.
 
-    :param jobs: due jobs: those of the requests, and others, such as projection; at most
+    :param jobs: due jobs, of requests and of other work such as projection; at most
         :data:`MOST_JOBS`
-    :param longest_s: how long the oldest of them has waited, in seconds; 0 if none waits
+    :param longest_s: how long the oldest due job has waited, in seconds; 0 if none waits
     :param workers: number of workers with a heartbeat within :data:`UNATTENDED_AFTER`
     :param late_s: how long the oldest request has waited, in seconds; without inspections, which
         wait for a machine for hours

@@ -42,7 +42,7 @@ class AdviceWatch:
     :param request: the request for advice, as JSON values
     :param weight: number of requests of the last :data:`WEIGHED_DAYS` days; 1 if a person watches
     :param closure: names of the packages that an answer can contain
-    :param measured_jobs: jobs of the measurement in progress, and ``planned_jobs`` of all of it
+    :param measured_jobs: finished jobs of the measurement in progress; ``planned_jobs`` has all
     :param versions: versions of the last advice by name; ``None`` before the first advice
     """
 
@@ -87,7 +87,7 @@ class WeighedRequest:
     """A request for advice that clients of the service sent.
 
     :param document_id: the request
-    :param requests: how often, within :data:`WEIGHED_DAYS` days
+    :param requests: how often it was sent within :data:`WEIGHED_DAYS` days
     """
 
     document_id: str

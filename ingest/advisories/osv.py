@@ -240,8 +240,8 @@ class AdvisoryArchive:
 
     :param source: a zip file, a folder, a single document, or the URL of such a file
     :ivar as_of: time of the source
-    :ivar refused: by place in the source, why a document is left out; those about packages that
-        nobody asked for are only checked to be JSON
+    :ivar refused: by place in the source, why a document is left out; documents about packages
+        that nobody requests are only checked to be JSON
     :raises InvalidArgument: if it has no advisory
     :raises StoreUnavailable: if a server does not answer
     """

@@ -1,7 +1,7 @@
 """Stores the advisories of a source and matches them with known versions.
 
 Entry points: :func:`sync_source` uses open stores, :func:`run_sync` opens them for the command.
-Credits and addresses in advisories that an earlier release stored are removed.
+Also removes credits and e-mail addresses that earlier releases of Thoth stored with advisories.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def sync_source(
 
 
 def _absolute(source: str) -> str:
-    """A local path as an absolute one: a setting must name the same source from every folder."""
+    """An absolute local path, because a setting must name the same source from every folder."""
     if local_path(source) != source:
         return source
     return str(Path(source).expanduser().absolute())

@@ -102,7 +102,7 @@ def ingest_benchmarks(
     on_file: Callable[[], None] = lambda: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> BenchmarkReport:
-    """Store every result in ``sources`` once, and quarantine what is refused.
+    """Store every result in ``sources`` once, and quarantine refused files.
 
     :param on_file: called for each file that was recognised or skipped
     :param on_commit: called after each transaction that stored an entry
@@ -163,7 +163,7 @@ def _groups(entries: Iterable[_Entry]) -> Iterator[list[Entry]]:
 
 
 def _storable(result: BenchmarkResult, report: BenchmarkReport) -> BenchmarkResult:
-    """Count ``result``, and leave out what no store takes: personal data, longer integers."""
+    """Count ``result``, and leave out values that no store takes: personal data, long integers."""
     report.results[result.system] += 1
     report.failed += result.validity is Validity.FAILED
     kept = {
@@ -320,7 +320,7 @@ def _tree(
     of the archive, unless the archive is the source. An archive inside an archive stays packed.
 
     :param refused: receives the refusals of archives
-    :param skipped: counts what is no file
+    :param skipped: counts entries that are not files
     """
     local = local_path(source)
     if local is None:

@@ -47,10 +47,10 @@ class ResultTree:
     A packed file has the path that it would have without ``.gz``, so that readers find the parts
     of an entry whether they are packed or not. Bytes of a path that are not UTF-8 are escapes.
 
-    :param source: what the user named, without credentials
+    :param source: the path or URL that the user gave, without credentials
     :param places: paths of the files below the root, in order
     :param unpacked: for files of unpacked archives, where they are on this machine
-    :ivar stated: what the person states beside the files, see
+    :ivar stated: facts that the user gave beside the files, see
         :func:`ingest.benchmarks.stated_facts.stated_facts`
     :ivar renames: whether some files have other paths than their stored ones
     """
@@ -126,7 +126,7 @@ class ResultTree:
         return ResultFile(place, self.content(place))
 
     def description(self, place: str) -> Description | None:
-        """The JSON object at ``place``, which many results may share; ``None`` if it is none."""
+        """The JSON object at ``place``, which results may share; ``None`` for other content."""
         if place not in self._descriptions:
             while len(self._descriptions) >= _KEPT_DESCRIPTIONS:
                 del self._descriptions[next(iter(self._descriptions))]
@@ -139,7 +139,7 @@ class ResultTree:
 
 
 def _escaped(place: str) -> str:
-    """The path with escapes for the bytes that are not UTF-8, which no store takes.
+    """The path with escapes for bytes that are not UTF-8, because no store takes these.
 
     >>> _escaped("caf\\udce9/1")
     'caf\\\\udce9/1'
@@ -177,7 +177,7 @@ class ResultFile:
         return MeasuredFile(self.place, sha256(self.content).hexdigest())
 
     def run(self, system: str, *others: MeasuredFile) -> Run:
-        """What all results of this file share, which ``others`` describe."""
+        """The fields that all results of this file share, from the descriptions ``others``."""
         return run_of(system, self.place, self.measured, *others)
 
     @property
@@ -196,9 +196,9 @@ class ResultFile:
         return json_value_of(self.json_content)
 
     def json_records(self) -> list[Fields]:
-        """The objects of the file: one, those of a list, or one in each line.
+        """The objects of the file: a single object, the items of a list, or one on each line.
 
-        :raises InvalidDocument: if there are none, or something else
+        :raises InvalidDocument: if there is no object, or another value
         """
         records = list(benchmark_records(self.json_content))
         if not records:
@@ -220,8 +220,8 @@ class ResultFile:
 
 
 def decode_text(content: bytes, place: str) -> str:
-    """Text with line feeds as line ends, without a byte order mark, NUL characters, and empty lines
-    at its beginning, and without what :mod:`ingest.benchmarks.texts` removes.
+    """Text with line feeds as line ends, without a byte order mark, NUL characters, empty lines
+    at its beginning, and prefixes that :mod:`ingest.benchmarks.texts` removes.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8
@@ -300,7 +300,7 @@ def reader_of_parts(
     """Make a reader of a function that reads one part of a file, such as one of several runs.
 
     :param parts_of: divides a file
-    :param independent: whether a part that is refused does not lose those behind it
+    :param independent: whether later parts are read if a part is refused
     """
 
     def reader(results: Callable[[Run, _Part], Iterator[BenchmarkResult]]) -> ResultReader:

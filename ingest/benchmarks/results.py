@@ -1,4 +1,4 @@
-"""What readers make results of: values in texts, measures in tables, and the facts of a run.
+"""Parts from which readers make results: values in texts, measures in tables, facts of a run.
 
 A reader finds a text or a number, and names its :class:`Measure`. A value that is missing, no
 number or impossible becomes a failed result with a reason, never a guess.
@@ -71,7 +71,7 @@ def positive_number(value: object) -> float | None:
 
 
 def whole_number(value: object) -> int | None:
-    """A count from zero on, also if a text or a float states it; ``None`` for other values.
+    """A count of zero or more, also as a text or a float; ``None`` for other values.
 
     >>> whole_number("8"), whole_number(8.0), whole_number("8.5"), whole_number("-1")
     (8, 8, None, None)
@@ -230,7 +230,7 @@ _LONGEST = 300
 
 
 def software_versions(parts: str | Iterable[str]) -> dict[str, str | None]:
-    """Versions by lower-case name, as far as ``parts`` say them; unknown versions are ``None``.
+    """Versions in ``parts`` by lower-case name; unknown versions are ``None``.
 
     :param parts: a list such as ``"TensorRT 6.0, CUDA 10.1"``, or its parts
 
@@ -310,7 +310,7 @@ class Run:
         failure: str = "the value is missing, zero or no number",
         **changes: Any,
     ) -> BenchmarkResult:
-        """A result with ``value`` if that is a number above zero, and else a failed one.
+        """A result with ``value`` if that is a number above zero, else a failed result.
 
         :param failure: reason of a failed result
         :param changes: fields that differ from those of the run, for a measured value
@@ -369,7 +369,7 @@ def numbered_parts(run: Run, parts: Sequence[_Part]) -> Iterator[tuple[Run, _Par
 def results_of_parts(
     run: Run, parts: Sequence[_Part], results: Callable[[Run, _Part], Iterator[BenchmarkResult]]
 ) -> Iterator[BenchmarkResult]:
-    """Results of each part of a file; a part that is refused does not lose the others.
+    """Results of each part of a file; other parts are read even if one is refused.
 
     :param results: reads a part
     :raises InvalidDocument: after all results, the first refusal
@@ -387,7 +387,7 @@ def results_of_parts(
 def latency_summaries(
     run: Run, name: str, unit: str, definition: str, samples: Sequence[float]
 ) -> Iterator[BenchmarkResult]:
-    """Mean, p50, p90, p99 and maximum of ``samples``, of which there is at least one."""
+    """Mean, p50, p90, p99 and maximum of one or more ``samples``."""
     ordered = sorted(samples)
     for aggregate, value in (
         (Aggregate.MEAN, fmean(samples)),

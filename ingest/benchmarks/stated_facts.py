@@ -1,4 +1,4 @@
-"""Versions and hardware that a person states beside result files which name neither.
+"""Versions and hardware that a person states for result files that name neither.
 
 vLLM writes the pairs of ``vllm bench serve --metadata KEY=VALUE`` into its file. For other files,
 ``thoth ingest benchmarks --metadata KEY=VALUE --lock LOCK`` states them.
@@ -35,7 +35,7 @@ _LONGEST = 200
 
 
 def known_facts(pairs: Mapping[str, object]) -> dict[str, str]:
-    """The pairs with a known key, under the key that they mean; others may name a person.
+    """The pairs with a known key, under its canonical name; other keys may name a person.
 
     >>> known_facts({"vllm_version": "0.10.1", "gpu": "NVIDIA H100", "tp": 4, "owner": "me"})
     {'vllm': '0.10.1', 'accelerator': 'NVIDIA H100', 'tensor_parallel_size': '4'}
@@ -54,10 +54,10 @@ def known_facts(pairs: Mapping[str, object]) -> dict[str, str]:
 def stated_facts(
     pairs: Iterable[tuple[str, str]], locked: Iterable[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """What a person states.
+    """The facts that a person states.
 
     :param pairs: keys with their values
-    :param locked: packages of a lock with their versions; those with several count as unknown
+    :param locked: packages of a lock with their versions; several versions count as unknown
     :raises InvalidArgument: if a key is unknown or has no value, or contradicts another or the lock
     """
     versions: dict[str, set[str]] = {}
@@ -85,7 +85,7 @@ def identified(
 ) -> Run:
     """``run`` with the engine's version and the hardware.
 
-    :param own: what the file says
+    :param own: the facts in the file
     :param stated: by :func:`stated_facts`
     :param backend: begins with the name of the engine, or with that of a protocol
     :param at: path of the fields of ``own``

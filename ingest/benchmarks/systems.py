@@ -26,7 +26,7 @@ class BenchmarkSystem:
         another; lines end with a line feed
     :param reader_name: module of its reader below ``ingest.benchmarks.readers``, and the reader
         there if it has several
-    :param end: matches behind that, if both are needed; the parts may be far apart
+    :param end: matches after ``content``, if both are needed; the parts may be far apart
     :param outer: its files may have the marks of programs that it runs
     """
 
@@ -62,9 +62,9 @@ def _system(
 def has_mark(text: bytes) -> bool:
     """Whether ``text`` has a mark of any system.
 
-    Most parts of large files have none. One search for all marks at the beginnings of lines, and
-    one for each of the others, which begin with fixed text, take a tenth of the time of a search
-    for each system.
+    Most parts of large files have no mark. One search for all marks at the beginnings of lines, and
+    one for each other mark, which begins with fixed text, take a tenth of the time of a search for
+    each system.
     """
     return any(pattern.search(text) for pattern in _any_mark())
 

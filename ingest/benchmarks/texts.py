@@ -1,4 +1,4 @@
-"""Texts of result files: what terminals and launchers add to lines, and tables in the lines."""
+"""Texts of result files: prefixes that terminals and launchers add to lines, and tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def without_captures(text: str) -> str:
 
     Lines of several processes are put together by process, because a result of one process must not
     have values of another. Task numbers, containers and hosts are removed if most lines have one,
-    from the first to the last line that has. Several prefixes in a row are removed one by one. Tabs
+    from the first to the last such line. Several prefixes in a row are removed one by one. Tabs
     at the end of a line separate empty cells.
 
     >>> without_captures("[1,0]<stdout>:total images/sec: 2\\n\\x1b[32mFPS:3\\x1b[0m")
@@ -95,8 +95,8 @@ def _without_prefixes(text: str, most: int) -> str:
 def _without_loggers(text: str) -> str:
     """``text`` without prefixes of loggers.
 
-    Most lines of a logger with a name have one, and few names. A level may be padded, so the spaces
-    that all lines of a form share are removed, and other spaces indent the message.
+    If loggers have names, most lines have one, and there are few names. A level may be padded, so
+    the spaces that all lines of a form share are removed; other spaces indent the message.
     """
     lines = list(_LOGGER.finditer(text))
     names = [it["name"] for it in lines if it["name"]]
@@ -140,8 +140,8 @@ def _is_prefix(text: str, mark: re.Pattern[str]) -> bool:
 def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
     """``text`` without ``mark``; if several processes wrote it, by process in order of their names.
 
-    Lines without a mark are of the launcher, and come first. A last line without its end stays the
-    last with the other lines of its process, so that readers see that it may have been cut off.
+    Lines without a mark are of the launcher, and come first. A last line without a line end stays
+    the last, after the other lines of its process, so that readers see that it may be cut off.
     """
     lines: dict[str, list[str]] = {}
     complete = text.endswith("\n")
@@ -182,7 +182,7 @@ class TextTable:
 
 
 def complete_lines(text: str) -> str:
-    """The lines that have an end; a last line without one may have been cut off inside a number.
+    """The lines with a line end; a last line without it may have been cut off inside a number.
 
     >>> complete_lines("time 12\\ntime 4"), complete_lines("12\\n")
     ('time 12\\n', '12\\n')
@@ -191,7 +191,7 @@ def complete_lines(text: str) -> str:
 
 
 def text_from_each(start: re.Pattern[str], text: str) -> list[str]:
-    """A part for each match of ``start``; the first one has the text before it, too.
+    """A part for each match of ``start``; the first part includes the text before its match.
 
     >>> text_from_each(re.compile("run"), "a run b run c"), text_from_each(re.compile("x"), "a")
     (['a run b ', 'run c'], ['a'])
@@ -262,7 +262,7 @@ def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
 def _with_whole_separator(lines: Sequence[str]) -> Sequence[str]:
     """``lines`` with a cell of the separator for each column of the header.
 
-    The separator only says that a table follows; with another number of cells, Markdown has none.
+    If the separator has another number of cells than the header, Markdown sees no table.
     Rows may be shorter than the header. If one is longer, or all are shorter, the columns are not
     known.
 

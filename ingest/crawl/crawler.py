@@ -92,7 +92,7 @@ class CrawlReport:
     :param unsolvable_roots: roots without a selectable release
     :param unmet_roots: roots with selectable releases, none of which meets the specifier
     :param emptied: packages that lost all their files
-    :param skipped: by package, number of page entries that are repeated or name no file of it
+    :param skipped: by package, number of page entries that are repeated or name a foreign file
     :param events: number of changes on the index since its last answer, by kind
     :param lost: why the crawl ended early
     """

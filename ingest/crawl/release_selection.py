@@ -1,6 +1,6 @@
 """Selects the releases of a package to read: the newest, and those that requirements need.
 
-Makes releases of the page of an index and metadata.
+Combines the page of an index and metadata into releases.
 """
 
 from __future__ import annotations

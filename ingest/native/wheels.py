@@ -366,8 +366,8 @@ def differences(
     """Return the interfaces that recorded wheels need and a recorded environment lacks.
 
     :param wheel: package URL, ``NAME==VERSION``, or a prefix of the SHA-256
-    :param environment: name, or prefix of the digest; of environments with one name, the newest
-        counts
+    :param environment: name, or prefix of the digest; if several environments have the name, the
+        newest counts
     :raises InvalidArgument: if the wheel or the environment is not recorded
     """
     with migrated_stores(settings) as stores:

@@ -107,7 +107,7 @@ class _Known:
     """Releases as they are stored in the record.
 
     :param stored: by package URL
-    :param described: by document, the release that it tells of, as the record spells it
+    :param described: by document, the release that it describes, as the record spells it
     """
 
     stored: Mapping[str, KnownRelease]

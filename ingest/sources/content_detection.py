@@ -40,7 +40,7 @@ _WORKBOOK_TEXTS = "xl/sharedStrings.xml"
 
 
 def system_of(content: bytes | BinaryIO) -> BenchmarkSystem | None:
-    """The benchmark system that wrote a file, or ``None``, wherever in the file its mark stands.
+    """The benchmark system whose mark is anywhere in a file, or ``None``.
 
     :param content: all of the file; a stream must be seekable, and is read in windows
     """

@@ -1,6 +1,6 @@
-"""Sources with the parts of their URLs that may be stored, and what is read from them.
+"""Sources, the parts of their URLs that may be stored, and the types between sources and parsers.
 
-Types between sources and parsers: documents, refusals, skipped files and limits.
+These types are documents, refusals, skipped files and limits.
 """
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ class ResultSeries:
     :param parameters: what distinguishes it from other benchmarks of the same name
     :param unit: of all values, as the file names it
     :param samples: the repetitions, in order; empty if the file has only a summary
-    :param summary: what the program printed of repetitions that it did not keep
+    :param summary: the program's summary of repetitions that it did not keep
     :param first: the first repetition of a process, before any warm-up
-    :param excluded: why the series decides nothing; ``None`` if it may
+    :param excluded: why the series decides nothing; ``None`` if it may decide
     """
 
     system: str
@@ -199,7 +199,7 @@ class SharedMetric:
 
 @dataclass(frozen=True, slots=True)
 class ResultContext:
-    """How many results a benchmark system has that concern a request; they decide nothing.
+    """Number of a benchmark system's results that concern a request; they decide nothing.
 
     :param software: the required package that the results name; ``None`` for any software
     :param hardware: model of the requested machine's part that they were measured on; ``None`` for
@@ -215,7 +215,7 @@ class ResultContext:
 def olympic_mean(values: Sequence[float]) -> float:
     """The mean without the smallest and the largest value, as MLPerf training scores an entry.
 
-    One or two values are averaged, because nothing would remain.
+    One or two values are averaged, because no value would remain.
 
     :raises ValueError: if there is no value
 

@@ -77,7 +77,7 @@ class Reading:
     :param rate: rate of the median repetition in the unit of the series, positive
     :param seen_at: end of the job, otherwise the date of the document
     :param tick_share: smallest step of the clock as a share of the time of a repetition
-    :param session: the occasion of measuring: boot, build of the environment and day; ``None`` if
+    :param session: boot of the machine, build of the environment and day; ``None`` if
         only its document is known
     """
 
@@ -112,10 +112,10 @@ class EvidencePack:
 
     :param digest: of its manifest; the ``origin`` of its series
     :param name: for people
-    :param key: fingerprint of the verified key that signed it; ``None`` if nobody did
+    :param key: fingerprint of the verified key that signed it; ``None`` without a signature
     :param licence: SPDX expression
-    :param sessions: number of occasions of measuring
-    :param problem: why it never decides; ``None`` if it may
+    :param sessions: number of sessions, as :attr:`Reading.session`
+    :param problem: why it never decides; ``None`` if it may decide
     :param indicators: names of the indicators for which it may decide; ``None`` for all
     :param hardware: digests of the hardware classes for which it may decide; ``None`` for all
     :param min_jobs: number of jobs of each stack from which a comparison may decide
@@ -156,7 +156,7 @@ class Evidence:
     :param sources: time of the last answer or document of each source, by name
     :param refused: number of observations of these stacks that are left out, because their
         documents were tampered with
-    :param packs: those that series are from, sorted by digest
+    :param packs: the packs that series are from, sorted by digest
     :param bundled: libraries in the wheels of the stacks' releases; see
         :func:`model.packages.native_libraries.bundled_of`
     """
@@ -173,10 +173,10 @@ class Evidence:
     bundled: Bundled = field(default_factory=dict)
 
     def with_packs(self, others: Iterable[Evidence]) -> Evidence:
-        """This evidence with that of packs, whose series stay apart.
+        """This evidence and the evidence of packs, whose series stay separate.
 
         Observations of this evidence are left out of the packs. A stack that a pack describes
-        otherwise has another digest. Bundled libraries are ignored if a pack that never decides
+        differently has another digest. Bundled libraries are ignored if a pack that never decides
         names them.
 
         :param others: the evidence of one pack each
@@ -302,7 +302,7 @@ _SEEN_AT = _READING.index("seen_at")
 
 
 def _members(row: Series | VulnerabilityDetails | EvidencePack) -> dict[str, Any]:
-    """All fields, without an ``origin`` that is the own record: old evidence keeps its digest."""
+    """All fields, without the ``origin`` of own series, so that old evidence keeps its digest."""
     members = {field.name: getattr(row, field.name) for field in fields(row)}
     if members.get("origin", "") is None:
         del members["origin"]
@@ -323,7 +323,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _row(reading: Reading) -> list[Any]:
-    """The values of a reading, without the last ones if unknown: old evidence keeps its digest."""
+    """The values of a reading without unknown last ones, so that old evidence keeps its digest."""
     row = [_plain(getattr(reading, name)) for name in _READING]
     while len(row) > _SEEN_AT + 1 and row[-1] is None:
         row.pop()

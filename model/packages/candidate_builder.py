@@ -262,7 +262,7 @@ class CandidateBuilder:
         )
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:
-        """Without CUDA in the environment, nothing is refused: CPU builds may name a version."""
+        """Refuse builds for a newer CUDA; without CUDA, none, because CPU builds may name one."""
         if self._environment.cuda is None:
             return
         needed = cuda_of(name, version)

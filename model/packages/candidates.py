@@ -98,8 +98,8 @@ class Candidate:
     :param sdist_only: whether no wheel fits, so that its source distribution has to be built
     :param wheel_mismatch: why none of its wheels fits; ``None`` if one fits, if it has none, or if
         one proves that it is pure Python
-    :param compiled: whether its build compiles code, as its wheels show, or those of other versions
-        if it has none
+    :param compiled: whether its build compiles code, judged by its wheels or, if it has none, by
+        the wheels of other versions
     :param requirements_likely: whether a build of its source distribution may change its
         requirements (:data:`model.packages.releases.SDIST_LIKELY`)
     :param requirements_built: whether its requirements come from a build in this environment

@@ -45,7 +45,7 @@ def public_index_url() -> str:
 
 @lru_cache(maxsize=4096)
 def index_identity(url: str) -> str:
-    """The normalised URL of an index: indexes are the same if theirs are, whatever their names.
+    """The normalised URL of an index: indexes with equal URLs are the same, whatever their names.
 
     Credentials, the case of the host, the default port, the query and a slash at the end do not
     matter. http counts as https. The former host of the public index redirects to its present host.
@@ -69,7 +69,7 @@ def index_identity(url: str) -> str:
 
 
 def name_of_index(url: str) -> str:
-    """A name for an index that is known by its URL only; the record keeps two of them apart.
+    """A unique name for an index that is known by its URL only.
 
     >>> name_of_index("https://index.example/simple/")
     'index.example-simple-c45692fc'
@@ -245,7 +245,7 @@ def version_of(text: str) -> Version | None:
 
 @lru_cache(maxsize=131_072)
 def series_of(text: str) -> tuple[int, ...]:
-    """What all versions of a series share: epoch and the first two parts; empty for no version.
+    """Epoch and first two parts of a version; empty for a text that is no version.
 
     >>> series_of("1.4.2"), series_of("2"), series_of("nightly")
     ((0, 1, 4), (0, 2, 0), ())

@@ -87,8 +87,8 @@ def with_libraries(bundled: Bundled) -> Bundled:
 def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> str | None:
     """The bundled libraries that differ between two versions; context, never a cause.
 
-    :param ours: the version that is spoken of
-    :returns: ``None`` if nothing changed, or if nothing is known of a version
+    :param ours: the version that the text describes
+    :returns: ``None`` if nothing changed, or if the libraries of a version are unknown
 
     >>> bundled_changes({
     ...     "numpy==2.3.0": [BundledLibrary("OpenBLAS", "0.3.29", "a")],
@@ -111,10 +111,10 @@ def bundled_changes(bundled: Bundled, package: str, ours: str, theirs: str) -> s
 def bundled_steps(
     bundled: Bundled, versions: Iterable[tuple[str, str | None, str | None]]
 ) -> Steps:
-    """:func:`bundled_changes` by package, of those that differ between two stacks.
+    """:func:`bundled_changes` of the packages that differ between two stacks, by package.
 
-    :param versions: name of each package, and its versions in the stack that is spoken of and in
-        the other one; ``None`` where it lacks the package
+    :param versions: name of each package, and its versions in the described stack and in the
+        other one; ``None`` where a stack lacks the package
     """
     texts = (
         (name, bundled_changes(bundled, name, ours, theirs))

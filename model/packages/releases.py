@@ -44,7 +44,7 @@ _NAME = re.compile(r"\s*[\w.-]+\s*(?:\[[^\]]*\]\s*)?")
 
 
 def readings(specifier: str) -> Iterator[str]:
-    """The texts that a specifier may stand for: itself, then with one fault after the other mended.
+    """The possible readings of a specifier: itself, then with one fault after the other mended.
 
     >>> list(readings(">=1.9.*"))
     ['>=1.9.*', '>=1.9']
@@ -57,7 +57,7 @@ def readings(specifier: str) -> Iterator[str]:
 
 
 def readings_of_requirement(raw: str) -> Iterator[str]:
-    """The same of a requirement by PEP 508; markers and URLs stay as they are.
+    """The possible readings of a requirement by PEP 508; markers and URLs are unchanged.
 
     >>> list(readings_of_requirement("numpy2 (>=1.9.*); os_name == 'nt'"))[-1]
     "numpy2 (>=1.9); os_name == 'nt'"
@@ -83,7 +83,7 @@ def is_specifier(text: str) -> bool:
 def specifier_set(text: str) -> SpecifierSet:
     """A specifier, read leniently.
 
-    :raises InvalidSpecifier: if nothing can be made of it
+    :raises InvalidSpecifier: if no reading is valid
 
     >>> specifier_set("!=3.0*,>=2.7,")
     <SpecifierSet('!=3.0.*,>=2.7')>
@@ -179,7 +179,7 @@ class ReleaseMetadata:
     """Metadata of a release, or the problem that prevents reading the metadata.
 
     :param requires_dist: requirement lines as written; ``None`` if they are not known
-    :param metadata_file: the file that was read, also if it was broken
+    :param metadata_file: the file that was read, even if it was broken
     :param imports: from the wheel that was read, or declared by the metadata; ``None`` if unknown
     """
 

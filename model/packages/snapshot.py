@@ -125,7 +125,7 @@ class Snapshot:
     :param revisions: revision of every package in the graph, missing packages included;
         ``None`` if nothing is known about it. Not part of the content, see
         :func:`graph.snapshot_reader.is_current`
-    :param absences: by name of a missing package, what the indexes said of it; empty if they were
+    :param absences: by name of a missing package, the answers of the indexes; empty if they were
         not asked
     :param statuses: by name and index, the state of each project that its index calls archived or
         deprecated (PEP 792); other projects are active, or their state is unknown
@@ -157,16 +157,16 @@ class Snapshot:
     def old_sdists(self) -> frozenset[str]:
         """Packages with source distributions that are older than this Python, the last resort.
 
-        Only those count of which the snapshot lists everything that they require.
+        A source distribution counts only if the snapshot lists all packages that it requires.
         """
         return frozenset(
             name for name, them in self.excluded.items() if any(map(self._is_last_resort, them))
         )
 
     def with_old_sdists(self, names: Iterable[str]) -> Snapshot:
-        """The snapshot in which the :attr:`old_sdists` of these packages count, too.
+        """The snapshot with the :attr:`old_sdists` of these packages as candidates.
 
-        The snapshot itself if there are none.
+        Returns the snapshot itself if there are none.
         """
         packages, excluded = dict(self.packages), dict(self.excluded)
         admitted = self.old_sdists.intersection(names)

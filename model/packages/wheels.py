@@ -342,7 +342,7 @@ def _judged(tag_set: str, environment: Environment) -> int | frozenset[Miss]:
 
 @lru_cache(maxsize=4096)
 def installed_rank(filename: str, environment: Environment) -> tuple[float, int]:
-    """Place of a wheel among those of a release that an installer would choose; the least is first.
+    """Sort key of a release's wheels in an installer's order of preference, the best first.
 
     The first number is infinite for a wheel that does not fit.
     """

@@ -211,6 +211,6 @@ def test_apply_without_a_lock_of_a_known_tool_is_an_error(
     (tmp_path / "requirements.in").write_text("app\n", encoding="utf-8")
     done = apply(stores, index, tmp_path)
     assert done.returncode == 2, done.stderr
-    assert "no tool can be asked to write it" in done.stderr
+    assert "no tool can write the lock" in done.stderr
     both = apply(stores, index, tmp_path, "-o", str(tmp_path / "out.txt"))
     assert "--apply writes the project's own lock" in both.stderr

@@ -147,7 +147,7 @@ def test_advice_that_lacks_a_page_is_not_cached(client: FlaskClient) -> None:
     logged = messages(client, first)
     missing = "still missing: nobody: it was not read from pypi"
     assert any(it.startswith(missing) for it in logged)
-    assert any("only what is stored counts" in it for it in logged)
+    assert any("only stored releases count" in it for it in logged)
     assert client.post("/api/v2/advice", json=body).get_json()["cached"] is False
 
 

@@ -256,11 +256,11 @@ def test_unreachable_index_is_named_and_the_store_answers(
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
     assert "warning: app: it was not read from pypi: " in done.stderr
-    assert "warning: the indexes gave no page of what is required" in done.stderr
-    assert "the answer is among the versions in the store" in done.stderr
+    assert "warning: the indexes gave no page of a required package" in done.stderr
+    assert "the answer covers only the versions in the store" in done.stderr
     assert not {"error:", "missing"} & set(done.stderr.split())
     notes = json.loads(done.stdout)["result"]["report"]["stack_info"]
-    assert "no index answered, so the answer is among the versions in the store" in {
+    assert "no index answered, so the answer covers only the versions in the store" in {
         it["message"] for it in notes
     }
     # What the silent index may have is not taken from a later one.

@@ -168,13 +168,13 @@ class LockEntry:
 class LockContent:
     """A lock as it is written.
 
-    :param entries: in the order of the file, those for development last; an error in place of each
+    :param entries: in the order of the file, development entries last; an error in place of each
         entry that cannot be read
     :param sources: indexes that the lock describes, the default one first
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param environments: markers of which one must hold; empty for every environment
-    :param uncovered: what is not known of the lock, for people
+    :param uncovered: unknown parts of the lock, for people
     :param conda: names of packages from conda, which are not covered
     """
 
@@ -207,7 +207,7 @@ def readable(
 
 
 def require_known(kind: str, wanted: Iterable[str], known: Iterable[str], at: FieldPath) -> None:
-    """Refuse a selection that names what a lock does not have.
+    """Refuse a selection with names that a lock does not have.
 
     :param kind: of the names, such as ``extra``
     :raises InvalidFile: naming the first unknown name
@@ -404,7 +404,7 @@ def conditions_of(
     markers: Mapping[str, str] | None,
     at: str,
 ) -> dict[Node, list[Condition]]:
-    """By node that is reached, the conditions of which one must hold; a node comes after its cause.
+    """The alternative conditions of each reached node; a node comes after the nodes that need it.
 
     :param markers: variables of PEP 508; edges whose marker is false there are not followed
     :raises InvalidFile: if nodes need each other in too many ways
@@ -440,6 +440,6 @@ def by_package(conditions: Mapping[Node, Iterable[Condition]]) -> dict[int, froz
 
 
 def marker_of(conditions: Collection[Condition]) -> str | None:
-    """The marker that says the same as conditions; ``None`` for always."""
+    """The marker that is equivalent to conditions; ``None`` for always."""
     joined = sorted(" and ".join(f"({it})" for it in sorted(each)) for each in conditions)
     return None if "" in joined else " or ".join(dict.fromkeys(joined))

@@ -54,10 +54,10 @@ def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
     """Read what a lock installs for its project and the selected extras and groups.
 
     Like ``pdm export --prod``, a lock has no default groups for development. Without an
-    environment, also the entries of all groups that the lock has are read, as ``dev``.
+    environment, the entries of all groups of the lock are read, too, as ``dev``.
 
     :raises InvalidFile: if anything except a package has the wrong type, the version of the format
-        is unknown, or the selection names what the lock does not have
+        is unknown, or the lock lacks a selected name
     """
     metadata = lock.nested("metadata")
     form = metadata.text("lock_version") or ""

@@ -1,4 +1,4 @@
-"""``pixi.lock`` of pixi: its packages of Python indexes; those of conda are not covered.
+"""``pixi.lock`` of pixi: its packages from Python indexes, without conda packages.
 
 Such a lock has the packages of each environment and platform. ``--group NAME`` names the
 environment, because pixi makes environments of dependency groups.
@@ -39,7 +39,7 @@ _MACHINES = {("osx", "64"): "x86_64", ("win", "64"): "AMD64", ("linux", "64"): "
 def read_pixi_lock(lock: LockTable, request: LockRequest) -> LockContent:
     """Read one environment of a lock, ``default`` unless the selection names another.
 
-    :raises InvalidFile: if the version of the format is unknown, the environment is, or anything
+    :raises InvalidFile: if the version of the format or the environment is unknown, or anything
         except a package has the wrong type
     """
     if (version := lock.text("version")) not in _VERSIONS:

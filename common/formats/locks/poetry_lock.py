@@ -66,7 +66,7 @@ def read_poetry_lock(lock: LockTable, request: LockRequest) -> LockContent:
     of all groups that are not optional are read, as ``dev``.
 
     :raises InvalidFile: if anything except a package has the wrong type, the version of the format
-        is unknown, or the selection names what the lock does not have
+        is unknown, or the lock lacks a selected name
     """
     metadata = lock.nested("metadata")
     form = metadata.text("lock-version") or "1.0"

@@ -53,8 +53,8 @@ def read_uv_lock(lock: LockTable, request: LockRequest) -> LockContent:
 
     Entries that only default groups need are ``dev``.
 
-    :raises InvalidFile: if anything except a package has the wrong type, if the selection names
-        what the lock does not have, or if it installs extras or groups that exclude each other
+    :raises InvalidFile: if anything except a package has the wrong type, if the lock lacks a
+        selected name, or if the selection installs extras or groups that exclude each other
     """
     if (version := lock.integer("version", high=2**31)) != 1:
         message = f"version {version} of uv.lock is not known, only version 1"

@@ -12,7 +12,7 @@ head for the device, and a block of lines for each workload. VIPS and VOPS are s
 workloads, so that they are comparable only for the same list of workloads.
 
 Output of ``nvprof --csv`` says how long each kernel ran on the GPU. Messages start with ``==``. A
-row of units follows the header; they differ from file to file.
+row of units follows the header; the units differ from file to file.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ _LONGEST_KERNEL = 120
 
 
 def _gpu_time(run: Run, text: str) -> Iterator[BenchmarkResult]:
-    """Time on the GPU of each profiled program; one without a table is refused at the end."""
+    """Time on the GPU of each profiled program; a program without a table is refused at the end."""
     profiles = [""]
     for part in _PROFILE.split(text):
         # A program that starts after the results of another is not its child.
@@ -263,7 +263,7 @@ _FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=(\S*)", re.MULTILINE)
 
 @reader_of_files
 def read_edge(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of a file of Edge AIBench; the table of times by operator has no unit, so none."""
+    """Results of a file of Edge AIBench, without the table of times by operator: it has no unit."""
     text, run = file.text, file.run("edge-aibench")
     if _PROFILE.search(text):
         yield from _gpu_time(run, text)

@@ -1,8 +1,8 @@
 """Tables of NVIDIA AIConfigurator: latencies of operators by engine release and GPU, as Parquet.
 
 A row has the mean of a few runs of one session. ``collection_meta.yaml`` beside a table says which
-collector measured it. Collectors of some releases time differently, so that only rows of the same
-collector have the same definition; those of an unknown one are comparable within their table only.
+collector measured it. Collectors of some releases time differently, so only rows of the same
+collector have the same definition; rows of an unknown collector are comparable within a table only.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MOST_CELLS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Collection:
-    """What is known of how a table was measured.
+    """How a table was measured, as far as known.
 
-    :param harness: identity of the collector; of the table, if the collector is not known
+    :param harness: identity of the collector or, if it is unknown, of the table
     :param images: container image by engine version
     """
 
@@ -97,7 +97,7 @@ def _table(file: ResultFile) -> Any:
 
 
 def _collection(meta: ResultFile, name: str, rows: int, unknown: _Collection) -> _Collection:
-    """What ``collection_meta.yaml`` says of a table; one table may have been collected in parts."""
+    """The entry of ``collection_meta.yaml`` for a table, which may have been collected in parts."""
     try:
         document = Fields(yaml_value(meta.text))
         table, runtime = document.nested("tables").nested(name), document.nested("runtime")

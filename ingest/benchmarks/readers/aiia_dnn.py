@@ -66,13 +66,13 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 
 
 def _measured(text: str, unit: str) -> tuple[float | None, str]:
-    """A number above zero and its unit, or ``None`` for a cell without one."""
+    """A number above zero and its unit, or ``None`` for a cell without a number."""
     match = _LEADING_NUMBER.match(text)
     return (positive_number(match[1]), "%" if match[2] else unit) if match else (None, unit)
 
 
 def _scale(text: str, key: str) -> float | None:
-    """What a value is multiplied by because of the unit behind it; ``None`` for an unknown unit.
+    """The factor for the unit behind a value; ``None`` for an unknown unit.
 
     >>> [_scale(it, "latency") for it in ("0.0125 s/batch", "12.5", "0.2 min")]
     [1000.0, 1.0, None]

@@ -89,7 +89,7 @@ def _result(run: Run, series: ResultSeries) -> BenchmarkResult:
 
 
 def _identified(tree: ResultTree, run: Run, record: Fields) -> Run:
-    """``run`` with what its first object says of machine, versions and time."""
+    """``run`` with machine, versions and time from its first object."""
     stated: dict[str, str] = {}
     for name, place in _PLACES.get(run.system, {}).items():
         *outer, key = place.split(".")

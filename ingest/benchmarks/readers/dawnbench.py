@@ -186,7 +186,7 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
 def _number(row: Sequence[str], header: Sequence[str], name: str) -> float | None:
     """The number in a column; ``None`` if there is none, or if the row has too few or many cells.
 
-    A row with another number of cells does not say which of them is missing.
+    A row with another number of cells does not show which cell is missing.
     """
     if name not in header or len(row) != len(header):
         return None
@@ -200,7 +200,7 @@ def _counts_from_one(numbers: Sequence[float | None]) -> bool:
 
 
 def _described(run: Run, record: dict[str, Any], phase: str) -> Run:
-    """``run`` with what the description of an entry says; its source names the data set."""
+    """``run`` with the fields in the description of an entry; its source names the data set."""
     fields = Fields(record)
     framework = fields.text("framework") or ""
     misc = record.get("misc") if isinstance(record.get("misc"), dict) else {}
@@ -223,7 +223,7 @@ def _described(run: Run, record: dict[str, Any], phase: str) -> Run:
 
 
 def _accelerators(text: str | None) -> int | None:
-    """The number of accelerators of all nodes; ``None`` if it is not told.
+    """The number of accelerators of all nodes; ``None`` if it is unknown.
 
     >>> [_accelerators(it) for it in ("8*V100 (AWS)", "16 * 8 * Tesla-V100", "V100 (AWS)")]
     [8, 128, None]

@@ -1,8 +1,8 @@
 """DeepBench: times of single operations, from workbooks and from console output.
 
 A result sheet has sections (dense and sparse matrix products, convolutions, recurrent layers,
-all-reduce), each with a header of its own. Spellings vary, so columns are recognised by what they
-say. Rates are computed from times with the formulas of the workbooks. A cell without a number is a
+all-reduce), each with its own header. Spellings vary, so columns are recognised by keywords in
+titles. Rates are computed from times by the formulas of the workbooks. A cell without a number is a
 failed result.
 """
 

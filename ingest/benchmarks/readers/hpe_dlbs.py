@@ -65,8 +65,8 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 def _runs(text: str) -> Iterator[dict[str, Any]]:
     """The values of each run in a log.
 
-    A run ends with its status. A log with one line of an identifier is of one run, whatever other
-    lines it repeats.
+    A run ends with its status. A log with a single line for the identifier has one run, even if it
+    repeats other lines.
     """
     lines: list[tuple[str, Any]] = []
     for key, stated in _LINE.findall(text):

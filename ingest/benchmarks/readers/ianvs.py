@@ -1,7 +1,7 @@
 """KubeEdge Ianvs: tables that rank test cases by metrics that the user defined.
 
-A rank table is CSV, with or without a column ``rank``, or Markdown. It does not say which values
-are better; ``benchmarkingjob.yaml`` beside it or above it does.
+A rank table is CSV, with or without a column ``rank``, or Markdown. Which values are better is in
+``benchmarkingjob.yaml``, beside or above the table.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _tables(text: str) -> Iterator[TextTable]:
 def _metrics(table: TextTable, directions: Mapping[str, Direction]) -> list[str]:
     """Columns with metrics: those between algorithm and paradigm, where Ianvs writes them.
 
-    Tables of other programs have none there; their numeric columns without the name of a
-    hyper-parameter are metrics.
+    Tables of other programs have no columns there; their numeric columns are metrics unless they
+    have the name of a hyper-parameter.
     """
     header = list(table.header)
     between = header[header.index("algorithm") + 1 : header.index("paradigm")]
@@ -155,7 +155,7 @@ def _of_row(
 
 
 def _parameter(cell: str) -> Parameter:
-    """A cell as a number or text; of a path, which belongs to the user's machine, the last name."""
+    """A cell as a number or text; a path is cut to its last name, without the user's folders."""
     if re.fullmatch(r"-?\d{1,15}", cell):
         return int(cell)
     number = finite_number(cell)

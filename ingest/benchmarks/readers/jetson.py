@@ -111,7 +111,7 @@ def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterato
 
 
 def _rates(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Model, printed rate, and whether no build failed, of each model once."""
+    """Model, printed rate, and whether all builds succeeded; once for each model."""
     models: set[str] = set()
     position = 0
     for block in _BLOCK.finditer(text):
@@ -133,7 +133,7 @@ def _rates(text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _inputs(table: str) -> dict[str, dict[str, Parameter]]:
-    """Parameters by model, of the table that tells the program what to run."""
+    """Parameters by model, from the table of models that the program reads."""
     parameters = {}
     names, *rows = list(csv_rows(table)) or [[]]
     for cells in rows:
@@ -149,7 +149,7 @@ def _inputs(table: str) -> dict[str, dict[str, Parameter]]:
 
 @dataclass(frozen=True, slots=True)
 class _EngineLog:
-    """What ``trtexec`` printed for one engine.
+    """The output of ``trtexec`` for one engine.
 
     :param ends_s: seconds since the start at which each average was complete
     :param latencies: mean latency of the GPU or accelerator in each average, ms
@@ -228,7 +228,7 @@ def _of_log(run: Run, log: _EngineLog) -> Run:
 
 
 def _trtexec(run: Run, text: str) -> Iterator[BenchmarkResult]:
-    """Latency and throughput of one engine; a log without a latency is one of a failed run."""
+    """Latency and throughput of one engine; a log without a latency is from a failed run."""
     log = _engine_log(text)
     run = _of_log(replace(run, benchmark=_model(text)), log)
     mean, rate = first_group(_COMPUTE_TIME, text), first_group(_THROUGHPUT_LINE, text)
@@ -244,7 +244,7 @@ def _trtexec(run: Run, text: str) -> Iterator[BenchmarkResult]:
 
 
 def _engines(tree: ResultTree, folder: str, model: str) -> Iterator[BenchmarkResult]:
-    """The rate of one model from the logs of its engines, also of those without a latency."""
+    """The rate of one model from the logs of its engines, including logs without a latency."""
     names = ((_ENGINE_FILE.fullmatch(basename(place)), place) for place in tree.in_folder(folder))
     engines = [
         (match["engine"], int(match["batch"]), tree.file(place))
@@ -271,7 +271,7 @@ def _engines(tree: ResultTree, folder: str, model: str) -> Iterator[BenchmarkRes
 
 
 def _means_together(logs: Sequence[_EngineLog]) -> list[float | None]:
-    """Mean latency of each engine in the time in which all of them ran, without its limits."""
+    """Mean latency of each engine while all engines ran, without the first and last average."""
     base = min((it.started_at for it in logs if it.started_at is not None), default=None)
     offsets = [
         (it.started_at - base).total_seconds() if base is not None and it.started_at else 0.0

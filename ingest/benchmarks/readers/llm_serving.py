@@ -61,7 +61,7 @@ _PARAMETERS = (
 
 @reader_of_places
 def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
-    """Results of each object of vLLM or SGLang; one that is refused refuses the file."""
+    """Results of each object of vLLM or SGLang; if an object is refused, the file is refused."""
     file = tree.file(place)
     parts = numbered_parts(file.run("vllm-bench"), file.json_records())
     yield from [result for run, it in parts for result in _of_record(run, it, tree.stated)]

@@ -7,8 +7,8 @@ their minimum.
 
 The headlines of v0.5 changed later: a latency for Multi Stream instead of a number of streams, and
 completed instead of scheduled samples for Server. Since v2.0 a run may stop early, and the estimate
-of LoadGen is the official result of Single Stream and Multi Stream. The definition tells the two
-apart.
+of LoadGen is the official result of Single Stream and Multi Stream. The definition distinguishes
+both rules.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _quantity(name: str, definition: str) -> Measure:
 
 
 def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
-    """``run`` with what only the detailed log beside a summary says: time, LoadGen's version."""
+    """``run`` with time and LoadGen's version, which only the detailed log beside a summary has."""
     place = join(dirname(file.place), _DETAIL)
     if place == file.place or place not in tree.in_folder(dirname(place)):
         return run
@@ -270,7 +270,7 @@ def _with_detail(tree: ResultTree, file: ResultFile, run: Run) -> Run:
 
 
 def _verdict(lines: Mapping[str, str]) -> tuple[Validity, str | None]:
-    """What LoadGen says of the run, with the conditions that were not met."""
+    """LoadGen's verdict on the run, with the conditions that were not met."""
     verdict = lines.get("Result is", "").upper()
     errors = whole_number(lines.get(_ERRORS))
     logged = f"LoadGen logged {counted(errors, 'error')}" if errors else None
@@ -307,7 +307,7 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
 
 
 def _described(tree: ResultTree, file: ResultFile) -> Run:
-    """Everything that the path and the descriptions beside it say about a result."""
+    """The fields of a result in its path and in the descriptions beside it."""
     parts = file.place.split("/")
     at = next((index for index, part in enumerate(parts) if part == "results"), None)
     run = file.run(_V05)

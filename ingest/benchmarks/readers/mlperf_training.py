@@ -1,7 +1,7 @@
 """MLPerf Training: minutes from ``run_start`` to ``run_stop``.
 
 A folder with ``result_N.txt`` is an entry; its score is the olympic mean of all runs, aborted runs
-included, as the published tables have it. In a folder without such names, all logs of a benchmark
+included, as in the published tables. In a folder without such names, all logs of a benchmark
 are an entry. The machine is described in ``systems/SYSTEM.json`` (v0.6), in ``entry.json`` beside
 the benchmark's folder (v0.5), or in the log. A log may have several runs. Since v0.7, lines have
 JSON with milliseconds, and do not say the version of the rules.
@@ -70,7 +70,7 @@ _Line = tuple[float | None, str, Any]
 
 @dataclass(slots=True)
 class _Training:
-    """What the log of one run says.
+    """The content of the log of one run.
 
     :param version: of the rules, such as ``v0.6``; ``None`` if the log does not say
     :param seconds: from the first start to the last stop; ``None`` if the log lacks either
@@ -102,7 +102,7 @@ class _Training:
 
 
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
-    """One result for each folder of runs, and the accuracy that its runs ended with."""
+    """One result for each folder of runs, and the final accuracy of its runs."""
     folders: dict[str, list[str]] = {}
     others: dict[str, list[str]] = {}
     for place in places:
@@ -239,8 +239,8 @@ def _run_of(
 
 
 def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
-    """The lines of each run: one that starts after the last stop is another run, and what the log
-    says between the two is about that.
+    """The lines of each run. A start after the last stop begins another run, and the lines between
+    them belong to that run.
 
     Lines are read in order of time, because a log may have its runs, or the lines of several
     processes, in another order.
@@ -291,7 +291,7 @@ def _take_v6(run: _Training, key: str, payload: Any) -> None:
 
 
 def _or_before(value: object, before: float | None) -> float | None:
-    """``value`` if it is a number, else the one before."""
+    """``value`` if it is a number, else the previous value."""
     number = finite_number(value)
     return before if number is None else number
 
@@ -314,7 +314,7 @@ def _take_v5(run: _Training, key: str, named: tuple[str, Any]) -> None:
 def _description(
     tree: ResultTree, folder: str, run: _Training
 ) -> tuple[dict[str, Any], MeasuredFile | None]:
-    """Return the description of the machine and its file, or what the log says of the machine."""
+    """Return the description of the machine and its file, or the description in the log."""
     system = dirname(folder)
     for place in (
         join(dirname(dirname(system)), "systems", f"{basename(system)}.json"),
@@ -327,7 +327,7 @@ def _description(
 
 
 def _submitted(entry: object) -> dict[str, Any]:
-    """The description that a log states as a Python dictionary of texts; empty if it has none."""
+    """The description in a log, a Python dictionary of texts; empty if the log has none."""
     stated = _literal(entry)
     if not isinstance(stated, dict):
         return {}

@@ -1,4 +1,4 @@
-"""PerfZero: what a benchmark method of TensorFlow reports, with the process that ran it.
+"""PerfZero: metrics of a benchmark method of TensorFlow, and of the process that ran it.
 
 Each execution writes one JSON object, alone or within the log of the execution. Published examples
 have comments that begin with ``#``.
@@ -172,7 +172,7 @@ def _software(summary: Fields, system: Fields) -> dict[str, str | None]:
 
 
 def perfzero_summaries(results: Iterable[BenchmarkResult]) -> Iterator[dict[str, Any]]:
-    """What an indicator measured in the form of PerfZero: a summary for each benchmark and its
+    """Results of an indicator in the form of PerfZero: a summary for each benchmark and its
     parameters; results without a value are left out.
     """
     measured = (it for it in results if it.value is not None)

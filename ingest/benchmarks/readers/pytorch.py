@@ -2,11 +2,11 @@
 
 pytorch-benchmark returns a mapping that users write as YAML: latency of a batch and images a
 second. Consoles print the tree of the model's modules before it. Its texts for readers are rounded,
-so that only ``metrics`` is read.
+so only ``metrics`` is read.
 
 vLLM, torchbench and torchao write records v3. A file has a list of records, one record, or one
 record on each line. A record has one metric of one model. Options of the measured program may
-contain paths and names of machines, so that only a few of them are read.
+contain paths and names of machines, so only a few options are read.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
 
 
 def _samples(values: Any, unit: str) -> tuple[tuple[float, ...], str | None]:
-    """All values of a metric; none, and the reason, if one of them is no measured number."""
+    """All values of a metric; none, and the reason, if a value is no measured number."""
     listed = values if isinstance(values, list) else []
     finite = (finite_number(it) for it in listed if not isinstance(it, str))
     numbers = tuple(it for it in finite if it is not None)

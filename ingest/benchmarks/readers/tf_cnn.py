@@ -124,7 +124,7 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _restarts(text: str) -> Iterator[int]:
-    """Where the first step comes again after a total; processes repeat later steps only."""
+    """Positions of a first step after a total; processes repeat later steps only."""
     first: str | None = None
     ended = False
     for match in _STEP_OR_TOTAL.finditer(text):

@@ -134,7 +134,7 @@ def test_jobs_of_a_killed_measurement_count_in_a_later_run(
         (folder / "build" / "specification").write_text("{")
     done = advise(stores, index, project, "--measure", "1s")
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert "what was measured is in quarantine" in done.stderr
+    assert "the measurements are in quarantine" in done.stderr
 
 
 def test_benchmark_that_fails_on_the_reference_stops_the_measurement(

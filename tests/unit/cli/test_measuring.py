@@ -58,7 +58,7 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["compare", "a==1", "--benchmark", "x", "--", "true"], "or --benchmark"),
         (["compare", "a==1", "a==2", "--benchmark", "x"], "no benchmark 'x'"),
         (["compare", "a==1", "--", "true"], "give two stacks or more"),
-        (["compare", "a>>1", "a==2", "--", "true"], "no requirement"),
+        (["compare", "a>>1", "a==2", "--", "true"], "neither a file nor a requirement"),
         (["compare", "a @ https://x/a.whl", "a==2", "--", "true"], "without an address"),
         (["compare", "none.lock", "a==2", "--", "true"], "none.lock"),
         (["compare", "none.json", "a==2", "--", "true"], "none.json"),
@@ -82,7 +82,7 @@ def test_measurement_folder_of_other_arguments_is_refused(tmp_path: Path) -> Non
     state = folder.state({"subjects": ["numpy"]})
     folder.write_state({**state, "held": {"a": "1"}})
     assert folder.state({"subjects": ["numpy"]})["held"] == {"a": "1"}
-    with pytest.raises(InvalidArgument, match="another question"):
+    with pytest.raises(InvalidArgument, match="other arguments"):
         folder.state({"subjects": ["pandas"]})
 
     (tmp_path / "bisect.json").write_text("{")
