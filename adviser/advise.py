@@ -52,10 +52,10 @@ def in_this_process(
 class Advice:
     """The answer to a request, with its inputs.
 
-    :param premises: what the assessment started from
+    :param premises: the premises of the assessment
     :param snapshot: with source distributions that are older than this Python, if only they
         make a stack possible
-    :param unbounded: packages whose inferred bounds do not count, because no stack honours them
+    :param unbounded: packages whose inferred bounds do not count, because no stack meets them
     """
 
     request: StackRequest
@@ -92,7 +92,7 @@ class Advice:
 class UnreadVersions(ProjectError):
     """A snapshot lists versions that must be read before anything is proven.
 
-    :param reads: what :func:`advise_listed` would ask for
+    :param reads: the reads that :func:`advise_listed` would request
     """
 
     def __init__(self, reads: NeededReads) -> None:
@@ -171,8 +171,8 @@ def advise_listed(
     see :func:`adviser.resolver.relaxation.resolve_listed`. Advising once on the last snapshot gives
     the same advice.
 
-    :param reuse: results of requests with the same rules before
-    :returns: the advice, which is proven over everything that the last snapshot lists
+    :param reuse: results of earlier requests with the same rules
+    :returns: the advice, which is proven over all versions that the last snapshot lists
     """
     resolve = partial(resolver, budget=request.options.budget(threads))
     known = yield from _with_forcing_versions((snapshot, evidence))
@@ -216,7 +216,7 @@ def advise_listed(
 def _with_forcing_versions(
     known: SnapshotAndEvidence,
 ) -> Generator[NeededReads, SnapshotAndEvidence, SnapshotAndEvidence]:
-    """Read the versions whose requirements say which changes of measured stacks are forced."""
+    """Read the versions whose requirements show which changes of measured stacks are forced."""
     seen: set[Purl] = set()
     while known[1].readings:
         unread = [it for it in MeasuredStacks(*known).unread() if it.purl not in seen]
@@ -232,11 +232,11 @@ UniverseAndCandidates = tuple[Universe, Mapping[str, Sequence[Candidate]]]
 
 
 class RelaxedResolution(NamedTuple):
-    """A resolution, and the packages for which rules do not count that installers do not have.
+    """A resolution, and the packages for which rules that installers lack were lifted.
 
     :param unbounded: packages whose inferred bounds do not count
-    :param old_sdists: packages whose source distributions count that are older than this Python
-    :param known: what was known in the last round
+    :param old_sdists: packages whose source distributions older than this Python may be chosen
+    :param known: the knowledge in the last round
     """
 
     unbounded: frozenset[str]
@@ -247,12 +247,12 @@ class RelaxedResolution(NamedTuple):
 
     @property
     def is_infeasible(self) -> bool:
-        """Whether it is proven that there is no stack."""
+        """Whether the search proved that there is no stack."""
         return self.resolution.status is ResolutionStatus.INFEASIBLE
 
     @property
     def relevant_bounds(self) -> frozenset[str]:
-        """Packages without whose inferred bounds a stack may be possible."""
+        """Packages whose inferred bounds may be what prevents a stack."""
         packages, inferred = self.universe.packages, self.universe.inferred
         return self._in_conflict(
             name for name, them in packages.items() if any(it.purl in inferred for it in them)
@@ -264,7 +264,7 @@ class RelaxedResolution(NamedTuple):
         return self._in_conflict(self.known[0].old_sdists)
 
     def _in_conflict(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of ``names`` that matter: a minimal conflict depends on no others."""
+        """The given packages that matter: a minimal conflict depends only on these."""
         conflict = self.resolution.conflict
         if conflict is None or not conflict.minimal:
             return frozenset(names)
@@ -277,7 +277,7 @@ class RelaxedResolution(NamedTuple):
 
     @property
     def chosen_old_sdists(self) -> frozenset[str]:
-        """Those of :attr:`old_sdists` whose chosen version is such a source distribution."""
+        """The packages of :attr:`old_sdists` whose chosen version is an old source distribution."""
         choices = self.resolution.stacks[0].choices if self.resolution.stacks else ()
         candidates = (self.universe.packages[it.name][it.place] for it in choices)
         too_old = ExclusionReason.SDIST_TOO_OLD
@@ -285,7 +285,7 @@ class RelaxedResolution(NamedTuple):
 
     @property
     def replaceable_old_sdists(self) -> frozenset[str]:
-        """Those of :attr:`chosen_old_sdists` of which the request admits other versions, too."""
+        """The packages of :attr:`chosen_old_sdists` of which the request admits other versions."""
         wanted: dict[str, list[str]] = {}
         for root in self.universe.roots:
             wanted.setdefault(root.name, []).append(self.universe.specifier_of(root))
@@ -315,7 +315,7 @@ def _fewest(
     lifted_in: Callable[[RelaxedResolution], frozenset[str]],
     tried: frozenset[str],
 ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
-    """Leave out each package for which a rule need not be lifted, in the order of names.
+    """Leave out packages for which a rule need not be lifted, in the order of names.
 
     :param tried: packages that may be left out
     """
@@ -338,12 +338,12 @@ def resolved(
     """Resolve with inferred bounds; if no stack satisfies them, resolve without some of them.
 
     If no stack is left, source distributions that are older than this Python count, too, again
-    with inferred bounds first. Both rules are lifted only for packages that no stack can do
-    without. If there is still no stack, the result is the one without old source distributions,
+    with inferred bounds first. Both rules are lifted only for packages without which no stack is
+    possible. If there is still no stack, the result is the one without old source distributions,
     unless further reads may make them useful. So the result depends on what was read, not on the
     order of reads.
 
-    :param universe_with: the universe of what is known, without the inferred bounds of packages
+    :param universe_with: returns the known universe, without the inferred bounds of packages
     """
 
     def search(
@@ -421,7 +421,7 @@ def universe_for(
     """The versions that the request may choose from, with their scores.
 
     :param unbounded: packages whose inferred bounds do not count
-    :param reused: packages of a universe of the same request before
+    :param reused: packages of an earlier universe of the same request
     :param premises: those of the assessment; they may keep the project's versions
     """
     if premises is not None and premises.kept:
@@ -445,8 +445,8 @@ def assess_candidates(
 ) -> Assessment:
     """The assessment of all versions that the request may choose from.
 
-    :param reused: scores of an assessment of the same request before
-    :param measured: of this snapshot and evidence, if there is one already
+    :param reused: scores of an earlier assessment of the same request
+    :param measured: the measured stacks of this snapshot and evidence, if known
     """
     allowed = request.options.allowed_vulnerabilities
     return assess(

@@ -109,7 +109,7 @@ class _ReleaseComparison:
 
 @dataclass(frozen=True, slots=True)
 class ChangeUpdate:
-    """What new evidence adds to the list of changes.
+    """Entries and looks that new evidence adds to the list of changes.
 
     :param entries: new entries, in a stable order
     :param looks: looks that were taken, by identifier of the change
@@ -125,7 +125,7 @@ def new_entries(
     looks: Mapping[str, ChangeLook],
     references: Collection[str] = (),
 ) -> ChangeUpdate:
-    """The entries that the evidence adds. Equal evidence adds nothing the second time.
+    """The entries that the evidence adds. Repeating it with equal evidence adds nothing.
 
     :param evidence: all measurements, stacks included
     :param known: all earlier entries, oldest first
@@ -156,9 +156,9 @@ def new_entries(
 
 
 def later_entry(now: PerformanceChange, last: PerformanceChange | None) -> PerformanceChange | None:
-    """The entry to add, given what is known now; ``None`` if there is nothing new to say.
+    """The entry to add, given the present evidence; ``None`` if there is no news.
 
-    :param now: an announcement of what is known now, settled or not
+    :param now: an announcement by the present evidence, settled or not
     :param last: the last entry about the same change, if it was announced
     """
     settled = now.verdict in (Verdict.FASTER, Verdict.SLOWER)
@@ -173,7 +173,7 @@ def later_entry(now: PerformanceChange, last: PerformanceChange | None) -> Perfo
 
 
 def _event(now: PerformanceChange, last: PerformanceChange, *, settled: bool) -> ChangeEvent | None:
-    """What is known now about an announced change; ``None`` if there is nothing new to say."""
+    """The event of an announced change by the present evidence; ``None`` if there is no news."""
     same_sign = (now.observed_pct > 0) == (last.observed_pct > 0)
     inside = now.interval_low_pct <= last.effect_pct <= now.interval_high_pct
     event = None

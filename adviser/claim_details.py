@@ -1,4 +1,4 @@
-"""What one claim rests on: pairs, hosts, inspections, other contexts, and the error rate.
+"""The basis of one claim: pairs, hosts, inspections, other contexts, and the error rate.
 
 The effects are estimated again from the evidence of the claim, by the functions that made it.
 """
@@ -60,7 +60,7 @@ class EffectDetails:
 
 @dataclass(frozen=True, slots=True)
 class PartialEffect:
-    """The effect that some jobs show: those of a host, of two inspections, or of other stacks.
+    """The effect that some jobs show: the jobs of a host, of two inspections, or of other stacks.
 
     :param ended_at: end of the last job
     """
@@ -118,7 +118,7 @@ class ClaimDetails:
 
     :param differences: packages in which the two stacks differ
     :param effect: the observed effect, before it is widened by ``elsewhere_sd``
-    :param hosts: the parts that were pooled; a single one if the effect was not pooled
+    :param hosts: the parts that were pooled; a single part if the effect was not pooled
     :param inspections: of jobs that ran in turns, the effect of each pair of inspections
     :param contexts: the same two versions in other stacks of the series, the most similar first
     :param pairs: jobs that ran in turns, by time
@@ -328,7 +328,7 @@ def details_document(details: ClaimDetails) -> dict[str, Any]:
 
 
 def sentences(details: ClaimDetails) -> Iterator[str]:
-    """What the claim says, and how it was computed."""
+    """Sentences with the result of the claim and how it was computed."""
     claim = details.claim
     yield f"{ClaimTexts([claim]).note(claim).message}."
     if claim.verdict.different:

@@ -70,9 +70,9 @@ class ForcedStack:
     :param level: the first level of the score in which the stacks differ; ``None`` if none does
     :param changes: by name
     :param conflict: why there is no such stack
-    :param problem: why there is no such stack, if the reason is not a conflict; or what is wrong
-        with it: inferred bounds that it breaks, old source distributions, extras that are missing
-    :param measured: what was measured of the versions that differ
+    :param problem: why there is no such stack, if the reason is not a conflict; or the faults of
+        the stack: broken inferred bounds, old source distributions, missing extras
+    :param measured: measured differences between the versions that differ
     """
 
     what: str
@@ -179,7 +179,7 @@ def _forced(
     threads: int,
     wanted: Dependency | None = None,
 ) -> ForcedStack:
-    """The best stack of a changed request, with the last resorts of advice."""
+    """The best stack of a changed request, with the same last resorts as advice."""
 
     def universe_with(
         unbounded: frozenset[str], known: SnapshotAndEvidence
@@ -217,7 +217,7 @@ def _forced(
 
 
 def _broken_bounds(result: RelaxedResolution, chosen: Mapping[str, Candidate]) -> Iterator[str]:
-    """The inferred bounds that a stack breaks, with their evidence: no release declares them."""
+    """The inferred bounds that a stack breaks, with their evidence."""
     snapshot = result.known[0].with_old_sdists(result.old_sdists)
     compiled = compiled_ranks(snapshot.environment)
     for name in sorted(result.needed_bounds & chosen.keys()):

@@ -1,7 +1,7 @@
 """Find the smallest change of a lock that removes every removable vulnerability, without I/O.
 
 The exact resolver proves each level of the change (:mod:`adviser.fix_universe`) minimal. For every
-vulnerability that remains, it says which requirements block its removal.
+remaining vulnerability, it names the requirements that block its removal.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Blocker:
 
     :param reasons: a minimal conflict as sentences, or the vulnerabilities that would be open
         instead
-    :param requirers: what requires an affected version, with the text of the requirement
-    :param unblocked_by: what would make the removal possible
-    :param proven: whether it is proven that nothing removes it
+    :param requirers: packages that require an affected version, with the text of the requirement
+    :param unblocked_by: changes that would make the removal possible
+    :param proven: whether the search proved that no change removes it
     """
 
     reasons: tuple[str, ...]
@@ -79,9 +79,9 @@ class Blocker:
 class OpenVulnerability:
     """A vulnerability of a version of the lock, or of a fix.
 
-    :param vex: what a document says of it
-    :param blocked_by: why the smallest fix leaves it; ``None`` if it does not, or if too many
-        remain
+    :param vex: VEX statement on it
+    :param blocked_by: why the smallest fix leaves it; ``None`` if the fix removes it, or if too
+        many remain
     """
 
     package: str
@@ -122,12 +122,12 @@ class ChangedPackage:
 
 @dataclass(frozen=True, slots=True)
 class FixProof:
-    """What is proven of a fix.
+    """The proof of a fix.
 
     :param status: ``optimal`` if no fix has smaller numbers
     :param numbers: of the fix, by name, in their order
-    :param at_least: the first of them that differs is smaller in no fix; equal if proven
-    :param assumption: what else the proof rests on; ``None`` if it holds for all listed versions
+    :param at_least: lower bounds of the numbers, compared in order; equal to them if proven
+    :param assumption: assumption of the proof; ``None`` if it holds for all listed versions
     """
 
     status: ResolutionStatus
@@ -175,8 +175,8 @@ class FixResult:
 
     :param open: vulnerabilities of the lock that count
     :param fixes: empty if the lock has no open vulnerability, or if none was found
-    :param resolution: the search that found the first one
-    :param proven_in: the universe in which the first one is proven
+    :param resolution: the search that found the first fix
+    :param proven_in: the universe in which the first fix is proven
     :param conflict: why no stack meets the requirements at all
     :param closed: vulnerabilities of the lock that documents close: they are accepted, for example
     :param not_counted: how many of its vulnerabilities the options leave out
@@ -196,9 +196,9 @@ class FixSearch:
     """Searches the fixes of one lock over one snapshot.
 
     :param snapshot: has the packages of the lock among its roots; may have unread versions
-    :param resolver: may note what must be read before its answers are proven
-    :param alone: solves alike and notes nothing, to find out whether the numbers stay the smallest
-        if unread versions require anything; ``None`` to assume so
+    :param resolver: may note versions that must be read before its answers are proven
+    :param alone: solves without notes, to find out whether the numbers stay the smallest if unread
+        versions may require any package; ``None`` to assume so
     :raises UnreadVersions: if a locked version must be read first
     """
 
@@ -243,7 +243,7 @@ class FixSearch:
         )  # fmt: skip
 
     def result(self) -> FixResult:
-        """The smallest fix, and the same without a settled slow-down if that differs."""
+        """The smallest fix and, if it differs, the smallest without a settled slow-down."""
         universe = self.known.universe
         if not self.open:
             return self._unfixed
@@ -271,7 +271,7 @@ class FixSearch:
         )
 
     def with_newest(self, result: FixResult, newest: Mapping[str, str]) -> FixResult:
-        """A result of a search of the same lock with the advised stack, if that differs.
+        """A result for the same lock, with the advised stack as a further fix if it differs.
 
         :param newest: versions of the advised stack by name
         """
@@ -333,7 +333,7 @@ class FixSearch:
     def _proof(
         self, versions: Mapping[str, str], resolution: Resolution, proven_in: Universe | None
     ) -> FixProof:
-        """What a search proves of its stack with these versions."""
+        """The proof of a search about its stack with these versions."""
         universe = proven_in or self.known.universe
         stack = next(it for it in resolution.stacks if it.versions() == versions)
         proven = resolution.status is ResolutionStatus.OPTIMAL
@@ -346,7 +346,7 @@ class FixSearch:
         return FixProof(resolution.status, numbers, at_least, resolution.solver, assumption)
 
     def _not_slower(self, fix: Fix) -> Fix | None:
-        """The smallest fix of which nothing is settled to be slower; ``None`` if none was found."""
+        """The smallest fix without settled slow-downs; ``None`` if none was found."""
         packages, refused, whole = self.known.universe.packages, dict[Purl, str](), []
         for _ in range(_MOST_SLOWER):
             upgrade = self._guarded(new=fix.versions)
@@ -392,7 +392,7 @@ class FixSearch:
         )  # fmt: skip
 
     def _blockers(self, fix: Fix) -> Iterator[tuple[tuple[str, str], Blocker]]:
-        """Why each vulnerability remains, as far as there are not too many."""
+        """Why each vulnerability remains, unless there are too many."""
         reasons: dict[frozenset[Purl], Blocker] = {}
         for vulnerability in fix.remaining:
             affected = frozenset(
@@ -408,7 +408,7 @@ class FixSearch:
     def _blocker(
         self, vulnerability: OpenVulnerability, affected: Collection[Purl], fix: Fix
     ) -> Blocker:
-        """Why one vulnerability remains: a conflict, or others that would be open instead."""
+        """Why one vulnerability remains: a conflict, or vulnerabilities that would replace it."""
         refused = dict.fromkeys(affected, f"{vulnerability.package} without {vulnerability.id}")
         if not fix.introduced:
             refused |= self._introducing()

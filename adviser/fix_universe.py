@@ -1,4 +1,4 @@
-"""The versions from which a fix of a lock is chosen, and what each change of the lock costs.
+"""The versions from which a fix of a lock is chosen, and the cost of each change of the lock.
 
 The score has one level for each criterion, in this order: vulnerabilities that the lock does not
 have; open vulnerabilities, once for each affected package; versions that are younger than the
@@ -51,10 +51,10 @@ INTRODUCED, OPEN, YOUNG, CHANGED = range(4)
 class CountedVulnerabilities:
     """The vulnerabilities that count.
 
-    :param accepted: those that the user accepts
-    :param only: if given, only these are to be removed; a fix introduces no others in any case
-    :param least: less severe ones do not count; those without a rating do
-    :param vex: what documents say of them; those that are not open do not count
+    :param accepted: vulnerabilities that the user accepts
+    :param only: if given, only these are to be removed; a fix never introduces others
+    :param least: less severe vulnerabilities do not count; unrated ones do
+    :param vex: VEX statements; vulnerabilities that they close do not count
     """
 
     accepted: AllowList
@@ -94,9 +94,9 @@ class LockToFix:
     """A lock, and the rules for its fixes.
 
     :param versions: by name
-    :param requirements: those of the project that hold in the environment; empty without a manifest
+    :param requirements: of the project, if they hold in the environment; empty without a manifest
     :param extras: by package, the extras that the lock itself names
-    :param vulnerabilities: by name and version, those of locked versions that are no candidates
+    :param vulnerabilities: of locked versions that are no candidates, by name and version
     :param elsewhere: packages of the lock that come from no index
     :param rules: the rules of the request; its roots, refused versions and times do not count
     :param young_from: later releases are chosen only if otherwise more vulnerabilities are open
@@ -122,9 +122,9 @@ class FixUniverse:
     :param unknown: locked packages that no index has here, so that their requirements are unknown
     :param unmet: requirements of locked versions that the lock does not meet, by package; they do
         not count, because the lock works without them
-    :param assumed: packages that are required because the lock has them and nothing in it requires
+    :param assumed: locked packages that no other locked package requires; the universe requires
         them
-    :param beside: locked versions of these, and of what only these require, by name
+    :param beside: locked versions of these packages, and of packages that only they require
     """
 
     universe: Universe
@@ -223,7 +223,7 @@ def without(universe: Universe, refused: Mapping[Purl, str]) -> Universe:
 
 
 def _with_locked(snapshot: Snapshot, lock: LockToFix) -> tuple[Snapshot, tuple[str, ...]]:
-    """The snapshot in which every locked version is a candidate, and what of it is unknown."""
+    """The snapshot in which every locked version is a candidate, and the unknown packages."""
     packages, unknown = dict(snapshot.packages), list[str]()
     for name, version in sorted(lock.versions.items()):
         listed = packages.get(name, ())
@@ -268,7 +268,7 @@ def _roots(
 
 
 def _reached(roots: Iterable[Dependency], locked: Mapping[str, Candidate]) -> dict[str, set[str]]:
-    """What requirements reach in a lock, each with the extras that they ask for."""
+    """The packages that requirements reach in a lock, with the requested extras."""
     extras: dict[str, set[str]] = {}
     pending = list(roots)
     while pending:
@@ -298,7 +298,7 @@ def _unmet(
 def _contributions(
     name: str, versions: Sequence[Candidate], lock: LockToFix, known: frozenset[str]
 ) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
-    """What each version costs; those that cost nothing are left out."""
+    """The cost of each version; versions without a cost are left out."""
     ours = lock.versions.get(name)
     lines = release_lines(one.version for one in versions) if ours is not None else []
     for candidate in versions:

@@ -42,7 +42,7 @@ class GuardOutcome(StrEnum):
 
 
 class MissingKind(StrEnum):
-    """What is missing to judge an upgrade. The values are printed; never rename them."""
+    """Kinds of missing knowledge about an upgrade. The values are printed; never rename them."""
 
     #: A new version is unknown, its metadata was not read, or it cannot be installed here.
     METADATA = "metadata"
@@ -118,20 +118,20 @@ class GuardResult:
     :param introduced: vulnerabilities of the new lock only
     :param removed: vulnerabilities of the old lock only
     :param yanked: changed packages whose new version was yanked
-    :param missing: what is missing to judge the upgrade
+    :param missing: knowledge that is missing to judge the upgrade
     :param unmeasured: other changed packages whose two versions were not compared here; no
         indicator measures these, so they do not count as missing
     :param refused: observations of these packages that do not count, because their documents were
         changed
     :param undetermined: comparisons on this hardware that could change the verdict once settled
-    :param proposals: what to take instead of harmful versions, by name
+    :param proposals: replacements of harmful versions, by name
     :param untried: number of harmful packages for which no proposal was tried
-    :param bundled: by name of a changed package, what its new wheel bundles otherwise: context that
+    :param bundled: by name of a changed package, differences in bundled libraries: context that
         decides nothing
     :param shown: comparisons of packs that decide nothing
     :param closed: vulnerabilities of the new lock only that documents close: they do no harm
-    :param speed_only: whether vulnerabilities, and versions that were yanked since, were not looked
-        at, so that an outcome without harm is about speed
+    :param speed_only: whether vulnerabilities and newly yanked versions were not checked, so that
+        an outcome without harm is about speed only
     """
 
     changes: tuple[VersionChange, ...]
@@ -153,7 +153,7 @@ class GuardResult:
     closed: tuple[VersionVulnerability, ...] = ()
 
     def without_unseen(self) -> GuardResult:
-        """The result if only speed was looked at: nothing else is missing."""
+        """The result if only speed was checked: nothing else is missing."""
         unseen = (MissingKind.METADATA, MissingKind.ADVISORIES)
         missing = tuple(it for it in self.missing if it.kind not in unseen)
         return replace(self, missing=missing, speed_only=True)
@@ -266,7 +266,7 @@ def _place(claim: Claim) -> tuple[str, str | None]:
 
 
 def _covers(stacks: Collection[tuple[str, str | None]], claim: Claim) -> bool:
-    """Whether claims about whole locks answer one about a package of the same series."""
+    """Whether claims about whole locks answer a claim about a package of the same series."""
     return (claim.comparison_key, None) in stacks or _place(claim) in stacks
 
 

@@ -1,4 +1,4 @@
-"""The findings about an upgrade in groups, each with how it is known."""
+"""The findings about an upgrade in groups, each with its evidence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Finding:
     """One finding about an upgrade.
 
     :param rule: rule of code scanning that it violates; ``None`` without harm
-    :param identity: what tells it apart from others of the package and rule, without numbers
+    :param identity: distinguishes it from other findings of the package and rule, without numbers
     """
 
     group: Annotated[GuardGroup, Field("Group of the finding.")]
@@ -63,7 +63,7 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The finding with how it is known; sentences about measurements say it themselves."""
+        """The finding with its evidence, which sentences about measurements already contain."""
         if self.known_by in {None, _MEASURED, _OTHERS}:
             return self.message
         return f"{self.message} [{self.known_by}]"
@@ -135,7 +135,7 @@ def bisect_command(upgrade: GuardResult) -> str:
 def comparison_lines(
     upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
 ) -> Iterator[str]:
-    """The result as lines: what differs, the groups of findings, and what is missing.
+    """The result as lines: differing packages, groups of findings, and missing knowledge.
 
     :param fetched: whether the indexes were just read, so that no line suggests it
     :param verbose: whether each comparison has its own line
@@ -153,7 +153,7 @@ def comparison_lines(
 
 
 def change_lines(upgrade: GuardResult) -> Iterator[str]:
-    """What differs between the locks, and what all claims of a pack have in common."""
+    """The packages that differ, and the common properties of all claims of a pack."""
     for change in upgrade.changes:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
     if common := _texts(upgrade).common:
@@ -177,7 +177,7 @@ def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[s
 
 
 def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
-    """What is missing, and how far the comparisons hold."""
+    """Missing knowledge, and how far the comparisons hold."""
     for missing in upgrade.missing:
         if missing.kind not in (MissingKind.METADATA, MissingKind.ADVISORIES):
             continue
@@ -196,7 +196,7 @@ def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
 
 
 def _texts(upgrade: GuardResult) -> ClaimTexts:
-    """The texts of all claims; those of a pack say once what they have in common."""
+    """The texts of all claims; common properties of a pack's claims are stated once."""
     claims = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined, *upgrade.shown)
     return lock_texts(claims, once=upgrade.speed_only)
 

@@ -42,7 +42,7 @@ class ProposedLock:
 
     :param versions: by name; empty if no such lock is known
     :param unread: its packages whose requirements are unknown, so that it is not proven
-    :param problem: why there is none
+    :param problem: why no such lock is known
     """
 
     versions: Mapping[str, str]
@@ -115,7 +115,7 @@ class UpgradeProposals:
 
         Slower packages come first if there are more than :data:`MOST_PROPOSALS`.
 
-        :param time_s: seconds for all of them; what is not tried is counted
+        :param time_s: seconds for all packages; untried packages are counted
         """
         slower = {it.package for it in upgrade.slower}
         harmful = sorted(harmful_packages(upgrade), key=lambda it: it not in slower)

@@ -1,9 +1,9 @@
-"""Keep advice from harm: nothing that ``thoth guard`` would call harm is advised.
+"""Keep advice from harm: no stack is advised in which ``thoth guard`` would find harm.
 
-The project's lock is the measure. A version with a vulnerability that the lock does not have, a
-yanked version, and a version or stack that is settled to be slower are not chosen. If no other
-stack is left, the lock's versions are kept. Without a lock, the measures of speed are the stack
-that was measured most often, and the fastest one by evidence about whole stacks.
+Stacks are compared with the project's lock. A version with a vulnerability that the lock does not
+have, a yanked version, and a version or stack that is settled to be slower are not chosen. If no
+other stack is left, the lock's versions are kept. Without a lock, speed is compared with the stack
+that was measured most often, and with the fastest stack by evidence about whole stacks.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class PremiseSearch:
 
 
 def _slower(guarded: GuardResult, own: OwnBenchmarks) -> list[Claim]:
-    """The claims that count, without those of indicators about what own benchmarks compared."""
+    """The claims that count, without claims of indicators that own benchmarks replace."""
     compared = (*guarded.claims, *guarded.stacks, *guarded.undetermined)
     covered = {name for it in compared if own.name_of(it) is not None for name in it.differs}
     counted = [it for it in guarded.slower if not own.ignores(it)]
@@ -235,7 +235,7 @@ def _slower(guarded: GuardResult, own: OwnBenchmarks) -> list[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class FoundStacks:
-    """A resolution with what it was made from."""
+    """A resolution with its inputs."""
 
     assessment: Assessment
     universe: Universe
@@ -243,7 +243,7 @@ class FoundStacks:
 
 
 def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[str, str] | None:
-    """Versions of the most often measured stack that the request may have; ``None`` without one.
+    """Versions of the most often measured stack that the request permits; ``None`` without one.
 
     A project without a lock is not advised a stack that is settled to be slower than this one.
     """

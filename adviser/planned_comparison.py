@@ -1,7 +1,7 @@
 """Compare stacks while they are measured: ``thoth compare`` without I/O.
 
 Jobs are judged at planned numbers of blocks only, as in a search for a step: the looks share the
-error rate (Bonferroni), so that the rate holds although measuring stops as soon as all is settled.
+error rate (Bonferroni), so the rate holds although measuring stops once everything is settled.
 All benchmarks and stacks of a look are one family.
 """
 
@@ -44,7 +44,7 @@ _MOST_NAMED = 3
 
 
 class Attribution(StrEnum):
-    """What a difference between two stacks can be due to; the values are never renamed."""
+    """Possible causes of a difference between two stacks; the values are never renamed."""
 
     #: The versions, because all variables are equal.
     VERSIONS = "versions"
@@ -61,7 +61,7 @@ class ComparedStack:
     """One of the stacks of a comparison.
 
     :param letter: ``A`` for the first, which is the baseline
-    :param subject: how the person named it
+    :param subject: the argument that names it
     :param pins: version of each package
     :param variables: set for this stack, by name
     """
@@ -77,7 +77,7 @@ class ComparedStack:
         return [it for it in names if self.pins.get(it) != other.pins.get(it)]
 
     def attribution(self, baseline: ComparedStack) -> Attribution:
-        """What a difference from the baseline can be due to."""
+        """The possible cause of a difference from the baseline."""
         versions, variables = self.pins != baseline.pins, self.variables != baseline.variables
         if versions and variables:
             return Attribution.BOTH
@@ -87,7 +87,7 @@ class ComparedStack:
 
 
 def labels_of(stacks: Sequence[ComparedStack]) -> list[str]:
-    """A short label for each stack: what differs, else how the person named it."""
+    """A short label for each stack: its differences, or else the argument that names it."""
     moved = sorted(set(chain.from_iterable(it.moved(stacks[0]) for it in stacks)))
     names = sorted(set(chain.from_iterable(it.variables for it in stacks)))
     varied = [it for it in names if len({stack.variables.get(it) for stack in stacks}) > 1]
@@ -112,7 +112,7 @@ class PlannedLook:
 
     :param groups: one for each benchmark
     :param number: of the look, from 0
-    :param blocks: how many were judged
+    :param blocks: number of judged blocks
     :param block_s: mean duration of a block
     """
 
@@ -205,7 +205,7 @@ def judge_look(
 
 
 def noise_pct(comparison: Comparison) -> float:
-    """How much jobs of one stack vary, in per cent; NaN if that is unknown."""
+    """Spread of the jobs of one stack, in per cent; NaN if unknown."""
     jobs = comparison.pairs or min(comparison.jobs, comparison.baseline_jobs)
     if jobs < MIN_JOBS:
         return math.nan
@@ -218,7 +218,7 @@ def bound_pct(comparison: Comparison) -> float:
 
 
 def benchmark_name(group: StackGroup) -> str:
-    """What was measured, such as `python bench.py`, one of its benchmarks, or PiMatmul."""
+    """Name of the benchmark: a command, one of its benchmarks, or an indicator such as PiMatmul."""
     benchmark = group.parameters.get("benchmark")
     if isinstance(benchmark, str) and group.indicator == COMMAND:
         return f"`{benchmark}`"
@@ -226,7 +226,7 @@ def benchmark_name(group: StackGroup) -> str:
 
 
 def answer_sentences(look: PlannedLook, labels: Mapping[str, str]) -> list[str]:
-    """The verdicts; of many benchmarks, those that differ, and the number of the others.
+    """The verdicts; for many benchmarks, only the different ones and the number of others.
 
     :param labels: of the stacks, by letter
     """
@@ -257,7 +257,7 @@ def verdict_sentence(
 ) -> str:
     """The verdict for somebody who knows no statistics.
 
-    :param what: was measured, such as ``python bench.py``
+    :param what: name of the benchmark, such as ``python bench.py``
     """
     where = f"for {what} on this machine"
     verdict = comparison.verdict
@@ -287,7 +287,7 @@ def _open_text(look: PlannedLook, comparison: Comparison) -> str:
 
 
 def attribution_sentence(stack: ComparedStack, baseline: ComparedStack) -> str:
-    """What a difference between the two can be due to."""
+    """The possible cause of a difference between the two stacks, in a sentence."""
     moved = stack.moved(baseline)
     settings = ", ".join(
         f"{it} {baseline.variables.get(it, 'unset')} → {stack.variables.get(it, 'unset')}"

@@ -216,7 +216,7 @@ _differing_package = lru_cache(maxsize=65_536)(DifferingPackage)
 
 
 def differing_packages(baseline: StackJobs, stack: StackJobs) -> tuple[DifferingPackage, ...]:
-    """All packages that differ between two stacks: the measured one, then the others by name."""
+    """All packages that differ between two stacks: the measured package first, then by name."""
     ours, theirs = (_versions(set(a.packages) - set(b.packages))
                     for a, b in ((stack, baseline), (baseline, stack)))  # fmt: skip
     names = sorted(ours.keys() | theirs.keys(), key=lambda it: (it != stack.component, it))
@@ -304,7 +304,7 @@ class StackGroup(Series):
     :param baseline_reason: why this stack is the baseline
     :param stacks: known stacks including the baseline, fastest median first
     :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
-    :param next_jobs: undetermined comparisons, those first where more jobs are most useful
+    :param next_jobs: undetermined comparisons, the ones for which jobs are most useful first
     :param unknown_stacks: jobs of unknown stacks, by version of the component; one version may
         stand for several stacks, so they are not compared
     """
@@ -439,8 +439,8 @@ def judged_groups(
 ) -> list[StackGroup]:
     """Judge all series as one family of claims.
 
-    :param shown: indexes of the series that are returned, by default all; the comparisons of the
-        others count, too
+    :param shown: indexes of the series that are returned, by default all; comparisons of other
+        series count, too
     :param alpha: chance of even one false claim
     """
     places = range(len(family)) if shown is None else shown
@@ -543,7 +543,7 @@ def _baseline_of(known: Sequence[StackJobs], prefix: str | None) -> tuple[StackJ
 
 
 def _reference_of(known: Sequence[StackJobs]) -> tuple[StackJobs, str]:
-    """The stack with the most jobs that count, among equals the newest one, and why it is.
+    """The stack with the most jobs that count, among equals the newest, and the reason.
 
     Stacks that ran equally often are equal unless many jobs were disturbed: chance would choose.
     """

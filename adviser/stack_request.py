@@ -92,7 +92,7 @@ def check_python(project: Project, markers: Mapping[str, str], chosen: Iterable[
 def check_paths(project: Project, markers: Mapping[str, str]) -> None:
     """Check that the local paths exist that every installation in the environment needs.
 
-    :raises InvalidFile: naming the first one that does not
+    :raises InvalidFile: naming the first missing path
     """
     for missing in project.missing_paths:
         if missing.is_needed(markers):
@@ -173,7 +173,7 @@ class RequestOptions:
     :param debug: report the inputs of the search
     :param labels: stored and reported with the advice
     :param described: the client's description of its runtime environment, returned unchanged
-    :param stack_info: notes of the client, shown before those of the report; text only
+    :param stack_info: notes of the client, shown before the notes of the report; text only
     :param justification: the same for every product
     :param time_s: time limit of a search in seconds
     :param memory_bytes: memory limit of a search; ``None`` for no limit
@@ -250,7 +250,7 @@ class StackRequest:
 
     @property
     def target(self) -> Target:
-        """What the advice is for, as far as measurements are concerned."""
+        """The hardware, Python and benchmarks that measurements are judged for."""
         files = self.benchmark_files
         own = tuple((name, it, files.get(name)) for name, it in self.project.benchmarks.items())
         return Target(self.hardware or None, self.environment.python_version, own)

@@ -1,4 +1,4 @@
-"""VEX documents: what people say of vulnerabilities, and which of them they accept for a time.
+"""VEX documents: statements on vulnerabilities, and temporary acceptances.
 
 OpenVEX documents and the vulnerabilities of CycloneDX documents are read. An acceptance is recorded
 as CycloneDX, whose properties have a place for its last day; OpenVEX has none.
@@ -32,7 +32,7 @@ _UNTIL = "thoth:accepted-until"
 
 
 class VexStatus(StrEnum):
-    """What a document says of a vulnerability, with the values of OpenVEX."""
+    """The status of a vulnerability in a document, with the values of OpenVEX."""
 
     NOT_AFFECTED = "not_affected"
     AFFECTED = "affected"
@@ -65,12 +65,12 @@ class VexProduct(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VexStatement:
-    """What a document says of a vulnerability.
+    """A statement of a document on a vulnerability.
 
     :param names: identifiers of the vulnerability, in capitals
     :param reason: justification and explanation in one line; may be empty
     :param source: the document
-    :param until: last day of an acceptance (UTC), such as ``2027-01-31``; ``None`` if it is none
+    :param until: last day of an acceptance (UTC), such as ``2027-01-31``; ``None`` for others
     :param products: empty if it names only products that are in no Python index
     """
 
@@ -102,7 +102,7 @@ class VexStatement:
 
 
 class VexStatements:
-    """What documents say of known vulnerabilities on a day.
+    """The statements of documents on known vulnerabilities on a day.
 
     :param known: known vulnerabilities with their aliases, by identifier
     """

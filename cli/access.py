@@ -96,7 +96,7 @@ def rotate(
 
     ID is the token's identifier, or the prefix that `thoth token list` shows. The token keeps its
     name, its scopes and everything that was requested with it. Without --expires, a token that
-    never expires stays so; every other token expires TOKEN_DAYS from now.
+    never expires stays valid forever; other tokens expire TOKEN_DAYS from now.
     """
     kept = timedelta() if overlap == _NONE else duration(overlap, "--overlap")
     ends = _end(settings, expires)

@@ -145,8 +145,8 @@ def advise(
 
     Exit code 0 if a stack is advised; 1 if no stack meets the request, the lock cannot be written,
     or its tool chose other versions with --apply; 2 if the project or an option cannot be used; 3
-    if a store does not answer, or if there is no stack and an index did not give everything that
-    was needed.
+    if a store does not answer, or if there is no stack and an index did not give all required
+    data.
     """
     settings: Settings = context.obj
     _check_options(output, options)
@@ -198,7 +198,7 @@ def advise(
 
 
 def _check_options(output: Path | None, options: Mapping[str, Any]) -> None:
-    """:raises InvalidArgument: naming what does not fit together"""
+    """:raises InvalidArgument: naming the options that contradict each other"""
     if output is not None and not output.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {output.parent}")
     if options["applies"] and (output is not None or options["lock_format"] is not None):
@@ -212,7 +212,7 @@ def _apply(
 ) -> bool:
     """Show how the lock changes, and let its tool write it.
 
-    :returns: whether the lock has the advised versions, or would be asked for these
+    :returns: whether the lock has the advised versions, or the tool would be asked for these
     """
     versions, where = best.versions(), advice.request.environment
     selection = lock_selection(options)
@@ -378,7 +378,7 @@ def report_parts(
     """The tables and lines of a report.
 
     :param fetched: whether indexes were just asked, so that no note suggests it
-    :param offline: whether the request was not to ask them, so that notes suggest to omit that
+    :param offline: whether ``--offline`` was given, so that notes suggest to omit it
     :param verbose: also the score, the certificate, the claims about the best stack, and which
         measured stack is nearest to it
     """
@@ -468,7 +468,7 @@ def _name(package: Mapping[str, Any]) -> str:
 
 
 def _score(product: Mapping[str, Any]) -> Table | Styled:
-    """The criteria; one line if nothing is known that could tell versions apart by them."""
+    """The criteria; one line if no known value distinguishes versions."""
     values = (it for row in product["criteria"] for it in (row["value"], row["contribution"]))
     if product["score"] or any(values):
         table = Table(
@@ -493,7 +493,7 @@ def _score(product: Mapping[str, Any]) -> Table | Styled:
 
 
 def _decimal(value: float, digits: int) -> str:
-    """A number with so many decimal places; ``0`` if it rounds to zero.
+    """A number with this number of decimal places; ``0`` if it rounds to zero.
 
     >>> _decimal(1.5, 3), _decimal(-0.0001, 3)
     ('1.500', '0')
@@ -548,7 +548,7 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _proof(report: Mapping[str, Any]) -> str:
-    """What was proven, and the identifier of the advice."""
+    """The result of the proof, and the identifier of the advice."""
     inner = report["result"]["report"]
     scope = _scope(inner["search"])
     proven = {

@@ -1,8 +1,7 @@
 """``--measure`` of ``thoth advise`` and ``thoth fix``: measurements within a budget of time.
 
 For an advice, the strategy ``informative`` of Dependency Monkey chooses the stacks; for a fix, they
-are the lock and its fixes. What is measured is ingested round by round, and each round chooses
-again.
+are the lock and its fixes. Results are ingested round by round, and each round chooses again.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _USABLE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class _Benchmark:
-    """What is measured on each stack: a command of the project, or a bundled indicator.
+    """The measurement on each stack: a command of the project, or a bundled indicator.
 
     :param title: in the documents
     """
@@ -96,16 +95,16 @@ def measure_for_advice(
     options: Mapping[str, Any],
     find: Callable[[], LockFixes] | None = None,
 ) -> None:
-    """Measure what could change the advice for a project, and ingest it.
+    """Measure what could change the advice for a project, and ingest the results.
 
-    An interrupted measurement continues with what was left of its budget.
+    An interrupted measurement continues with the rest of its budget.
 
     :param path: of the project
     :param options: of ``thoth advise`` or ``thoth fix``
-    :param find: the fixes of its lock by what is known now; then these are measured against the
+    :param find: finds the fixes of its lock by present knowledge; these are measured against the
         lock, until no verdict is open
     :raises StackFailed: if nothing can be measured on the reference stack, or the record refuses
-        what was measured
+        the results
     """
     target, here = request.environment, host_environment()
     if target.platform != here.platform or options["hardware"] is not None:
@@ -357,7 +356,7 @@ class _Measuring:
             )  # fmt: skip
 
     def _write_state(self) -> None:
-        """Write the state with what is left of the budget."""
+        """Write the state with the rest of the budget."""
         self.state["left_s"] = max(0.0, self.deadline - time.monotonic())
         self.folder.write_state(self.state)
 
@@ -367,7 +366,7 @@ class _Measuring:
 
 
 def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
-    """The lock, and those of its fixes whose speed is not settled against it."""
+    """The lock, and its fixes whose speed is not settled against it."""
     universe = fixes.result.universe.universe
     unsettled = [it for it in fixes.result.fixes if it.proof and it.verdict in UNSETTLED]
     named = [("the lock", fixes.locked), *((f"its {it.kind} fix", it.versions) for it in unsettled)]
@@ -386,7 +385,7 @@ def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
 
 
 def _label(generated: GeneratedStack, reference: Mapping[str, str] | None) -> str:
-    """What a stack has that the reference lacks."""
+    """The versions of a stack that the reference lacks."""
     if reference is None:
         return "the reference"
     changed = [f"{n} {v}" for n, v in generated.pins.items() if reference.get(n) != v]

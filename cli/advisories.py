@@ -116,8 +116,8 @@ def list_command(context: click.Context, subject: str, as_json: bool) -> None:
     """List the vulnerabilities of a package, of a version, or of all versions in a lock.
 
     FILE is a lock, such as requirements.txt with pins, Pipfile.lock or pylock.toml. The versions do
-    not have to be recorded releases. Exit code 1 if no advisories were read, so that nothing is
-    known.
+    not have to be recorded releases. Exit code 1 if no advisories were read, so that
+    vulnerabilities are unknown.
     """
     settings: Settings = context.obj
     wanted = _wanted(subject)
@@ -144,7 +144,7 @@ def list_command(context: click.Context, subject: str, as_json: bool) -> None:
 
 
 def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
-    """Name and version of each package that a person names or a lock pins."""
+    """Name and version of each package that the argument names or a lock pins."""
     path = Path(subject)
     if (path.suffix and path.is_file()) or path.suffix in {".txt", ".lock", ".toml", ".yml"}:
         lock = read_lock_file(path)

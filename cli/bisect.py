@@ -120,8 +120,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     """Find the release that made an operation slower or faster.
 
     Give a requirement, such as 'numpy>=1.24,<2.4', two releases, or two locks. Between two locks,
-    the command first finds the package, then its release. Each block measures the two stacks that
-    are expected to tell most about the step, and fresh jobs confirm it. Run the same command again
+    the command first finds the package, then its release. Each block measures the two most
+    informative stacks, and fresh jobs confirm the step. Run the same command again
     to continue after an interruption.
 
     Give a command of your own: thoth bisect OLD NEW -- python bench.py. It runs with all your
@@ -212,7 +212,7 @@ def _exit_code(search: StepSearch) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredScript:
-    """What the jobs of a search run.
+    """The script that the jobs of a search run.
 
     :param label: name of the indicator, or of the file of the script
     :param script: name of the indicator, or the text of the script
@@ -290,9 +290,9 @@ def question_of(
     index: str | None,
     selection: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the search is about, as JSON values; the default folder is named by their digest.
+    """The question of the search as JSON values; the default folder is named by their digest.
 
-    :param selection: what of two locks counts, see :func:`cli.request_options.selection_options`
+    :param selection: parts of locks that count, see :func:`cli.request_options.selection_options`
 
     :raises click.UsageError: if there are more than two subjects, or packages besides two locks
     """
@@ -326,7 +326,7 @@ def _template(
 ) -> Bisect:
     """The search without its results.
 
-    :param options: those beside the question, for the command that continues the search
+    :param options: further options of the command that continues the search
     """
     hardware = own_hardware()
     question_options = {
@@ -359,7 +359,7 @@ def command_line(
 ) -> str:
     """The command of a search, without secrets.
 
-    :param options: one with several values is repeated; ``None`` and ``False`` are left out
+    :param options: an option with several values is repeated; ``None`` and ``False`` are left out
     :param program: behind ``--``
 
     >>> command_line(["a>=1"], {"-p": ["m=1", "n=2"], "--out": None, "--share-machine": True})

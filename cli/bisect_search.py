@@ -1,4 +1,4 @@
-"""What ``thoth bisect`` searches and measures, and the state of the search in the record."""
+"""Series and jobs of ``thoth bisect``, and the state of the search in the record."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _MOST_CHARACTERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class SeriesMaker:
-    """Makes the series of one search, and stores in its folder what a later run must repeat.
+    """Makes the series of one search, and stores its choices in the folder for later runs.
 
     :param state: content of the folder's state file
-    :param selection: what of two locks counts
+    :param selection: parts of two locks that count
     :param dev: whether packages of two locks for development count
     """
 
@@ -225,7 +225,7 @@ def lock_pins(
 ) -> dict[str, str]:
     """The version of each package that a lock installs here.
 
-    :param selection: what of the lock counts; groups that it names are not for development
+    :param selection: parts of the lock that count; its groups are not for development
     :param dev: whether packages for development count
     """
     markers = environment(python_version).markers
@@ -238,7 +238,7 @@ def lock_pins(
 
 
 def identity(state: Mapping[str, Any]) -> dict[str, str]:
-    """Identifier and start of a search: those of its folder, or new ones."""
+    """Identifier and start of a search: stored in its folder, or new."""
     known = state.get("bisect")
     return known or {
         "bisect_id": f"bisect-{secrets.token_hex(8)}",
@@ -251,7 +251,7 @@ class BisectRecorder:
     """Records one call of ``thoth bisect``.
 
     A measurement never fails because of the record: if PostgreSQL does not answer, the search goes
-    on, and the next block tries again. Every write holds the whole state, so none is missing then.
+    on, and the next block tries again. Every write holds the whole state, so no state is lost.
 
     :param wanted: whether to record at all
     :param template: the search without its results
@@ -352,7 +352,7 @@ class ExecutorMeasurer:
     :param name: distinguishes the searches of a folder
     :param specification_of: returns the specification of a stack, or ``None`` and the reason
     :param deadline: time by ``time.monotonic`` from which no new block starts
-    :param warm: whether no run is needed before the first that counts
+    :param warm: whether the first run counts, without a warm-up before it
     :ivar folders: folders of all inspections so far
     """
 
@@ -367,7 +367,7 @@ class ExecutorMeasurer:
     _warmed: set[int] = field(default_factory=set)
 
     def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
-        """Run ``blocks`` blocks; what a stored inspection holds is not measured again."""
+        """Run ``blocks`` blocks; results of a stored inspection are not measured again."""
         chosen: list[tuple[int, Specification]] = []
         for stack in stacks:
             document, refusal = self.specification_of(stack)

@@ -147,12 +147,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
       thoth compare numpy==1.26.4 numpy==2.4.6 -- python bench.py
 
-    Without a command, the benchmarks of the project run, else the indicators of the packages that
+    Without a command, the benchmarks of the project run, else the indicators of packages that
     differ.
 
-    With --pack, nothing is measured: the answer is what a pack knows of the versions of A and B.
+    With --pack, nothing is measured: a pack answers about the versions of A and B.
 
-    The command and the variables are stored, without what looks like a secret.
+    The command and the variables are stored, without values that look like secrets.
 
     Measuring ends as soon as the answer is settled, or after --max-minutes. Run the same command
     again to continue.
@@ -241,7 +241,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 def _variables(
     count: int, shared: Sequence[str], own_a: Sequence[str], own_b: Sequence[str]
 ) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """The variables of each stack without secrets, and the real value of each one shown."""
+    """The variables of each stack without secrets, and the real value of each shown value."""
     common = dict(key_and_value(it, "--env") for it in shared)
     own = [
         dict(key_and_value(it, name) for it in texts)
@@ -259,9 +259,9 @@ def _specifications(
     parts: Sequence[Mapping[str, Any]],
     timeout_s: float,
 ) -> list[list[dict[str, Any]]]:
-    """For each stack, a specification for each thing that is measured.
+    """For each stack, a specification of each measurement.
 
-    That is a command, the script of the first specification among the subjects, or an indicator.
+    It runs a command, the script of the first specification among the subjects, or an indicator.
     """
     own = next((it.document for it in subjects if it.document is not None), None)
     scripts = [{name: own[name] for name in _SCRIPT_FIELDS if name in own}] if own else []
@@ -332,7 +332,7 @@ class ComparisonAnswer:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdicts, and what the differences can be due to."""
+        """The verdicts, and the possible causes of differences."""
         labels = {it.letter: label for it, label in zip(self.stacks, self.labels, strict=True)}
         verdicts = answer_sentences(self.look, labels) or ["Too few jobs ran to compare them."]
         causes = [attribution_sentence(it, self.stacks[0]) for it in self.stacks[1:]]

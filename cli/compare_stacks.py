@@ -1,4 +1,4 @@
-"""The stacks of ``thoth compare``: what a person named, resolved once, and measured."""
+"""The stacks of ``thoth compare``, which are resolved once and measured."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _MOST_FAILED = 3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a person named on the command line.
+    """A stack that the command line names.
 
     :param requirements: of a requirement; empty for a lock or a specification
     :param lock: the packages that a lock installs here
@@ -95,7 +95,7 @@ class Subject:
 
     @property
     def identity(self) -> Any:
-        """What identifies it: the requirements, or the content of the file."""
+        """Its identity: the requirements, or the content of the file."""
         return list(self.requirements) or self.pins or self.document
 
     @property
@@ -123,7 +123,7 @@ class Subject:
 def subject_of(text: str, python_version: str | None, selection: LockSelection) -> Subject:
     """A requirement, a lock or a specification.
 
-    :param selection: what of a lock counts
+    :param selection: parts of a lock that count
     :raises InvalidArgument: if the text is no requirement, lock or specification
     :raises InvalidFile: for a lock that cannot be used
     :raises InvalidSpecification: for an invalid specification
@@ -287,7 +287,7 @@ def indicator_fields(settings: Settings, stacks: Sequence[ComparedStack]) -> lis
 
 
 def changed_series(folder: Path, question: Mapping[str, Any]) -> str | None:
-    """Which files changed since an earlier comparison of the same stacks, if there was one.
+    """The files that changed since an earlier comparison of the same stacks, if there was one.
 
     :param folder: of this comparison
     """
@@ -326,7 +326,7 @@ class StackMeasurer:
     :param hardware: label of this machine
     :param limit_s: no new block starts after this time, from the first one
     :param progress: called after each look
-    :param say: called with what is done before the jobs
+    :param say: called with a line about each step before the jobs
     :ivar folders: of all inspections
     """
 
@@ -348,7 +348,7 @@ class StackMeasurer:
     _warming_up: bool = False
 
     def run(self) -> tuple[PlannedLook, SearchStopped | None]:
-        """Measure, and return the last look and why measuring stopped before all was settled.
+        """Measure; return the last look, and why measuring stopped before all was settled.
 
         :raises StackFailed: if a stack cannot be measured
         """
@@ -397,7 +397,7 @@ class StackMeasurer:
         return outcomes
 
     def _warm_up(self, number: int) -> None:
-        """Run each stack once: files are in the cache then, and a command that fails is found."""
+        """Run each stack once, to fill the file cache and to detect a command that fails."""
         self._warm.add(number)
         self.state["warm_ups"] = self.state.get("warm_ups", 0) + 1
         self.write_state()
@@ -495,7 +495,7 @@ class StackMeasurer:
         )
 
     def usage(self, letter: str | None) -> dict[str, float]:
-        """Medians of what the first command's jobs used on a stack, by name with the unit."""
+        """Median resource usage of the first command's jobs on a stack, by name with the unit."""
         ended = [it for it in self.jobs.get(f"{letter}0", {}).values() if readings_of(it).rates]
         outputs = (it["stdout"] for it in ended)
         results = [dict(it.get("process") or it.get("@result") or {}) for it in outputs]
@@ -506,7 +506,7 @@ class StackMeasurer:
         return {name: median(them) for name, them in columns.items() if them}
 
     def context(self, look: PlannedLook) -> list[str]:
-        """What was observed beside settled differences: bundled libraries, and kernels that ran."""
+        """Observations beside settled differences: bundled libraries, and kernels that ran."""
         recorded: dict[str, Any] = {}
         for folder in self.folders.values():
             recorded |= read_build(folder).get("bundled") or {}
@@ -541,9 +541,9 @@ class StackMeasurer:
 def blocks_so_far(
     jobs: Mapping[str, Mapping[int, Mapping[str, Any]]], letters: set[str]
 ) -> tuple[int, float]:
-    """How many blocks of some stacks ran, and the mean duration of one, s.
+    """The number of finished blocks of some stacks, and the mean duration of a block, s.
 
-    :param jobs: results by number, of each thing that is measured on a stack: ``A0`` of stack A
+    :param jobs: results by number, of each measurement on a stack: ``A0`` of stack A
     :param letters: of the stacks that still run
     """
     running = [it for key, it in jobs.items() if key[0] in letters]

@@ -199,7 +199,7 @@ class Table:
         """Print the table. In a pipe or a file, cells are never cut.
 
         :param file: by default standard output
-        :param width: by default that of the terminal, of ``COLUMNS`` or of prose
+        :param width: by default the width of the terminal, of ``COLUMNS`` or of prose
         """
         out = console(max(_PIPE_WIDTH, self._least_width()), file)
         if width is not None:

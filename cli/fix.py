@@ -119,12 +119,12 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     manifest, packages that no other package in the lock requires are kept.
 
     The fewest vulnerabilities remain; then the fewest packages change; then the steps are the
-    smallest. Each of these numbers is proven. For every vulnerability that remains, the command
+    smallest. Each of these numbers is proven. For every remaining vulnerability, the command
     says what blocks its removal. With --older-than, a fix may have younger versions if nothing else
     removes a vulnerability.
 
-    Exit code 0 if nothing is open; 1 if a fix removes everything; 4 if something remains, or if no
-    advisories were read.
+    Exit code 0 if nothing is open; 1 if a fix removes all vulnerabilities; 4 if one remains, or if
+    no advisories were read.
     """
     settings: Settings = context.obj
     _check(options)
@@ -203,7 +203,7 @@ class LockWithProject:
     :param project: requires the packages of the lock in any version if there is no manifest
     :param where: the environment in which the lock is installed
     :param options: of the request for this project
-    :param vex: what documents say of vulnerabilities
+    :param vex: VEX statements on vulnerabilities
     """
 
     path: Path
@@ -225,7 +225,7 @@ class LockWithProject:
 
 
 def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
-    """The lock that a path names, or the one of the project in a folder.
+    """The lock that a path names, or the lock of the project in a folder.
 
     :param options: values of :func:`request_options` by name, and of ``--vex``
     :raises InvalidArgument: if there is no lock
@@ -276,7 +276,7 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
 
 
 def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
-    """What ``--accept`` accepts."""
+    """The statements of ``--accept``."""
     reason, until = " ".join((options["reason"] or "").split()), options["until"]
     if not options["accepted"] and not reason and until is None:
         return []
@@ -329,7 +329,7 @@ def _request_of(settings: Settings, lock: LockWithProject) -> StackRequest:
 def fixes_of(
     settings: Settings, lock: LockWithProject, options: Mapping[str, Any], resolver: Resolver
 ) -> LockFixes:
-    """The fixes of a lock by what the stores know, or by an archive and a pack.
+    """The fixes of a lock by the stores, or by an archive and a pack.
 
     :param options: of ``thoth fix``
     """
@@ -364,7 +364,7 @@ def fixes_of(
 
 
 def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
-    """The fixes as lines: what is open, each fix, what remains and why, and what is proven."""
+    """The fixes as lines: open vulnerabilities, each fix, remaining ones and why, and the proof."""
     result, as_of = fixes.result, fixes.advisories_as_of
     if as_of is None:
         yield NO_ADVISORIES
@@ -442,7 +442,7 @@ def _change_line(change: ChangedPackage, fix: Fix) -> str:
 
 
 def _note_lines(result: FixResult) -> Iterator[str]:
-    """What restricts the answer."""
+    """Limits of the answer."""
     universe = result.universe
     proof = result.fixes[0].proof if result.fixes else None
     if proof is not None and proof.assumption is not None:
@@ -468,7 +468,7 @@ def _comment(fixes: LockFixes) -> str:
 
 
 def _sarif(result: FixResult, lock: Path) -> dict[str, Any]:
-    """The open vulnerabilities as a SARIF log, and suppressed those that documents close."""
+    """The open vulnerabilities as a SARIF log; those that documents close are suppressed."""
     fix = result.fixes[0] if result.fixes else None
     results: list[tuple[str, str | None, str, str, str | None]] = []
     for vulnerability in result.open:

@@ -140,8 +140,8 @@ def guard(
     change the exit code.
 
     For each harm, the nearest version without it is proposed, if the whole lock with it is a valid
-    stack. Exit code 0 means that no harm was found and that no data is missing. With --pack, only
-    speed is looked at, and the exit code is about nothing else.
+    stack. Exit code 0 means that no harm was found and that no data is missing. With --pack, the
+    answer and the exit code are about speed only.
     """
     settings: Settings = context.obj
     propose: bool = options["propose"]
@@ -201,7 +201,7 @@ def guard(
 
 
 def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
-    """What of two locks is not compared; a note on both may come twice."""
+    """Notes on parts of two locks that are not compared; a note on both may come twice."""
     warnings = (*old.warnings, *new.warnings)
     # Two revisions of a file may list different conda packages; those of the new one are named.
     conda = {it.field: it.text for it in warnings if it.code is WarningCode.CONDA}
@@ -214,7 +214,7 @@ def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
 
 
 def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:
-    """What the project of a lock requires itself; nothing without its manifest."""
+    """The requirements of the project of a lock; none without its manifest."""
     try:
         project = read_project(lock)
     except ProjectError:
@@ -226,9 +226,9 @@ def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:
 
 
 def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str, str] | None:
-    """The versions of the new lock without what does harm; ``None`` without harm.
+    """The versions of the new lock without harmful ones; ``None`` without harm.
 
-    :raises UnwritableLock: if none are known
+    :raises UnwritableLock: if no harmless versions are known
     """
     if upgrade.outcome is not GuardOutcome.HARM:
         print_note("no harm is known, so nothing is proposed")
@@ -314,7 +314,7 @@ def _stored_knowledge(
     hardware: str | None,
     fetch: bool | None,
 ) -> tuple[LockKnowledge, Mapping[str, str] | None]:
-    """What the stores know of two locks.
+    """The knowledge of the stores about two locks.
 
     :param hardware: as for :func:`adviser.answering.target_hardware.requested_hardware`
     :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
@@ -387,7 +387,7 @@ def code_block(lines: Sequence[str], longest: int) -> list[str]:
 
 
 def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
-    """The harm as a SARIF log; what documents close is suppressed."""
+    """The harm as a SARIF log; vulnerabilities that documents close are suppressed."""
     return sarif_log(lock, "thoth-guard", _RULES, _harm(upgrade))
 
 
@@ -402,9 +402,9 @@ def sarif_log(
     Fingerprints contain neither lines nor measured numbers, so that a result keeps its identity
     while the lock grows and measurements are added.
 
-    :param tool: part of the identifier that tells logs of several commands apart
+    :param tool: part of the identifier that distinguishes logs of several commands
     :param rules: descriptions by name
-    :param findings: rule, package, what identifies the result beside them, message, and why it is
+    :param findings: rule, package, further identity of the result, message, and why it is
         suppressed, if it is
     """
     resolved, here = lock.resolve(), Path.cwd()
@@ -442,7 +442,7 @@ def sarif_log(
 
 
 def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str, str | None]]:
-    """Rule, package, what identifies the harm beside them, message, and why it is suppressed."""
+    """Rule, package, further identity of the harm, message, and why it is suppressed."""
     proposals = {it.package: f"; {proposal_text(it)}" for it in upgrade.proposals}
     closed = {(it.name, it.id): it.vex.text(closed=True) for it in upgrade.closed if it.vex}
     for finding in findings_of(upgrade, every=True):

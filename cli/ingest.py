@@ -166,7 +166,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
     the run compares stored rows with their documents; the next run continues with the next
     documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files.
 
-    Exit code 6 if documents were refused or something else needs a look, 1 if a part failed or the
+    Exit code 6 if documents were refused or other items need a check, 1 if a part failed or the
     graph was not projected from this record, 5 if another nightly run is in progress.
     """
     settings: Settings = context.obj
@@ -346,7 +346,7 @@ def _print_nightly_parts(report: NightlyReport) -> None:
 
 
 def print_followed(report: Mapping[str, Any]) -> None:
-    """Print what was read from followed addresses: a report as JSON values."""
+    """Print a report on followed addresses, given as JSON values."""
     addresses = counted(report["addresses"], "address", "addresses")
     print_field("packs", f"{counted(len(report['added']), 'pack')} added from {addresses}")
     for name in report["added"]:

@@ -258,7 +258,7 @@ def inspection_observer(
 
 @contextmanager
 def hint_to_resume() -> Iterator[None]:
-    """Tell that the same command continues, if the block is interrupted."""
+    """Say that the same command continues, if the block is interrupted."""
     resume = "finished jobs are kept: run the same command again to continue"
     try:
         yield

@@ -82,7 +82,7 @@ def knowledge_for(
 
 
 class TerminalObserver:
-    """Shows on standard error what is read and what is missing, and stores what was read."""
+    """Shows on standard error which data is read and missing, and stores the data."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -96,7 +96,7 @@ class TerminalObserver:
         return reading_progress()
 
     def after_reading(self, resolution: IndexResolution) -> None:
-        """Store what was read, and print how much it was and what is still missing."""
+        """Store the data, and print its amount and what is still missing."""
         stores, progress = self._stores, resolution.progress
         store_read(stores.settings, stores.engine, resolution.listed.unstored())
         if progress.requests:
@@ -114,7 +114,7 @@ class TerminalObserver:
         self._print_unmet(resolution)
 
     def _print_unmet(self, resolution: IndexResolution) -> None:
-        """Print why the indexes cannot provide what is required, with remedies."""
+        """Print why the indexes cannot provide required packages, with remedies."""
         reasons, absences = resolution.unmet(), resolution.listed.absences
         if not reasons:
             return
@@ -176,7 +176,7 @@ def _note(text: str) -> None:
 
 
 def catch_up_graph(stores: Stores, within_s: float = CATCH_UP_S) -> None:
-    """Project pending changes; standard error tells the progress, and a lag that remains.
+    """Project pending changes; standard error shows the progress, and a remaining lag.
 
     An advice over all listed versions stores many releases and does not wait for the graph.
 
@@ -276,7 +276,7 @@ def archive_knowledge(
     more: Iterable[Dependency],
     options: Mapping[str, Any],
 ) -> ArchiveKnowledge:
-    """What an archive of advisories and a pack know, without stores.
+    """The knowledge of an archive of advisories and a pack, without stores.
 
     :param options: ``advisories``, by default the archive in ADVISORIES; ``pack``; ``hardware``
     :raises InvalidPack: if the pack is damaged or was changed
@@ -319,11 +319,11 @@ def answer_from_pack(
     *,
     as_json: bool,
 ) -> int:
-    """Print what a pack knows of the speed of two stacks, and return the exit code.
+    """Print what a pack says about the speed of two stacks, and return the exit code.
 
-    :param subjects: how a person named each stack, and the version of each package
+    :param subjects: the argument for each stack, and the version of each package
     :param hardware: as for :func:`requested_hardware`
-    :param measuring: what was given for a measurement; nothing may be
+    :param measuring: options for a measurement that were given; none may be
     """
     if any(measuring) or len(subjects) != 2:
         raise click.UsageError("--pack measures nothing: give only two stacks")
@@ -365,7 +365,7 @@ class ServiceClient:
     """A client of the service at ``url``, such as ``https://thoth.example``.
 
     :raises InvalidArgument: if the address is not one, or would send the token without TLS
-    :raises InvalidSettings: if the token cannot be one
+    :raises InvalidSettings: if the token has another form
     """
 
     def __init__(self, url: str) -> None:
@@ -391,7 +391,7 @@ class ServiceClient:
         environment: Environment,
         hardware: str,
     ) -> LockKnowledge:
-        """What the service knows of two locks, each given as version by package name.
+        """The knowledge of the service about two locks, each given as version by package name.
 
         :param hardware: digest of the hardware class whose measurements are read, or its first
             digits

@@ -42,7 +42,7 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
     """Run a night now, or continue the night that was interrupted.
 
     Exit code 1 if the night ended early; the output says why. Run the command again after an
-    interruption: what is finished is not repeated.
+    interruption: finished steps are not repeated.
     """
     settings: Settings = context.obj
     reports, before = [], None
@@ -154,7 +154,7 @@ def add(
 @as_json_option
 @click.pass_obj
 def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
-    """Stop watching projects and packages; what was measured stays.
+    """Stop watching projects and packages; measurements stay.
 
     A project that clients of the service ask about is switched off, and stays off.
     """
@@ -172,7 +172,7 @@ def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def list_(settings: Settings, everything: bool, as_json: bool) -> None:
-    """List what is watched, with its state."""
+    """List watched projects and packages with their states."""
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         listed = watches(connection, enabled=not everything)
     if as_json:
@@ -251,7 +251,7 @@ def notices_list(settings: Settings, state: str | None, limit: int, as_json: boo
 @as_json_option
 @click.pass_obj
 def retry(settings: Settings, notice_ids: tuple[str, ...], as_json: bool) -> None:
-    """Send notices that were given up again: those with an ID, or all.
+    """Send notices that were given up again: notices with an ID, or all.
 
     They get all attempts again, and workers send them within a minute.
     """

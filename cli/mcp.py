@@ -5,7 +5,7 @@ Nothing is measured, and no lock is written. The protocol runs in its own thread
 one by one in the main thread, the only one in which the wait for a store can be ended.
 
 An answer repeats no version of the question, which may not exist, and no free text of others, which
-may want to be obeyed. Items that do not fit are left out whole and counted, because a shortened
+may contain instructions. Items that do not fit are left out whole and counted, because a shortened
 sentence about a measurement could lose its interval.
 """
 
@@ -175,7 +175,7 @@ class Assistant:
     """Answers the calls of tools, for the current folder.
 
     :param options: of commands: Python, platform and hardware
-    :param pack: where the pack is that answers alone
+    :param pack: path of the pack that answers alone
     :param fetch: whether indexes are read
     """
 
@@ -261,7 +261,7 @@ class Assistant:
         return data, selected
 
     def _run(self, name: str, *arguments: str, more: Iterable[str] = ()) -> tuple[bytes, int]:
-        """What a command prints with ``--json``, and its exit code."""
+        """The output of a command with ``--json``, and its exit code."""
         from cli.main import thoth
 
         command = thoth.get_command(click.Context(thoth), name)
@@ -276,7 +276,7 @@ class Assistant:
 
 
 def _problem(error: Exception) -> dict[str, str]:
-    """An error for an assistant. What a document has is not quoted: only its place is told."""
+    """An error for an assistant. It names the place in a document, and never quotes the text."""
     code = re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
     if isinstance(error, InvalidDocument):
         return {"code": error.reason, "file": Path(error.place).name, "field": error.field}
@@ -357,10 +357,10 @@ _REMEDIES = {"metadata": "thoth guard OLD NEW --fetch", "advisories": "thoth adv
 
 
 def judged(document: Document, *, by_speed: bool) -> dict[str, Any]:
-    """What ``thoth guard`` says.
+    """The answer of ``thoth guard``.
 
     :param by_speed: whether the answer is *unknown* without a measurement; always if the command
-        looked at nothing else
+        checked only speed
     """
     missing = {(it["kind"], it["package"]): it for it in document["missing"]}
     kinds = dict.fromkeys(kind for kind, _ in missing)
@@ -380,7 +380,7 @@ def judged(document: Document, *, by_speed: bool) -> dict[str, Any]:
 
 
 def fixed(document: Document) -> dict[str, Any]:
-    """What ``thoth fix`` says of its first fix; *unknown* if no smallest was found in time."""
+    """The first fix of ``thoth fix``; *unknown* if no smallest fix was found in time."""
     fix: Document = next(iter(document["fixes"]), {})
     late = document["open"] and not fix.get("proof") and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
@@ -398,7 +398,7 @@ def fixed(document: Document) -> dict[str, Any]:
 
 
 def explained(document: Document, specifier: str) -> dict[str, Any]:
-    """What ``thoth why`` says; or ``thoth why-not``, for a question with this specifier."""
+    """The answer of ``thoth why``, or of ``thoth why-not`` for a question with this specifier."""
     steps = (document["conflict"] or {"steps": ()})["steps"]
     because = [it["message"] for it in steps if it["specifier"] != specifier]
     absent = "no_stack" if document.get("no_stack") else "not_in_stack"
@@ -408,12 +408,12 @@ def explained(document: Document, specifier: str) -> dict[str, Any]:
 
 
 def unknown(settled_by: str) -> dict[str, Any]:
-    """The answer to a question that cannot be looked into."""
+    """The answer to a question that cannot be examined."""
     return {"answer": "unknown", "settled_by": [settled_by]}
 
 
 def fitted(answer: Document, most: int = MOST_BYTES) -> str:
-    """An answer as JSON of fewer than ``most`` bytes; ``left_out`` counts what did not fit.
+    """An answer as JSON of fewer than ``most`` bytes; ``left_out`` counts omitted items.
 
     >>> fitted({"answer": "harm", "changes": ["a" * 30, "b"], "yanked": []}, 60)
     '{"answer":"harm","changes":["b"],"left_out":1}'

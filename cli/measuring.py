@@ -1,7 +1,7 @@
 """Measures stacks on this machine, for ``thoth compare``, ``bisect``, ``advise`` and ``fix``.
 
-What was measured before is replayed. A folder of a search or comparison contains its state (the
-question, and what a later run must repeat), ``stacks`` (one specification or refusal per stack) and
+Earlier results are replayed. A folder of a search or comparison contains its state (the question,
+and choices that later runs repeat), ``stacks`` (one specification or refusal per stack) and
 inspection folders.
 """
 
@@ -47,7 +47,7 @@ class StackFailed(ProjectError):
 def local_launcher(
     settings: Settings, commands: Sequence[Command], concealed: Mapping[str, str]
 ) -> Iterator[LocalLauncher]:
-    """A launcher for this machine; whatever interrupts it, the user learns how to continue.
+    """A launcher for this machine; after an interruption, the user learns how to continue.
 
     :param concealed: see :class:`LocalLauncher`
     """
@@ -137,7 +137,7 @@ class TimeIsOver(SearchStopped):
 
 @dataclass(frozen=True)
 class SearchFolder:
-    """The folder of one search. Everything that a later run must repeat is stored here."""
+    """The folder of one search, with all choices that later runs repeat."""
 
     path: Path
     state_name: str = "bisect.json"
@@ -145,7 +145,7 @@ class SearchFolder:
     def state(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored state, or a new one for this question.
 
-        :raises InvalidArgument: if the folder holds the search of another question
+        :raises InvalidArgument: if the folder holds a search with other arguments
         """
         try:
             state = json.loads((self.path / self.state_name).read_text(encoding="utf-8"))
@@ -262,7 +262,7 @@ class MachineGuard:
     :param wait_s: limit of each wait for other processes; ``None`` not to wait
     :param most_busy: share of all processors that other processes may use
     :ivar measured: jobs that this run has measured
-    :ivar unusable: those that failed or were unstable
+    :ivar unusable: jobs that failed or were unstable
     """
 
     wait_s: float | None

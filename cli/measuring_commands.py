@@ -1,4 +1,4 @@
-"""What commands that measure on this machine share: options, waiting for it, and errors."""
+"""Shared parts of commands that measure on this machine: options, waiting, and errors."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def machine_of_this_command(wait_s: float, share: bool, *, warns: bool = True) -> Iterator[None]:
     """Hold this machine for measurements, unless it is shared; say what the command waits for.
 
-    :param warns: whether to warn of other processes on a shared machine, beside which threads of a
-        job wait for each other, so that rates drop sharply
+    :param warns: whether to warn of other processes on a shared machine: beside them, threads of a
+        job wait for each other, and rates drop sharply
     :raises MachineBusy: after ``wait_s`` seconds
     """
     from pis.amun.conditions import BUSY_SHARE, busy_share, free_machine

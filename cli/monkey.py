@@ -231,7 +231,7 @@ def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collecti
 
 
 def _most_stacks(strategy: str, options: Mapping[str, Any]) -> int | None:
-    """The number of stacks that the budget pays for; ``None`` for no limit."""
+    """The number of stacks that the budget permits; ``None`` for no limit."""
     limits: list[int] = []
     per_stack = options["jobs_per_stack"] * max(1, len(options["indicators"]))
     if options["stacks"] is not None:
@@ -287,7 +287,7 @@ class MonkeyRun:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What decides which stacks are generated."""
+        """The parameters that decide which stacks are generated."""
         generation = self._generator.options
         environment = self._request.environment
         return {

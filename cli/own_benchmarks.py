@@ -1,4 +1,4 @@
-"""The benchmarks that a project names in its files: which run, and whether a person saw them."""
+"""The benchmarks that a project names in its files: which run, and whether they are confirmed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chosen_benchmarks(
 ) -> dict[str, str]:
     """The commands of these benchmarks by name, which the user has confirmed; by default all.
 
-    :param confirmed: whether the user confirms what is new without being asked
+    :param confirmed: whether the user confirms new commands without being asked
     :raises InvalidArgument: if there is no such benchmark, or nobody can confirm it
     """
     known = benchmarks_of(folder)
@@ -68,9 +68,9 @@ def of_these_files(
 ) -> Evidence:
     """The evidence without measurements of commands whose files have changed in these folders.
 
-    They are of other projects, or of earlier states of these files.
+    These measurements are of other projects, or of earlier states of these files.
 
-    :param note: takes the sentence that says what is left out
+    :param note: called with a sentence about the removed measurements
     """
     measured = {
         number: str(series.parameters.get(COMMAND_TEXT))
@@ -99,7 +99,7 @@ def program_of_benchmark(
     """The command of one benchmark, as behind ``--``; empty if the project has no benchmark.
 
     :param names: of one benchmark; empty for the only one of the project
-    :raises InvalidArgument: if there is no such benchmark, or several are meant
+    :raises InvalidArgument: if there is no such benchmark, or there are several
     """
     known = benchmarks_of(folder)
     if not known and not names:

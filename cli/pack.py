@@ -126,10 +126,10 @@ def sign(path: Path, key: Path, assurance: str, as_json: bool) -> None:
               help="Public key (PEM) of an accepted signer; repeat for more.")  # fmt: skip
 @as_json_option
 def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
-    """Verify a pack: its files, its signature, and that its tables fit together.
+    """Verify a pack: its files, its signature, and that its tables are consistent.
 
-    Without PACK, the one that ships. Exit code 2 if the pack is refused. A valid signature shows
-    who made the pack; whether its measurements decide is up to the trust policy.
+    PACK is by default the pack that ships. Exit code 2 if the pack is refused. A valid signature
+    shows who made the pack; whether its measurements decide is up to the trust policy.
     """
     from adviser.packs.pack_contents import check_contents
 
@@ -152,9 +152,9 @@ def verify(path: Path, keys: tuple[Path, ...], as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def show(settings: Settings, path: Path, observations: tuple[str, ...], as_json: bool) -> None:
-    """Show what is in a pack, who signed it, and whether the trust policy lets it decide.
+    """Show the contents of a pack, who signed it, and whether the trust policy lets it decide.
 
-    Without PACK, the one that ships. The JSON of `guard` and `compare` names the observations
+    PACK is by default the pack that ships. The JSON of `guard` and `compare` names the observations
     behind each claim.
     """
     shown, policy = opened(path), read_policy(settings)
@@ -175,8 +175,8 @@ def show(settings: Settings, path: Path, observations: tuple[str, ...], as_json:
 def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) -> None:
     """Show what changed between the measured releases of each library of a pack.
 
-    All comparisons are judged here, from the samples, as one family; by default those of the pack
-    that ships. Without --html, --markdown and --json, the report is printed as Markdown.
+    PACK is by default the pack that ships. All comparisons are judged here, from the samples, as
+    one family. Without --html, --markdown and --json, the report is printed as Markdown.
     """
     from adviser.packs.pack_report import pack_report, report_document, report_markdown
     from api.pages.quality_report_view import pack_report_file
@@ -263,8 +263,8 @@ def add(settings: Settings, address: str, as_json: bool) -> None:
     """Add an evidence pack to this store.
 
     The pack is checked and stored whole, apart from the measurements of this store. From then on,
-    answers use its measurements as far as the trust policy allows. A pack that was added before
-    changes nothing. URL begins with https:// or s3://.
+    answers use its measurements as far as the trust policy allows. Adding a pack again changes
+    nothing. URL begins with https:// or s3://.
     """
     policy, place = read_policy(settings), pack_address(settings, address)
     with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
@@ -406,7 +406,7 @@ def unfollow(settings: Settings, address: str) -> None:
 def index(folder: Path) -> None:
     """Write packs.json, which names the packs in a folder, for others to follow.
 
-    Packs are .tar files and folders in DIR. Whoever follows a URL can read only .tar files.
+    Packs are .tar files and folders in DIR. Followers of a URL can read only .tar files.
     """
     listed = write_index(folder)
     click.echo(f"{folder / 'packs.json'}: {counted(len(listed), 'pack')}")
@@ -432,12 +432,12 @@ def index(folder: Path) -> None:
 def again(context: click.Context, /, **options: Any) -> None:
     """Measure some comparisons of a pack on this machine, and say whether they agree.
 
-    Without PACK, the one that ships. Only series of this machine's hardware class are measured,
-    with the versions and hashes of the pack, both stacks of a comparison in turns. Two effects
-    agree if they differ by no more than both 95 % intervals allow. The jobs are ingested and count
-    as your own. After an interruption, the same command continues. Indicators run without the
-    sandbox and import the packages of the pack, so the trust policy must know the key that signed
-    it. Exit code 1 if a comparison disagrees or could not be measured.
+    PACK is by default the pack that ships. Only series of this machine's hardware class are
+    measured, with the versions and hashes of the pack, both stacks of a comparison in turns. Two
+    effects agree if they differ by no more than both 95 % intervals allow. The jobs are ingested
+    and count as your own. After an interruption, run the same command to continue. Indicators run
+    without the sandbox and import the packages of the pack, so the trust policy must know the key
+    that signed it. Exit code 1 if a comparison disagrees or could not be measured.
     """
     from cli.pack_again import measure_again  # loads the executor
 

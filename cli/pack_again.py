@@ -157,7 +157,7 @@ def _plan(
 ) -> tuple[list[Specification], InspectOptions] | ProjectError:  # fmt: skip
     """The specifications of both stacks, or why there are none.
 
-    Cells with equal ones share a run, and the same command finds its finished jobs in ``out``.
+    Cells with equal specifications share a run, and a repeated command finds their finished jobs.
     """
     group, packages = cell.group, {it.reading.stack: it.packages for it in observed}
     try:
@@ -195,7 +195,7 @@ def _script(pack: Pack, group: StackGroup) -> tuple[str, dict[str, Any]]:
 def _result(
     connection: Connection, cell: PackCell, outcomes: Sequence[InspectionOutcome]
 ) -> _Result:
-    """What the runs of both stacks say of a cell."""
+    """The result of the runs of both stacks for a cell."""
     problems = [
         f"{it.label}: {it.failure or it.fault or 'every job failed'}"
         for it in outcomes

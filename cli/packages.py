@@ -73,8 +73,8 @@ def add(
 
     NAME is a package, with or without extras and a specifier, such as 'torch[opt]==2.9'. Known
     releases are not read again, so an interrupted run can be continued. Exit code 1 if a named
-    package is missing, if no usable release meets the specifier, if something could not be read, or
-    if the hash of a file has changed; 3 if the index does not answer.
+    package is missing, if no usable release meets the specifier, if a page or release could not be
+    read, or if the hash of a file has changed; 3 if the index does not answer.
     """
     settings: Settings = context.obj
     roots = wanted_packages(names)
@@ -174,8 +174,8 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     """Show the packages that provide an importable module.
 
     MODULE is a dotted name, such as cv2 or google.protobuf. The names come from the files in the
-    wheels that were read. If none provides the module, the newest release of the package with its
-    name is read from the index, unless FETCH_MISSING is 0. Exit code 1 if no release provides it.
+    wheels that were read. If no release provides the module, the command reads the newest release
+    of the package of that name from the index, unless FETCH_MISSING is 0. Exit code 1 if none does.
     """
     namesake = canonicalize_name(module.partition(".")[0])
     with open_record(context.obj) as engine, engine.connect() as connection:

@@ -188,7 +188,7 @@ def _loaded_with(environment: Any) -> dict[str, str]:
 
 
 def _take_over(request: dict[str, Any], files: list[int]) -> None:
-    """Become the process of the client, as far as a command can tell."""
+    """Take over the files, folder, environment and limits of the client's process."""
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)

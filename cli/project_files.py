@@ -114,7 +114,7 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
     Only files in the project's folder are read, even if one of them includes other files. The path
     of a file may name a revision, such as ``main:uv.lock``; all files are then read from it.
 
-    :param selection: what counts of its lock
+    :param selection: parts of its lock that count
     :raises InvalidArgument: if there is no project, or an include leaves the folder
     :raises InvalidFile: naming file, field and remedy
     """
@@ -162,8 +162,8 @@ def read_lock_file(
 ) -> ProjectLock:
     """Read a lock without its project; its path may name a revision, such as ``main:uv.lock``.
 
-    :param selection: what of the lock counts, see :func:`cli.request_options.lock_selection`
-    :param markers: variables of PEP 508 of the environment that counts; by default every one.
+    :param selection: parts of the lock that count, see :func:`cli.request_options.lock_selection`
+    :param markers: variables of PEP 508 of the environment that counts; by default all count.
         ``lock.packages(markers)`` then has version, hashes and index of each installed package by
         name, and ``lock.others`` the packages from other sources
     :raises InvalidArgument: if there is no such file or revision
@@ -274,7 +274,7 @@ def write_file(path: Path, data: bytes) -> None:
 def _located(
     path: Path,
 ) -> tuple[RevisionFile | None, Path, str | None, Callable[[str], bytes | None]]:
-    """The file of a revision that a path names, folder, name, and the content of files there.
+    """File of a revision, folder, name, and a reader of files there, for a path.
 
     :returns: ``None`` instead of a file on disk, and instead of the name of a folder
     """

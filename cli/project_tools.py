@@ -1,7 +1,7 @@
 """Write versions into a lock with the project's own tool: uv, Poetry, pip-compile or `uv pip`.
 
-The tool runs in the project's folder with the user's environment, so it asks the indexes that the
-project itself has. The lock is as it was if the tool fails.
+The tool runs in the project's folder with the user's environment, so it uses the project's own
+indexes. If the tool fails, the lock is unchanged.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LockTool:
     """A tool that writes a lock.
 
     :param name: for people
-    :param command: what is run to pin versions, given as requirements such as ``numpy==2.4.6``
+    :param command: the command that pins versions, given as requirements such as ``numpy==2.4.6``
     :param run: runs it for a lock, which is restored by the caller
     """
 
@@ -71,9 +71,9 @@ class LockTool:
 
 
 def tool_of(lock: Path) -> LockTool | None:
-    """The tool that wrote a lock, as its name or its first lines say; ``None`` if none did.
+    """The tool that wrote a lock, by its name or its first lines; ``None`` if unknown.
 
-    :raises InvalidArgument: if the lock was made with options that are not repeated here
+    :raises InvalidArgument: if the lock was made with options that Thoth does not repeat
     """
     if lock.name == "uv.lock":
         return _in_place(lambda pins: ["uv", "lock", *_upgrades(pins)], "uv")
@@ -88,7 +88,7 @@ def own_lock(path: Path, project: Project) -> tuple[LockTool, Path]:
     """The lock that a project's tool keeps, and the tool.
 
     :param path: folder or file from which the project was read
-    :raises InvalidArgument: if no known tool keeps one
+    :raises InvalidArgument: if no known tool keeps a lock there
     """
     folder = path if path.is_dir() else path.parent
     names = [project.lock_source, "uv.lock", "poetry.lock"]
@@ -154,7 +154,7 @@ def _split(comment: str) -> list[str]:
 class ToolLock:
     """A lock that a tool made.
 
-    :param versions: those that it installs, by name
+    :param versions: of the installed packages, by name
     """
 
     data: bytes
@@ -162,7 +162,7 @@ class ToolLock:
 
 
 def show_changes(tool: LockTool, changes: Sequence[VersionChange]) -> None:
-    """Print how a lock is to change, and what is run for that."""
+    """Print the changes of a lock, and the command that makes them."""
     for change in changes:
         text = f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
         click.echo(printable(text), err=True)
@@ -176,12 +176,12 @@ def relocked(
     selection: LockSelection,
     where: Environment,
 ) -> ToolLock:
-    """What the tool makes of a lock with new versions; the file itself stays as it is.
+    """The lock that the tool writes for new versions; the file itself is unchanged.
 
     The changes and the command are printed first.
 
-    :param selection: what of the lock counts
-    :raises ToolFailed: if it does not write the lock
+    :param selection: parts of the lock that count
+    :raises ToolFailed: if the tool does not write the lock
     """
     show_changes(tool, changes)
     before = lock.read_bytes()
@@ -200,7 +200,7 @@ def _pins_for(changes: Sequence[VersionChange]) -> list[str]:
 
 
 def command_text(tool: LockTool, pins: Sequence[str]) -> str:
-    """What is run, as a person would type it."""
+    """The command, as a person would type it."""
     if tool.name == "Poetry":
         return f"poetry lock, with {', '.join(pins)} as constraints of a copy of pyproject.toml"
     return without_credentials(shlex.join(tool.command(pins)))
@@ -212,8 +212,8 @@ def write_with_tool(
     """Write a lock, and say whether it has the wanted versions.
 
     :param output: the lock itself, or another file
-    :param wanted: version by name; the lock may have packages of groups that nobody asked for
-    :returns: whether it has them
+    :param wanted: version by name; the lock may have packages of other groups
+    :returns: whether it has these versions
     """
     write_file(output, made.data)
     click.echo(f"wrote {output} ({tool.name})", err=True)
@@ -256,8 +256,8 @@ def _run(command: Sequence[str], folder: Path, **variables: str) -> str:
 def _run_poetry(lock: Path, pins: Sequence[str]) -> None:
     """Let Poetry pin versions without a change of the manifest.
 
-    Poetry cannot be told a version of one package. In a copy of the project, it locks a manifest
-    with the pins as a group first, and then the manifest itself, keeping what is locked.
+    Poetry has no option for the version of one package. In a copy of the project, it first locks a
+    manifest with the pins as a group, and then the manifest itself, which keeps locked versions.
     """
     with _linked_copy(lock.parent, {"pyproject.toml", "poetry.lock"}) as copy:
         manifest = (lock.parent / "pyproject.toml").read_bytes()

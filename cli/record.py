@@ -133,7 +133,7 @@ def backup(settings: Settings, file: str, as_json: bool) -> int:
 
     FILE is a path, or a URL such as s3://bucket/thoth.tar. The service may go on working: all rows
     are of one moment. The file holds the digests of tokens and the settings without secrets; only
-    its owner may read it, or whoever may read the bucket. Exit code 6 if the document store
+    its owner, or the readers of the bucket, can read it. Exit code 6 if the document store
     lacks documents that the record names.
     """
     with (

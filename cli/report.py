@@ -56,7 +56,7 @@ def report(
 
     KEY is the start of a comparison key, as `thoth stacks` prints it. BATCH is the name, the folder
     or the start of the digest of an inspection; several inspections make one report on their jobs
-    only. Own measurements count, not those of packs: `thoth pack report` is about these. The report
+    only. Only own measurements count; `thoth pack report` reports on those of packs. The report
     shows the spread of the jobs, drift, jobs that do not count, and the number of repetitions that
     suffices.
 

@@ -144,7 +144,7 @@ def _print_groups(
 
 
 def _print_families(groups: Sequence[StackGroup], packs: Sequence[EvidencePack]) -> None:
-    """Print how far the comparisons of the record and those of each pack hold."""
+    """Print the error rates of the comparisons of the record and of each pack."""
     for origin, name in ((None, ""), *((it.digest, f"pack {it.name}: ") for it in packs)):
         if count := comparison_count([it for it in groups if it.origin == origin]):
             click.echo(shown(name + family_text(count)))
@@ -163,7 +163,7 @@ def self_check_lines(check: SelfCheck) -> list[str]:
 
 
 def short_group_titles(groups: Sequence[StackGroup]) -> list[str]:
-    """A title for each group with only what tells the groups apart."""
+    """A title for each group with only the settings that distinguish the groups."""
     return short_titles(
         [
             TitledSeries(
@@ -415,7 +415,7 @@ def _verdict(stack: StackResult) -> Styled:
 
 
 def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
-    """The verdict; if it is undetermined, with what is missing on further lines.
+    """The verdict; if it is undetermined, further lines name the missing jobs.
 
     :param left_out: number of jobs that the comparison leaves out, by reason
     """

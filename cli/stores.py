@@ -148,8 +148,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
 def migrate(settings: Settings, as_json: bool) -> None:
     """Migrate the schemas of both stores to this version.
 
-    PostgreSQL comes first, also if the graph does not answer; then the exit code is 3. Running the
-    command again does no harm.
+    PostgreSQL comes first, even if the graph does not answer; then the exit code is 3. You may run
+    the command again.
     """
     with open_stores(settings, graph=False) as record:
         done = list(apply(record))
@@ -197,7 +197,7 @@ def _described(store: StoreStatus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordContents:
-    """What the record knows; a count ends at :data:`MOST_COUNTED`.
+    """Counts of the record; a count ends at :data:`MOST_COUNTED`.
 
     :param jobs: measured jobs of all stacks
     :param classes: hardware classes with measurements
@@ -252,7 +252,7 @@ class StoreStatus:
     :param url: without the password; ``None`` for an embedded store that is down
     :param problem: why it is down, or what is wrong with its schema or its requests
     :param size_bytes: size of its data; ``None`` if the store does not report it
-    :param contents: of the record, if its schema is the one of this version
+    :param contents: of the record, if it has the schema of this version
     """
 
     name: str
@@ -359,8 +359,8 @@ _CACHES = ("indexes", "requests")
 def clean(settings: Settings, days: float, cache: bool, dry_run: bool, as_json: bool) -> None:
     """Remove old environments of inspections, and cached pages.
 
-    Everything that is removed is made or read again when it is needed. Measurements, documents and
-    stores stay. Exit code 5 while a measurement runs on this machine.
+    Later commands make removed environments and read removed pages again. Measurements, documents
+    and stores stay. Exit code 5 while a measurement runs on this machine.
     """
     with free_machine(0):
         # Each use of an environment touches its description.

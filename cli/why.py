@@ -83,7 +83,7 @@ def why_not(
     """Explain what choosing another version would cost.
 
     REQUIREMENT names the version, such as 'numpy==1.26.4'. PATH is the project; by default, it is
-    the current folder. The command shows the loss of score and what else would change, or why the
+    the current folder. The command shows the loss of score and further changes, or why the
     requirement cannot be met. Exit code 1 if no stack meets the requirement.
     """
     (wanted,) = dependencies([requirement], "REQUIREMENT")
@@ -107,8 +107,8 @@ def _explained(
     """Advise on a project, and explain the result.
 
     :param more: requirements besides those of the project
-    :returns: the explanation, notes about versions that were not read, and whether these are due
-        to an index that did not give everything that was needed
+    :returns: the explanation, notes about unread versions, and whether an index that did not give
+        all required data is the cause
     """
 
     def with_advice(advice: Advice, resolver: Resolver) -> tuple[Advice, Explanation]:

@@ -78,9 +78,9 @@ def make_answer(
 ) -> Answer:
     """The report of an advice; nothing is stored.
 
-    :param timings: duration of each step before, in seconds; later ones are added
-    :param all_listed: whether the advice covers everything that the indexes list, so that reading
-        more cannot change it
+    :param timings: duration of each earlier step, in seconds; later steps are added
+    :param all_listed: whether the advice covers all versions that the indexes list, so that
+        reading more cannot change it
     """
     with timed(timings, "files_s"):
         known = files_known(stores, advice, all_listed=all_listed)
@@ -134,7 +134,7 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
 
 
 def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> tuple[str, ...]:
-    """Names of advised packages whose metadata is of another wheel than would be installed."""
+    """Names of advised packages whose metadata is not from the wheel that would be installed."""
     environment, names = advice.request.environment, set()
     for choice in (it for stack in advice.resolution.stacks for it in stack.choices):
         listed = files.get(choice.purl, ())

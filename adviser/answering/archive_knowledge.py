@@ -37,7 +37,7 @@ class Advisories(Protocol):
 
 @dataclass(slots=True)
 class ArchiveKnowledge:
-    """What :class:`adviser.answering.knowledge.Knowledge` is without stores.
+    """:class:`adviser.answering.knowledge.Knowledge` without stores.
 
     :param measured: the measurements of a pack for a snapshot
     :param reading: a block in which the indexes are read

@@ -1,4 +1,4 @@
-"""Adds what new measurements show to the list of changes; entry point :func:`record_changes`."""
+"""Adds changes that new measurements show to the list; entry point :func:`record_changes`."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def served_listings(
 ) -> Listings:
     """Listings of locked versions, requested from configured indexes now.
 
-    :param stages: indexes to ask for each entry; later ones only if no earlier one has its package
+    :param stages: indexes for each entry; a later index is read only if no earlier has the package
     :raises IndexProblem: if an index does not answer
     """
     listings: Listings = defaultdict(list)

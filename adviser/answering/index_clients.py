@@ -1,4 +1,4 @@
-"""Clients that read from indexes within a time limit, and from the cache without an answer."""
+"""Clients that read from indexes within a time limit, or from the cache if no index answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ReadingEnded(IndexProblem):
-    """The time for reading is over; whatever was not read by now stays unread."""
+    """The time for reading has ended; later versions stay unread."""
 
 
 class ReadingTime:

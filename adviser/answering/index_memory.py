@@ -1,4 +1,4 @@
-"""What earlier requests over indexes read: kept in a process, and on disk for the next one.
+"""Data that earlier requests read from indexes: in memory, and on disk for the next process.
 
 A page is reused for as long as the index cache would use it, unless the record has a newer page.
 Vulnerabilities and evidence are read again whenever the record changed. So an advice takes into
@@ -55,7 +55,7 @@ PackageKey = tuple[Environment, str, str, str]
 class RecordKnowledge:
     """Adds data from the record to listed and read versions.
 
-    :param position: of the record; what was looked up at the same position is not looked up again
+    :param position: of the record; nothing is looked up twice at the same position
     """
 
     def __init__(self, stores: Stores, position: Hashable) -> None:
@@ -219,10 +219,9 @@ class PackageReads:
 class EarlierReads:
     """The reads of an earlier resolution, in the cache that all homes of a user share.
 
-    A resolution reads metadata in rounds, and each round shows which versions are needed next. One
-    that begins with the versions of an earlier resolution mostly needs a single round. Reading more
-    versions than needed never changes an answer, so a file that is missing or out of date does no
-    harm.
+    A resolution reads metadata in rounds, and each round shows which versions are needed next. A
+    resolution that begins with the versions of an earlier one mostly needs a single round. Reading
+    more versions than needed never changes an answer, so a missing or outdated file does no harm.
 
     :param root: folder of the cache
     :param request: text that is the same for requests that read the same versions

@@ -74,8 +74,8 @@ class IndexResolution:
     :param knowledge: adds what the record knows to what was read
     :param more: requirements whose packages are read besides those of the request
     :param builder: builds metadata that is uncertain without a build; ``None`` to build none
-    :param memory: what earlier requests read
-    :param earlier: what an earlier run of this request read, by package; read first
+    :param memory: data that earlier requests read
+    :param earlier: versions that an earlier run of this request read, by package; read first
     """
 
     def __init__(  # noqa: PLR0913 - parts of one resolution
@@ -144,7 +144,7 @@ class IndexResolution:
             return advice
 
     async def _read_earlier(self) -> None:
-        """Read what an earlier run read, so that the first round is likely the last one."""
+        """Read the versions of an earlier run, so that the first round is likely the last."""
 
         async def read(name: str, reads: PackageReads) -> None:
             await self._page(name)
@@ -190,7 +190,7 @@ class IndexResolution:
     async def search(self, search: Callable[[SnapshotAndEvidence, Resolver], T]) -> T:
         """The result of ``search`` over all listed versions, without an advice.
 
-        :param search: gets what is known, and the resolver that it is to use
+        :param search: gets the known snapshot, and the resolver that it is to use
         :raises IndexesSilent: if no index gave a page
         """
         if any(self.listed.package(it.name) is None for it in self._roots):
@@ -212,7 +212,7 @@ class IndexResolution:
         prepared: Callable[[], Awaitable[tuple[Known, AllCandidates]]],
         use: Callable[[Known, Resolver], T],
     ) -> T:
-        """The result of ``use``, which is repeated until it needs nothing unread."""
+        """The result of ``use``, which is repeated until it needs no unread version."""
         reading = ReadingRounds()
         while True:
             known, candidates = await prepared()
@@ -236,7 +236,7 @@ class IndexResolution:
                 await self._read_all(reads)
 
     async def read_versions(self, versions: Iterable[Dependency]) -> None:
-        """Read the metadata of pinned versions, but nothing that they require.
+        """Read the metadata of pinned versions, but not of the packages that they require.
 
         :param versions: such as ``flask==3.1.2``
         :raises IndexesSilent: if no index gave a page
@@ -561,7 +561,7 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     :param use: such as :meth:`IndexResolution.advise`
     :param on_build: called before the metadata of a release is built
     :param more: requirements whose packages are read besides those of the request
-    :param memory: what earlier requests read; :meth:`IndexResolution.keep` adds to it
+    :param memory: data that earlier requests read; :meth:`IndexResolution.keep` adds to it
     :param parse_elsewhere: whether pages are parsed in a fork of this process
     :raises IndexesSilent: if no index gave a page
     :raises CannotBuild: if the request wants builds, and this machine cannot build

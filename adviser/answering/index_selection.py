@@ -57,7 +57,7 @@ def _request_index(same: Index | None, index: ProjectIndex) -> RequestIndex:
 
 
 def _with_owners(settings: Settings, indexes: Iterable[RequestIndex]) -> tuple[RequestIndex, ...]:
-    """The indexes with the names that they own, and all other owners, for their packages only."""
+    """The indexes with the names that they own; all other owners serve only their own packages."""
     owned: dict[str, tuple[str, ...]] = {}
     for pattern, owner in settings.index_namespaces:
         owned[owner] = (*owned.get(owner, ()), pattern)
@@ -93,9 +93,9 @@ def stages_of_lock(
 ) -> dict[LockEntry, Sequence[Collection[str]]]:
     """The indexes to ask for each entry of a lock; later ones only if no earlier has its package.
 
-    An entry that names an index is asked of that one only. Other entries are asked of the indexes
-    that the project and its lock name, in the order of advice, up to one that is not configured. If
-    they name none, every configured index is asked at once. ``names`` replace these indexes.
+    For an entry that names an index, only that index is asked. For other entries, Thoth asks the
+    indexes that the project and its lock name, in the order of advice, up to one that is not
+    configured. If they name none, it asks all configured indexes at once. ``names`` replace these.
     """
     known, called = configured_indexes(settings), called_indexes(settings, project)
     allowed = [index_of(settings, it).name for it in names]

@@ -55,9 +55,9 @@ class BuiltVersions:
 
     :param versions: candidates and excluded versions, newest first
     :param changed: versions that must be built again
-    :param candidates: the same object until something changes; ``None`` if something did
-    :param choices: the candidates, with those that only count as a last resort, newest first
-    :param required: what the choices require
+    :param candidates: the same object until a version changes, then ``None``
+    :param choices: the candidates and the last resorts, newest first
+    :param required: requirements of the choices
     """
 
     versions: dict[str, Candidate | Excluded] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ListedPackage:
     """A package on the index that it comes from.
 
     :param records: by version
-    :param metadata: by version that was read
+    :param metadata: by read version
     :param stored: versions whose metadata the record has, as far as this process knows
     :param extras: that are requested of it
     :param built: by extras that were requested
@@ -115,7 +115,7 @@ class ListedPackage:
     ) -> None:
         """Add the metadata of a version.
 
-        :param built: what a build in this environment made of it; valid for this request only
+        :param built: metadata of a build in this environment; valid for this request only
         """
         self.metadata[version] = metadata
         metadata = built or metadata
@@ -144,7 +144,7 @@ class ListedPackage:
     def drop(self, version: str, cause: str) -> None:
         """Leave out a version whose metadata could not be read from its index now.
 
-        :param cause: names the file, and what went wrong
+        :param cause: names the file and the error
         """
         state = ReleaseState.UNREAD.value
         self.records[version] = self.records[version]._replace(
@@ -321,7 +321,7 @@ class IndexSnapshot:
     def required(self) -> list[Dependency]:
         """The roots, and the requirements of every version that was read.
 
-        They include those of extras, because an extra may be requested after a version was read.
+        They include requirements of extras, because an extra may be requested later.
         """
         while True:
             required = dict.fromkeys(self._roots)

@@ -84,7 +84,7 @@ class IndexStacks:
 
 
 def _require_answers(resolution: IndexResolution) -> None:
-    """:raises IndexProblem: if something could not be read now, so that nothing is proven"""
+    """:raises IndexProblem: if a version could not be read now, so that nothing is proven"""
     for name, absence in sorted(resolution.listed.absences.items()):
         if absence.reason is AbsenceReason.UNAVAILABLE:
             raise IndexProblem(IndexFault.UNREACHABLE, f"{name}: {absence.message}", retryable=True)

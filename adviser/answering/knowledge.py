@@ -1,6 +1,6 @@
 """The one door to knowledge: a request is answered from the stores, from the indexes, or from both.
 
-The stores know what was read before. Indexes list all versions, and reading them takes rounds
+The stores have what was read before. Indexes list all versions, and reading them takes rounds
 (:mod:`adviser.answering.index_resolution`). :meth:`Knowledge.for_request` decides between them.
 """
 
@@ -51,7 +51,7 @@ _ITEMS_PER_REQUEST = 10
 
 
 class KnowledgeObserver(Protocol):
-    """What a command or a job does while knowledge is read, such as showing the progress."""
+    """Actions of a command or a job while knowledge is read, such as showing the progress."""
 
     def before_graph(self) -> None:
         """Called before the graph is read; may wait for it, or refuse it."""
@@ -60,10 +60,10 @@ class KnowledgeObserver(Protocol):
         """A block in which the indexes are read."""
 
     def after_reading(self, resolution: IndexResolution) -> None:
-        """Called with what was read from the indexes; stores it."""
+        """Called with the data that was read from the indexes; stores it."""
 
     def on_silence(self, error: IndexesSilent) -> None:
-        """Called if no index answers, so that the stores must do."""
+        """Called if no index answers, so that only the stores are used."""
 
 
 class GraphSource:
@@ -118,10 +118,10 @@ def stored_knowledge(
     stores: Stores, request: StackRequest, more: Iterable[Dependency] = (),
     source: GraphSource | None = None, timings: dict[str, float] | None = None,
 ) -> SnapshotAndEvidence:  # fmt: skip
-    """What the stores know for a request.
+    """Snapshot and evidence of the stores for a request.
 
     :param more: further roots of the snapshot, beside the requirements of the request
-    :param source: keeps what it read; by default, nothing is kept
+    :param source: caches its reads; by default, nothing is cached
     """
     roots = [*(it.text for it in request.requirements), *map(text_of, more)]
     times = {} if timings is None else timings
@@ -133,8 +133,8 @@ def stored_knowledge(
 class KnowledgeSources:
     """Where knowledge may come from.
 
-    :param stored: what the stores know
-    :param memory: what earlier requests of this process read from indexes; commands have none
+    :param stored: snapshot and evidence of the stores
+    :param memory: data that earlier requests of this process read; commands have none
     """
 
     stores: Stores
@@ -144,11 +144,11 @@ class KnowledgeSources:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What is known for one request, and answers from it; see :meth:`for_request`.
+    """The knowledge for one request, and answers from it; see :meth:`for_request`.
 
     :param fetches: whether the indexes are read
-    :param may_reread: whether they are read if an answer of the stores rests on other files than
-        would be installed
+    :param may_reread: whether they are read if an answer of the stores rests on files that would
+        not be installed
     :param more: requirements whose packages are read besides those of the request
     :ivar request: with a note if no index answered
     :ivar is_listed: whether the last answer is over all versions that the indexes list
@@ -192,7 +192,7 @@ class Knowledge:
 
     @property
     def stored(self) -> SnapshotAndEvidence:
-        """Snapshot and evidence of the stores, read once, with what silent indexes said."""
+        """Snapshot and evidence of the stores, read once, with the answers of silent indexes."""
         if self._stored is None:
             self.observer.before_graph()
             self._stored = stored_knowledge(
@@ -333,9 +333,9 @@ def indexes_to_ask(
     """Indexes that may have missing versions of a package, in search order.
 
     - All indexes, if no index of the request has a version of the package in the snapshot.
-    - Those up to the first that has one, if no read version meets a requirement of the request, or
-      if no version has known requirements and this index was not asked yet.
-    - Those before the first that has one, if they were not asked yet.
+    - The indexes up to the first with a version, if no read version meets a requirement of the
+      request, or if no version has known requirements and this index was not asked yet.
+    - The indexes before the first with a version, if they were not asked yet.
     """
     sources = request.indexes_of(name)
     versions = _versions(snapshot, name)

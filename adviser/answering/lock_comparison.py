@@ -64,7 +64,7 @@ _MOST_NEAR = 10
 class LockKnowledge:
     """All knowledge that a comparison of two locks needs.
 
-    :param snapshot: has the versions of the two locks, and all versions of packages that do harm
+    :param snapshot: has the versions of the two locks, and all versions of harmful packages
     :param vulnerabilities: of changed versions that are not candidates of the snapshot
     :param speed_only: whether only speed is known, as from a pack
     """
@@ -144,10 +144,10 @@ def knowledge_of_locks(
     hardware: Collection[str] | None = None,
     check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
-    """What the stores know of the packages of two locks, each given as version by package name.
+    """Knowledge of the stores about two locks, each given as version by package name.
 
-    The packages of the locks are read in all versions, because measurements of the others show the
-    noise; what they require is not read. The number of queries to PostgreSQL does not depend on
+    The packages of the locks are read in all versions, because measurements of other versions show
+    the noise; requirements are not followed. The number of queries to PostgreSQL does not depend on
     the size of the locks.
 
     :param recorded: all recorded hardware classes
@@ -249,13 +249,13 @@ def read_knowledge_of_locks(
 
 
 def _unproven(snapshot: Snapshot, new: Mapping[str, str], harmful: Iterable[str]) -> bool:
-    """Whether a version of the new lock was not read, or few versions of a harmful package."""
+    """Whether a version of the new lock, or most versions of a harmful package, are unread."""
     read = all(isinstance(known_version(snapshot, *it), Candidate) for it in new.items())
     return not read or any(len(snapshot.packages.get(it, ())) < _MOST_NEAR for it in harmful)
 
 
 def _with_unread(snapshot: Snapshot, releases: Iterable[tuple[str, str]]) -> Snapshot:
-    """The snapshot with the releases that it lacks as unread ones, so that their jobs are found."""
+    """The snapshot with missing releases as unread versions, so that their jobs are found."""
     excluded = dict(snapshot.excluded)
     for name, version in sorted(releases):
         if known_version(snapshot, name, version) is None:
@@ -311,7 +311,7 @@ def compare_lock_versions(
     """Compare two locks, each given as version by package name; nothing is proposed.
 
     :param allowed: identifiers of accepted vulnerabilities
-    :param vex: what documents say of vulnerabilities
+    :param vex: VEX statements on vulnerabilities
     """
     known, evidence = knowledge.snapshot, knowledge.evidence
     upgrade = guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
@@ -363,7 +363,7 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
 
 
 def side_document(lock: ProjectLock, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What was read of a lock, as JSON values.
+    """The packages and entries of a lock, as JSON values.
 
     :param versions: of the packages that it installs, by name
     """

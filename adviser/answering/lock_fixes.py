@@ -37,14 +37,14 @@ SCHEMA_VERSION = "fix-1"
 
 
 class FixKnowledge(Protocol):
-    """What fixes are found from: the stores and indexes, or an archive and a pack."""
+    """Sources of fixes: the stores and indexes, or an archive and a pack."""
 
     request: StackRequest
     resolver: Resolver
 
     @property
     def stored(self) -> SnapshotAndEvidence:
-        """What is known without the indexes."""
+        """Snapshot and evidence without reading the indexes."""
 
     def use(self, listed: Callable[[IndexResolution], Awaitable[T]], stored: Callable[[], T]) -> T:
         """As :meth:`adviser.answering.knowledge.Knowledge.use`."""
@@ -61,13 +61,13 @@ class FixKnowledge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What a user wants of a fix.
+    """Options of a fix.
 
     :param only: identifiers of the vulnerabilities to remove; empty for all
     :param least: less severe vulnerabilities do not count
     :param elsewhere: names of locked packages that come from no index
-    :param of_these: leaves out evidence about other states of the project
-    :param vex: what documents say of vulnerabilities
+    :param of_these: function that removes evidence about other states of the project
+    :param vex: VEX statements on vulnerabilities
     :param widely: whether the proof is tried without assumptions about unread versions, which may
         take as long as everything else
     """
@@ -82,7 +82,7 @@ class FixOptions:
 
 @dataclass(frozen=True, slots=True)
 class LockFixes:
-    """The fixes of a lock, with what they were found from.
+    """The fixes of a lock, with the inputs of the search.
 
     :param locked: version of each locked package
     :param snapshot: with its revision
@@ -201,7 +201,7 @@ def _lock_to_fix(
 
 
 def _bounds(request: StackRequest, locked: Mapping[str, LockEntry]) -> list[Dependency]:
-    """What extras, groups and development require of locked packages, if the lock meets it."""
+    """Requirements of extras, groups and development on locked packages, if the lock meets them."""
     project, required = request.project, {it.name for it in request.roots}
     optional = [*project.dev]
     for group in (*project.extras.values(), *project.groups.values()):

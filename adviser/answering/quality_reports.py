@@ -1,4 +1,4 @@
-"""Reads what a quality report is about: series by their keys, or the jobs of some inspections."""
+"""Reads the measurements of a quality report: series by their keys, or jobs of inspections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NothingSelected(ProjectError):
 
 @dataclass(frozen=True, slots=True)
 class ReportSelection:
-    """What a report is about.
+    """The selected measurements of a report.
 
     :param keys: comparison keys, sorted
     :param inspections: identifiers of documents, if only their jobs count

@@ -290,7 +290,7 @@ def explained_claim(
 ) -> ExplainedClaim:
     """Explain a claim from the recorded inputs of an advice.
 
-    Another version of Thoth than wrote the advice may compute a claim with another identifier; then
+    If another version of Thoth wrote the advice, this version may compute another identifier; then
     the recorded claim says which stacks are compared.
 
     :param claim: the start of its identifier, with or without ``sha256:``

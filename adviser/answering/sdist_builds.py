@@ -70,7 +70,7 @@ class SdistBuilder:
     ) -> ReleaseMetadata:
         """The metadata of a release, built if its requirements are unknown or only likely.
 
-        A build that fails changes nothing.
+        A failed build changes nothing.
 
         :param read: its metadata without a build
         :param files: of the release

@@ -31,7 +31,7 @@ from model.packages.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class StackKnowledge:
-    """What stacks are generated from.
+    """The input for generating stacks.
 
     :param universe: scored so that the newest versions are the best
     :param unread: number of versions that were not read and so cannot occur, by package
@@ -67,10 +67,10 @@ def stack_knowledge(
 async def read_varied(
     resolution: IndexResolution, request: StackRequest, varied: tuple[str, ...]
 ) -> tuple[Snapshot, Evidence]:
-    """Read what generated stacks may contain, and return what is known then.
+    """Read the versions that generated stacks may contain, and return the knowledge with them.
 
-    All versions of the packages that vary are read. For each of them, the newest versions are read
-    that meet its requirements, and so on. Older versions of other packages stay unread, unless
+    Reads all versions of the packages that vary, then for each of them the newest versions that
+    meet its requirements, and so on. Older versions of other packages stay unread, unless
     another package requires them.
 
     :param varied: packages that vary; empty for the direct requirements
@@ -98,7 +98,7 @@ class RecordedJobRanking:
     :param indicators: names of the indicators that count; empty for all
     :param weights: 1 for each package, plus the weights of the watches that can contain it
     :param minutes: mean duration of a job by package name, from measured jobs
-    :param usual_minutes: the same for packages without any
+    :param usual_minutes: the same for packages without measured jobs
     :param threshold: see :func:`adviser.monkey.job_value.job_values`
     """
 
@@ -148,7 +148,7 @@ def recorded_ranking(
     usual_minutes: float = 1.0,
     threshold: float = 0.0,
 ) -> RecordedJobRanking:
-    """Read what the value of a job depends on; runs two queries."""
+    """Read the inputs of the value of a job; runs two queries."""
     stacks = known.evidence.stacks
     with stores.engine.connect() as connection:
         durations = job_minutes(connection, list(stacks))

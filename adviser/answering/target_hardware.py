@@ -23,7 +23,7 @@ _SHOWN_DIGITS = 8
 class TargetHardware:
     """The hardware class that a request is about.
 
-    :param name: its label; with what differs if another known class has the same label
+    :param name: its label, and the differences from known classes with the same label
     :param note: text for a person if nothing was measured on the class of this host. It names the
         nearest class, which is never used in its place
     """
@@ -109,8 +109,8 @@ class NearClass:
 def near_classes(
     identity: Mapping[str, Any], recorded: Iterable[RecordedHardware]
 ) -> list[NearClass]:
-    """The recorded classes other than this one: those with the same processor first, then by the
-    number of properties that differ. Classes that were described in another way are left out.
+    """The other recorded classes: first classes with the same processor, then by the number of
+    properties that differ. Classes that were described in another way are left out.
 
     :param identity: properties of the class
     """

@@ -54,7 +54,7 @@ class MeasuredRate:
     :param release: place of its stack in the series of releases
     :param block: jobs of one block ran close together
     :param log_rate: natural log of the job's rate; ``nan`` if the job failed or was unstable
-    :param failed: whether it gave no rate at all, unlike an unstable job
+    :param failed: whether the job has no rate, unlike an unstable job
     """
 
     release: int
@@ -70,9 +70,9 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class StepPosterior:
-    """What the jobs so far say about the change point.
+    """The distribution of the change point, given the jobs so far.
 
-    :param releases: the places that can still be measured, ascending
+    :param releases: places of the stacks that can still be measured, ascending
     :param steps: chance of a step at ``releases[i]``, compared with the release before; the first
         entry is the chance of no step
     :param effect: mean effect of a step at each place, natural log; 0 for the first entry
@@ -278,9 +278,9 @@ def expected_information(posterior: StepPosterior, chances: FloatArray | None = 
 
 
 def next_block(posterior: StepPosterior) -> tuple[int, int]:
-    """Return the two releases whose jobs, in one block, are expected to tell most about the step.
+    """Return the two releases whose jobs, in one block, have the most expected information.
 
-    The second is chosen for the expected state of knowledge after the first.
+    The second release is chosen for the expected state of knowledge after the first.
     """
     first = _middle_of_best(expected_information(posterior))
     expected, spread = posterior.expected[:, first], posterior.spread[:, first]
@@ -423,10 +423,10 @@ class NoticedDip:
 
 
 class DipPower:
-    """The dips that the jobs so far show, and those that they would show.
+    """The dips that the jobs so far show, and the dips that they would show.
 
     :param jobs: of the series; those that are not usable are ignored
-    :param releases: those that can be measured, ascending; a dip contains neither end
+    :param releases: measurable releases, ascending; a dip contains neither the first nor the last
     :param smallest: the smallest dip of interest, as a share of the rate
     """
 
@@ -482,7 +482,7 @@ class DipPower:
         return max((self._needed(first, first + width - 1) for first in begins), default=math.inf)
 
     def visible(self) -> list[Dip]:
-        """For each size, the narrowest dip that would be seen; sizes without one are left out."""
+        """For each size, the narrowest dip that would be seen; sizes without a dip are left out."""
         sizes = sorted(it for it in STEP_SIZES if math.log1p(it) >= self._smallest)
         widths = range(1, len(self._releases) - 1)
         needed = [(width, self.visible_effect(width)) for width in widths]

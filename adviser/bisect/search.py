@@ -1,4 +1,4 @@
-"""The search for a step: measure where a block tells most, then confirm on fresh jobs.
+"""The search for a step: measure the most informative blocks, then confirm on fresh jobs.
 
 The posterior alone is over-confident near the noise, so it only chooses which releases to measure.
 The claim is decided by the rule for all comparisons (:mod:`adviser.scoring.comparisons`) on blocks
@@ -196,7 +196,7 @@ class _Confirmation:
     """Fresh jobs of a pair.
 
     :param planned: numbers of further blocks until each look, fixed before the first fresh job
-    :param prior: the noise of the jobs before
+    :param prior: the noise of the earlier jobs
     """
 
     planned: list[int]
@@ -299,10 +299,10 @@ class _Search:
         ]
 
     def _looked_at_dip(self) -> bool:
-        """Do one thing about a noticed dip; false if nothing is left to do.
+        """Take one step to examine a noticed dip; false if no step is left.
 
-        It is measured again until it disappears or the search can narrow to its first edge. If
-        there is no step, the search widens again.
+        The dip is measured again until it disappears or the search can narrow to its first edge.
+        If there is no step, the search widens again.
         """
         if self.end < self.count:
             self.end = self.count
@@ -395,7 +395,7 @@ class _Search:
 
 
 def noise_prior(jobs: Sequence[MeasuredRate], step: int) -> VariancePrior:
-    """What the jobs so far say about the variance of fresh jobs.
+    """The prior of the variance of fresh jobs, from the jobs so far.
 
     A pair that varies more than these jobs keeps its own variance, as in every comparison
     (:func:`adviser.scoring.variances.moderate_variances`).

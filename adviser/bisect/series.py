@@ -68,7 +68,7 @@ def _valid_moves(
     remaining: Sequence[str],
     is_valid: Callable[[Mapping[str, str]], bool],
 ) -> Iterator[PathStep]:
-    """Yield valid next stacks, those that move few packages first; the last is ``new`` itself."""
+    """Yield valid next stacks, those with few moved packages first; the last is ``new`` itself."""
     for size in _GROUPS:
         for moved in itertools.combinations(remaining, size):
             if size < len(remaining):
@@ -103,7 +103,7 @@ class StackSeries:
     :param labels: name of each stack for people
     :param specification_of: returns the specification of a stack, or ``None`` and the reason
     :param package: the only package whose releases differ; ``None`` between two locks
-    :param moves: between two locks, what differs from the stack before, such as ``numpy 2.0 → 2.1``
+    :param moves: between two locks, the change from the previous stack, such as ``numpy 2.0 → 2.1``
     """
 
     name: str

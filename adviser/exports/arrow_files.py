@@ -136,5 +136,5 @@ def _converted(kind: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _public(text: str) -> str:
-    """The text without secrets in URLs and without tokens; documents are stored without, too."""
+    """The text without secrets in URLs and without tokens, as documents are stored."""
     return without_secrets(scrubbed(text)) if "://" in text or "thoth_" in text else text

@@ -140,8 +140,7 @@ def target_folder(target: Path, *, replace: bool, marker: str) -> Iterator[Path]
     """Yield a new folder beside ``target``, and rename it to ``target`` after the block.
 
     If the block fails, ``target`` stays as it was. An interrupted replacement leaves the complete
-    old folder, the complete new one, or for a moment neither under its name but the old one with
-    the suffix ``.old``.
+    old folder, the complete new folder, or the old folder under a name with the suffix ``.old``.
 
     :param replace: replace an earlier content, if it has the file ``marker``
     :raises InvalidArgument: if ``target`` cannot be written or must not be replaced

@@ -40,12 +40,12 @@ _DIGITS = {"md5": 32, "sha1": 40, "sha256": 64, "sha384": 96, "sha512": 128}
 
 @dataclass(frozen=True, slots=True)
 class ComponentFacts:
-    """What is known of a locked version besides its lock.
+    """Known facts about a locked version that its lock does not contain.
 
     :param licence: as declared
     :param requires: names of the packages that it requires; ``None`` if unknown
     :param measured: sentences about measurements
-    :param evidence: where these are, and whose they are
+    :param evidence: address and owner of the measurements
     """
 
     licence: str | None = None
@@ -64,7 +64,7 @@ def bill_of_materials(
     at: datetime,
     facts: Mapping[str, ComponentFacts],
 ) -> bytes:
-    """What a lock installs in an environment, as CycloneDX 1.6.
+    """The packages that a lock installs in an environment, as CycloneDX 1.6.
 
     Equal arguments give equal bytes. The serial number does not depend on the time.
 
@@ -176,9 +176,9 @@ def component_facts(
     hardware: str,
     licences: Mapping[tuple[str, str], str | None],
 ) -> dict[str, ComponentFacts]:
-    """What is known of the versions of a lock, by name.
+    """Known facts about the versions of a lock, by name.
 
-    Each is compared with the measured version before it, as ``thoth guard`` compares.
+    Each version is compared with the measured version before it, as ``thoth guard`` compares.
 
     :param knowledge: with the packages of the lock in all versions
     :param hardware: digest of the hardware class

@@ -397,7 +397,7 @@ _HEADER = MADE_BY_THOTH + "{label}."
 
 
 def _left_out_comments(project: Project) -> list[str]:
-    """A comment for each requirement of the project that no index has, so the lock lacks it."""
+    """A comment for each requirement that the lock lacks because no index has the package."""
     causes = [
         it.message.partition(": it is left as it is")[0]
         for it in project.warnings

@@ -83,7 +83,7 @@ class CoveringArray:
     def _groups(self) -> Iterator[tuple[int, ...]]:
         """Sets of packages of which each two can interact.
 
-        A set that is too small has no further package that could interact with all of its own.
+        A smaller set has no further package that could interact with all its members.
         """
         numbers = [
             number
@@ -152,8 +152,8 @@ class CoveringArray:
     def stacks(self) -> Iterator[tuple[tuple[int, ...], Combination, int]]:
         """Stacks until every feasible combination is covered.
 
-        :returns: node numbers, the combination that the stack started from, and how many
-            combinations it is the first to cover
+        :returns: node numbers, the combination that the stack started from, and the number of
+            combinations that it covers first
         """
         while self.uncovered:
             seed = next(iter(self.uncovered))

@@ -27,7 +27,7 @@ from pis.amun.specification import load_specification
 
 @dataclass(frozen=True, slots=True)
 class StackMeasurement:
-    """What to measure on each stack.
+    """The measurement to make on each stack.
 
     :param indicator: name of an indicator
     :param jobs: number of jobs of a stack
@@ -126,7 +126,7 @@ MONKEY_DOCUMENT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class WrittenStack:
-    """A generated stack with what became of it.
+    """A generated stack with its specifications and inspections.
 
     :param specifications: file names by indicator
     :param inspections: identifiers of submitted inspections by file name

@@ -53,11 +53,11 @@ _HALF_WIDTH = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True, slots=True)
 class JobValue:
-    """Jobs that could be run next, and what they are worth.
+    """Jobs that could be run next, and their value.
 
     :param purl: the version to measure
     :param stack: digest of the measured stack with this version; ``None`` if none was measured
-    :param jobs: number of further jobs of the version and of what it is compared with
+    :param jobs: number of further jobs of the version and of the version compared with it
     :param chance: chance that the verdict changes to faster or slower
     :param size: size of the difference in that case, natural log
     :param minutes: expected duration of all these jobs
@@ -103,11 +103,11 @@ def job_values(
     """Jobs by value, the most valuable first; empty if no job is worth its time.
 
     :param claims: claims about single versions on the target
-    :param unmeasured: versions that can be installed and that no claim is about
+    :param unmeasured: versions that can be installed and have no claim
     :param weights: how often each package is asked for or watched, by name; 1 by default
     :param job_minutes: mean duration of a job by package name, from measured jobs
-    :param usual_minutes: the same for packages without any
-    :param threshold: jobs of a lower value are left out, so that nothing is left to measure
+    :param usual_minutes: the same for packages without measured jobs
+    :param threshold: jobs of a lower value are left out
     """
 
     def valued(purl: Purl, stack: str | None, further: _FurtherJobs) -> JobValue:

@@ -4,8 +4,8 @@ A stack is valid in the sense of the resolver: every requirement of the request 
 version holds, each package has at most one version, and each package is required by the request or
 by another chosen package, through a chain that starts at the request.
 
-The diagram decides required packages one after the other. A state is what matters for the packages
-that are still open: the classes that remain for each, and decided packages that may be required
+The diagram decides required packages one after the other. A state has all that affects the open
+packages: the classes that remain for each, and decided packages that may be required
 again. Open packages that can no longer influence each other form parts, and the number of stacks is
 the product over the parts (an AND/OR diagram; Mateescu, Dechter & Marinescu 2008,
 doi:10.1613/jair.2605). Every valid stack is exactly one path, so that numbers are exact and

@@ -69,11 +69,11 @@ def unmeasured_values(_: Mapping[str, str], versions: Sequence[Purl]) -> Sequenc
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """What to generate.
+    """Options of the generation.
 
     :param stacks: largest number of stacks; ``None`` for no limit
     :param varied: packages to vary, while all others keep their version; empty to vary all
-    :param base: version by name that others keep; by default those of the newest stack
+    :param base: version by name that others keep; by default the versions of the newest stack
     :param strength: number of packages in a combination, for ``coverage``
     :param ranking: which versions are worth measuring, for ``informative``
     """
@@ -197,7 +197,7 @@ class StackGenerator:
     def stacks(self) -> Iterator[GeneratedStack]:
         """The stacks of a strategy, all different; the same options always give the same stacks.
 
-        There is none if the strategy ``informative`` knows no job that is worth its time.
+        There are none if the strategy ``informative`` finds no job that is worth its time.
 
         :raises NoStacks: if no stack is valid
         :raises StacksTooMany: if the space is too large for the strategy
@@ -325,7 +325,7 @@ class StackGenerator:
     def _best(self, versions: Mapping[str, str]) -> ResolvedStack | None:
         """The best stack in which packages have these versions; ``None`` if there is none.
 
-        The places of its versions are those among all of this universe.
+        The places of its versions are positions in this whole universe.
         """
         resolution = resolve(held_at(self.universe, versions, ()), Budget())
         if not resolution.stacks:

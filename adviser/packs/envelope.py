@@ -1,8 +1,8 @@
 """Signs a pack with Ed25519: a DSSE envelope around an in-toto statement.
 
 See https://github.com/secure-systems-lab/dsse and https://in-toto.io/Statement/v1. The subjects are
-the pack and the measured wheels. The predicate follows the draft *eval-result* of in-toto: what was
-measured, how often and by which script, and who vouches for it.
+the pack and the measured wheels. The predicate follows the draft *eval-result* of in-toto: the
+measurements with their number and script, and who vouches for them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Assurance(StrEnum):
 
 
 def statement_of(manifest: PackManifest, assurance: Assurance) -> dict[str, Any]:
-    """What a signature of a pack states."""
+    """The statement that a signature of a pack signs."""
     pack = {"name": manifest.name, "digest": {"sha256": manifest.digest.removeprefix("sha256:")}}
     wheels = (
         {"name": wheel.purl, "digest": {"sha256": sha256}}
@@ -91,7 +91,7 @@ def signed(manifest: PackManifest, key: Ed25519PrivateKey, assurance: Assurance)
 def verified_key(envelope: bytes, manifest: PackManifest) -> tuple[str, Assurance]:
     """The fingerprint of the key that signed a pack, and who vouches for it.
 
-    Whether to trust this key is another question.
+    The trust policy decides whether to trust this key.
 
     :raises InvalidDocument: if the envelope does not fit its key or the manifest
     """
@@ -140,7 +140,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 def public_fingerprint(path: Path) -> str:
     """The fingerprint of the public key in a file of PEM.
 
-    :raises InvalidArgument: if it is none
+    :raises InvalidArgument: if the file has no such key
     """
     try:
         return fingerprint(_public_key(path.read_bytes()))
@@ -157,7 +157,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def _encoded(kind: str, payload: bytes) -> bytes:
-    """What is signed: DSSE's pre-authentication encoding (PAE)."""
+    """The signed bytes: DSSE's pre-authentication encoding (PAE)."""
     name = kind.encode()
     return b"DSSEv1 %d %b %d %b" % (len(name), name, len(payload), payload)
 

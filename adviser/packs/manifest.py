@@ -1,4 +1,4 @@
-"""The manifest of an evidence pack: what is in it, and the digest that names it."""
+"""The manifest of an evidence pack: its contents, and the digest that names it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PackedHardware:
 
 @dataclass(frozen=True, slots=True)
 class PackedSession:
-    """An occasion on which a stack was measured: the start of a machine, a build and a day."""
+    """Jobs of a stack with the same start of the machine, build and day."""
 
     stack_digest: Annotated[str, STACK_DIGEST]
     python_version: Annotated[str | None, PYTHON_VERSION]
@@ -80,7 +80,7 @@ class MeasuredWheel:
 
 @dataclass(frozen=True, slots=True)
 class PackManifest:
-    """What is in a pack; the digest of its canonical JSON is the digest of the pack."""
+    """The contents of a pack; the digest of its canonical JSON is the digest of the pack."""
 
     name: Annotated[str, Field("Name for people.", "releases-2026-11")]
     licence: Annotated[str | None, Field("SPDX expression of the licence.", "CC-BY-4.0")]
@@ -117,7 +117,7 @@ class PackManifest:
 
     @property
     def session_count(self) -> int:
-        """The number of sessions of the stack, with its Python, that was measured in the most."""
+        """The largest number of sessions in which one stack, with one Python, was measured."""
         stacks = Counter((it.stack_digest, it.python_version) for it in self.sessions)
         return max(stacks.values(), default=0)
 
@@ -140,7 +140,7 @@ def session_days(times: Iterable[datetime | None]) -> dict[datetime | None, str 
 def parse_manifest(data: bytes) -> PackManifest:
     """The manifest whose canonical JSON is ``data``.
 
-    :raises InvalidDocument: if its schema is unknown, or it is anything but canonical
+    :raises InvalidDocument: if its schema is unknown, or it is not canonical
     """
     value, _ = load_json(data)
     schema = value.get("schema_version") if isinstance(value, dict) else None

@@ -56,12 +56,12 @@ def build_pack(  # noqa: PLR0913 - one for each option
 ) -> Pack:
     """Write measurements of the record as a pack; equal selections of a record give equal bytes.
 
-    Without indicators in the selection, those of this product are selected: scripts and commands of
-    your own are private.
+    Without indicators in the selection, the bundled indicators are selected: scripts and commands
+    of your own are private.
 
     :param target: a new folder, or a new archive if its name ends with ``.tar``
-    :param name: for people; by default that of the target
-    :param licence: SPDX expression; ``None`` says nothing of what others may do
+    :param name: for people; by default the name of the target
+    :param licence: SPDX expression; ``None`` states no licence
     :param replacing: replace an earlier pack
     :param progress: called with the name of a table and its number of rows so far
     :raises InvalidArgument: if nothing was measured, or ``target`` must not be written
@@ -150,7 +150,7 @@ def _locked_hashes(
 ) -> Mapping[str, tuple[str, ...]]:
     """SHA-256 of the files that the locks of its stacks allow, by Package URL.
 
-    Of each stack, one inspection is read.
+    Reads one inspection of each stack.
     """
     inspections = pack.rows("inspections", ("stack_digest", "document_id"))
     documents = {it["stack_digest"]: it["document_id"] for it in inspections}

@@ -1,7 +1,7 @@
-"""What the tables of a pack say: the summary in its manifest, and whether they fit together.
+"""Summarises the tables of a pack for its manifest, and checks that the tables are consistent.
 
-Digests of files do not show that somebody changed a table and made the manifest anew. These rules
-do, as far as content can: classes, stacks and series are named by the digest of what they are, and
+Digests of files do not show that somebody changed a table and wrote a new manifest. These rules
+do, as far as content can: classes, stacks and series are named by the digest of their content, and
 rates follow from their samples.
 """
 
@@ -51,7 +51,7 @@ _OBSERVATION = (
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """What a manifest says of the tables; wheels are without hashes."""
+    """The part of a manifest that follows from the tables; wheels are without hashes."""
 
     scripts: tuple[PackedIndicator, ...]
     hardware: tuple[PackedHardware, ...]
@@ -88,7 +88,7 @@ def summary_of(pack: Pack, progress: Progress = ignore) -> TableSummary:
     """Read all tables, and compare them with each other.
 
     :param progress: as for :func:`check_contents`
-    :raises InvalidPack: if they do not fit together
+    :raises InvalidPack: if they are inconsistent
     """
     documents = {it["document_id"]: it for it in _rows(pack, "inspections", _INSPECTION)}
     hardware, stacks = _hardware(pack), _stacks(pack)
@@ -171,7 +171,7 @@ def _check_series(row: Mapping[str, Any], hardware: Mapping[str, str]) -> None:
 def _check_rate(row: Mapping[str, Any], samples: Sequence[float], work: dict[str, float]) -> None:
     """Check that a rate and its spread follow from the samples.
 
-    :param work: how much one call does by series; changed
+    :param work: the amount of work in one call, by series; changed
     """
     rate, elapsed = row["rate"], row["elapsed_s"]
     wrong = rate is None

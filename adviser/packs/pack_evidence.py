@@ -1,6 +1,6 @@
 """Evidence, releases and hardware classes of a pack, read from its tables without stores.
 
-Verdicts are never read from a pack: its samples are judged by the rules for own measurements.
+A pack contains no verdicts: its samples are judged by the rules for own measurements.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def packed_evidence(
 ) -> Evidence:
     """The measurements of all stacks of a pack that contain one of ``purls``.
 
-    :param about: what the pack may decide
+    :param about: describes the pack, and what it may decide
     :param now: ages are measured from the beginning of its day (UTC)
     :param hardware: digests of the hardware classes whose measurements are read; by default all
-    :raises InvalidPack: if a value of the tables cannot be
+    :raises InvalidPack: if the tables have an impossible value
     :raises InvalidArgument: if there are too many measurements
     """
     with _usable(pack):
@@ -87,7 +87,7 @@ def packed_evidence(
 def _sessions(rows: Iterable[Any]) -> dict[str, str]:
     """The session of each measurement by its identifier, as the manifest counts them.
 
-    Of jobs without a recorded start and installation, only the day is known.
+    Only the day is known of jobs without a recorded start and installation.
     """
     occasions: dict[Any, list[Any]] = defaultdict(list)
     for row in rows:
@@ -103,7 +103,7 @@ def _sessions(rows: Iterable[Any]) -> dict[str, str]:
 
 
 def _bundled(pack: Pack, stacks: Collection[str]) -> Bundled:
-    """What inspections of these stacks recorded of the wheels, as of the own record."""
+    """Bundled libraries that inspections of these stacks recorded, as in the own record."""
     rows = pack.rows("inspections", ("document_id", "bundled"), stack_digest=stacks)
     known: dict[str, Any] = {}
     for row in sorted(rows, key=lambda row: str(row["document_id"]), reverse=True):
@@ -145,7 +145,7 @@ def packed_hardware(pack: Pack) -> tuple[RecordedHardware, ...]:
 
 @contextmanager
 def _usable(pack: Pack) -> Iterator[None]:
-    """Values that the columns allow, and the rules do not, are an error of the pack."""
+    """Turn errors about values that columns allow and rules do not into errors of the pack."""
     try:
         yield
     except (

@@ -78,7 +78,7 @@ class Pack:
     """A pack whose files were compared with its manifest.
 
     :param path: its folder or archive
-    :param key: fingerprint of the key that signed it; ``None`` if nobody did
+    :param key: fingerprint of the key that signed it; ``None`` without a signature
     :param assurance: who vouches for it according to the signature
     :param places: of its files by name
     """
@@ -144,9 +144,9 @@ class Pack:
 
 
 def opened(path: Path, progress: Progress = ignore) -> Pack:
-    """The pack at a path, whole: every file, size, digest, number of rows and the signature fit.
+    """The pack at a path, with matching files, sizes, digests, numbers of rows and signature.
 
-    A folder without a manifest that has one archive stands for it, as ``evidence`` does.
+    A folder without a manifest and with one archive, such as ``evidence``, stands for the archive.
 
     :param progress: called with the number of bytes that were compared, and of all
     :raises InvalidPack: if anything is missing, added, changed or unknown
@@ -236,7 +236,7 @@ def _count(path: Path, manifest: PackManifest, places: Mapping[str, FilePlace]) 
 def files_in(folder: Path) -> dict[str, FilePlace]:
     """The files in a folder by name.
 
-    :raises InvalidPack: if there is anything but files and folders, or too many
+    :raises InvalidPack: if there are too many entries, or others than files and folders
     """
     places = {}
     for parent, folders, names in os.walk(folder, onerror=_raise):
@@ -319,7 +319,7 @@ def _refused(reason: Reason, field: str, message: str) -> InvalidPack:
 
 @contextmanager
 def refused_in(path: Path, name: str = "") -> Iterator[None]:
-    """Errors within the block say which pack is refused.
+    """Add the path of the refused pack to errors within the block.
 
     :param name: of the file that is read
     """

@@ -1,4 +1,4 @@
-"""What changed between the measured releases of each package of a pack, judged from its samples."""
+"""Compares the measured releases of each package of a pack, from its samples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReleaseStep:
 
     @property
     def releases(self) -> str:
-        """Both releases, such as ``2.2.3 → 2.3.3``, and what else changed between the stacks."""
+        """Both releases, such as ``2.2.3 → 2.3.3``, and other changes between the stacks."""
         purls = self.claim.baseline_purl, self.claim.purl
         others = first_few(self.claim.differs[1:], 3)
         releases = " → ".join(version_of_purl(it or Purl("")) for it in purls)
@@ -61,7 +61,7 @@ class ReleaseStep:
 
     @property
     def what(self) -> tuple[object, ...]:
-        """What was compared, on whatever hardware."""
+        """The comparison, without its hardware."""
         claim = self.claim
         return (
             claim.purl,
@@ -92,8 +92,8 @@ class PackReport:
     :param steps: by package, on the hardware class that was measured in most sessions
     :param elsewhere: the same by the name of each other class
     :param hardware: name of the first class
-    :param context: by package, what the wheels of releases with a settled difference bundle
-        otherwise
+    :param context: by package, differences in bundled libraries between releases with a settled
+        difference
     """
 
     pack: Pack
@@ -104,7 +104,7 @@ class PackReport:
 
     @property
     def summary(self) -> list[str]:
-        """What the pack is and how much of it is settled, in sentences."""
+        """Sentences that describe the pack and count its settled comparisons."""
         steps = [it for several in self.steps.values() for it in several]
         claims = [it.claim for it in steps]
         verdicts = [it.verdict for it in claims]
@@ -127,7 +127,7 @@ class PackReport:
         ]
 
     def _agreement(self, hardware: str, steps: Sequence[ReleaseStep]) -> str:
-        """How far the differences on another hardware class are those of the first."""
+        """How far the differences on another hardware class agree with those on the first."""
         first = {it.what: it for several in self.steps.values() for it in several}
         pairs = [(first[it.what], it) for it in steps if it.what in first]
         known = [pair for pair in pairs if all(bounded(it.claim) for it in pair)]

@@ -33,7 +33,7 @@ class PackCell:
 def chosen_cells(
     groups: Iterable[StackGroup], hardware: str, number: int | None, seed: str
 ) -> list[PackCell]:
-    """Some cells on a hardware class by chance, from as many indicators as possible.
+    """Randomly chosen cells on a hardware class, from as many indicators as possible.
 
     :param number: ``None`` for all
     :param seed: equal seeds give equal cells
@@ -59,7 +59,7 @@ def groups_between(
 ) -> Iterator[StackGroup]:
     """The series with both versions of a package that changes, each with two stacks.
 
-    The baseline has the old version. Of the stacks with the new one, the most similar is compared.
+    The baseline has the old version. The most similar stack with the new version is compared.
 
     :param old: version by name
     """

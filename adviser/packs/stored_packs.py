@@ -50,7 +50,7 @@ def add_packed(
     :param address: path or URL that it came from, without secrets
     :param progress: called with the number of bytes that were stored, and of all
     :returns: ``False`` if the record has it already
-    :raises InvalidPack: if it is signed by another key than the pack that the record has
+    :raises InvalidPack: if the record has this pack with the signature of another key
     """
     with engine.begin() as connection:
         envelope = None if pack.envelope is None else pack.envelope.decode()
@@ -69,7 +69,7 @@ def remove_packed(engine: Engine, settings: Settings, digest: str) -> None:
 
 
 def pack_named(packs: Collection[StoredPack], name: str) -> StoredPack:
-    """The pack with a name, or with a digest that begins so.
+    """The pack with a name, or with a prefix of its digest.
 
     :raises InvalidArgument: if there is none, or there are several
     """
@@ -130,7 +130,7 @@ def _opened(folder: Path) -> Pack:
 def opened_pack(connection: Connection, settings: Settings, stored: StoredPack) -> Pack:
     """A pack of the record; if the cache was changed, its files are written again.
 
-    :raises InvalidPack: if the record has another pack than its digest names
+    :raises InvalidPack: if the stored pack does not match its digest
     :raises DamagedDocument: if a part in the document store is damaged
     """
     folder = pack_folder(connection, settings, stored)
@@ -149,7 +149,7 @@ def opened_pack(connection: Connection, settings: Settings, stored: StoredPack) 
 
 @dataclass(frozen=True, slots=True)
 class _ReadablePack:
-    """An opened pack with what it may decide, and all versions in its stacks."""
+    """An opened pack with its trust, and all versions in its stacks."""
 
     pack: Pack
     about: EvidencePack
@@ -187,7 +187,7 @@ class PackReader:
     def with_packs(
         self, own: Evidence, snapshot: Snapshot, *, with_excluded: bool = False
     ) -> Evidence:
-        """Our own evidence with that of all packs for a snapshot.
+        """Our own evidence and the evidence of all packs for a snapshot.
 
         :param with_excluded: include stacks that contain an excluded version
         :returns: the same object as before if nothing changed; ``own`` without packs

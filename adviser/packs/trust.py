@@ -1,4 +1,4 @@
-"""The trust policy: which packs may decide a verdict, and why not.
+"""The trust policy: which packs may decide a verdict, and why others may not.
 
 ``docs/guides/packs.md`` describes the file of ``PACKS_POLICY``; :file:`packs.toml` is the default.
 """
@@ -134,7 +134,7 @@ def _check_keys(table: FileTable, known: Collection[str]) -> None:
 def evidence_pack(
     manifest: PackManifest, key: str | None, policy: TrustPolicy, today: date
 ) -> EvidencePack:
-    """What is known of a pack, with what the policy lets it decide.
+    """The description of a pack, with what the policy lets it decide.
 
     :param key: fingerprint of the verified key that signed the pack
     """

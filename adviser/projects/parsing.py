@@ -73,7 +73,7 @@ def parse_project(
     :param name: file to use as the manifest
     :param manifest_hashes: hashes of the Pipfile before credentials were removed from it
     :param path_exists: local paths for which it is false are the project's ``missing_paths``
-    :param selection: what counts of its lock; a lock that lacks a part of it counts as outdated
+    :param selection: parts of its lock that count; a lock that lacks one of them is outdated
     :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)

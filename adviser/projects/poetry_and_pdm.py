@@ -35,7 +35,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class PoetryTable:
-    """What ``[tool.poetry]`` says about requirements.
+    """The requirements in ``[tool.poetry]``.
 
     :param requirements: of the project itself; optional ones only in :attr:`extras`
     :param groups: requirements by group; ``dev-dependencies`` are the group ``dev``
@@ -61,7 +61,7 @@ def has_poetry_requirements(content: Mapping[str, Any]) -> bool:
 
 
 def read_poetry(content: FileTable, context: ParseContext) -> PoetryTable:
-    """Read the table; without one, the result is empty.
+    """Read the table; without a table, the result is empty.
 
     Dependencies that ``[project]`` lists are Poetry's own since version 2; the table then only adds
     groups and sources.
@@ -201,7 +201,7 @@ _RESOLUTION = frozenset({"overrides", "excludes", "allow-prereleases", "respect-
 
 @dataclass(frozen=True, slots=True)
 class PdmTable:
-    """What ``[tool.pdm]`` says about requirements.
+    """The requirements in ``[tool.pdm]``.
 
     :param groups: ``dev-dependencies``; PDM installs all of them by default
     :param removed: packages that must not be installed

@@ -225,7 +225,7 @@ class TimedValue:
 
 @dataclass(frozen=True, slots=True)
 class OrderReport:
-    """What the order of the jobs shows; a straight line shows the drift from first to last."""
+    """Drift and correlation of ordered jobs; a straight line shows the drift from first to last."""
 
     jobs: Annotated[int, Field("Number of jobs.", 20)]
     hours: Annotated[float, Field("Time from the first job to the last.", 1.5, unit="h")]
@@ -373,7 +373,7 @@ def repetition_families(
 
 
 def _alike(series: SeriesSettings) -> str:
-    """What series of one family have in common."""
+    """The common key of the series of one family."""
     parameters = {k: v for k, v in sorted(series.parameters.items()) if k not in _REPETITIONS}
     place = (series.indicator, series.script_sha256, series.device, series.unit)
     return repr((*place, parameters, series.hardware_digest))
@@ -421,8 +421,8 @@ class BatchReport:
     :param label: indicator and stack
     :param unit: of the rates
     :param best: the batch with the smallest standard deviation
-    :param sufficient: smallest number of repetitions whose standard deviation cannot be told from
-        the smallest
+    :param sufficient: smallest number of repetitions whose standard deviation cannot be
+        distinguished from the smallest
     :param advice: recommendation for the fitted variances; ``None`` if durations are unknown
     """
 

@@ -472,10 +472,10 @@ def fix_proof_in(data: bytes) -> dict[str, Any] | None:
 
 
 def check_fix_proof(document: Mapping[str, Any]) -> ReportCheck:
-    """Check the proof of a fix by itself: nothing but the file is read.
+    """Check the proof of a fix by itself: only the file is read.
 
-    The check follows the requirements of the answer from the roots, adds up what it costs, and then
-    searches again for an answer that costs less, by the solver alone.
+    The check follows the requirements of the answer from the roots, adds up its costs, and then
+    searches again for a cheaper answer, by the solver alone.
 
     :raises InvalidDocument: if it is not of this schema
     """
@@ -508,7 +508,7 @@ def _wrong(
     numbers: list[int],
     document: Mapping[str, Any],
 ) -> Iterator[str]:
-    """What is wrong with an answer, without the searches' own functions."""
+    """Faults of an answer, found without the searches' own functions."""
     if document["model"] != problem.digest:
         yield "the problem is not the one that its digest names"
     if chosen.keys() != document["versions"].keys():

@@ -108,7 +108,7 @@ class ReleaseKnowledge:
     :param urls: URLs of files by name, if an index was queried for them
     :param unread: versions of a conflict's packages that indexes list but that were not read
     :param benchmarks: results of other systems about the required packages and the machine
-    :param other_wheels: packages whose requirements were read from another wheel than would be
+    :param other_wheels: packages whose requirements were not read from the wheel that would be
         installed
     """
 
@@ -348,7 +348,7 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
 
 
 def _certificate(advice: Advice) -> dict[str, Any]:
-    """What the search proved, and for which inputs. Times are in the metadata."""
+    """The proof of the search, and its inputs. Times are in the metadata."""
     resolution = advice.resolution
     return {
         **_values(resolution, "status", "objective", "bound", "gap", "settled", "complete"),
@@ -364,7 +364,7 @@ def _certificate(advice: Advice) -> dict[str, Any]:
 
 
 def unbounded_in(certificate: Mapping[str, Any], packages: Iterable[str]) -> frozenset[str]:
-    """The packages whose inferred bounds a report does without; once these were all or none.
+    """The packages whose inferred bounds a report ignores; in earlier reports, all or none.
 
     :param packages: of the snapshot
     """
@@ -510,7 +510,7 @@ def _of_stack(
 
 
 def _of_conflict(advice: Advice) -> dict[str, frozenset[int]]:
-    """The same for versions that only the environment excludes from a conflict's packages."""
+    """The same for versions of a conflict's packages that only the environment excludes."""
     conflict, pythons = advice.resolution.conflict, dict[str, frozenset[int]]()
     steps = [it for it in conflict.steps if it.kind in ("asked", "requires")] if conflict else []
     for name in dict.fromkeys(it.required for it in steps if it.required):

@@ -104,7 +104,7 @@ def link_of(code: str) -> str:
 
 
 def remark_of(message: str, release: str, why: str) -> str:
-    """What a note adds to the row of its release; empty if the row already says all of it.
+    """The part of a note that the row of its release lacks; empty if the row has it all.
 
     :param message: of the note
     :param release: name and version

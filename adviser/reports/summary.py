@@ -1,4 +1,4 @@
-"""The first sentences of a report: what to do, and how that is known."""
+"""The first sentences of a report: what to do, and by which evidence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_JOB_S = 3_600.0
 
 
 def summary_of(advice: Advice) -> str:
-    """What to do, and how that is known; empty without a stack."""
+    """What to do, and by which evidence; empty without a stack."""
     stack = advice.best
     if stack is None:
         return ""
@@ -133,7 +133,7 @@ def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
 
 
 def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
-    """Why a package has its version, if measurements say something about it."""
+    """Why a package has its version, if measurements are a reason."""
     assessment, ours = advice.assessment, choice.purl
     yours = (advice.request.locked or {}).get(choice.name)
     same = same_version(choice.version, yours)

@@ -1,4 +1,4 @@
-"""Why a stack has this version of a package and not another one, also by what was measured."""
+"""Why a stack has this version of a package and not another one, with measured reasons."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def series_text(choice: PackageChoice) -> str:
 
 
 def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> Iterator[str]:
-    """What was measured of a version, compared with another one and with the baseline.
+    """Measured differences of a version from another version and from the baseline.
 
     ``numpy 2.3.5 is likely faster than 2.4.6 in PiConv2D (probability 96 %)``
     """
@@ -333,9 +333,9 @@ class VersionRationales:
     ) -> Iterator[tuple[int, str]]:
         """Requirements of a version that the stack does not meet: rank and text.
 
-        Rank 0 is a requirement that no version can meet beside the requirements of other packages.
-        With rank 1, another version of a direct requirement can; with rank 2, one of another
-        package. A package that can be added is no obstacle.
+        No version can meet a requirement of rank 0 beside the requirements of other packages. With
+        rank 1, another version of a direct requirement can meet it; with rank 2, another version
+        of an indirect one. A package that can be added is no obstacle.
         """
         universe = self._universe
         for dependency in candidate.requirements(extras):
@@ -372,7 +372,7 @@ class VersionRationales:
         others: Mapping[str, Sequence[tuple[str, Dependency]]],
         depth: int,
     ) -> str | None:
-        """Why none of these versions can be had; ``None`` if one can, or if that is unknown."""
+        """Why none of these versions is possible; ``None`` if one is, or if that is unknown."""
         if depth == _DEPTH or len(left) > _TRIED or not all(it.read for it in left):
             return None
         texts = []

@@ -93,7 +93,7 @@ def universe_of(
     :param scores: by Package URL; missing versions score 0
     :param penalties: positions of the criteria that count from zero
     :param newness: positions of the criteria of newness
-    :param reused: packages of a universe before, of the same request but for refused versions
+    :param reused: packages of an earlier universe of the same request, except refused versions
     :raises ValueError: if a penalty is above zero
     """
     reused = VersionedCache() if reused is None else reused

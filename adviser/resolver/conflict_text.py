@@ -177,7 +177,7 @@ def _askers(universe: Universe, fact: Fact) -> tuple[str, ...]:
 
 
 def _reasons(universe: Universe, fact: Fact) -> dict[str, str]:
-    """By version, why it has a requirement that it does not declare in this form."""
+    """Reasons by version for requirements that the version does not declare in this form."""
     return {
         candidate.version: it.reason
         for candidate, it in _requirements(universe, fact.source)

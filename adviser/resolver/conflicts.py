@@ -481,7 +481,7 @@ class _Narrowing:
         return None
 
     def _expand(self, name: str) -> _Domain | None:
-        """Narrow what all versions left of a package require; returns a domain that got empty."""
+        """Narrow common requirements of a package's versions; returns a domain that got empty."""
         source = self._domains[name]
         source.expanded = len(source.left)
         candidates = [self._universe.packages[name][at] for at in sorted(source.left)]

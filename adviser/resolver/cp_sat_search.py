@@ -41,7 +41,7 @@ MAX_OBJECTIVE = 1 << 52
 class SolverRun:
     """Result of one run of the solver.
 
-    :param proven: whether no better solution exists; none at all if ``chosen`` is ``None``
+    :param proven: whether no better solution exists or, if ``chosen`` is ``None``, no solution
     :param chosen: nodes that are true
     :param atoms: atoms that are true
     :param cost: objective of this run
@@ -147,9 +147,9 @@ class CpSatModel:
         return pair
 
     def minimize(self, costs: Iterable[tuple[int, int]]) -> None:
-        """Set the objective: the sum of the costs of what is true.
+        """Set the objective: the sum of the costs of true literals.
 
-        :param costs: by number of a node; numbers above are those of the absence of packages
+        :param costs: by number of a node; higher numbers are for the absence of packages
         """
         terms = [(self._priced[number], cost) for number, cost in costs if cost]
         self._model.clear_objective()  # type: ignore[no-untyped-call]
@@ -360,7 +360,7 @@ class _Search:
             model.limit(enumerate(costs), sum(costs[it] for it in self._true(best, costs)))
 
     def _true(self, stack: Nodes, costs: Sequence[int]) -> list[int]:
-        """The numbers of what is true in a stack, as costs have them."""
+        """The numbers of true literals in a stack, as in costs."""
         true = sorted(stack)
         if len(costs) > len(self._problem.nodes):
             absent = (n for n, it in enumerate(self._packages) if it.isdisjoint(stack))
@@ -478,7 +478,7 @@ def _objectives(problem: SelectionProblem, levels: Sequence[Level]) -> Iterator[
 
 
 def _costs(levels: Sequence[Level]) -> list[int]:
-    """The costs of all nodes, and behind them those of the absence of packages."""
+    """The costs of all nodes, followed by the costs of the absence of packages."""
     return [*combined_costs(levels), *combined_absence(levels)] if levels else []
 
 

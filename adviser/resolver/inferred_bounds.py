@@ -9,7 +9,7 @@ the release number, as in the criterion ``maintenance``.
 first pre-release of NumPy 2 was built for NumPy 1, and cannot be imported with NumPy 2. Compiled
 code of that age in a source distribution was written for the interface of NumPy 1.
 
-If no stack honours all inferred bounds, those of single packages do not count.
+If no stack meets all inferred bounds, the bounds of single packages do not count.
 """
 
 from __future__ import annotations

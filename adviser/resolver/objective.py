@@ -42,7 +42,7 @@ class Level:
     absence: tuple[int, ...] = ()
 
     def contribution(self, cost: int) -> int:
-        """The contribution to the score that a cost, or a lower bound of a cost, stands for."""
+        """The contribution to the score for a cost, or for a lower bound of a cost."""
         return self.values[min(cost, len(self.values) - 1)] if self.values else -cost
 
 

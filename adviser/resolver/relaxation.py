@@ -42,12 +42,12 @@ _STEPS_OF_INVITED = 30_000
 
 @dataclass(frozen=True, slots=True)
 class NeededReads:
-    """What must be read before a resolution is proven; falsy if nothing must be read.
+    """Versions and pages that must be read before a resolution is proven; falsy if there are none.
 
     :param versions: unread versions, the most important first, each once
     :param packages: unlisted packages whose index page is needed, sorted
-    :param chosen: those of the versions that are in a stack, so that what they require is likely
-        needed next
+    :param chosen: versions among them that are in a stack; their requirements are likely needed
+        next
     """
 
     versions: tuple[Candidate, ...] = ()
@@ -82,11 +82,11 @@ def resolve_listed(
     The generator does no I/O, so synchronous and asynchronous code can drive it. If a version turns
     out to be unreadable, the next universe must exclude it, with the reason.
 
-    :param known: what was listed and read so far, such as a snapshot
-    :param universe_of: the universe of what is known, and all its candidates by name, also those
-        that the request refuses, because they are evidence for inferred bounds
-    :returns: what was known in the last round, with its universe and its resolution
-    :raises ValueError: if nothing was read of what a round needs
+    :param known: the data that was listed and read so far, such as a snapshot
+    :param universe_of: returns the known universe, and all its candidates by name, with refused
+        ones, because they are evidence for inferred bounds
+    :returns: the data of the last round, with its universe and its resolution
+    :raises ValueError: if none of the versions that a round needs was read
     """
     rounds = ReadingRounds()
     universe, candidates = universe_of(known)
@@ -107,7 +107,7 @@ def resolve_listed(
 
 
 class ReadingRounds:
-    """Decides after each round what must be read."""
+    """Decides after each round which versions must be read."""
 
     def __init__(self) -> None:
         self._batch_numbers: Counter[str] = Counter()

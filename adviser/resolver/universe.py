@@ -44,7 +44,7 @@ def nearness_of(
     newest: Callable[[str], Candidate | None],
     unlisted: Collection[str],
 ) -> Nearness:
-    """The distances of packages, as far as the newest versions on the way were read.
+    """The distances of packages, as far as the newest versions on the path were read.
 
     :param roots: requirements of the request
     :param newest: returns the newest version of a package that the request may choose
@@ -147,7 +147,7 @@ class Universe:
     :param pinned: yanked versions that a constraint of the request pins
     :param overrides: specifier by name that replaces every requirement on the package
     :param unlisted: packages that a requirement names and whose index page was not read
-    :param absent: by name of a package without any version, what the indexes said of it
+    :param absent: by name of a package without any version, the answers of the indexes
     :param unread_invite: whether unread versions count as if they named every pre-release and
         every yanked version. Solvers then use unread versions of any package as a pretext to choose
         pre-releases, so these unread versions would be read one after the other. So this option is

@@ -194,10 +194,10 @@ def assess(  # noqa: PLR0913 - inputs of one result
     :param allowed: identifiers of accepted vulnerabilities, under any alias
     :param choosable: returns by name the versions that the request can choose; only these make
         others lose by performance; all candidates by default
-    :param measured: of this snapshot and evidence, if there is one already
-    :param context: the stack beside which effects are wanted; ``None`` for all contexts alike
+    :param measured: the measured stacks of this snapshot and evidence, if known
+    :param context: the stack beside which effects are estimated; ``None`` for all contexts alike
     :param harmful: further versions to refuse, with the reason
-    :param reused: scores of an assessment of the same kind before
+    :param reused: scores of an earlier assessment of the same kind
     """
     known = measured or MeasuredStacks(snapshot, evidence)
     base, unavailable = _baseline_of(snapshot, baseline)
@@ -303,7 +303,7 @@ def _choices(
     usable: Mapping[str, Collection[Purl]],
     context: Collection[Purl] | None,
 ) -> dict[str, PackageChoice]:
-    """The choices by package: those of own jobs if these know anything, else those of packs."""
+    """The choices by package: by own jobs if they measured it, else by packs."""
     from pis.catalogue import summaries  # slow, and needed only with measurements
 
     bundled = summaries()
@@ -337,10 +337,10 @@ def _unmeasured(
     choices: Mapping[str, PackageChoice],
     choosable: Mapping[str, Collection[Purl]],
 ) -> Iterator[tuple[str, tuple[Purl, ...]]]:
-    """By name of a package whose versions are settled to differ, those that were not measured.
+    """Unmeasured versions by package, if measured versions of the package are settled to differ.
 
     Such a version never displaces a measured one, so packages without a measured version that the
-    request can have are left out.
+    request permits are left out.
     """
     for name, choice in sorted(choices.items()):
         if choice.settled and any(it in choosable.get(name, ()) for it in choice.measured):
@@ -351,7 +351,7 @@ def _unmeasured(
 def _losses(
     choices: Mapping[str, PackageChoice], unmeasured: Mapping[str, Sequence[Purl]]
 ) -> dict[Purl, dict[str, float]]:
-    """By version, its values of the criteria about measurements, where these are not 0."""
+    """Values of the criteria about measurements by version, where they are not 0."""
     losses = {
         purl: {"performance": -it.loss}
         for choice in choices.values()
@@ -448,7 +448,7 @@ def request_notes(
 ) -> tuple[Justification, ...]:
     """Findings about a request that hold for every stack.
 
-    :param missing: why nothing is known of a required package, by name
+    :param missing: why no version of a required package is known, by name
     :param unavailable: why a version of the baseline is no candidate, by requirement such as
         ``numpy==1.26.4``
     """
@@ -488,7 +488,7 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
 
 
 def notes_about_shown(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """Notes about what packs have settled that decide nothing; the largest differences first."""
+    """Notes about settled claims of packs that decide nothing, the largest differences first."""
     settled = [it for it in claims if it.verdict.different and not it.confounded]
     settled.sort(key=lambda it: -abs(math.log1p(it.observed_pct / 100)))
     yield from islice(ClaimTexts(settled).notes(settled), MAX_CONFOUNDED)
@@ -536,7 +536,7 @@ def _of_status(
 def _of_package(
     name: str, candidates: Sequence[Candidate], excluded: Sequence[Excluded], as_of: datetime
 ) -> Iterator[Justification]:
-    """A note about a package without a release for long, whatever environment it is for."""
+    """A note about a package without a recent release for any environment."""
     last = last_release(candidates)
     versions: list[Candidate | Excluded] = [*candidates, *excluded]
     newest = newest_first(versions)[:1]

@@ -80,7 +80,7 @@ class ClaimOrigin:
 
     :param pack: its digest
     :param name: its name
-    :param key: fingerprint of the verified key that signed it; ``None`` if nobody did
+    :param key: fingerprint of the verified key that signed it; ``None`` without a signature
     :param problem: why the claim decides nothing; ``None`` if it may decide
     """
 
@@ -96,8 +96,8 @@ class Claim(ComparisonResult):
 
     The field ``chance`` is also 0 if the comparison was measured elsewhere than on the target.
 
-    :param package: name of the package that differs, and forces what else differs; ``None`` if no
-        package does
+    :param package: name of the package that differs and forces all other differences; ``None`` if
+        no package does
     :param purl: its version in the measured stack; ``None`` as above
     :param baseline_purl: its version in the other stack
     :param stack: digest of the measured stack
@@ -171,7 +171,7 @@ class Claim(ComparisonResult):
 
     @property
     def question(self) -> tuple[Any, ...]:
-        """What claims of several origins have in common if they answer the same question."""
+        """A key that claims of several origins share if they answer the same question."""
         between = (self.stack, self.baseline_stack) if self.confounded else ()
         series = self.comparison_key, self.python_version
         return (*series, self.purl, self.baseline_purl, *between)
@@ -226,7 +226,7 @@ class Coverage:
 
     :param packages: number of packages in the stack
     :param measured: number of packages measured in this version on the target's hardware class
-    :param measured_elsewhere: number of the others that were measured on other hardware
+    :param measured_elsewhere: number of packages measured only on other hardware
     :param nearest: the most similar measured stack; ``None`` if none shares a version
     :param sources: data sources by name
     :param missing: required packages that the store does not have, sorted
@@ -298,8 +298,8 @@ class Assessment:
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
         """The claims about single versions in ``stack``, without confounded claims.
 
-        Of claims that compare other versions with one in ``stack``, these are the settled
-        differences, which may be why the stack has it.
+        Claims that compare other versions with a version in ``stack`` are included only if they
+        are settled, because these may be why the stack has the version.
         """
         return tuple(
             it
@@ -311,7 +311,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """What a search found out before its last round; a report names it, so it can be checked.
+    """Results of a search before its last round; a report names them, so they can be checked.
 
     :param baseline: version by name of the stack that claims compare with; ``None`` for the newest
         version of each package

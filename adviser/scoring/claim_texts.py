@@ -1,6 +1,6 @@
-"""Write claims about speed as sentences: first the answer, then how it is known.
+"""Write claims about speed as sentences: first the answer, then its evidence.
 
-Titles of series are short: they have only what tells the series apart.
+Titles of series are short: they have only the settings that distinguish the series.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def effect_text(
 
     :param observed_pct: the observed difference, in per cent of the baseline's rate
     :param low_pct: lower end of the interval; infinite, like the upper end, if unknown
-    :param other: what the rate is compared with
+    :param other: name of the compared version or stack
 
     >>> effect_text(25.4, 22.9, 28.0, "2.0.2")
     ('25 % faster than 2.0.2', '95 % interval 23 to 28 %')
@@ -111,7 +111,7 @@ def _rounded(values: Sequence[float], decimals: int) -> list[str]:
 
 
 def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each claim of a report, its indicator and what tells its series apart from the others.
+    """For each claim of a report, its indicator and the settings that distinguish its series.
 
     For example, ``PiMatmul with matrix_size 512 on other hardware (AMD EPYC)``.
 
@@ -196,11 +196,11 @@ class ClaimTexts:
             yield from map(self.note, apart)
 
     def series(self, claim: Claim) -> str:
-        """``PiMatmul with matrix_size 512``: the indicator, and what tells the series apart."""
+        """``PiMatmul with matrix_size 512``: the indicator, and the settings of the series."""
         return f"{_title(claim)}{self._with(claim)}"
 
     def place(self, claim: Claim) -> str:
-        """:meth:`series`, with the hardware and the Python if they are others."""
+        """:meth:`series`, with the hardware and the Python if they differ from the target."""
         return f"{self.series(claim)}{self._elsewhere(claim)}"
 
     def sentence(self, claim: Claim) -> str:
@@ -294,7 +294,7 @@ class ClaimTexts:
         return self._settings.get(claim.comparison_key, ())
 
     def _list_of(self, claims: Sequence[Claim]) -> str:
-        """``matrix_size 64, 128, 256``: what tells these series apart."""
+        """``matrix_size 64, 128, 256``: the settings that distinguish these series."""
         settings = [self._settings_of(it) for it in claims]
         names = {tuple(it.partition(" ")[0] for it in several) for several in settings}
         if len(names) > 1 or len(settings[0]) != 1:
@@ -454,7 +454,7 @@ def hosts_text(by_host: Mapping[str, float]) -> str:
 
 
 def need_text(claim: Claim) -> str:
-    """What settles an undetermined claim; see :func:`settling_text`."""
+    """The jobs that settle an undetermined claim; see :func:`settling_text`."""
     if claim.origin is None:
         own = claim.parameters.get(COMMAND_TEXT) if claim.indicator == COMMAND else None
         command = COMPARE.replace("COMMAND", str(own)) if own else INSPECT
@@ -482,7 +482,7 @@ def indicator_title(indicator: str, parameters: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TitledSeries:
-    """What a title is made of.
+    """The parts of a title.
 
     :param component: measured library, if known
     :param settings: parameters and other settings that may tell series apart

@@ -329,8 +329,8 @@ def judge_groups(
 
     :func:`adviser.scoring.verdicts.judge` decides the verdicts.
 
-    :param shown: indexes of the groups whose comparisons are returned; those of the others count,
-        too, but take no time for what an answer says of them. By default all
+    :param shown: indexes of the groups whose comparisons are returned, by default all; the
+        comparisons of other groups are judged, too, but not described
     """
     members = [
         FamilyMember(estimate, group.log_margin, number, planned=shown is None or number in shown)

@@ -324,7 +324,7 @@ def lower_bounds(
     effect. Of two stacks with equal shrunk effects, the stack with better measurements ranks
     higher.
 
-    :param alpha: divided by the number of effects, the bounds hold for all of them at once
+    :param alpha: if divided by the number of effects, the bounds hold for all effects at once
         (Bonferroni), so for the best effect, too
     :returns: natural log; −∞ where the error is unknown
     """

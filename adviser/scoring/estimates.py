@@ -7,7 +7,7 @@ Unpaired jobs count run by run, because jobs of one run share the state of the m
 
 Equal readings of a coarse clock do not prove equal speeds. A clock rounds each reading to one of
 its ticks, which has a variance of tick²/12. If readings vary by much more than a tick, this error
-is another one each time, and part of their variance. If they do not vary, each reading has the same
+differs each time, and is part of their variance. If they do not vary, each reading has the same
 error, and more jobs do not make it smaller.
 
 The effects of several hosts of one hardware class are pooled into their mean. A second host with a
@@ -65,8 +65,8 @@ def clock_tick(readings: Sequence[float]) -> float:
 def clock_variance(values: Sequence[float], tick: float, readings: int = 1) -> float:
     """The squared error of the mean of values that more values do not reduce.
 
-    Constant values have all of the variance of a rounding error. It is gone where values vary by
-    half a tick or more for each rounded reading.
+    Constant values have all of the variance of a rounding error. Values that vary by half a tick or
+    more for each rounded reading have none of it.
 
     :param values: log rates of the jobs of a stack, or differences of pairs
     :param tick: see :func:`clock_tick`
@@ -271,7 +271,7 @@ class SeriesSpread:
 
     :param runs: differences between runs of one stack on one host
     :param turns: by host, the variance shared by stacks that ran in turns
-    :param noise: by host, what batches and neighbours add to the errors of stacks in turns
+    :param noise: by host, the error that batches and neighbours add for stacks in turns
     :param hosts: differences of effects between hosts
     :param min_jobs: jobs of each stack from which comparisons are tested
     :param min_sessions: batches on one host, or runs, from which comparisons are tested
@@ -393,7 +393,7 @@ def _with_clock(estimate: Estimate) -> Estimate:
 def estimate_with_parts(
     baseline: Sample, candidate: Sample, spread: SeriesSpread = UNKNOWN_SERIES
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
-    """Like :func:`estimates_of` for one candidate, with the estimates of the hosts it is pooled of.
+    """Like :func:`estimates_of` for one candidate, with the estimates of the pooled hosts.
 
     An estimate that is not pooled is its own only part.
     """

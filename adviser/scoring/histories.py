@@ -100,14 +100,14 @@ class History:
 
     @cached_property
     def residuals(self) -> dict[str, TurnResiduals]:
-        """By host, what remains of jobs that ran in turns without effects of turns and stacks."""
+        """By host, the residuals of jobs that ran in turns, without effects of turns and stacks."""
         return turn_residuals(
             {stack: [(it.place, it.log_rate) for it in jobs] for stack, jobs in self.jobs.items()}
         )
 
     @cached_property
     def noise(self) -> dict[str, TurnNoise]:
-        """By host, what batches and neighbours add to the errors of jobs that ran in turns."""
+        """By host, the error that batches and neighbours add for jobs that ran in turns."""
         return _noises([self])[0] if self.packed is None else self.packed.noises[id(self)]
 
     @cached_property
@@ -224,7 +224,7 @@ class History:
         return pairs
 
     def identical_residuals(self) -> Iterator[TurnResiduals]:
-        """The same for stacks that ran twice in the same turns: the first runs and the second."""
+        """The same for stacks that ran twice in the same turns: first runs and second runs."""
         arms: dict[str, dict[str, dict[JobPlace, float]]] = {}
         for theirs, ours in self.identical_pairs():
             first, second = arms.setdefault(ours.label, {"first": {}, "second": {}}).values()
@@ -254,7 +254,7 @@ class History:
 
 @dataclass(frozen=True)
 class PackedSeries:
-    """The series of a pack on one hardware class, which share how much sessions differ."""
+    """The series of a pack on one hardware class, which share the variance between sessions."""
 
     pack: EvidencePack
     histories: list[History] = field(default_factory=list)

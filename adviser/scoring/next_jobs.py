@@ -72,8 +72,8 @@ def further_jobs(
 def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Undetermined claims about one version on the target, the most useful to measure first.
 
-    If a version can no longer be the best of its package in a measurement, that measurement leaves
-    the version out. So it does if the jobs of a night would not settle the claim.
+    A claim is left out if the version can no longer be the best of its package in that measurement,
+    or if the jobs of a night would not settle the claim.
     """
     possible = (
         it
@@ -86,7 +86,7 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
 def open_claims(claims: Sequence[Claim], widening: float = 1.0) -> list[Claim]:
     """Undetermined claims about one version on the target that may still be the best.
 
-    :param widening: factor on the 95 % intervals that decide this, for whoever looks several times
+    :param widening: factor on the 95 % intervals that decide this, for several looks
     """
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]

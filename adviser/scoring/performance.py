@@ -141,7 +141,7 @@ def upgrade_claims(
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
-    :param forced: returns what the change of a package changes with it
+    :param forced: returns the other changes that the change of a package forces
     :param whole: all versions of the old and of the new stack; if both were measured, they are
         compared on the target only, and never scored
     """
@@ -242,7 +242,7 @@ def _judged(
 ) -> Performance:
     """Judge all comparisons of one answer, which share its error rate.
 
-    :param parts: own comparisons, then those of packs; what decides nothing has no share
+    :param parts: own comparisons, then those of packs; parts that decide nothing have no share
     :param every: whether to return claims from all comparisons, settled or not
     """
     tested = [any(it.decides and it.estimate.tested for it in part) for part in parts]
@@ -319,7 +319,7 @@ def _family(
 
 
 def _ranked(rows: _Rows) -> tuple[_Rows, list[Claim]]:
-    """The claims that decide, and those of packs that another claim about their question overrides.
+    """The claims that decide, and claims of packs that another claim on their question overrides.
 
     Own jobs that have settled a question decide it, and say which packs they confirm or overrule.
     Packs that disagree decide nothing.

@@ -1,4 +1,4 @@
-"""What an undetermined comparison lacks: jobs, turns, runs or hosts.
+"""The jobs, turns, runs or hosts that an undetermined comparison lacks.
 
 The observed difference is partly due to chance. So the prediction for further jobs starts from
 likely true differences: no difference, or a difference of the size that the other comparisons of
@@ -227,7 +227,7 @@ def _upper(z: FloatArray) -> FloatArray:
 
 
 class Need(StrEnum):
-    """What an undetermined comparison needs. The values are stored; never rename them."""
+    """Needs of an undetermined comparison. The values are stored; never rename them."""
 
     #: More jobs: pairs that run in turns, or runs of one job each.
     JOBS = "jobs"
@@ -256,7 +256,7 @@ _JOB_S = 60.0
 
 
 class OpenComparison(Protocol):
-    """A comparison, as far as it says what would settle it."""
+    """A comparison, with the fields that determine what would settle it."""
 
     @property
     def needs(self) -> Need | None: ...
@@ -299,7 +299,7 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     """Why a comparison cannot be settled in a night, with the bound of the difference.
 
     :param bound_pct: the largest difference that the 95 % interval contains; infinite if unknown
-    :param noise: how much jobs vary, for people
+    :param noise: spread of the jobs, for people
 
     >>> unsettleable_text(3.21)
     'too close to matter here: any difference is smaller than 3.2 %'
@@ -324,9 +324,9 @@ AGAIN = "thoth pack again PACK --between OLD NEW --jobs {jobs}"
 def settling_text(
     comparison: OpenComparison, disturbed: int = 0, command: str | None = INSPECT
 ) -> str:
-    """What settles a comparison and how long that takes here; empty if it is settled.
+    """The jobs that settle a comparison and their duration here; empty if it is settled.
 
-    What takes longer than a night is called too close to matter, or too noisy, with the bound.
+    One that takes longer than a night is too close to matter, or too noisy, with the bound.
 
     :param disturbed: number of unstable jobs, if there are no pairs for that reason
     :param command: the command that runs ``{jobs}`` jobs; ``None`` to name none
@@ -359,7 +359,7 @@ def settling_text(
 
 
 def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:
-    """How many jobs are missing; empty if none is.
+    """The number of missing jobs as text; empty if no job is missing.
 
     >>> more_jobs(1200, 1200), more_jobs(1, 2)
     ('1,200 more jobs each', '1 more job, 2 more of the baseline')
@@ -374,7 +374,7 @@ def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:
 
 @dataclass(frozen=True, slots=True)
 class SampleNeed:
-    """What a comparison needs for a verdict.
+    """The jobs that a comparison needs for a verdict.
 
     :param need: ``None`` if it is settled
     :param jobs: further jobs of the candidate that make a verdict likely, each in a run of its own
@@ -414,7 +414,7 @@ class JudgedFamily:
     series: Sequence[int]
 
     def needs(self) -> list[SampleNeed]:
-        """What each comparison needs."""
+        """The needs of each comparison."""
         needs = [self._without_jobs(i) for i in range(len(self.estimates))]
         by_series: dict[int, list[int]] = defaultdict(list)
         for i, number in enumerate(self.series):
@@ -428,7 +428,7 @@ class JudgedFamily:
         return [it or _NO_NEED for it in needs]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
-        """What a comparison needs; ``None`` if that takes a prediction."""
+        """The need of a comparison; ``None`` if a prediction must decide."""
         estimate = self.estimates[i]
         if not self.planned[i]:
             return _NO_NEED
@@ -461,7 +461,7 @@ class JudgedFamily:
 
 
 def _units(estimate: Estimate) -> int:
-    """The number of pairs or runs so far; of batches or hosts if these disagree."""
+    """The number of pairs or runs so far; if batches or hosts disagree, their number."""
     if not estimate.hosts_agree:
         return estimate.hosts or 1
     if estimate.batches_differ:
@@ -484,7 +484,7 @@ def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
 
 
 def _first_jobs(estimate: Estimate) -> SampleNeed:
-    """What a comparison needs for its first verdict."""
+    """The need of a comparison before its first verdict."""
     few = max(0, MIN_JOBS - estimate.jobs), max(0, MIN_JOBS - estimate.baseline_jobs)
     if (estimate.runs, estimate.baseline_runs) == (estimate.jobs, estimate.baseline_jobs) and any(
         few

@@ -1,7 +1,7 @@
 """The measured stacks of evidence, and their pairs that show the effect of one package.
 
-Two stacks show the effect of a package if they differ in its version and in nothing else but what
-this change forces: packages that the requirements of the new version add, drop or move.
+Two stacks show the effect of a package if they differ only in its version and in packages that this
+change forces: the requirements of the new version add, drop or move them.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class ForcedChanges:
     requires any more. Only versions whose requirements are known can force anything.
 
     :param candidates: versions with known requirements
-    :param direct: packages that the request names, in any fixed order; of packages that force each
+    :param direct: packages that the request names, in any fixed order; if packages force each
         other, the first of these counts
     """
 
@@ -313,7 +313,7 @@ def context_distance(
 ) -> int:
     """The number of packages, other than those that differ, whose versions are not the context's.
 
-    :param context: versions of the stack that an effect is wanted for
+    :param context: versions of the stack beside which an effect is estimated
     """
     differs = stacks.members[pair[0]] ^ stacks.members[pair[1]]
     left_out = {name_of(it) for it in differs}
@@ -490,7 +490,7 @@ class MeasuredStacks:
     def unread(self) -> list[Candidate]:
         """Versions that must be read to know which changes between measured stacks force others.
 
-        Nothing is read because of a pack that never decides.
+        Packs that never decide cause no reads.
         """
         doubtful = {it.digest for it in self.evidence.packs if it.problem is not None}
         if doubtful:

@@ -1,4 +1,4 @@
-"""What a request is about: hardware, Python version and the project's own benchmarks."""
+"""The target of a request: hardware, Python version and the project's own benchmarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from model.redaction import without_command_secrets
 
 
 class Relevance(IntEnum):
-    """What a series says about a project, the most relevant first."""
+    """How relevant a series is for a project, the most relevant first."""
 
     OWN_BENCHMARK = 0
     #: An indicator of the user, which is no command.
@@ -78,10 +78,10 @@ class EvidencePart(NamedTuple):
 
 
 def evidence_parts(evidence: Evidence, target: Target) -> list[EvidencePart]:
-    """The evidence by origin: the own record, the packs that may decide, then what is shown.
+    """The evidence by origin: the own record, packs that may decide, then packs that are shown.
 
-    A pack decides only on the hardware class of the target, and only what the policy lets it. Each
-    part has nothing of another one, so no pack can change what follows from another origin.
+    A pack decides only on the hardware class of the target, and only as far as the policy allows.
+    Parts are disjoint, so no pack can change the conclusions from another origin.
     """
     packs = {it.digest: it for it in evidence.packs}
     numbers: dict[tuple[bool, str], list[int]] = defaultdict(list)
@@ -115,8 +115,8 @@ class WithIndicator(Protocol):
 class OwnBenchmarks:
     """Tells the series of a project's own benchmarks from others.
 
-    A changed script is another benchmark of the same name. Where the files of the project are not
-    known, those count that were measured last with the same command, even by another project.
+    A changed script is another benchmark of the same name. If the files of the project are unknown,
+    the files that were last measured with the same command count, even those of another project.
     """
 
     def __init__(self, evidence: Evidence, target: Target) -> None:

@@ -1,8 +1,8 @@
 """Errors of jobs that ran in turns: batches, and the order within a batch.
 
 A batch is a set of blocks whose jobs come from the same inspections: one night, one boot, one build
-of each environment. In the next batch, the difference between two stacks may be another one, so ten
-pairs of one night say less than ten pairs of ten nights. Neighbouring pairs of one batch may be
+of each environment. In the next batch, two stacks may differ by another amount, so ten pairs of
+one night say less than ten pairs of ten nights. Neighbouring pairs of one batch may be
 alike, too. Both are estimated from all stacks of a series that ran in turns on one host, and from
 each comparison itself.
 """
@@ -329,7 +329,7 @@ class _BatchVariances:
         return high
 
     def scaled(self, shared: float, ratio: float) -> float:
-        """The variance between batches if mean squares are so many times what ``shared`` gives."""
+        """The variance between batches if mean squares are this multiple of ``shared``."""
         left = (self.inside + shared * self.growth) * ratio - self.inside
         return float(
             (self.freedom * np.maximum(left, 0.0) / self.growth).sum() / self.freedom.sum()
@@ -472,7 +472,7 @@ def turn_effects(
     """Effects of jobs that ran in turns.
 
     The variance of a difference is moderated by the prior. The variance between batches is
-    moderated by what the series leads to expect; a comparison whose batches differ far more keeps
+    moderated by the expectation from the series; a comparison whose batches differ far more keeps
     its own. Degrees of freedom follow Satterthwaite (1946, doi:10.2307/3002019).
 
     :param differences: of log rates, in the order of time

@@ -182,7 +182,7 @@ _SWEEPS = 25
 
 @dataclass(frozen=True, slots=True)
 class TurnResiduals:
-    """What remains of the jobs of one host without the effects of turns and stacks.
+    """The residuals of the jobs of one host, without the effects of turns and stacks.
 
     A cell is the jobs of one stack in one turn. Cells are sorted by stack, then by time.
 

@@ -1,11 +1,11 @@
-"""Which versions of a package are preferred for their speed: by what is likely, beside the stack.
+"""Which versions of a package are preferred because they are likely faster beside the stack.
 
 For each package and series, the effects of all measured versions are estimated beside the stacks
-whose other packages are nearest to the stack that is wanted. Nothing here depends on a baseline.
+whose other packages are nearest to the advised stack. Nothing here depends on a baseline.
 
 Claims keep a bounded error rate. A choice is a decision under uncertainty: somebody must take one
-version, and the newest is only one of them. So versions are chosen by what is likely, and claims
-are made of what is settled (:mod:`adviser.scoring.verdicts`).
+version, and the newest is only one of them. So likely differences choose versions, and only settled
+differences become claims (:mod:`adviser.scoring.verdicts`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class PackageChoice:
-    """What measurements say of the versions of one package.
+    """The measured order of the versions of one package.
 
     :param measured: versions that can be compared with each other, newest first
     :param lost: versions that lose to a preferred one
@@ -134,8 +134,8 @@ class VersionChoices:
         """The choice among the versions of one package; ``None`` if too little was measured.
 
         :param versions: all versions that were measured, or may have been
-        :param choosable: those that the request can have
-        :param context: the stack that is wanted; ``None`` to use all contexts alike
+        :param choosable: versions that the request permits
+        :param context: the stack beside which effects are estimated; ``None`` for all contexts
         """
         measured = newest_first({it for it in versions if self._stacks.holding(it)})
         if len(measured) < 2:
@@ -171,9 +171,9 @@ class VersionChoices:
         )
 
     def _series_by_rank(self, measured: Sequence[Purl]) -> Iterator[list[int]]:
-        """Series with several of the versions, those first that decide if they can.
+        """Series with several of the versions, in the order in which they decide.
 
-        The nearest to the target come first; of equally near ones the most relevant.
+        Series nearest to the target come first; among equally near series, the most relevant.
         """
         held = [frozenset(self._stacks.holding(it)) for it in measured]
         ranks: dict[tuple[int, Relevance], list[int]] = defaultdict(list)
@@ -366,7 +366,7 @@ WILD = 4.0
 
 
 def _moderated(squares: Mapping[Purl, float], jobs: Mapping[Purl, int]) -> dict[Purl, float]:
-    """Squared errors, pulled towards what the versions of the package share.
+    """Squared errors, pulled towards the shared variance of the package's versions.
 
     Versions of one package mostly vary alike, and few jobs know their own variance badly.
     """
@@ -565,7 +565,7 @@ def chosen(places: Sequence[int], difference: Differences) -> int:
 
 
 def losses(count: int, difference: Differences) -> list[tuple[float, int]]:
-    """What each version loses compared with the versions that are preferred to it.
+    """The loss of each version compared with the versions that are preferred to it.
 
     Versions are ranked by choosing one after the other, each from those that are left. So the
     preferred version of any part of the ranking is mostly the one that would be chosen from it.
