@@ -1,7 +1,7 @@
-"""Who may do what, how often, and what they did: tokens, sessions, limits and the audit log.
+"""Tokens, sessions, limits of requests, and the audit log.
 
-A token is in the Authorization header. Requests are counted by token, or by address without one;
-Flask-Limiter counts them. Every request is logged, and every one that wrote something is recorded.
+A token is in the Authorization header. Flask-Limiter counts requests by token or, without a token,
+by address. Every request is logged, and every request that wrote data is recorded.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def record_writes(app: Flask) -> None:
 
 
 def wrote(subject: str) -> None:
-    """Set the subject of this request's entry: what it created or changed."""
+    """Set the subject of this request's entry: the object that it created or changed."""
     g.subject = subject
 
 

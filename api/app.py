@@ -49,7 +49,7 @@ def create_app(
     :param behind_proxy: trust ``X-Forwarded-*`` headers, which one proxy sets in all requests
     :param fetch_missing: whether requests without a token may read releases from the indexes
     :param threads: number of concurrent requests, if known
-    :param certificate: PEM file of the server, whose end ``/metrics`` tells
+    :param certificate: PEM file of the server; ``/metrics`` shows when it expires
     :raises InvalidSettings: with the name of the invalid setting
     """
     settings = settings or Settings.from_env()

@@ -97,7 +97,7 @@ class ClientShares:
     def __init__(self, places: int, each: int | None = None) -> None:
         """:param places: maximum number of requests at a time
 
-        :param each: maximum of one client; by default, one with a token may take all places
+        :param each: maximum of one client; by default, a client with a token may take all places
         """
         self._places = max(1, places)
         self._each = self._places if each is None else max(1, each)
@@ -108,7 +108,7 @@ class ClientShares:
     def taken(self, client: QueueClient) -> Iterator[None]:
         """A place for a request, held for the length of a ``with`` block.
 
-        :raises ApiError: 429 if there is none for this client
+        :raises ApiError: 429 if no place is free for this client
         """
         room, own_room = room_for(client, self._places)
         with self._lock:
@@ -190,7 +190,7 @@ class ServiceStores:
 
         Use this for queries whose time grows with the record. Callers must not change the value.
 
-        :param key: name of the value and everything that it depends on beside the record
+        :param key: name of the value, and all inputs beside the record
         """
         value: T = self._record_values.get(key, changes(connection), compute)
         return value
@@ -298,7 +298,7 @@ def service() -> ServiceStores:
 
 
 def _steps(marks: Mapping[str, SeriesMark]) -> Iterator[set[str]]:
-    """The keys of series, so many at a time that they have few measurements."""
+    """The keys of series, in steps with few measurements each."""
     keys: set[str] = set()
     jobs = 0
     for key, (number, _) in sorted(marks.items()):

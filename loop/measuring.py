@@ -49,7 +49,7 @@ class _BudgetSpent(Exception):
 def measure_batches(stores: Stores, on_job: OnJob, until: float | None = None) -> dict[str, Any]:
     """Measure the planned batches, oldest first, until the minutes of the night are over.
 
-    What is measured is on disk after each job, so an interrupted batch continues. A batch waits
+    Each job's result is on disk after the job, so an interrupted batch continues. A batch waits
     for the next night if the minutes are over. A batch that cannot be measured waits, too, and is
     given up after ``LOOP_NIGHTS`` nights without a new job.
 
@@ -222,7 +222,7 @@ def quality_report(batch: LoopBatch, outcomes: Sequence[InspectionOutcome]) -> d
     """The quality of a batch: jobs, exclusions, noise, and the verdict on its A/A pair.
 
     ``aa_verdict`` compares the reference with its repetition by the rules of every comparison:
-    anything else than ``equivalent`` or ``undetermined`` is a false claim.
+    any verdict except ``equivalent`` or ``undetermined`` is a false claim.
     ``within_variation`` and ``between_variation`` are standard deviations of natural logs:
     between the jobs of a stack, and between the means of the blocks over all stacks.
     """

@@ -55,7 +55,7 @@ OnStep = Callable[[str, Mapping[str, Any] | None], None]
 
 @dataclass(frozen=True, slots=True)
 class NightReport:
-    """What a night did.
+    """The result of a night.
 
     :param steps: the steps with their counts, in order
     :param problem: why the night ended early; ``None`` if it finished
@@ -68,9 +68,9 @@ class NightReport:
 
 @dataclass(slots=True)
 class _RunningNight:
-    """A night in this process, with what its steps share.
+    """A night in this process, with the state that its steps share.
 
-    :param knowns: what is known for each watch; read again after the graph has changed
+    :param knowns: knowledge for each watch; read again after the graph has changed
     """
 
     stores: Stores
@@ -80,7 +80,7 @@ class _RunningNight:
     knowns: list[WatchKnowledge] | None = field(default=None)
 
     def known(self) -> list[WatchKnowledge]:
-        """What is known for each watch; a watch that cannot be read is left out."""
+        """The knowledge for each watch; a watch that cannot be read is left out."""
         if self.knowns is None:
             with self.stores.engine.connect() as connection:
                 listed = watches(connection)
@@ -103,8 +103,8 @@ def run_night(
 ) -> NightReport:
     """Run a night to its end, or continue the night that was interrupted.
 
-    Every step stores its end in the record. A step that was interrupted runs again, and what it
-    stored before stays as it is, because every row has a key of its own.
+    Every step stores its end in the record. A step that was interrupted runs again; rows that it
+    stored before are not stored twice, because every row has its own key.
 
     :raises AlreadyRunning: if a night is in progress, on this or another machine
     """
@@ -230,7 +230,7 @@ def _advise(running: _RunningNight) -> Mapping[str, Any]:
 
 
 def _notify(running: _RunningNight) -> Mapping[str, Any]:
-    """Send the notices of the night; workers and later nights repeat those that fail."""
+    """Send the notices of the night; workers and later nights repeat failed ones."""
     stores = running.stores
     counts = deliver_notices(stores.engine, stores.settings)
     for target, reason in counts.unusable.items():

@@ -1,4 +1,4 @@
-"""What a notice says: a JSON body for programs, and plain text for people."""
+"""The messages of a notice: a JSON body for programs, and plain text for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = 20
 
 
 def notice_body(event: Event) -> bytes:
-    """The body of a webhook: ``type``, ``timestamp`` and ``data``, as Standard Webhooks has them.
+    """The body of a webhook by Standard Webhooks: ``type``, ``timestamp`` and ``data``.
 
     ``docs/reference/webhooks.md`` describes the keys. The body is the same in every attempt.
     """
@@ -96,7 +96,7 @@ def _machine(data: Mapping[str, Any]) -> str:
 
 
 def version_step(package: Mapping[str, Any]) -> str:
-    """How the version of a package changed, such as ``numpy 2.0.2 → 2.3.5``."""
+    """The change of a package's version, such as ``numpy 2.0.2 → 2.3.5``."""
     name = _shown(package, "name")
     if package.get("from_version") is None:
         return f"{name} {_shown(package, 'to_version')} added"

@@ -93,7 +93,7 @@ class DeliveryPace:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCounts:
-    """What a round of deliveries did.
+    """The counts of a round of deliveries.
 
     :param planned: events whose notices were written
     :param failed: failed attempts
@@ -113,7 +113,7 @@ def deliver_notices(
 ) -> DeliveryCounts:
     """Write the notices of new events, and make one attempt for each notice that is due.
 
-    Also looks whether the disk of ``THOTH_HOME`` is nearly full, if there is a target.
+    Also checks whether the disk of ``THOTH_HOME`` is nearly full, if there is a target.
 
     A target whose attempt fails gets no more notices in this round. Notices of targets that this
     process does not know, or cannot use, wait for a process that can.
@@ -160,7 +160,7 @@ def _check_disk(engine: sqlalchemy.Engine, folder: Path) -> None:
 
 
 def _plan_all(engine: sqlalchemy.Engine, names: dict[str, bool]) -> int:
-    """Write the notices of all events; without targets, events wait for a process that has some."""
+    """Write the notices of all events; without targets, events wait for a process with targets."""
     planned = batch = 0
     while names:
         with engine.begin() as connection:
@@ -324,7 +324,7 @@ class AppriseService:
 
 
 def planned_targets(settings: Settings) -> dict[str, bool]:
-    """The names of all targets, with whether they also get events that settle nothing.
+    """The names of all targets, with whether they also get events that are not settled.
 
     :raises InvalidSettings: if a webhook and another target have the same name
     """
@@ -431,7 +431,7 @@ def _apprise_service(name: str, address: str) -> AppriseService:
 
 
 def _content(setting: str, name: str, value: str) -> list[str]:
-    """The items of a value, or those of the file whose absolute path the value is."""
+    """The items of a value, or the items in the file whose absolute path the value is."""
     if not value.startswith("/"):
         return [value]
     try:

@@ -73,8 +73,8 @@ def _ignore(step: str, done: int, total: int) -> None:
 class ListedPack:
     """A pack in an index.
 
-    :param size_bytes: of all its files; of the file, if it is one
-    :param address: of its file or folder, relative to that of the index
+    :param size_bytes: of its file, or of all files in its folder
+    :param address: of its file or folder, relative to the address of the index
     """
 
     name: str
@@ -85,7 +85,7 @@ class ListedPack:
 
 @dataclass(slots=True)
 class FollowReport:
-    """What was read from followed addresses.
+    """The result of reading followed addresses.
 
     :param added: names of new packs
     :param refused: relative addresses of packs that are in quarantine, with the reasons
@@ -134,9 +134,9 @@ def add_from(
 ) -> tuple[Pack, bool]:
     """Add the pack at an address of :func:`pack_address`; it is stored whole or not at all.
 
-    :param progress: called with a step, what of it is done, and all of it
+    :param progress: called with a step, its finished amount, and its total
     :returns: the pack, and whether it is new
-    :raises InvalidDocument: if it is refused
+    :raises InvalidDocument: if the pack is refused
     :raises StoreUnavailable: if the address does not answer
     """
     with _checked(address, _PACK_BYTES, progress) as pack:
@@ -146,9 +146,9 @@ def add_from(
 
 @contextmanager
 def _checked(address: str, most_bytes: int, progress: NamedProgress) -> Iterator[Pack]:
-    """The pack at an address; what is checked stays as it is for the block.
+    """The pack at an address; the checked files stay unchanged within the block.
 
-    :raises InvalidPack: if it is not whole, or its tables do not fit together
+    :raises InvalidPack: if it is not whole, or its tables are inconsistent
     """
     from adviser.packs.pack_contents import check_contents  # loads pyarrow
     from adviser.packs.pack_files import copy_pack, opened
@@ -186,7 +186,7 @@ def follow_packs(
 
 
 def read_followed(settings: Settings, engine: Engine) -> dict[str, Any] | None:
-    """Add what is new at all followed addresses.
+    """Add new packs of all followed addresses.
 
     :returns: a :class:`FollowReport` as JSON values; ``None`` if there are no addresses
     """
@@ -274,9 +274,9 @@ def _listed(entry: Fields) -> ListedPack:
 
 
 def write_index(folder: Path) -> list[ListedPack]:
-    """Write the index of the packs in a folder: each a ``.tar`` or a folder of its own.
+    """Write the index of the packs in a folder; each pack is a ``.tar`` or a folder.
 
-    :raises InvalidArgument: for a name that followers refuse, or a pack that is wrong
+    :raises InvalidArgument: for a name that followers refuse, or an invalid pack
     """
     from adviser.packs.pack_files import MANIFEST, opened
 
@@ -302,7 +302,7 @@ def write_index(folder: Path) -> list[ListedPack]:
 
 @contextmanager
 def _fetched(address: str, most_bytes: int) -> Iterator[Path]:
-    """The file or folder at an address; what is remote is downloaded for the block.
+    """The file or folder at an address; remote files are downloaded for the block.
 
     :raises InvalidDocument: if a remote file is larger
     :raises StoreUnavailable: if the address does not answer

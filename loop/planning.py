@@ -1,6 +1,6 @@
 """Plans a night: which stacks are measured, for the releases for which further jobs are worth most.
 
-The value of jobs is that of :mod:`adviser.monkey.job_value`: the chance that the verdict changes,
+:mod:`adviser.monkey.job_value` defines the value of jobs: the chance that the verdict changes,
 times the weight of the watch and the size of the difference, for each hour. A release is compared
 with the reference stack at planned looks only (:mod:`adviser.changes`), so a release that needs
 further jobs gets enough of them for its next look.
@@ -52,7 +52,7 @@ _USUAL_MINUTES = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReleasePriority:
-    """Jobs for a release, and what they are worth.
+    """Jobs for a release, and their value.
 
     :param compared: version of the package that is measured beside the reference stack: the
         release, or another version if the reference stack has the release
@@ -70,7 +70,7 @@ class ReleasePriority:
 
 @dataclass(frozen=True, slots=True)
 class NightPriorities:
-    """All jobs that are worth their time, the most valuable first, and releases without any.
+    """All jobs that are worth their time, the most valuable first, and releases without such jobs.
 
     :param dropped: by subject of a release, why it gets no further jobs
     """
@@ -82,7 +82,7 @@ class NightPriorities:
 def night_priorities(
     stores: Stores, knowns: Sequence[WatchKnowledge], releases: Sequence[LoopRelease]
 ) -> NightPriorities:
-    """Rank the jobs that a night could run; of equal value, those for the oldest release first."""
+    """Rank the jobs that a night could run by value, then by the age of the release."""
     settings = stores.settings
     indicators = [indicator_named(it) for it in settings.loop_indicators]
     ranked: list[ReleasePriority] = []
@@ -181,8 +181,8 @@ def _worth(
 ) -> float | None:
     """The value of further jobs; ``None`` if none can change the verdict.
 
-    A verdict at the level of one look is stricter than that of ``thoth advise``. In between, the
-    next look is likely to settle it.
+    A verdict at the level of one look is stricter than the verdict of ``thoth advise``. If only the
+    latter holds, the next look is likely to settle it.
     """
     near = [it for it in claims if it.verdict.settled and it.p_value >= LOOK_ALPHA]
     if near:
@@ -193,7 +193,7 @@ def _worth(
 
 
 def _blocks(usual: int, release: LoopRelease, claims: Sequence[Claim]) -> int:
-    """Jobs of each stack until the next look; ``usual`` for the first one, and at least."""
+    """Jobs of each stack until the next look: ``usual`` for the first look, and at least."""
     if release.looks == 0 or release.looks >= MAX_LOOKS:
         return usual
     jobs = max((min(it.jobs, it.baseline_jobs) for it in claims), default=0)
@@ -284,7 +284,7 @@ def _nearest(
     pins: Mapping[str, str],
     resolver: Resolver,
 ) -> Advice:
-    """The stack with all these versions, or else the best one with that of ``name``."""
+    """The stack with all these versions, or else the best stack with the version of ``name``."""
     try:
         return stack_with(stores, known, pins, resolver)
     except NoSuchStack:
@@ -360,7 +360,7 @@ def _leave_out(
     """Give up releases that get no further jobs, or that have no stack for ``LOOP_NIGHTS`` nights.
 
     :param dropped: releases that get no further jobs: subject and reason
-    :param without: releases that no stack could be made for: subject and reason
+    :param without: releases without a possible stack: subject and reason
     """
     for release in releases:
         key, nights = release.key, release.nights_with(night)

@@ -1,4 +1,4 @@
-"""Draws conclusions: states of releases from the claims, and the advice of watched projects.
+"""Derives the states of releases from the claims, and the advice of watched projects.
 
 A release is resolvable if a watched project can install it, and settled, measured or given up after
 its measurements.
@@ -52,11 +52,11 @@ _NO_JOBS = {"measured_jobs": 0, "planned_jobs": 0}
 
 @dataclass(frozen=True, slots=True)
 class ReleaseVerdict:
-    """What the claims say about a release.
+    """The verdict of the claims about a release.
 
     :param settled: text for people if a verdict holds at the error rate of one look, else ``None``
     :param jobs: jobs of its stack that comparisons use
-    :param arm_jobs: jobs of the stack with fewer of them
+    :param arm_jobs: jobs of the stack that has fewer
     :param tested: whether there are enough jobs for a verdict
     :param missing: further jobs until a verdict, as estimated; 0 if no estimate exists
     """
@@ -231,9 +231,9 @@ def _settle(
     connection: Connection, night: int, release: LoopRelease, verdict: ReleaseVerdict | None,
     stores: Stores,
 ) -> LoopState:  # fmt: skip
-    """Store what a night has shown about a release.
+    """Store the result of a night for a release.
 
-    A release is judged at planned looks only, so that several nights make no false claim likelier.
+    A release is judged at planned looks only, so more nights do not make false claims more likely.
     """
     nights = release.nights_with(night)
     last = ChangeLook(release.looks, release.look_jobs)
@@ -313,7 +313,7 @@ def _identifier(night: Night, watch: AdviceWatch) -> str:
 def changes_behind(
     connection: Connection, request: StackRequest, differences: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Identifiers of the changes that speak for the new versions of an advice, oldest first.
+    """Identifiers of the changes that support the new versions of an advice, oldest first.
 
     These are announced changes by release, on the hardware and Python of the advice, between the
     old and the new version of a package: faster on the way up, or slower on the way down.

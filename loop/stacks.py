@@ -51,7 +51,7 @@ class MeasuredIndicator:
 
     @property
     def measured_parameters(self) -> Mapping[str, str]:
-        """What the parameters of its measurements contain, as texts."""
+        """The parameters of its measurements, as texts."""
         if self.command is None:
             return self.parameters
         return {key: str(it) for key, it in self.command.identity.items()}
@@ -89,12 +89,12 @@ def indicator_named(text: str) -> MeasuredIndicator:
 
 @dataclass(frozen=True, slots=True)
 class WatchKnowledge:
-    """The request of a watch with what is known for it.
+    """The request of a watch with its knowledge.
 
     :param advice: the advice that is due now; it is not stored
     :param reference: the stack that new releases are compared with, which the project runs today:
         the lock if there is one, else the last advice
-    :param claims: comparisons with the reference, and settled ones between other versions
+    :param claims: comparisons with the reference, and settled claims between other versions
     """
 
     watch: AdviceWatch
@@ -109,7 +109,7 @@ class WatchKnowledge:
 
 
 def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) -> WatchKnowledge:
-    """Read what is known for a watch, and compute its advice.
+    """Read the knowledge for a watch, and compute its advice.
 
     :raises InvalidDocument: if another version of Thoth stored the request
     """

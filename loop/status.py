@@ -118,7 +118,7 @@ def _night_values(connection: Connection, night: Night) -> dict[str, Any]:
 
 
 def morning_summary(connection: Connection, settings: Settings) -> list[list[str]]:
-    """Five lines for each watch: its advice, why, new releases, measurements, and what is next."""
+    """Five lines for each watch: its advice, why, new releases, measurements, and next steps."""
     night = next(iter(latest_nights(connection, 1)), None)
     batches = batches_of_night(connection, night.night) if night else []
     releases = releases_in(connection)
@@ -176,7 +176,7 @@ def _reason(connection: Connection, settings: Settings, watch: AdviceWatch) -> s
 
 
 def is_idle(settings: Settings) -> tuple[bool, tuple[Any, ...]]:
-    """Whether no release and no batch waits for another night, and what waits.
+    """Whether no release and no batch waits for another night, and the waiting ones.
 
     :returns: the second value changes whenever a night makes progress
     """

@@ -1,8 +1,8 @@
 """Makes watches from requests for advice, and finds the benchmarks of watched projects.
 
 The files of a project name its benchmarks on this machine. Such a command runs only after a person
-has seen it. A changed command, or the same command in another folder, is another command. Projects
-of the service's clients have no files here, and none of their commands is run.
+has confirmed it. A changed command, or the same command in another folder, is another command.
+Projects of the service's clients have no files here, and none of their commands is run.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def adopt_requests(connection: Connection, settings: Settings) -> list[str]:
 
 
 def service_project_name(request: StackRequest) -> str:
-    """A name for a project of the service, by which people tell it from others."""
+    """A name by which people distinguish a project of the service from others."""
     roots = first_few([*dict.fromkeys(it.name for it in request.roots)], _NAMED_ROOTS)
     kind = [] if request.kind is RecommendationType.BEST else [request.kind.value]
     python = f"Python {request.environment.python_version}"
@@ -123,9 +123,9 @@ def service_project_name(request: StackRequest) -> str:
 
 
 def identifiers_of(connection: Connection, names: Iterable[str]) -> dict[str, str]:
-    """Identifiers of watches by what a person wrote: a name, a package or an identifier.
+    """Identifiers of the watches that texts name: by name, package or identifier.
 
-    :raises InvalidArgument: naming the first that is not watched
+    :raises InvalidArgument: naming the first text without a watch
     """
     known = {}
     by_name = {it.name: it.watch_id for it in watches(connection, enabled=False)}
@@ -149,7 +149,7 @@ _CONFIRMED = "confirmed-commands"
 
 
 def unconfirmed(settings: Settings, folder: Path, commands: Mapping[str, str]) -> dict[str, str]:
-    """Those of a project's commands, by name, that were not confirmed on this machine."""
+    """Commands of a project, by name, that were not confirmed on this machine."""
     return {
         name: command
         for name, command in commands.items()
@@ -160,7 +160,7 @@ def unconfirmed(settings: Settings, folder: Path, commands: Mapping[str, str]) -
 def confirm_commands(settings: Settings, folder: Path, commands: Mapping[str, str]) -> None:
     """Remember that the user confirmed these commands of the project in ``folder``.
 
-    :raises OSError: if that cannot be written
+    :raises OSError: if the confirmation cannot be written
     """
     for command in commands.values():
         place = _place_of_command(settings, folder, command)
@@ -199,7 +199,7 @@ def benchmark_files(place: Path, commands: Mapping[str, str]) -> dict[str, str]:
     """Digests of the files that commands name now, by the names of the commands; none of them runs.
 
     :param place: folder or file of the project
-    :returns: without those whose files cannot be read
+    :returns: omits commands whose files cannot be read
     """
     folder, digests = place if place.is_dir() else place.parent, {}
     for name, text in commands.items() if folder.is_dir() else ():

@@ -79,7 +79,7 @@ class UnknownIndicator(InvalidArgument):
 class InvalidParameters(InvalidArgument):
     """Invalid parameters of an indicator.
 
-    :param problems: what is wrong, by parameter name
+    :param problems: messages by parameter name
     """
 
     def __init__(self, indicator: str, problems: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ def module_of(name: str) -> str:
 
 @cache
 def summaries() -> Mapping[str, str]:
-    """What each indicator does, by the name in its results."""
+    """Summaries of the indicators, by the name in their results."""
     return {it.title: it.summary for it in map(indicator_of, INDICATORS)}
 
 

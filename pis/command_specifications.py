@@ -50,7 +50,7 @@ class CommandChanged(InvalidArgument):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, and what identifies its measurements beside the stack and the variables.
+    """A command, with all parts that identify its measurements beside stack and variables.
 
     :param arguments: program and arguments; one argument with spaces runs in a shell
     :param folder: where it runs
@@ -78,13 +78,13 @@ class Command:
 
     @property
     def own_environment(self) -> str | None:
-        """The program that would run it in another environment than that of the stack, if any."""
+        """The program that would run it outside the environment of the stack, if any."""
         first = Path(self.arguments[0].split()[0]).name
         return first if first in _OWN_ENVIRONMENT else None
 
     @property
     def program(self) -> list[str]:
-        """What runs, with all secrets."""
+        """The command with all secrets."""
         return ["/bin/sh", "-c", *self.arguments] if self.in_shell else list(self.arguments)
 
     @property
@@ -97,7 +97,7 @@ class Command:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides whether two measurements are of one series, without the variables."""
+        """The key of a series of measurements, without the variables."""
         return {
             **self.named,
             COMMAND_FILES: digest(dict(self.files)).removeprefix("sha256:"),
@@ -204,10 +204,10 @@ def _named_files(parts: Sequence[str], folder: Path) -> Iterator[Path]:
 
 
 def results_document(printed: Mapping[str, Any], content: bytes) -> dict[str, Any]:
-    """What a command printed and the benchmarks in the file that it wrote, as one document.
+    """The output of a command and the benchmarks in the file that it wrote, as one document.
 
-    Each benchmark is a result. A value that is no time is a rate: itself if higher is better, else
-    its reciprocal; the parameter ``value`` says so.
+    Each benchmark is a result. A value other than a time becomes a rate: the value itself if higher
+    is better, else its reciprocal; the parameter ``value`` says so.
 
     :param printed: by :mod:`pis.command_script`
     :param content: of the file

@@ -1,7 +1,7 @@
 """The metrics of indicators, in the vocabulary of results of other benchmark systems.
 
-The statistics of this project compare rates. A metric is what a person reads: it has a name, a
-unit, a direction and a definition, and its value follows from the durations of a job's repetitions.
+The statistics of this project compare rates. A metric is for people: it has a name, a unit, a
+direction and a definition, and its value follows from the durations of a job's repetitions.
 An indicator and a foreign system have the same definition only if they measure the same quantity
 in the same way.
 """
@@ -44,7 +44,7 @@ _MLPERF_INFERENCE = "mlperf-inference-v0.5"
 class DeclaredMetric:
     """A metric that an indicator measures.
 
-    :param benchmark: name of the benchmark, equal to that of foreign results if their definition is
+    :param benchmark: name of the benchmark, as in foreign results with an equal definition
     :param aggregate: how the value follows from the repetitions
     """
 
@@ -69,10 +69,10 @@ class MetricValue:
 def metrics_of(
     name: str, parameters: Mapping[str, Any] | None = None, unit: Unit | None = None
 ) -> tuple[DeclaredMetric, ...]:
-    """The metrics of the indicator ``name``, the one that comparisons use first.
+    """The metrics of the indicator ``name``; the metric that comparisons use comes first.
 
-    :param parameters: those of one measurement; some indicators measure several quantities
-    :param unit: of the measurement's rate; by default that of the indicator's default parameters
+    :param parameters: of one measurement; some indicators measure several quantities
+    :param unit: of the measurement's rate; by default the unit for the default parameters
     :raises UnknownIndicator: if there is no such indicator
 
     >>> [it.metric.name for it in metrics_of("deepbench-conv", {"pass": "forward"})]
@@ -126,7 +126,7 @@ def metric_values(
 
 @cache
 def shared_metrics() -> tuple[SharedMetric, ...]:
-    """The metrics of indicators whose definitions are those of other systems.
+    """The metrics of indicators that have definitions of other systems.
 
     >>> {it.metric.definition for it in shared_metrics() if it.indicator == "PiGemm"}
     {'deepbench-1'}
@@ -286,7 +286,7 @@ def _compilation(
 def _of_images(
     times: Sequence[_Rule], rates: Sequence[_Rule]
 ) -> Callable[[str, Mapping[str, Any], Unit], tuple[DeclaredMetric, ...]]:
-    """Metrics of networks: only those of images have ``rates``; without ``times``, own ones."""
+    """Metrics of networks: only for images, also ``rates``; without ``times``, our own metrics."""
 
     def declared(
         name: str, parameters: Mapping[str, Any], unit: Unit
@@ -333,7 +333,7 @@ _CHOSEN: dict[str, tuple[str, dict[str, tuple[_Rule, ...]]]] = {
 
 
 def _chosen(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
-    """Those of the parameter's value; a load without a scenario has all of them."""
+    """The metrics for the parameter's value; a load without a scenario has all metrics."""
     parameter, by_value = _CHOSEN[name]
     chosen = by_value.get(str(parameters.get(parameter)))
     if chosen is None and name == "loadgen":

@@ -1,1 +1,1 @@
-"""How the service is: liveness, readiness, metrics and traces."""
+"""The health of the service: liveness, readiness, metrics and traces."""

@@ -60,7 +60,7 @@ class StoreProbe:
 
     Only one probe runs at a time; a store that does not answer the probe in time counts as down.
 
-    :param ask: returns what is wrong with the store, or ``None``
+    :param ask: returns the problem of the store, or ``None``
     :param kept_s: how long an answer is reused, since probes are frequent
     """
 
@@ -82,7 +82,7 @@ class StoreProbe:
             return self._answer
 
     def problem(self, until: float) -> str | None:
-        """Return what is wrong with the store, without its URL; ``None`` if it works.
+        """Return the problem of the store, without its URL; ``None`` if it works.
 
         :param until: time of the monotonic clock at which no answer counts as a problem, s
         """
@@ -158,7 +158,7 @@ def register(app: Flask) -> None:
     }
 
     def readyz() -> Response:
-        """Whether requests can be answered, and what is missing.
+        """Whether requests can be answered, and the problems.
 
         With the parameter ``writes``, a server that only reads is unavailable.
         """
@@ -239,12 +239,12 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
 
 
 def _schema(connection: Connection) -> dict[str, Any]:
-    """The revision of PostgreSQL; with the expected one if it is older.
+    """The revision of PostgreSQL, and if that is older, the expected revision.
 
     A running server goes on while a newer release migrates: its steps keep what this release reads.
     On the schema of an earlier release, it answers reads.
 
-    :raises SchemaMismatch: if another program migrated it, or nobody did
+    :raises SchemaMismatch: if another program migrated it, or it has no schema
     """
     try:
         schema = relational_state(connection)

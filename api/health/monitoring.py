@@ -163,7 +163,7 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {
 
 
 def _gauge(name: str, values: float | Mapping[Any, float] | None) -> Metric:
-    """A gauge with its value, or with one by the value or values of its labels.
+    """A gauge with its value, or with a value for each value of its labels.
 
     :param values: ``None`` if the value is unknown
     """
@@ -267,7 +267,7 @@ def _knowledge(connection: Connection) -> Iterator[Metric]:
 
 
 def _readiness() -> Iterator[Metric]:
-    """What ``/readyz`` says, the version, and when the certificate expires."""
+    """The status of ``/readyz``, the version, and when the certificate expires."""
     _, document = readiness()
     yield _gauge("thoth_readiness", {it: document["status"] == it for it in _STATUSES})
     graph = document["checks"]["graph"]["status"]
@@ -347,7 +347,7 @@ def _count(response: Response) -> Response:
 
 
 def trace_process() -> None:
-    """Record spans of this process if the environment says so; call it after forking."""
+    """Record spans of this process if the environment names a collector; call it after forking."""
     if start_tracing():
         trace_stores()
 

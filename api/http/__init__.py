@@ -1,1 +1,1 @@
-"""What all routes share: errors, paging, bodies, schema fields, and cached answers."""
+"""Shared parts of all routes: errors, paging, bodies, schema fields, and cached answers."""

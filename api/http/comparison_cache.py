@@ -41,7 +41,7 @@ _MOST_FAMILIES = 20
 
 @dataclass(frozen=True, slots=True)
 class SeriesFilter:
-    """Which series a question is about.
+    """Selects series.
 
     :param indicator: name of an indicator
     :param hardware: prefix of digests of hardware classes
@@ -85,7 +85,7 @@ class SeriesFamily:
     def groups(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """The series at some places as JSON values of ``thoth stacks``.
 
-        The comparisons of the other series count in the verdicts, too. Callers must not change the
+        The comparisons of all series count in the verdicts. Callers must not change the
         values.
         """
         with self._lock:  # others wait, since they would compute the same
@@ -108,8 +108,8 @@ def _jobs(series: Sequence[MeasuredSeries]) -> int:
 class ComparisonCache:
     """Keeps series with their estimated effects, each until its measurements change.
 
-    All comparisons of an answer form one family, so that a new job may change any verdict. Judging
-    takes little time, and reading the measurements most of it.
+    All comparisons of an answer form one family, so a new job may change any verdict. Reading the
+    measurements takes most of the time, judging little.
     """
 
     def __init__(self) -> None:

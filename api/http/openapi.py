@@ -163,7 +163,7 @@ class BodyParser(FlaskParser):
     def load_querystring(self, req: Request, schema: Schema) -> Any:
         """Load a query; a parameter must not occur more than once.
 
-        :raises ApiError: 400, naming those that occur more often
+        :raises ApiError: 400, naming repeated parameters
         """
         known = {field.data_key or name for name, field in schema.load_fields.items()}
         twice = {

@@ -59,7 +59,7 @@ _COMMENT = re.compile(rf"^[ \t]*#[^{_ENDS}]*", re.MULTILINE)
 def check_constraints(text: str) -> None:
     """Refuse constraints that take too long to read.
 
-    :raises ValidationError: saying what there is too much of
+    :raises ValidationError: naming the exceeded limit
     """
     if problem := list_problem([text]):
         raise ValidationError(problem)
@@ -172,7 +172,7 @@ def _is_list(base: str) -> bool:
 def check_lock(text: str) -> None:
     """Refuse a Pipfile.lock that takes too long to read.
 
-    :raises ValidationError: saying what there is too much of
+    :raises ValidationError: naming the exceeded limit
     """
     if problem := address_problem([text]) or json_problem([text]):
         raise ValidationError(problem)

@@ -1,7 +1,7 @@
 """Context of a request: its client's address, its identifier, its body, headers of all responses.
 
-Bodies have limits of size, time, nesting depth and numbers. Headers are versions, the age of the
-data, and those that protect browsers.
+Bodies have limits of size, time, nesting depth and numbers. Headers state versions and the age of
+the data, and protect browsers.
 """
 
 from __future__ import annotations

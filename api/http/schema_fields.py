@@ -101,7 +101,7 @@ def filter_text(description: str, example: str | None = None, **more: Any) -> fi
 
 
 def page_limit(description: str, default: int, most: int) -> fields.Integer:
-    """How many items a page may have."""
+    """The number of items that a page may have."""
     metadata = described(description, default)
     return fields.Integer(load_default=default, validate=validate.Range(1, most), metadata=metadata)
 
@@ -190,7 +190,7 @@ def schema_of(
 ) -> type[Schema]:
     """The schema of the declared fields of dataclasses, and of ``more`` fields.
 
-    The first schema of a dataclass alone is also that of fields of its type.
+    Fields of the type of a dataclass use the first schema that was made of it alone.
 
     :param name: of the component in the OpenAPI document
     """

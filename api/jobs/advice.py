@@ -54,7 +54,7 @@ _PROVENANCE_SCHEMA = "provenance-1"
 
 
 class JobObserver:
-    """Stores the progress of a request and what was read, and logs for the client."""
+    """Stores the progress of a request and its reads, and logs for the client."""
 
     def __init__(self, worker: WorkerContext, stores: Stores, analysis: Analysis) -> None:
         self._worker, self._stores = worker, stores
@@ -77,7 +77,7 @@ class JobObserver:
         yield update, lambda _name, _version: None
 
     def after_reading(self, resolution: IndexResolution) -> None:
-        """Store what was read."""
+        """Store the data that was read."""
         self._store(resolution.progress)
         if unstored := resolution.listed.unstored():
             store_read(self._stores.settings, self._stores.engine, unstored)

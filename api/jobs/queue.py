@@ -161,12 +161,12 @@ class QueueName(StrEnum):
 
 
 class RequestWork(NamedTuple):
-    """How a kind of request is answered.
+    """The work for a kind of request.
 
     :param task: name of its task
     :param function: answers a stored request, as ``module:name``; only workers of its queue load it
     :param limit_s: a job that takes longer must be hanging, because a store does not answer
-    :param scope: what a client needs to read the request
+    :param scope: scope that a client needs to read the request
     """
 
     task: str
@@ -215,7 +215,7 @@ class QueueClient:
 
 
 def room_for(client: QueueClient | None, places: int) -> tuple[int, int]:
-    """How many places the requests of all such clients, and of this client alone, may take.
+    """The places that requests of all such clients, and of this client alone, may take.
 
     >>> room_for(QueueClient("192.0.2.1", anonymous=True), 8), room_for(None, 8)
     ((6, 2), (8, 8))
@@ -252,7 +252,7 @@ PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 class Overloaded(ProjectError):
     """Too many jobs wait in a queue.
 
-    :param retry_after_s: when the jobs that wait now will be done, at the rate of the last minutes
+    :param retry_after_s: time until the waiting jobs are done, at the rate of the last minutes
     """
 
     def __init__(self, queue: QueueName, message: str, retry_after_s: int) -> None:
@@ -328,7 +328,7 @@ class Queue:
     def enqueue_request(
         self, connection: Connection, work: RequestWork, analysis_id: str, client: QueueClient
     ) -> None:
-        """Enqueue the job of a request: clients take turns, and those with a token come first."""
+        """Enqueue the job of a request: clients take turns, and clients with a token come first."""
         first = _BULK if work.queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
         among = {
             "queue": work.queue.value,
@@ -402,7 +402,7 @@ def connection_name(queues: Sequence[QueueName], worker: str) -> str:
 def attending_workers(connection: Connection) -> dict[QueueName, int]:
     """Number of workers that take jobs from each queue and asked PostgreSQL a moment ago.
 
-    Workers send heartbeats, so the connection of one that stands still falls silent.
+    Workers send heartbeats, so the connection of a hanging worker falls silent.
 
     PostgreSQL shows the connections of other users to superusers only, so server and workers must
     be the same user.
@@ -418,7 +418,7 @@ class QueuedJob:
 
     :param client: identifier of the token or address whose request it is
     :param analysis_id: identifier of the request, if it is the job of one
-    :param due_at: before this time, it is not tried again
+    :param due_at: the job is not tried before this time
     """
 
     job_id: int

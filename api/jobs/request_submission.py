@@ -119,7 +119,7 @@ def analysis_of_kind(analysis_id: str, kind: AnalysisKind) -> Analysis:
 def result_body(analysis: Analysis, wait_s: float = 0.0) -> bytes:
     """The stored result of an analysis.
 
-    :param wait_s: how long to wait until it ends; not at all if as many clients as may wait do
+    :param wait_s: how long to wait until it ends; 0 if the permitted number of clients waits
     :raises ApiError: 202 while it is not finished, 400 if it ended without a result
     """
     # Clients of the original service expect the state in `status`; in RFC 9457 that is a number.

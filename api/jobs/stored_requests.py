@@ -32,7 +32,7 @@ class _StoredRequest:
         return {_VERSION_FIELD: self.SCHEMA_VERSION, **fields}
 
     def _content(self) -> dict[str, Any]:
-        """The stored values in which requests of different senders are equal."""
+        """The stored values without the sender; equal for equal requests of different senders."""
         return {name: it for name, it in self.to_document().items() if name not in _SENDER}
 
     @classmethod
@@ -58,7 +58,7 @@ class AdviceRequest(_StoredRequest):
     A worker chooses the hardware class, because the choice needs the recorded classes.
 
     :param asked: project, environment and options; no hardware class
-    :param hardware_prefix: how the digest of the hardware class begins
+    :param hardware_prefix: prefix of the digest of the hardware class
     :param described_hardware: processor and GPU as ``thamos`` describes them
     :param may_fetch: whether a worker may fetch missing packages from the configured indexes
     :param origin: address of the project; stored for the operator, never evaluated

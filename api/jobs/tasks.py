@@ -153,7 +153,7 @@ def project_graph(context: JobContext) -> None:
 
 @_task("cron.refresh", _NIGHT_S)
 def refresh_packages(context: JobContext, timestamp: int) -> None:
-    """Fetch what is new on the indexes, as ``thoth packages refresh`` does."""
+    """Fetch new releases from the indexes, as ``thoth packages refresh`` does."""
     _log_report("refresh", packages_document(refresh(_worker(context).settings)), timestamp)
 
 
@@ -170,7 +170,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
 
 @_task("cron.advisories", _NIGHT_S)
 def sync_advisories(context: JobContext, timestamp: int) -> None:
-    """Ingest what is new in ``ADVISORIES``, as ``thoth advisories sync`` does."""
+    """Ingest new advisories of ``ADVISORIES``, as ``thoth advisories sync`` does."""
     settings = _worker(context).settings
     if settings.advisories is None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
@@ -190,7 +190,7 @@ def run_loop(context: JobContext, timestamp: int) -> None:
 
 @_task("cron.notices", _NOTICES_S)
 def send_notices(context: JobContext, timestamp: int) -> None:
-    """Write the notices of new events, and send those that are due."""
+    """Write the notices of new events, and send due notices."""
     worker = _worker(context)
     counts = deliver_notices(worker.service.engine, worker.settings)
     for target, reason in counts.unusable.items():
@@ -201,7 +201,7 @@ def send_notices(context: JobContext, timestamp: int) -> None:
 
 @blueprint.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
-    """Delete what has expired: ended jobs, ingested uploads, old requests."""
+    """Delete expired data: ended jobs, ingested uploads, old requests."""
     await prune_all(context.app, _worker(context))
 
 
@@ -280,7 +280,7 @@ async def keep_scheduling(app: procrastinate.App, registry: PeriodicRegistry) ->
 
 
 class DatabaseClockManager(JobManager):
-    """Puts jobs off by the clock of PostgreSQL, and tells when a worker looks for a job."""
+    """Postpones jobs by the clock of PostgreSQL, and reports when a worker looks for a job."""
 
     before_fetch: Callable[[], None] = staticmethod(lambda: None)
 

@@ -113,7 +113,7 @@ def run_worker(
 class _RunningWorker:
     """State of the worker process.
 
-    :param jobs: the running job, and those whose end may not be stored, with their worker
+    :param jobs: the running job, and jobs whose end may not be stored, with their worker
     """
 
     app: procrastinate.App

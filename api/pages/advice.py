@@ -133,12 +133,12 @@ def _report(advice_id: str) -> tuple[ApiDocument, ApiDocument]:
 
 
 def _locked(products: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The lock of the best stack, as a ``Pipfile.lock``; ``None`` if there is none."""
+    """The lock of the best stack, as a ``Pipfile.lock``; ``None`` if there is no lock."""
     return (products[0]["project"]["requirements_locked"] or None) if products else None
 
 
 def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
-    """What the stack is, in one sentence."""
+    """A sentence that describes the stack."""
     if best is None:
         nothing = any(it["code"] == "fetch" and it["type"] == "ERROR" for it in inner["stack_info"])
         return f"{'Nothing is known here yet' if nothing else 'No stack meets the requirements'}."
@@ -175,7 +175,7 @@ def _drawing(best: Mapping[str, Any]) -> object:
 
 
 def _claim_drawing(explained: ApiDocument) -> object:
-    """The observed effect, and those of its hosts, inspections and other contexts."""
+    """The observed effect, and the effects by host, inspection and other context."""
     claim, hosts, inspections = (explained[it] for it in ("claim", "hosts", "inspections"))
     parts = [
         *((f"host {_first(it['hosts'])}", it) for it in hosts if len(hosts) > 1),
@@ -194,7 +194,7 @@ def _first(identifiers: Sequence[str]) -> str:
 
 
 def _claim_label(claim: Mapping[str, Any], series: str) -> str:
-    """Version, what it is compared with, and series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+    """Both versions and the series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
     version = claim["purl"].removeprefix("pkg:pypi/")
     other = (claim["baseline_purl"] or "").rpartition("@")[2]
     return f"{version}{other and f' to {other}'} ({series})"
@@ -203,9 +203,9 @@ def _claim_label(claim: Mapping[str, Any], series: str) -> str:
 def _notes(
     inner: Mapping[str, Any], best: Mapping[str, Any] | None
 ) -> dict[str, list[Mapping[str, Any]]]:
-    """Notes about the request and the stack by package; those about all come first, under ''.
+    """Notes about the request and the stack by package; general notes come first, under ''.
 
-    Of a note about a package, only what the row of the package does not say already.
+    Notes about a package omit text that the row of the package contains.
     """
     rows = {it["name"]: it for it in (best["packages"] if best else ())}
     notes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

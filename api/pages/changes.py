@@ -1,4 +1,4 @@
-"""Changes of performance: settled ones, searches of ``thoth bisect``, and histories of series."""
+"""Settled changes of performance, searches of ``thoth bisect``, and histories of series."""
 
 from __future__ import annotations
 

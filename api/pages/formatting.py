@@ -169,7 +169,7 @@ def _visible(character: str) -> str:
 
 
 def visible_text(value: object) -> object:
-    """What a template shows for a value: of plain text, all characters are visible.
+    """The form of a value in a template: all characters of plain text are visible.
 
     Templates call it for every value, as Jinja's ``finalize``.
     """
@@ -187,7 +187,7 @@ def parameters(value: Mapping[str, Any] | None) -> str:
 
 
 def missing(comparison: Mapping[str, Any], left_out: Mapping[str, int]) -> str:
-    """What an undetermined comparison of the API lacks, as ``thoth stacks`` says it.
+    """The jobs that an undetermined comparison lacks, in the words of ``thoth stacks``.
 
     :param left_out: number of jobs that it leaves out, by reason
 
@@ -204,7 +204,7 @@ def missing(comparison: Mapping[str, Any], left_out: Mapping[str, int]) -> str:
 
 
 def hardware_text(value: Mapping[str, Any]) -> str:
-    """The names of hardware, each once; those that a longer one contains are left out.
+    """The names of hardware, each once; names that a longer name contains are left out.
 
     >>> hardware_text({"label": "AMD EPYC, 2 CPUs", "model": "AMD EPYC", "cores": 2})
     'AMD EPYC, 2 CPUs'
@@ -216,7 +216,7 @@ def hardware_text(value: Mapping[str, Any]) -> str:
 
 
 def indicator_summary(name: str) -> str:
-    """What an indicator of Thoth does; empty for a script of somebody's own.
+    """The summary of a bundled indicator; empty for other scripts.
 
     >>> indicator_summary("PiConv2D"), indicator_summary("PiMine")
     ('Convolution of images: rate of its operations.', '')

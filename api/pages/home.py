@@ -1,4 +1,4 @@
-"""The first page, how the service works and what it refused, and the documentation of the API.
+"""The first page, the state of the service, refused documents, and the documentation of the API.
 
 The latter is rendered from the OpenAPI document on the server, without scripts.
 """
@@ -30,7 +30,7 @@ blueprint.app_errorhandler(404)(unknown_address)
 
 @blueprint.get("/")
 def home() -> Response:
-    """Settled changes of the last days, numbers of what is recorded, and open work."""
+    """Settled changes of the last days, counts of the record, and open work."""
     since = as_json_time(datetime.now(UTC) - timedelta(days=_DAYS))
     changes = read("/api/v2/changes", since=since, limit=20)
     hardware = read("/api/v2/hardware", measured="true", limit=10)
@@ -89,7 +89,7 @@ def operator() -> Response:
 
 @operation_pages.get("/trust")
 def trust() -> Response:
-    """What was refused, and how current the data is."""
+    """Refused documents, and the age of the data."""
     status = read("/api/v2/status")
     return render("trust.html", status, state=status.body)
 

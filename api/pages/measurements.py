@@ -128,7 +128,7 @@ def job(observation_id: str) -> Response:
 
 
 def _work(job: Mapping[str, Any]) -> tuple[float, str] | None:
-    """What a call does, and its unit; ``None`` if the rate does not follow from the samples."""
+    """Amount of work in a call, and its unit; ``None`` if the rate does not follow from samples."""
     rate, unit, samples = job["rate"], job["unit"] or "", job["repetitions_s"]
     if not rate or not samples or not unit.endswith("/s"):
         return None
@@ -139,7 +139,7 @@ def _work(job: Mapping[str, Any]) -> tuple[float, str] | None:
 
 
 def _exclusion(job: Mapping[str, Any]) -> str | None:
-    """Why comparisons leave the job out, in words; ``None`` if they do not."""
+    """Why comparisons leave the job out, in words; ``None`` if they use it."""
     reason = job["quarantine_reason"] or job["unstable_reason"] or job["failure_reason"]
     return None if reason is None else exclusion_text(reason)
 
@@ -160,7 +160,7 @@ def hardware_class(digest: str) -> Response:
 
 
 def hardware_choices() -> tuple[ApiDocument | None, list[Mapping[str, Any]]]:
-    """Hardware classes to choose from in a form: those that are described and were measured.
+    """Hardware classes to choose from in a form: described classes with measurements.
 
     :returns: the document of the API, ``None`` if this client may not read it; and the classes
     """
@@ -170,7 +170,7 @@ def hardware_choices() -> tuple[ApiDocument | None, list[Mapping[str, Any]]]:
 
 
 def _sentence(coverage: ApiDocument) -> str:
-    """What was measured on a class, in one sentence."""
+    """The measurements on a class, in one sentence."""
     indicators = coverage["indicators"]
     if not indicators:
         return "Nothing was measured on this hardware."
@@ -217,7 +217,7 @@ benchmarks_pages = Pages("benchmarks", __name__)
 
 @benchmarks_pages.get("/benchmarks")
 def benchmarks() -> Response:
-    """Results, in one table for each definition, since only these are comparable."""
+    """Results in one table for each definition, since only equal definitions are comparable."""
     listed = read("/api/v2/benchmarks", **request.args)
     return render(
         "benchmarks.html", listed, tables=_by_definition(listed["items"]),
@@ -228,7 +228,7 @@ def benchmarks() -> Response:
 def _by_definition(
     results: Iterable[Mapping[str, Any]],
 ) -> list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """The results of each definition in order, with the first of them as their head."""
+    """The results of each definition in order, with the first result as head."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for result in results:
         names = ("system", "metric", "unit", "definition")

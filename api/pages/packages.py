@@ -1,4 +1,4 @@
-"""Packages and vulnerabilities: releases, what was measured of them, and what affects them."""
+"""Packages and vulnerabilities: releases, their measurements, and their vulnerabilities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST = 500
 class _EffectColumn:
     """A group as a column: the fastest stack of each measured version of the package.
 
-    :param details: settings that tell it apart from other groups of its indicator
+    :param details: settings that distinguish it from other groups of its indicator
     """
 
     group: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What the page and the HTML file of a quality report show; the file needs no other file."""
+"""Views for the page and the HTML file of a quality report; the file needs no other file."""
 
 from __future__ import annotations
 

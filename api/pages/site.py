@@ -1,4 +1,4 @@
-"""What all pages share: requests to the API, blueprints, layout, problems, forms, signing in.
+"""Shared parts of all pages: requests to the API, blueprints, layout, problems, forms, signing in.
 
 Reads and writes of pages are requests to the API in the same process. A page therefore shows what
 the API answers, under the same scopes, and links to the same JSON.
@@ -182,8 +182,8 @@ def render(
 ) -> Response:
     """Render a page.
 
-    :param documents: what it shows; the foot shows the time of their data, and links to those that
-        GET returns
+    :param documents: the shown documents; the foot shows the time of their data, and links to
+        documents that GET returns
     """
     shown = [it for it in documents if it is not None]
     client = token()
@@ -274,7 +274,7 @@ def _of_page(error: ApiError) -> Response:
 
 
 def unknown_address(error: NotFound) -> Response:
-    """The answer to an address that nothing has: a page for browsers outside the API."""
+    """The answer to an unknown address: a page for browsers outside the API."""
     accepted = request.accept_mimetypes
     is_page = request.url_rule is None and not request.path.startswith(_API)
     if is_page and accepted["text/html"] > accepted["application/json"]:

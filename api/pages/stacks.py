@@ -1,4 +1,4 @@
-"""Stacks, what was measured of them, and comparisons of two stacks or two locks."""
+"""Stacks, their measurements, and comparisons of two stacks or two locks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ blueprint = Pages("stacks", __name__)
 
 @blueprint.get("/stacks")
 def stacks() -> Response:
-    """Measured stacks by what is comparable: which is fastest, and how surely."""
+    """Groups of comparable stacks: which is fastest, with the interval."""
     query = {name: value for name, value in request.args.items() if value}
     groups = read("/api/v2/comparison-groups", **query)
     _, classes = hardware_choices()
@@ -90,7 +90,7 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
     """The forms of two stacks and of two locks.
 
     :param fields: values to fill in
-    :param problem: what is wrong with the locks
+    :param problem: problem of the locks
     """
     measured = read("/api/v2/stacks", measured="true", limit=100)
     classes, hardware = hardware_choices()
@@ -153,7 +153,7 @@ def form() -> BaseResponse:
 
 @lock_pages.post("/compare/locks")
 def compare_locks() -> Response:
-    """The differences of two locks, or the form with what is wrong."""
+    """The differences of two locks, or the form with the problem."""
     fields = request.form.to_dict()
     try:
         for side in _SIDES:

@@ -195,9 +195,9 @@ def page(
     :param query: with ``limit``, and ``after`` unless it is the first page
     A page whose items are larger than ``QUERY_BYTE_LIMIT`` ends early, after one item at least.
 
-    :param find: gives at most ``limit`` items after the key ``after``: its one part, all of
-        several, or ``None``
-    :param key: of an item, if that is not the cursor's
+    :param find: returns at most ``limit`` items after the key ``after``: a single part, a tuple of
+        parts, or ``None``
+    :param key: of an item; by default the cursor's key
     :raises ApiError: 400 if ``after`` is no cursor of this list
     """
     limit, after = query["limit"], None
@@ -229,7 +229,7 @@ def browse_page(
     *arguments: object,
     **selection: Any,
 ) -> dict[str, Any]:
-    """A page of what ``browse`` gives for a connection, further arguments and a selection."""
+    """A page of the items that ``browse`` returns for a connection, arguments and a selection."""
     with reading() as (connection, progress):
         return page(query, cursor, partial(browse, connection, *arguments, **selection), progress)
 

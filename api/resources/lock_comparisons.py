@@ -77,7 +77,7 @@ def read_lock_knowledge(
     recorded: Sequence[RecordedHardware],
     hardware: Collection[str] | None = None,
 ) -> LockKnowledge:
-    """What the stores know of two locks, each given as version by package name.
+    """The knowledge of the stores about two locks, each given as version by package name.
 
     The caller holds a place of ``lock_readers``.
 
@@ -300,7 +300,7 @@ def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _public(side: str, files: Mapping[str, str]) -> tuple[str, dict[str, bytes]]:
-    """The name of the lock, and the files without credentials by their names, all with the side."""
+    """The name of the lock, and the files without credentials; all names begin with the side."""
     (name,) = files.keys() - _manifests(files)
     public = {f"{side}/{it}": public_file(it, text).encode() for it, text in files.items()}
     return f"{side}/{name}", public
@@ -312,7 +312,7 @@ def _read(
     selection: LockSelection,
     markers: Mapping[str, str] | None = None,
 ) -> ProjectLock:
-    """:raises InvalidFile: if it is not a lock, or does not have what is selected"""
+    """:raises InvalidFile: if it is not a lock, or lacks a selected part"""
     lock = require_pins(read_lock(path, files, selection, markers))
     if len(lock.entries) > MAX_PACKAGES:
         raise InvalidArgument(f"{path}: more than {MAX_PACKAGES} packages")

@@ -1,4 +1,4 @@
-"""How the service and its nightly loop run, and how current its data is."""
+"""The state of the service and its nightly loop, and the age of its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes of the service: they and embedded stores are restarted, and they share metrics.
+"""Restarts child processes of the service and embedded stores; the processes share metrics.
 
 This module does not import the Prometheus client, which reads the environment on import.
 """
@@ -83,7 +83,7 @@ class _SupervisedChild:
     silent_checks: int = 0
 
     def is_silent(self) -> bool:
-        """Whether heartbeats have ceased, by the number of checks: this process may stop, too."""
+        """Whether heartbeats have ceased; counts checks, because this process may stop, too."""
         if self.child.heartbeat is None or not self.child.heartbeat.exists():
             return False
         touched_ns = self.child.heartbeat.stat().st_mtime_ns
@@ -196,8 +196,8 @@ def _bind_to_parent() -> None:
 def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S) -> Iterator[None]:
     """Restart the embedded stores of ``settings`` if they die within the block.
 
-    A store that was stopped by ``thoth down`` stays down. Of all processes that are in such a
-    block, one watches the stores; when it ends, another takes over.
+    A store that was stopped by ``thoth down`` stays down. One of all processes in such a block
+    watches the stores; when it ends, another takes over.
     """
     stores, over = EmbeddedStores(settings), Event()
     if not stores.kinds:

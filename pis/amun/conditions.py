@@ -106,7 +106,7 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
 
 
 def _document(conditions: Conditions) -> dict[str, Any]:
-    """Return the counters as JSON values, without those of energy, whose zero means nothing."""
+    """Return the counters as JSON values, without energy counters, whose zero has no meaning."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(conditions).items()
@@ -179,7 +179,7 @@ def energy_between(
 ) -> dict[str, Any]:
     """The energy between two moments, with the names of its counters, or why it is unknown.
 
-    A counter that stood still is one that a virtual machine or a driver does not really offer.
+    A virtual machine or a driver does not really support a counter that stood still.
 
     >>> energy_between({"package-0": EnergyCounter(90.0, 100.0, 0.0)},
     ...     {"package-0": EnergyCounter(5.0, 100.0, 0.05)})

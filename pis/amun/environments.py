@@ -177,7 +177,7 @@ class BuiltEnvironment:
     :param digest: digest of the lock, the interpreter and the platform
     :param build: identifies this installation; ``None`` if an earlier release made it
     :param freeze: ``name==version`` of all installed packages, sorted
-    :param log: log of the installation, which may have been long ago
+    :param log: log of the installation, which may be old
     :param bundled: libraries that its wheels bundle
     """
 
@@ -200,8 +200,8 @@ def build_environment(
 ) -> BuiltEnvironment:
     """Return the environment of ``lock`` below ``THOTH_HOME/environments``; build it if needed.
 
-    :param python_version: such as ``3.11`` or ``3.11.7``; by default that of the lock, else that
-        of the running interpreter
+    :param python_version: such as ``3.11`` or ``3.11.7``; by default the version of the lock or
+        else of the running interpreter
     :param on_line: called with each line of the build log at once
     :raises BuildFailed: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
         ``index-unreachable``, ``timed-out``, ``disk-full``, ``host-failed``,
@@ -415,7 +415,7 @@ def _uv(
 def bundled_libraries(site_packages: Path) -> dict[str, list[BundledLibrary]]:
     """The libraries of each distribution in a folder, by ``NAME==VERSION``; sorted.
 
-    What cannot be read is left out. Takes milliseconds for each distribution.
+    Unreadable libraries are left out. Takes milliseconds for each distribution.
     """
     bundled = {}
     for folder in sorted(site_packages.glob(f"*{_SUFFIX}")):

@@ -58,7 +58,7 @@ def hwinfo() -> dict[str, Any]:
 
 @cache
 def processor_and_platform() -> dict[str, Any]:
-    """Return what does not change until the machine starts again; three programs are run for it."""
+    """Return facts that do not change until the machine starts again; runs three programs."""
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or listed.get("Flags") or ""
@@ -142,7 +142,7 @@ def lscpu() -> dict[str, str]:
 def host(machine_id: str = "") -> str:
     """Return a stable machine identifier that reveals nothing about the machine.
 
-    :param machine_id: machine ID to hash; by default that of this machine
+    :param machine_id: machine ID to hash; by default the ID of this machine
     """
     identity = machine_id or text_of(_MACHINE_ID).strip() or platform.node()
     return f"sha256:{hashlib.sha256(_SALT + identity.encode()).hexdigest()}"
@@ -151,7 +151,7 @@ def host(machine_id: str = "") -> str:
 def boot(boot_id: str = "") -> str | None:
     """Return an identifier of the time since the machine started, ``None`` if it is unknown.
 
-    :param boot_id: identifier to hash; by default that of the kernel
+    :param boot_id: identifier to hash; by default the kernel's identifier
     """
     identity = boot_id or text_of(_BOOT_ID).strip()
     return (

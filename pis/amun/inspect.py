@@ -69,7 +69,7 @@ class InspectOptions:
     :param interleaved: alternate between the inspections, instead of one after another
     :param reference_jobs: jobs of the first inspection for each job of the others, if interleaved;
         by default :func:`pis.amun.jobs.reference_jobs`
-    :param timeout_s: of each job; by default that of its specification
+    :param timeout_s: of each job; by default the limit in its specification
     :param submission: distinguishes inspections with equal specifications; without it, equal
         specifications are the same inspection
     :param trust_script: run submitted scripts as this process's user, without a sandbox. Only the
@@ -116,7 +116,7 @@ def inspect(
 ) -> list[InspectionOutcome]:
     """Build the environments of ``specifications`` and run their missing jobs.
 
-    If the first job of a submitted script breaks the result protocol, nothing more runs.
+    If the first job of a submitted script breaks the result protocol, no other job runs.
 
     :returns: one outcome per specification, in their order
     :raises AlreadyRunning: if another process uses ``options.out``
@@ -328,7 +328,7 @@ def _run_blocks(
     """Run blocks of different slots concurrently, and blocks of one slot one after another.
 
     No further job starts if the first job of a submitted script breaks the result protocol: all
-    others would do the same.
+    other jobs would break it, too.
     """
     stop = Event()
     measured = {

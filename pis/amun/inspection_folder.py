@@ -298,7 +298,7 @@ def _json(value: Mapping[str, Any]) -> str:
 def _job_log(finished: FinishedJob, fault: str | None) -> str:
     """Return standard output and standard error as text for a person.
 
-    :param fault: what is wrong with the output of a job that ended normally
+    :param fault: fault of the output of a job that ended normally
     """
     parts = [
         f"ended: {finished.ended}, exit code {finished.exit_code}\n",
@@ -317,7 +317,7 @@ def _section(title: str, data: bytes, truncated: bool) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much one measurement varied between the jobs of an inspection.
+    """The variation of one measurement between the jobs of an inspection.
 
     :param jobs: number of jobs with this measurement
     :param left_out: how many of them comparisons exclude, by reason
@@ -342,7 +342,7 @@ class InspectionOutcome:
     :param host_problems: number of jobs that the host ended; they run again
     :param not_run: number of jobs that did not run, though the environment was built
     :param rates: all measurements of all measured jobs, in order; empty if units differ
-    :param fault: what is wrong with the output of the first job that ended normally without result
+    :param fault: fault of the output of the first job that ended normally without a result
     :param noise: for each measurement, in the order of the jobs' output
     """
 

@@ -75,7 +75,7 @@ class Watcher(Protocol):
         """Return the limit that the job exceeds, if any."""
 
     def usage(self) -> Mapping[str, float | int]:
-        """Return what the job used until the last check, by names of ``getrusage``."""
+        """Return the job's usage until the last check, by names of ``getrusage``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class FinishedJob:
     """A job after its end.
 
     :param exit_code: the negative number of the signal that ended it; 127 if it did not start
-    :param usage: ``getrusage`` of the process and of the children that it waited for; of a confined
-        job, what :class:`pis.amun.limit_watch.Watch` saw
+    :param usage: ``getrusage`` of the process and of the children that it waited for; for a
+        confined job, the usage that :class:`pis.amun.limit_watch.Watch` saw
     :param started_at, ended_at: in UTC
     :param conditions: of the machine before and after, from :func:`conditions_between`
     """

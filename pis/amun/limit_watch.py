@@ -61,7 +61,7 @@ class Watch:
         return self._memory_breach(pids)
 
     def usage(self) -> dict[str, float | int]:
-        """Return what the processes used until the last check, by names of ``getrusage``."""
+        """Return the processes' usage until the last check, by names of ``getrusage``."""
         return {
             "ru_utime": self._user_s,
             "ru_stime": self._system_s,

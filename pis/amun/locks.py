@@ -130,7 +130,7 @@ def _lock_of(
     keys: Mapping[str, str] | None = None,
     indexes: Mapping[str, str] | None = None,
 ) -> LockAndProblems:
-    """Return one entry per package; of several, the entry whose marker is true here.
+    """Return one entry per package; if there are several, the entry whose marker is true here.
 
     :param keys: keys of an entry in the lock, by field of :class:`LockEntry`
     """
@@ -166,7 +166,7 @@ def _problem_of(error: InvalidDocument) -> SpecificationProblem:
 
 
 def _installable(entry: LockEntry, indexes: Mapping[str, str]) -> LockEntry:
-    """Return what is installed of an entry without faults; the marker stays as it is written."""
+    """Return the installed form of an entry without faults; the marker is unchanged."""
     checked = normalised(entry)
     return LockEntry(
         checked.name,
@@ -223,7 +223,7 @@ def _entry_of_line(line: Line, at: str) -> LockEntry:
 
 
 def _faults(entry: LockEntry) -> Iterator[EntryFault]:
-    """Yield what prevents the installation of ``entry``."""
+    """Yield the faults that prevent the installation of ``entry``."""
     if entry.source is not None:
         message = _ONLY_RELEASES.format(what=_SOURCES[entry.source])
         yield EntryFault(entry.source_key, Reason.INVALID_REQUIREMENT, message)

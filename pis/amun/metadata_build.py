@@ -107,7 +107,7 @@ class MetadataBuild:
     def metadata(self, archive: Path) -> str:
         """Return the core metadata of a source distribution.
 
-        :param archive: whose hash was checked
+        :param archive: the source distribution, whose hash was checked
         :raises BuildFailed: if the source distribution, its backend or its build is broken, or the
             build exceeds a limit
         :raises CannotConfine: if this machine has no sandbox

@@ -78,7 +78,7 @@ def _handles(nvml: Any) -> list[Any]:
 
 
 def _answer(nvml: Any, query: Callable[..., Any], *arguments: Any) -> Any:
-    """What the library answers; ``None`` if the GPU or its driver does not support the query."""
+    """The answer of the library; ``None`` if the GPU or its driver does not support the query."""
     try:
         return query(*arguments)
     except nvml.NVMLError:

@@ -22,7 +22,7 @@ class SpecificationProblem(NamedTuple):
     """A problem of one field.
 
     :param field: its path, such as ``python.requirements_locked.default.numpy.hashes``
-    :param message: what is wrong, and the remedy if there is one
+    :param message: the problem, and the remedy if there is one
     """
 
     field: str

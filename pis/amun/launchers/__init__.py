@@ -92,7 +92,7 @@ class PreparedInspection:
     :param python_version: version of the interpreter, such as ``3.11.7``; empty if unknown
     :param image: the built image, for launchers that build one
     :param dockerfile: the Containerfile of that image
-    :param bundled: libraries that the wheels bundle; ``None`` if nobody looked
+    :param bundled: libraries that the wheels bundle; ``None`` if unknown
     """
 
     inspection: Inspection

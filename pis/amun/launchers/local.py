@@ -61,10 +61,10 @@ class LocalLauncher:
         commands: Sequence[Command] = (),
         concealed: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """What a person gave on the command line; documents have no secrets of it.
+        """Make a launcher for values from the command line; documents have none of their secrets.
 
         :param commands: they run as in the person's shell
-        :param concealed: the value of a variable for each digest that specifications have instead
+        :param concealed: the value of a variable for each digest in a specification
         """
         self._settings = settings
         self._on_line = on_line
@@ -142,7 +142,7 @@ def run_here(
     """Run one job in a new process on this machine.
 
     :param launcher: name of the launcher in the result
-    :param commands: what trusted jobs run, as in a shell
+    :param commands: commands that trusted jobs run, as in a shell
     :param concealed: see :class:`LocalLauncher`
     :raises CommandChanged: if files of the command changed; the job does not count
     """
