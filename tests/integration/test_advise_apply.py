@@ -73,7 +73,7 @@ def apply(
 
 
 @needs("uv")
-def test_uv_writes_the_advised_versions_and_the_lock_is_read_back(
+def test_advise_apply_writes_a_uv_lock_with_the_advised_versions(
     stores: Stores, index: Index, project: Path
 ) -> None:
     lock = project / "uv.lock"
@@ -94,7 +94,7 @@ def test_uv_writes_the_advised_versions_and_the_lock_is_read_back(
 
 
 @needs("uv")
-def test_a_tool_that_fails_leaves_the_lock_as_it_was_and_shows_no_secret(
+def test_failing_lock_tool_leaves_the_lock_unchanged_and_shows_no_secret(
     stores: Stores, index: Index, project: Path
 ) -> None:
     lock, manifest = project / "uv.lock", project / "pyproject.toml"
@@ -120,7 +120,7 @@ def guarded(stores: Stores, index: Index, folder: Path, *arguments: str) -> Comp
     return thoth(stores.settings, "guard", *(arguments or paths), *python, **where)
 
 
-def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lock(
+def test_guard_apply_writes_the_nearest_version_that_is_not_yanked(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -148,7 +148,7 @@ def test_guard_proposes_the_nearest_version_that_is_not_yanked_and_writes_the_lo
 
 
 @pytest.mark.parametrize("name", ["pdm.lock", "pixi.lock", "old.uv.lock", "environment.yml"])
-def test_lock_is_not_replaced_if_its_format_cannot_be_written(
+def test_guard_apply_keeps_a_lock_whose_format_it_cannot_write(
     stores: Stores, index: Index, tmp_path: Path, name: str
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -182,7 +182,7 @@ def test_lock_is_not_replaced_if_its_format_cannot_be_written(
 
 
 @needs("uv")
-def test_uv_writes_the_proposal_for_its_lock(
+def test_guard_apply_writes_the_proposal_into_a_uv_lock(
     stores: Stores, index: Index, project: Path, tmp_path: Path
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -205,7 +205,7 @@ def test_uv_writes_the_proposal_for_its_lock(
     assert '"lib"\nversion = "2.0"' in text
 
 
-def test_apply_without_a_lock_of_a_known_tool_is_an_error(
+def test_advise_apply_requires_a_lock_of_a_known_tool(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.in").write_text("app\n", encoding="utf-8")

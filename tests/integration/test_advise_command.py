@@ -54,7 +54,7 @@ def versions(report: dict[str, Any], number: int = 0) -> dict[str, str]:
     return {it["name"]: it["version"] for it in packages}
 
 
-def test_a_stack_is_advised_shown_and_recorded(known: Stores, project: Path) -> None:
+def test_advise_shows_and_records_the_advised_stacks(known: Stores, project: Path) -> None:
     report = advised(known, project, "--count", "2", "--labels", "team=blue")
     assert versions(report) == {"core": "1.1", "tool": "1.0", "web": "2.0"}
     assert versions(report, 1) == {"core": "1.0", "tool": "1.0", "web": "2.0"}
@@ -71,7 +71,7 @@ def test_a_stack_is_advised_shown_and_recorded(known: Stores, project: Path) -> 
     assert "proven: no stack that meets the request ranks higher; adviser-" in done.stdout
 
 
-def test_infeasible_request_exits_with_1_shows_the_conflict_and_is_recorded(
+def test_infeasible_request_shows_its_conflict_and_exits_with_1(
     known: Stores, project: Path
 ) -> None:
     (project / "requirements.in").write_text("web>=3\ntool\n", encoding="utf-8")
@@ -83,7 +83,7 @@ def test_infeasible_request_exits_with_1_shows_the_conflict_and_is_recorded(
     assert head.status == "infeasible"
 
 
-def test_advice_replays_byte_by_byte_with_other_threads(known: Stores, project: Path) -> None:
+def test_replayed_advice_is_identical_byte_by_byte(known: Stores, project: Path) -> None:
     identifiers = [
         advised(known, project, "--type", kind, "--count", str(count))["metadata"]["document_id"]
         for kind, count in (("latest", 1), ("stable", 3), ("security", 2))
@@ -109,7 +109,7 @@ def test_equal_snapshots_are_stored_once(known: Stores, project: Path) -> None:
     assert row_counts(known.engine)["advice"] == 2
 
 
-def test_a_report_is_checked_and_a_forged_one_detected(
+def test_check_command_detects_a_forged_report(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     report = advised(known, project)
@@ -189,9 +189,7 @@ def test_release_without_hashes_is_advised_but_not_locked(stores: Stores, tmp_pa
     assert "core" in done.stderr
 
 
-def test_advice_does_not_wait_for_a_running_projector_and_is_projected_next(
-    known: Stores, project: Path
-) -> None:
+def test_advice_does_not_wait_for_a_running_projection(known: Stores, project: Path) -> None:
     with only_projector(known.engine, 1.0):
         advised(known, project)
     query = "MATCH (a:Advice) RETURN count(a)"

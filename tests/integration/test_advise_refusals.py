@@ -26,7 +26,7 @@ def known(stores: Stores) -> Stores:
     return stores
 
 
-def test_unreachable_index_exits_with_3(stores: Stores, tmp_path: Path) -> None:
+def test_command_with_an_unreachable_index_exits_with_3(stores: Stores, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
     done = thoth(
@@ -35,7 +35,7 @@ def test_unreachable_index_exits_with_3(stores: Stores, tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
 
 
-def test_conflict_among_read_versions_is_not_reported_as_proven(
+def test_conflict_is_not_reported_as_proven_if_versions_are_unread(
     stores: Stores, tmp_path: Path
 ) -> None:
     at = ("--project", str(tmp_path), *WHERE, "--offline")
@@ -72,7 +72,7 @@ def test_conflict_among_read_versions_is_not_reported_as_proven(
     assert "core 1.0 instead of 4.0" in done.stdout
 
 
-def test_unreadable_advisory_source_counts_as_none(known: Stores, tmp_path: Path) -> None:
+def test_unreadable_advisory_source_is_reported_as_no_source(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     (tmp_path / "page.zip").write_text("<html>Sorry</html>", encoding="utf-8")
     done = thoth(known.settings, "advisories", "sync", str(tmp_path / "nosuch.zip"))
@@ -111,7 +111,7 @@ def test_provenance_compares_a_lock_with_its_pipfile(known: Stores, tmp_path: Pa
     assert "so the lock is not compared with it" in done.stderr
 
 
-def test_file_name_of_another_lock_format_is_reported(known: Stores, tmp_path: Path) -> None:
+def test_output_file_name_of_another_lock_format_is_reported(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     output = tmp_path / "out.toml"
     done = thoth(
@@ -123,7 +123,7 @@ def test_file_name_of_another_lock_format_is_reported(known: Stores, tmp_path: P
     assert "out.toml is requirements; its name usually means pylock" in done.stderr
 
 
-def test_piped_tables_keep_to_the_width_without_trailing_blanks(
+def test_piped_tables_keep_the_width_and_have_no_trailing_blanks(
     known: Stores, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
@@ -137,7 +137,7 @@ def test_piped_tables_keep_to_the_width_without_trailing_blanks(
         assert max(map(len, free.stdout.splitlines())) > 60
 
 
-def test_lock_with_a_file_from_elsewhere_is_an_error(stores: Stores, tmp_path: Path) -> None:
+def test_provenance_reports_a_file_of_another_index(stores: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     lock = tmp_path / "pylock.toml"
     with package_index(protected=False, json=True, ranges=True, validators=True) as index:

@@ -66,7 +66,7 @@ FLASK = [
 ]
 
 
-def test_new_advisories_are_matched_with_known_versions(record: Record) -> None:
+def test_new_advisories_are_matched_with_recorded_versions(record: Record) -> None:
     record.add(*VERSIONS)
     before = record.revisions
     record.taken()
@@ -85,7 +85,7 @@ def test_new_advisories_are_matched_with_known_versions(record: Record) -> None:
     ]  # fmt: skip
 
 
-def test_new_versions_are_matched_with_known_advisories(record: Record) -> None:
+def test_new_versions_are_matched_with_recorded_advisories(record: Record) -> None:
     record.sync(*flask_sessions())
     record.taken()
     record.add(*VERSIONS)
@@ -95,7 +95,7 @@ def test_new_versions_are_matched_with_known_advisories(record: Record) -> None:
     ]
 
 
-def test_second_sync_of_unchanged_advisories_writes_nothing(record: Record) -> None:
+def test_repeated_sync_of_unchanged_advisories_writes_nothing(record: Record) -> None:
     record.add(*VERSIONS)
     record.sync(*flask_sessions())
     counts, revisions = row_counts(record.engine), record.revisions
@@ -106,7 +106,7 @@ def test_second_sync_of_unchanged_advisories_writes_nothing(record: Record) -> N
     assert record.revisions == revisions
 
 
-def test_sync_writes_only_changed_advisories(record: Record) -> None:
+def test_advisory_sync_writes_only_changed_advisories(record: Record) -> None:
     record.add(*VERSIONS)
     ghsa, pysec = flask_sessions()
     record.sync(ghsa, pysec, requests_headers())
@@ -123,7 +123,7 @@ def test_sync_writes_only_changed_advisories(record: Record) -> None:
     assert record.revisions["flask"] != revisions["flask"]
 
 
-def test_new_summary_of_an_advisory_changes_no_revision(record: Record) -> None:
+def test_new_summary_of_an_advisory_does_not_change_the_revision(record: Record) -> None:
     record.add(*VERSIONS)
     ghsa, pysec = flask_sessions()
     record.sync(ghsa, pysec)
@@ -134,7 +134,7 @@ def test_new_summary_of_an_advisory_changes_no_revision(record: Record) -> None:
     assert record.revisions == revisions
 
 
-def test_advisory_with_both_aliases_joins_two_vulnerabilities(record: Record) -> None:
+def test_advisory_with_aliases_of_two_vulnerabilities_merges_them(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"), osv("PYSEC-1"))
     assert [pair[0] for pair in record.pairs] == ["GHSA-1", "PYSEC-1"]
@@ -149,7 +149,7 @@ def test_advisory_with_both_aliases_joins_two_vulnerabilities(record: Record) ->
     }
 
 
-def test_vulnerabilities_part_when_their_common_alias_is_withdrawn(record: Record) -> None:
+def test_merged_vulnerabilities_separate_when_the_common_alias_is_withdrawn(record: Record) -> None:
     record.add("flask==1.0")
     joined = osv("GHSA-1", aliases=["PYSEC-1"])
     record.sync(joined, osv("PYSEC-1"))
@@ -158,7 +158,7 @@ def test_vulnerabilities_part_when_their_common_alias_is_withdrawn(record: Recor
     assert record.pairs == [("GHSA-1", "flask@1.0"), ("PYSEC-1", "flask@1.0")]
 
 
-def test_withdrawn_advisory_affects_nothing_until_it_is_reinstated(record: Record) -> None:
+def test_withdrawn_advisory_affects_no_version_until_it_is_reinstated(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"))
     taken_back = osv("GHSA-1", modified="2024-02-01T00:00:00Z", withdrawn="2024-02-01T00:00:00Z")
@@ -201,20 +201,20 @@ def test_vulnerabilities_are_listed_by_severity_with_or_without_a_score(record: 
                       "0-GONE"]  # fmt: skip
 
 
-def test_listed_affected_version_matches_equal_versions(record: Record) -> None:
+def test_affected_version_of_an_advisory_matches_equal_spellings(record: Record) -> None:
     record.add("flask==1.0.0", "flask==2.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["1.0"])))
     assert record.pairs == [("GHSA-1", "flask@1.0.0")]
 
 
-def test_older_advisory_document_changes_nothing(record: Record) -> None:
+def test_older_advisory_document_does_not_replace_a_newer_one(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1", affected("flask", versions=["0.5"]), modified="2024-02-01T00:00:00Z"))
     report = record.sync(osv("GHSA-1"))
     assert (report.older, report.updated, record.pairs) == (1, 0, [])
 
 
-def test_advisory_that_leaves_pypi_affects_nothing(record: Record) -> None:
+def test_advisory_that_no_longer_names_a_pypi_package_affects_nothing(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"))
     elsewhere = affected("flask", ("introduced", "0"), ecosystem="npm")
@@ -224,7 +224,7 @@ def test_advisory_that_leaves_pypi_affects_nothing(record: Record) -> None:
     assert row_counts(record.engine)["advisories"] == 1
 
 
-def test_broken_advisories_are_quarantined_and_others_are_stored(record: Record) -> None:
+def test_broken_advisories_are_quarantined_and_other_advisories_stored(record: Record) -> None:
     record.add("flask==1.0")
     report = record.sync(osv("GHSA-1"), osv("GHSA-2") | {"modified": "yesterday"})
     assert (report.new, report.quarantined, dict(report.reasons)) == (1, 1, {"wrong_type": 1})
@@ -251,7 +251,7 @@ def unread_sources(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def test_unread_advisory_source_counts_as_unknown(record: Record) -> None:
+def test_vulnerabilities_are_unknown_without_a_readable_advisory_source(record: Record) -> None:
     for source in unread_sources(record.folder):
         report = sync_source(record.settings, record.engine, str(source))
         assert (report.as_of, report.advisories) == (None, 0), source
@@ -261,7 +261,7 @@ def test_unread_advisory_source_counts_as_unknown(record: Record) -> None:
         assert source_times(connection).answered_at is None
 
 
-def test_advisories_stay_known_when_their_source_cannot_be_read(record: Record) -> None:
+def test_advisories_are_kept_when_their_source_becomes_unreadable(record: Record) -> None:
     record.sync(osv("GHSA-1"), osv("GHSA-2"))
     known = record.rows("SELECT * FROM advisory_sources")
     archive = record.folder / "all.zip"
@@ -277,7 +277,7 @@ def test_advisories_stay_known_when_their_source_cannot_be_read(record: Record) 
     assert sync_source(record.settings, record.engine, str(archive)).unchanged
 
 
-def test_unread_sources_recorded_by_earlier_releases_count_as_unknown(record: Record) -> None:
+def test_empty_advisory_source_of_an_earlier_release_counts_as_unread(record: Record) -> None:
     with record.engine.begin() as connection:
         connection.execute(
             text(
@@ -289,7 +289,7 @@ def test_unread_sources_recorded_by_earlier_releases_count_as_unknown(record: Re
         assert source_times(connection).answered_at is None
 
 
-def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Record) -> None:
+def test_number_of_sql_statements_does_not_grow_with_the_advisories(record: Record) -> None:
     record.add(*(f"package-{number}==1.{minor}" for number in range(30) for minor in range(10)))
     counts = []
     for size in (20, 400):
@@ -302,7 +302,7 @@ def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Reco
     assert max(counts) <= min(counts) + 8  # temporary tables are made once a connection
 
 
-def test_a_sync_reads_the_list_of_all_documents_once(record: Record) -> None:
+def test_advisory_sync_reads_the_list_of_all_documents_once(record: Record) -> None:
     record.sync(requests_headers())
     seen: list[str] = []
     event.listen(record.engine, "before_cursor_execute", lambda *it: seen.append(it[2]))
@@ -400,7 +400,7 @@ def archive(folder: Path, *documents: dict[str, Any]) -> bytes:
     return write_archive(folder / "served.zip", documents).read_bytes()
 
 
-def test_unchanged_url_is_not_downloaded_again(record: Record, web: Site) -> None:
+def test_unchanged_advisory_archive_is_not_downloaded_again(record: Record, web: Site) -> None:
     web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"))
     url = f"{web.url}/all.zip"
     assert sync_source(record.settings, record.engine, url).new == 1
@@ -413,7 +413,7 @@ def test_unchanged_url_is_not_downloaded_again(record: Record, web: Site) -> Non
     assert sync_source(record.settings, record.engine, url).new == 1
 
 
-def test_url_without_validators_is_downloaded_again_but_not_parsed(
+def test_unchanged_advisory_archive_without_validators_is_not_parsed_again(
     record: Record, web: Site
 ) -> None:
     body = archive(record.folder, osv("GHSA-1"))
@@ -422,7 +422,7 @@ def test_url_without_validators_is_downloaded_again_but_not_parsed(
     assert sync_source(record.settings, record.engine, web.url).unchanged
 
 
-def test_two_urls_that_differ_in_their_query_are_two_sources(record: Record, web: Site) -> None:
+def test_advisory_urls_differing_in_query_are_two_sources(record: Record, web: Site) -> None:
     def answers(identifier: str) -> Callable[[BaseHTTPRequestHandler], None]:
         body = archive(record.folder, osv(identifier))
 
@@ -439,7 +439,7 @@ def test_two_urls_that_differ_in_their_query_are_two_sources(record: Record, web
     assert found.unchanged  # by its digest
 
 
-def test_busy_server_is_retried(record: Record, web: Site) -> None:
+def test_busy_advisory_server_is_retried(record: Record, web: Site) -> None:
     web.bodies["/one.json"] = json.dumps(osv("GHSA-1")).encode()
     web.answers += [
         lambda handler: answer(handler, 503, Retry_After="0"),
@@ -456,7 +456,7 @@ def redirect(target: str) -> Any:
     return answers
 
 
-def test_redirects_are_followed_within_bounds(record: Record, web: Site) -> None:
+def test_advisory_redirects_are_followed_up_to_a_limit(record: Record, web: Site) -> None:
     web.bodies["/all.zip"] = archive(record.folder, osv("GHSA-1"))
     web.answers.append(redirect("/all.zip"))
     assert sync_source(record.settings, record.engine, f"{web.url}/old").new == 1
@@ -472,7 +472,7 @@ def test_redirect_to_another_scheme_is_refused(record: Record, web: Site, target
         sync_source(record.settings, record.engine, web.url)
 
 
-def test_failed_download_keeps_known_advisories(record: Record, web: Site) -> None:
+def test_failed_download_keeps_stored_advisories(record: Record, web: Site) -> None:
     record.sync(osv("GHSA-1"))
     with pytest.raises(StoreUnavailable, match="the server answers 404"):
         sync_source(record.settings, record.engine, f"{web.url}/all.zip?key=hidden-word")
@@ -485,7 +485,7 @@ def test_failed_download_keeps_known_advisories(record: Record, web: Site) -> No
 
 
 @pytest.mark.parametrize("slow", ["body", "headers", "attempts"])
-def test_slow_download_ends_at_the_deadline_of_all_attempts(
+def test_slow_advisory_download_ends_at_the_total_time_limit(
     tmp_path: Path, web: Site, slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
@@ -511,7 +511,7 @@ def test_slow_download_ends_at_the_deadline_of_all_attempts(
     assert len(web.seen) <= 2
 
 
-def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -> None:
+def test_advisory_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -> None:
     with site() as inside:
         inside.bodies["/secret"] = b"{}"
         web.answers.append(redirect(f"{inside.url}/secret"))
@@ -521,7 +521,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
     assert len(web.seen) == 1
 
 
-def test_response_above_the_size_limit_is_refused(tmp_path: Path, web: Site) -> None:
+def test_advisory_archive_above_the_size_limit_is_refused(tmp_path: Path, web: Site) -> None:
     web.bodies["/all.zip"] = bytes(3 * 2**20)
     with pytest.raises(StoreUnavailable, match="larger than 2,097,152 bytes"):
         sources.fetch_archive(

@@ -205,7 +205,7 @@ def test_no_address_in_a_specification_is_fetched(client: FlaskClient) -> None:
         assert ear.heard == []
 
 
-def test_packages_are_requested_by_name_only(client: FlaskClient) -> None:
+def test_package_requests_accept_names_and_no_urls(client: FlaskClient) -> None:
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
         for body in (
@@ -218,7 +218,7 @@ def test_packages_are_requested_by_name_only(client: FlaskClient) -> None:
         assert ear.heard == []
 
 
-def test_the_configured_index_is_requested(stores: Stores) -> None:
+def test_configured_index_is_contacted(stores: Stores) -> None:
     """That nothing was heard elsewhere is no fault of the listener."""
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"

@@ -118,7 +118,7 @@ def test_no_json_body_causes_a_server_error(refusing: FlaskClient, path: str, bo
     assert response.get_json()["type"] in kinds
 
 
-def test_errors_name_the_field(refusing: FlaskClient) -> None:
+def test_request_error_names_the_field(refusing: FlaskClient) -> None:
     body = v1(', "runtime_environment": {"x": [1, "a\\u0000"]}')
     problem = refusing.post(ADVISE, data=body, content_type="application/json").get_json()
     assert problem["detail"].startswith("runtime_environment.x[1]: ")
@@ -162,7 +162,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "field", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_files_that_no_project_has_are_refused_with_a_short_message(
+def test_invalid_project_file_names_are_refused_with_a_short_message(
     refusing: FlaskClient, body: dict[str, Any], field: str, words: str
 ) -> None:
     response = refusing.post("/api/v2/advice", json=body)
@@ -174,7 +174,7 @@ def test_files_that_no_project_has_are_refused_with_a_short_message(
 
 
 @pytest.mark.parametrize("more", [{}, {"constraints": LARGE}])
-def test_manifests_of_v1_clients_are_limited_in_size(
+def test_manifest_in_a_v1_request_is_limited_in_size(
     refusing: FlaskClient, more: dict[str, str]
 ) -> None:
     stack = {"requirements": PIPFILE if more else LARGE, "requirements_lock": None}
@@ -201,14 +201,14 @@ def test_usual_names_of_project_files_are_accepted(client: FlaskClient) -> None:
     assert response.status_code == 202, response.text
 
 
-def test_locks_may_be_larger(client: FlaskClient) -> None:
+def test_lock_in_a_v1_request_may_be_larger_than_a_manifest(client: FlaskClient) -> None:
     lock = json.dumps({"_meta": {"sources": []}, "default": {}, "develop": {}}) + " " * 300_000
     stack = {"requirements": PIPFILE, "requirements_lock": lock}
     assert client.post(ADVISE, json={"application_stack": stack}).status_code == 202
 
 
 class TestUploads:
-    def test_a_large_document_in_canonical_spelling_is_ingested(
+    def test_large_inspection_document_is_ingested_over_http(
         self, client: FlaskClient, known: Stores
     ) -> None:
         body = canonical_json(document_2020_02(stderr="x" * 2_000_000))
@@ -224,7 +224,7 @@ class TestUploads:
             query = text("SELECT kind FROM documents WHERE document_id = :id")
             assert connection.scalar(query, {"id": digest_bytes(body)}) == "inspection"
 
-    def test_each_upload_has_its_own_stored_body(self, client: FlaskClient, known: Stores) -> None:
+    def test_repeated_upload_is_stored_separately(self, client: FlaskClient, known: Stores) -> None:
         """One that was sent again is kept from then on, whenever it was sent first."""
         for _ in range(2):
             answer = client.post(
@@ -235,7 +235,7 @@ class TestUploads:
             query = text("SELECT count(*) FROM documents WHERE kind = :kind")
             assert connection.scalar(query, {"kind": UPLOAD}) == 2
 
-    def test_two_workers_do_not_share_a_file(
+    def test_two_workers_ingest_one_upload_without_sharing_files(
         self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         archive = (ROOT / "samples" / "inspections.tar.gz").read_bytes()
@@ -254,7 +254,7 @@ class TestUploads:
 
 
 class TestWhatIsTold:
-    def test_errors_never_name_the_address_of_a_store(
+    def test_service_errors_do_not_reveal_store_addresses(
         self, client: FlaskClient, known: Stores
     ) -> None:
         port = closed_port()
@@ -270,7 +270,7 @@ class TestWhatIsTold:
         assert str(port) not in told
         assert "127.0.0.1" not in told
 
-    def test_a_schema_mismatch_ends_a_job_without_showing_the_store(
+    def test_schema_mismatch_ends_a_job_without_revealing_the_store(
         self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from api.jobs import advice
@@ -303,7 +303,7 @@ class TestWhatIsTold:
         (line,) = [it for it in caplog.records if it.getMessage() == "request_broke"]
         assert line.__dict__["request_id"] == "request-of-mine"
 
-    def test_local_index_folders_are_not_shown_to_clients(
+    def test_paths_of_local_index_folders_are_not_shown_to_clients(
         self, client: FlaskClient, known: Stores
     ) -> None:
         deliver(known, [release("own", "1.0", index="wheels")])
@@ -382,7 +382,7 @@ THEIRS = {
         ("POST", "/api/v2/advice", 415, ProblemType.UNSUPPORTED_MEDIA_TYPE),
     ],
 )
-def test_each_client_error_is_a_typed_problem_document(
+def test_client_error_is_a_typed_problem_document(
     refusing: FlaskClient, method: str, path: str, status: int, kind: ProblemType
 ) -> None:
     answer = refusing.open(path, method=method, data=b"x", content_type="text/plain")
@@ -413,7 +413,7 @@ def test_repeated_single_value_parameter_is_refused(
     assert refusing.get("/api/v1/python/environment?x=1&x=2").status_code == 200
 
 
-def test_result_that_is_not_ready_is_a_problem_with_the_state(client: FlaskClient) -> None:
+def test_pending_result_is_answered_with_the_state_of_the_request(client: FlaskClient) -> None:
     sent = client.post("/api/v2/advice", json={"files": WEB})
     early = client.get(f"{sent.headers['Location']}/result")
     assert (early.status_code, early.json["status"]) == (202, 202)

@@ -97,7 +97,7 @@ def client(known: Stores) -> Iterator[FlaskClient]:
 
 
 @needs("bwrap")
-def test_job_of_a_killed_worker_is_repeated(client: FlaskClient, known: Stores) -> None:
+def test_job_of_a_killed_worker_runs_again(client: FlaskClient, known: Stores) -> None:
     go_on = f"go-on-{uuid.uuid4()}"
     body = {"script": WAITS.replace("NAME", go_on), "timeout_s": DEADLINE_S}
     name = client.post("/amun/api/v1/inspect", json=body).get_json()["inspection_id"]
@@ -124,7 +124,7 @@ def test_job_of_a_killed_worker_is_repeated(client: FlaskClient, known: Stores) 
     assert (done["state"], done["attempts"]) == ("succeeded", 2)
 
 
-def test_a_job_that_kills_its_workers_ends_with_the_reason(
+def test_job_that_kills_its_workers_fails_with_the_reason(
     client: FlaskClient, known: Stores
 ) -> None:
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
@@ -143,7 +143,7 @@ def test_a_job_that_kills_its_workers_ends_with_the_reason(
     assert "died 3 times" in done["reason"]
 
 
-def test_analysis_without_a_job_ends_with_the_reason(client: FlaskClient, known: Stores) -> None:
+def test_request_without_a_job_fails_with_the_reason(client: FlaskClient, known: Stores) -> None:
     where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
     upkeep(known.settings, return_stalled)
     assert client.get(where).get_json()["state"] == "pending"
@@ -165,7 +165,7 @@ def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_request_is_retried_without_the_graph_and_then_given_up(
+def test_request_is_retried_without_the_graph_and_finally_fails(
     client: FlaskClient, known: Stores
 ) -> None:
     away = without_graph(known.settings)
@@ -197,7 +197,7 @@ def test_request_is_retried_without_the_graph_and_then_given_up(
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_request_with_an_unreadable_body_is_retried_and_then_given_up(
+def test_request_with_an_unreadable_body_is_retried_and_finally_fails(
     client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -253,7 +253,7 @@ def _run_now(settings: Settings, engine: Engine) -> None:
 
 @pytest.mark.slow  # starts a worker for each attempt
 @needs("bwrap")
-def test_job_that_a_stopping_worker_returns_is_no_attempt(
+def test_job_returned_by_a_stopping_worker_counts_no_attempt(
     client: FlaskClient, known: Stores
 ) -> None:
     body = {"script": WAITS, "timeout_s": DEADLINE_S}
@@ -272,7 +272,7 @@ def test_job_that_a_stopping_worker_returns_is_no_attempt(
         assert (returned["state"], returned["attempts"]) == ("pending", 0)
 
 
-def test_only_the_worker_that_took_a_job_returns_it_after_an_outage(
+def test_after_an_outage_a_worker_returns_only_its_own_job(
     client: FlaskClient, known: Stores
 ) -> None:
     """Another worker's job is left alone."""
@@ -303,7 +303,7 @@ def test_only_the_worker_that_took_a_job_returns_it_after_an_outage(
     assert client.get(where).get_json()["state"] == "pending"
 
 
-def test_job_whose_end_could_not_be_stored_is_requeued_before_the_next(
+def test_job_with_an_unstored_end_is_requeued_before_the_next_job(
     client: FlaskClient, known: Stores
 ) -> None:
     """The queue was unavailable so briefly that the worker could take the next job."""
@@ -333,7 +333,7 @@ def test_job_whose_end_could_not_be_stored_is_requeued_before_the_next(
     assert [status for _, status in jobs_in(known.engine)] == ["todo", "doing"]
 
 
-def test_worker_takes_jobs_as_soon_as_postgresql_is_back(
+def test_worker_takes_jobs_as_soon_as_postgresql_returns(
     client: FlaskClient,
     known: Stores,
     monkeypatch: pytest.MonkeyPatch,
@@ -373,7 +373,7 @@ def test_worker_takes_jobs_as_soon_as_postgresql_is_back(
         shop.close()
 
 
-def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores) -> None:
+def test_stalled_job_is_dropped_if_an_equal_job_waits(known: Stores) -> None:
     """It cannot wait beside that one, and held up the return of all others."""
     with known.engine.begin() as connection:
         Queue(known.engine, 10).enqueue(connection, PROJECT)
@@ -385,7 +385,7 @@ def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores
     assert jobs_in(known.engine) == [("graph.project", "todo")]
 
 
-def test_one_waiting_job_serves_all_requests_with_its_key(known: Stores) -> None:
+def test_requests_with_an_equal_key_share_one_waiting_job(known: Stores) -> None:
     queue = Queue(known.engine, 10)
     job = QueueJob("graph.project", QueueName.BULK, key="graph.project")
     with known.engine.begin() as connection:
@@ -396,7 +396,7 @@ def test_one_waiting_job_serves_all_requests_with_its_key(known: Stores) -> None
     assert jobs_in(known.engine) == []
 
 
-def test_pruning_deletes_old_jobs_and_uploads_only(client: FlaskClient, known: Stores) -> None:
+def test_pruning_deletes_only_old_jobs_and_uploads(client: FlaskClient, known: Stores) -> None:
     client.post("/api/v2/inspections", data=b"no archive", content_type="application/zip")
     run_jobs(known.settings)
     execute(known.engine, "DELETE FROM procrastinate_jobs")
@@ -444,7 +444,7 @@ def due_within_an_hour(engine: Engine) -> list[bool]:
 
 
 @pytest.mark.usefixtures("wrong_clock")
-def test_wrong_clock_postpones_no_job(known: Stores) -> None:
+def test_wrong_clock_of_a_worker_postpones_no_job(known: Stores) -> None:
     nowhere = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
     queue = Queue(known.engine, 10)
     with known.engine.begin() as connection:
@@ -477,7 +477,7 @@ def test_schedules_follow_the_clock_of_postgresql(known: Stores) -> None:
     assert -3600 < float(late_s() or 0) < 0
 
 
-def test_job_postponed_for_a_year_is_recalled(known: Stores) -> None:
+def test_job_scheduled_a_year_ahead_is_run_soon(known: Stores) -> None:
     with known.engine.begin() as connection:
         Queue(known.engine, 10).enqueue(connection, PROJECT)
     execute(known.engine, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 year'")
@@ -508,7 +508,7 @@ def test_busy_worker_returns_stalled_jobs(client: FlaskClient, known: Stores) ->
         assert state in ("pending", "running")
 
 
-def test_one_of_several_workers_returns_stalled_jobs(known: Stores) -> None:
+def test_only_one_of_several_workers_returns_stalled_jobs(known: Stores) -> None:
     turns: list[bool] = []
 
     async def twice(app: procrastinate.App, shop: WorkerContext) -> None:
@@ -522,7 +522,7 @@ def test_one_of_several_workers_returns_stalled_jobs(known: Stores) -> None:
     assert turns == [False, True]
 
 
-def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
+def test_worker_ends_only_when_a_job_is_overdue() -> None:
     watch = JobTimeouts()
     ends: list[str | None] = []
 
@@ -542,7 +542,7 @@ def test_a_worker_ends_once_a_job_is_overdue_and_not_before() -> None:
     assert watch.overdue() is None
 
 
-def test_process_ends_although_one_of_its_threads_never_does() -> None:
+def test_worker_process_ends_although_a_thread_never_ends() -> None:
     script = (
         "import asyncio, threading\n"
         "from api.jobs.request_run import JobTimeouts, guard\n"
@@ -613,7 +613,7 @@ def test_outage_of_postgresql_loses_no_accepted_request(
     assert states.count("succeeded") >= len(accepted) - 1
 
 
-def test_dead_embedded_store_is_restarted_and_a_stopped_one_is_not(
+def test_dead_embedded_store_is_restarted_but_a_stopped_store_is_not(
     own_home: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One process at a time watches the store, and another takes over."""
@@ -654,9 +654,7 @@ READS = (
 
 
 @pytest.mark.slow
-def test_statements_that_fail_lose_no_accepted_request(
-    known: Stores,
-) -> None:
+def test_failing_statements_lose_no_accepted_request(known: Stores) -> None:
     """PostgreSQL fails one statement in ten, or cuts its connection."""
     answers: Counter[int] = Counter()
     accepted = []

@@ -61,19 +61,19 @@ def test_requests_of_unknown_urls_count_towards_the_rate_limit(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_tokens_in_urls_count_as_failed_logins(narrow: Settings, allowed: bool) -> None:
+def test_tokens_in_urls_count_as_failed_authentication(narrow: Settings, allowed: bool) -> None:
     with client_of(replace(narrow, query_tokens=allowed)) as client:
         answers = [client.get(f"/api/v1?token=thoth_{it}") for it in range(4)]
         assert statuses(answers) == [401, 401, 401, 429]
         assert int(answers[3].headers["Retry-After"]) > 0
 
 
-def test_invalid_authorization_header_counts_as_a_failed_login(client: FlaskClient) -> None:
+def test_invalid_authorization_header_counts_as_failed_authentication(client: FlaskClient) -> None:
     answers = [client.get("/api/v1", headers={"Authorization": "Basic eA=="}) for _ in range(4)]
     assert statuses(answers) == [401, 401, 401, 429]
 
 
-def test_known_token_is_accepted_although_its_address_guesses(
+def test_known_token_is_accepted_from_an_address_with_failed_attempts(
     client: FlaskClient, stores: Stores
 ) -> None:
     """Behind one address there may be an office; who came before the guesses is known."""
@@ -88,7 +88,7 @@ def test_known_token_is_accepted_although_its_address_guesses(
     assert client.get("/api/v1", headers=known).status_code == 401
 
 
-def test_ipv6_network_of_64_bits_and_a_token_are_one_client_each(
+def test_rate_limit_counts_each_ipv6_network_and_each_token_as_a_client(
     client: FlaskClient, stores: Stores
 ) -> None:
     def of(address: str, header: dict[str, str] | None = None) -> int:
@@ -144,7 +144,7 @@ def order(settings: Settings) -> list[str]:
     return [it["analysis_id"] for it in json.loads(listed.stdout)["jobs"]]
 
 
-def test_clients_take_turns_and_those_with_a_token_come_first(
+def test_queue_alternates_between_clients_and_prefers_tokens(
     ask: Ask, small: Settings, stores: Stores
 ) -> None:
     first, second = named(ask(NEAR, 2))
@@ -153,7 +153,7 @@ def test_clients_take_turns_and_those_with_a_token_come_first(
     assert order(small) == [trusted, first, other, second]
 
 
-def test_requests_of_a_client_run_in_their_order(ask: Ask, small: Settings, stores: Stores) -> None:
+def test_requests_of_a_client_run_in_order(ask: Ask, small: Settings, stores: Stores) -> None:
     (_, header), (_, others) = (shown(stores, Scope.ADVISE) for _ in range(2))
     *done, waiting = named(ask(NEAR, 3, **header))
     assert run_here(queue, small, "cancel", *done).exit_code == 0
@@ -162,7 +162,7 @@ def test_requests_of_a_client_run_in_their_order(ask: Ask, small: Settings, stor
     assert order(small) == [waiting, other, later]
 
 
-def test_turns_count_the_running_request_of_a_client(
+def test_queue_counts_the_running_request_of_a_client(
     ask: Ask, small: Settings, stores: Stores
 ) -> None:
     (_, busy), (_, others) = (shown(stores, Scope.ADVISE) for _ in range(2))
@@ -174,7 +174,7 @@ def test_turns_count_the_running_request_of_a_client(
     assert order(small) == [running, first, second, later, third]
 
 
-def test_a_worker_of_all_queues_takes_bulk_jobs_last(
+def test_worker_of_all_queues_takes_bulk_jobs_last(
     queueing: FlaskClient, ask: Ask, small: Settings, stores: Stores
 ) -> None:
     _, header = shown(stores, Scope.INGEST, Scope.ADVISE)
@@ -188,7 +188,7 @@ def test_a_worker_of_all_queues_takes_bulk_jobs_last(
     assert started == [*reversed(later), fetch.json["analysis_id"]]
 
 
-def test_one_anonymous_address_cannot_fill_the_queue(ask: Ask, stores: Stores) -> None:
+def test_single_anonymous_address_cannot_fill_the_queue(ask: Ask, stores: Stores) -> None:
     for address in (NEAR, "192.0.2.2", "192.0.2.3"):
         assert statuses(ask(address, 3)) == [202, 202, 429]
     assert statuses(ask("192.0.2.4")) == [429]
@@ -196,7 +196,7 @@ def test_one_anonymous_address_cannot_fill_the_queue(ask: Ask, stores: Stores) -
     assert statuses(ask(NEAR, 3, **header)) == [202, 202, 429]
 
 
-def test_retry_after_is_computed_from_measured_durations(
+def test_retry_after_of_a_full_queue_follows_measured_durations(
     ask: Ask, small: Settings, stores: Stores
 ) -> None:
     (done,) = named(ask(NEAR))
@@ -214,7 +214,7 @@ def test_retry_after_is_computed_from_measured_durations(
     assert waits[1:] == [1200, 3600]
 
 
-def test_waiting_jobs_are_cancelled_by_request_and_by_client(
+def test_waiting_jobs_can_be_cancelled_by_request_or_client(
     queueing: FlaskClient, ask: Ask, small: Settings
 ) -> None:
     first = named(ask(NEAR, 2))

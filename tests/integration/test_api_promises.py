@@ -111,7 +111,7 @@ def test_request_beyond_the_queue_limit_is_refused_and_not_stored(
     assert client.post(ADVICE, json=asked(LIMIT)).status_code == 202
 
 
-def test_quick_advice_is_done_when_the_post_returns(
+def test_quick_advice_is_ready_in_the_response_to_its_request(
     client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How soon an advice is made depends on what else this machine does.
@@ -126,7 +126,7 @@ def test_quick_advice_is_done_when_the_post_returns(
     assert status["status"]["state"] == "succeeded"
 
 
-def test_result_waits_as_long_as_a_client_asks_and_others_are_answered_at_once(
+def test_waiting_for_a_result_does_not_block_other_requests(
     client: FlaskClient, known: Stores
 ) -> None:
     accepted = client.post(ADVICE, json=asked()).get_json()
@@ -147,7 +147,7 @@ def test_result_waits_as_long_as_a_client_asks_and_others_are_answered_at_once(
         assert "wait" in refused.text
 
 
-def test_starting_worker_runs_recently_due_jobs(known: Stores) -> None:
+def test_starting_worker_runs_recently_due_scheduled_jobs(known: Stores) -> None:
     """A worker that starts does what was due within the last minutes."""
     schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}
     source = str(ROOT / "samples" / "inspections.tar.gz")
@@ -249,7 +249,7 @@ def shop(kept: Stores) -> Iterator[WorkerContext]:
     made.close()
 
 
-def test_rows_of_a_long_transaction_are_seen_after_it_commits(
+def test_comparisons_include_rows_of_a_long_transaction_after_its_commit(
     kept: Stores, shop: WorkerContext, tmp_path: Path
 ) -> None:
     name = "inspection-matmul-0000000a"
@@ -265,7 +265,7 @@ def test_rows_of_a_long_transaction_are_seen_after_it_commits(
     assert (len(before.readings), len(after.readings)) == (0, 10)
 
 
-def test_transaction_counts_as_one_change_when_it_commits(kept: Stores) -> None:
+def test_change_counter_increases_once_per_committed_transaction(kept: Stores) -> None:
     with kept.engine.connect() as reader:
         start = changes(reader)
         with kept.engine.connect() as writer:
@@ -288,7 +288,7 @@ DOCUMENT = (
 )
 
 
-def test_snapshot_cache_keeps_the_last_value_beyond_its_limit(
+def test_snapshot_cache_keeps_the_last_snapshot_beyond_its_limit(
     kept: Stores, shop: WorkerContext
 ) -> None:
     first = shop.graph.read(kept, ["web"], LINUX)
@@ -314,7 +314,7 @@ def aged(engine: Engine, days: int) -> None:
         execute(engine, moved)
 
 
-def test_pruning_deletes_old_requests_with_their_advice_and_keeps_those_of_commands(
+def test_pruning_deletes_advice_of_old_requests_but_not_of_commands(
     asking: FlaskClient, kept: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep_module, "BATCH", 1)
@@ -355,7 +355,7 @@ def test_pruning_deletes_old_requests_with_their_advice_and_keeps_those_of_comma
     assert again.returncode == 0, again.stderr
 
 
-def test_stack_keeps_the_first_report_that_advised_it(asking: FlaskClient, kept: Stores) -> None:
+def test_stack_keeps_its_first_report_after_pruning(asking: FlaskClient, kept: Stores) -> None:
     sent = asking.post("/api/v2/advice", json=ASKED)
     run_jobs(kept.settings)
     aged(kept.engine, 91)
@@ -397,7 +397,7 @@ def test_events_are_pruned_after_the_configured_days(kept: Stores) -> None:
     assert (counts["events"], counts["notices"]) == (1, 1)
 
 
-def test_waiting_requests_are_read_without_scanning_ended_ones(kept: Stores) -> None:
+def test_waiting_requests_are_found_without_scanning_ended_requests(kept: Stores) -> None:
     with kept.engine.connect() as connection:
         connection.execute(text("SET LOCAL enable_seqscan = off"))
         plan = connection.scalar(
@@ -432,14 +432,14 @@ async def cancelled(*cancellations: int) -> list[bool]:
     return [it.done() for it in tasks]
 
 
-def test_a_task_that_misses_a_cancellation_is_cancelled_again(
+def test_worker_task_that_misses_a_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "PAUSE_S", 0.01)
     assert asyncio.run(cancelled(0, 1, 3)) == [True, True, True]
 
 
-def test_process_exits_although_a_task_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_process_exits_although_a_task_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def leave() -> None:
         raise _Left
 

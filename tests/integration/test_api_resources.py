@@ -32,7 +32,7 @@ def client(filled_client: FlaskClient) -> FlaskClient:
     return filled_client
 
 
-def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> None:
+def test_vulnerabilities_are_unknown_without_advisories(client: FlaskClient) -> None:
     version = "packages/flask/versions/3.1.3"
     places = {"vulnerabilities": "items", f"{version}/vulnerabilities": "items"}
     service = client.application.extensions[EXTENSION]
@@ -56,7 +56,7 @@ def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> 
     assert all("no advisories were read" in it for it in pages)
 
 
-def test_a_vulnerability_leads_only_to_stacks_that_the_client_may_see(stores: Stores) -> None:
+def test_vulnerability_lists_only_stacks_visible_to_the_client(stores: Stores) -> None:
     with stores.engine.begin() as connection:
         add_affected_stack(connection)
     address, stack = "/vulnerabilities/CVE-2026-1", f"/stacks/{AFFECTED_STACK}"
@@ -72,7 +72,7 @@ def test_a_vulnerability_leads_only_to_stacks_that_the_client_may_see(stores: St
     assert other == []
 
 
-def test_labels_of_stacks_take_the_same_queries_for_any_number(
+def test_number_of_queries_for_stack_labels_is_constant(
     filled: Settings, filled_app: Flask
 ) -> None:
     client = filled_app.test_client()
@@ -101,7 +101,7 @@ def counted(settings: Settings, query: str) -> int:
     return int(found or 0)
 
 
-def test_lists_have_every_row_of_the_record(client: FlaskClient, filled: Settings) -> None:
+def test_api_lists_have_every_row_of_the_record(client: FlaskClient, filled: Settings) -> None:
     for path, table in (
         ("packages", "packages"), ("stacks", "stacks"), ("inspections", "inspections"),
         ("observations", "observations"), ("hardware", "hardware"), ("events", "package_events"),
@@ -112,7 +112,7 @@ def test_lists_have_every_row_of_the_record(client: FlaskClient, filled: Setting
     assert found == 1
 
 
-def test_packages_are_found_by_part_of_their_name(client: FlaskClient) -> None:
+def test_packages_are_found_by_part_of_the_name(client: FlaskClient) -> None:
     names = [it["name"] for it in every(client, "/api/v2/packages", 50, like="Flas")]
     assert names == ["flask"]
     assert got(client, "/api/v2/packages", like="%")["items"] == []
@@ -122,7 +122,7 @@ def test_packages_are_found_by_part_of_their_name(client: FlaskClient) -> None:
     assert flask["versions"] == len(got(client, "/api/v2/packages/flask/versions")["items"])
 
 
-def test_versions_come_newest_first(client: FlaskClient) -> None:
+def test_versions_are_listed_newest_first(client: FlaskClient) -> None:
     found = [it["version"] for it in every(client, "/api/v2/packages/numpy/versions", 2)]
     assert found == sorted(found, key=Version, reverse=True)
     assert {"2.5.5", "1.26.4"} <= set(found)
@@ -135,7 +135,7 @@ def test_versions_are_found_in_any_spelling(client: FlaskClient) -> None:
     got(client, "/api/v2/packages/flask/versions/no version", 404)
 
 
-def test_files_have_their_hashes(client: FlaskClient, filled: Settings) -> None:
+def test_release_files_are_listed_with_hashes(client: FlaskClient, filled: Settings) -> None:
     files = got(client, "/api/v2/packages/flask/versions/3.1.3/files")["items"]
     assert {it["kind"] for it in files} == {"wheel", "sdist"}
     assert all(len(it["sha256"]) == 64 and it["listed"] for it in files)
@@ -168,7 +168,7 @@ def test_stacks_are_filtered_by_package_and_version(client: FlaskClient) -> None
     assert measured.isdisjoint(others)
 
 
-def test_inspection_is_served_as_it_was_delivered(client: FlaskClient) -> None:
+def test_inspection_is_served_with_the_outcomes_it_was_delivered_with(client: FlaskClient) -> None:
     for it in every(client, "/api/v2/inspections", 10):
         detail = got(client, f"/api/v2/inspections/{it['document_id']}")
         ours = Counter(
@@ -184,7 +184,7 @@ def test_inspection_is_served_as_it_was_delivered(client: FlaskClient) -> None:
     assert len(got(client, "/api/v2/inspections", stack=one)["items"]) == stacks.count(one)
 
 
-def test_observations_meet_every_filter(client: FlaskClient) -> None:
+def test_observations_are_filtered_by_each_parameter(client: FlaskClient) -> None:
     whole = list(every(client, "/api/v2/observations", 500))
     for query, admits in (
         ({"outcome": "crashed"}, lambda it: it["outcome"] == "crashed"),
@@ -216,7 +216,7 @@ def recorded(settings: Settings) -> list[MeasuredObservation]:
 
 
 @pytest.mark.parametrize("filtered", [False, True], ids=["everything", "one indicator"])
-def test_comparison_of_two_stacks_equals_that_of_the_command(
+def test_api_comparison_of_two_stacks_equals_the_command_output(
     client: FlaskClient, filled: Settings, filtered: bool
 ) -> None:
     """Each comparison is the one among all stacks of the selection, whatever the page."""
@@ -263,7 +263,7 @@ def test_comparison_groups_may_use_the_newest_release_as_baseline(
     assert series["baseline"]["reason"] in reasons
 
 
-def test_filtered_comparisons_are_one_family_on_all_pages(
+def test_filtered_comparisons_are_adjusted_together_over_all_pages(
     client: FlaskClient, filled: Settings
 ) -> None:
     seen = recorded(filled)

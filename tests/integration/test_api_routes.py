@@ -106,7 +106,7 @@ def lists(routes: list[Route]) -> dict[str, int]:
     return found
 
 
-def test_each_response_has_its_data_time_and_an_etag(
+def test_each_response_has_a_data_time_and_an_etag(
     client: FlaskClient, routes: list[Route]
 ) -> None:
     for route in routes:
@@ -142,7 +142,7 @@ def validated(api_schema: BaseSchema, client: FlaskClient, path: str, **parts: A
     return api_schema[path]["GET"].Case(**parts).call_and_validate(headers=headers, checks=CHECKS)
 
 
-def test_every_listed_object_is_as_documented(
+def test_every_listed_object_matches_the_openapi_document(
     api_schema: BaseSchema, client: FlaskClient, routes: list[Route]
 ) -> None:
     for route in routes:
@@ -160,7 +160,7 @@ def test_every_listed_object_is_as_documented(
 
 @pytest.mark.parametrize("rest", ["", "/files", "/vulnerabilities"])
 @pytest.mark.parametrize("version", ["3.1.3", "2.2.4"])
-def test_a_release_is_as_documented(
+def test_release_matches_its_schema(
     api_schema: BaseSchema, client: FlaskClient, rest: str, version: str
 ) -> None:
     path = "/api/v2/packages/{name}/versions/{version}" + rest
@@ -169,7 +169,7 @@ def test_a_release_is_as_documented(
     assert answer.status_code == (200 if version == "3.1.3" else 404)
 
 
-def test_a_comparison_is_as_documented(api_schema: BaseSchema, client: FlaskClient) -> None:
+def test_comparison_matches_its_schema(api_schema: BaseSchema, client: FlaskClient) -> None:
     stacks = got(client, "/api/v2/stacks", measured="true", package="numpy")["items"]
     found = 0
     for one, other in itertools.combinations([it["digest"] for it in stacks], 2):
@@ -192,7 +192,7 @@ def test_openapi_document_is_valid_and_lists_the_errors(client: FlaskClient) -> 
                 assert operation["summary"], (path, method)
 
 
-def test_an_object_that_does_not_exist_is_a_problem_document(
+def test_missing_object_is_answered_with_a_problem_document(
     client: FlaskClient, routes: list[Route]
 ) -> None:
     missing = [re.sub(r"\{\w+\}", "none", it.path) for it in routes if "{" in it.path]
@@ -205,7 +205,7 @@ def test_an_object_that_does_not_exist_is_a_problem_document(
         assert response.json["type"] == "/problems/not-found"
 
 
-def test_a_nul_character_and_an_unknown_parameter_are_refused(
+def test_nul_characters_and_unknown_parameters_are_refused(
     client: FlaskClient, routes: list[Route]
 ) -> None:
     for route in routes:
@@ -219,7 +219,7 @@ def test_a_nul_character_and_an_unknown_parameter_are_refused(
             assert got(client, problem["type"])["meaning"]
 
 
-def test_pages_of_any_size_add_up_to_the_whole_list(
+def test_pages_of_any_size_add_up_to_the_complete_list(
     client: FlaskClient, lists: dict[str, int]
 ) -> None:
     for address, most in lists.items():
@@ -228,7 +228,7 @@ def test_pages_of_any_size_add_up_to_the_whole_list(
         assert len({json.dumps(it, sort_keys=True) for it in whole}) == len(whole), address
 
 
-def test_an_invalid_page_is_refused(client: FlaskClient, lists: dict[str, int]) -> None:
+def test_invalid_page_parameters_are_refused(client: FlaskClient, lists: dict[str, int]) -> None:
     cursors = ("nonsense", "WyJvdGhlciIsImEiXQ", "W10", "ö", "e30", "MTc")
     for address, most in lists.items():
         for query in (

@@ -78,7 +78,7 @@ class TestHealth:
         assert client.get("/readiness").json["status"] == "ready"
         assert client.get("/liveness").status_code == 200
 
-    def test_lag_of_the_graph_is_reported(
+    def test_readiness_reports_the_lag_of_the_graph(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         entry = "INSERT INTO outbox (kind, key, created_at)"
@@ -89,7 +89,7 @@ class TestHealth:
         assert figure(client, "thoth_outbox_entries") == 1
         assert figure(client, "thoth_outbox_age_seconds") >= 90
 
-    def test_waiting_requests_without_a_worker_are_a_problem(
+    def test_readiness_reports_waiting_requests_without_a_worker(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         idle = client.get("/readyz").json
@@ -113,7 +113,7 @@ class TestHealth:
         assert (busy["status"], busy["checks"]["workers"]["status"]) == ("ready", "up")
         assert "problem" not in busy["checks"]["workers"]
 
-    def test_stalled_projection_is_a_problem(
+    def test_readiness_reports_a_stalled_projection(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         entry = "INSERT INTO outbox (kind, key, created_at) VALUES ('stack', 'a', now() - interval "
@@ -128,7 +128,7 @@ class TestHealth:
         assert answer.json["checks"]["graph"]["status"] == "up"
         assert "`thoth graph sync`" in answer.json["checks"]["graph"]["problem"]
 
-    def test_waiting_jobs_without_a_worker_are_a_problem(
+    def test_readiness_reports_waiting_jobs_without_a_worker(
         self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
     ) -> None:
         job = QueueJob("graph.project", QueueName.BULK)
@@ -175,7 +175,7 @@ class TestHealth:
             assert figure(client, "thoth_record_up") == 0
 
     @pytest.mark.parametrize("revision", ["0000", "1a2b3c4d5e6f"])
-    def test_a_foreign_schema_is_not_ready(
+    def test_service_with_an_unknown_schema_is_not_ready(
         self, client: FlaskClient, relational: sqlalchemy.Engine, revision: str
     ) -> None:
         stamp(relational, revision)
@@ -187,7 +187,7 @@ class TestHealth:
         assert "schema is not this release's" in refused.json["detail"]
         assert client.get("/api/v2/packages").status_code == 200
 
-    def test_server_reads_on_after_a_newer_release_migrated_the_schema(
+    def test_server_continues_reading_after_a_newer_release_migrated(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         stamp(relational, "9999")
@@ -208,7 +208,7 @@ def stamp(relational: sqlalchemy.Engine, revision: str) -> None:
 
 
 class TestFigures:
-    def test_requests_are_counted_by_the_pattern_of_their_url(self, client: FlaskClient) -> None:
+    def test_metrics_count_requests_by_url_pattern(self, client: FlaskClient) -> None:
         name = (
             'thoth_http_requests_total{method="GET",'
             'route="/api/v1/advise/python/<string:analysis_id>",status="404"}'
@@ -231,7 +231,7 @@ class TestFigures:
         assert figure(client, 'thoth_queue_jobs{queue="people"}') == 1
         assert figure(client, 'thoth_analyses{kind="adviser",state="pending"}') == 1
 
-    def test_requests_of_every_kind_are_counted(self, client: FlaskClient, stores: Stores) -> None:
+    def test_metrics_count_all_request_kinds(self, client: FlaskClient, stores: Stores) -> None:
         with stores.engine.begin() as connection:
             for kind in AnalysisKind:
                 new = NewAnalysis(f"{kind}-1", kind, {}, {}, "key")
@@ -403,7 +403,7 @@ class TestLimits:
 
 
 class TestWrites:
-    def test_audit_log_has_writes_and_no_reads(
+    def test_audit_log_contains_only_writes(
         self, client: FlaskClient, relational: sqlalchemy.Engine
     ) -> None:
         client.get("/api/v1")
@@ -433,7 +433,7 @@ class TestWrites:
         assert (json.loads(whole.stdout)["truncated"], whole.stderr) == (False, "")
 
 
-def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) -> None:
+def test_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) -> None:
     with stores.engine.begin() as connection:
         add_write(connection, AuditEntry("r", None, "::1", "POST", "/a", 201, "é,x"))
         columns = "request_id, address, method, route, status, subject"
@@ -461,7 +461,7 @@ def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) 
     assert "--since 1d is not before --until 2d" in turned.stderr
 
 
-def test_threads_share_a_bounded_number_of_connections(stores: Stores) -> None:
+def test_server_threads_share_a_bounded_number_of_connections(stores: Stores) -> None:
     """One is enough for whatever a request does, so that no request waits for itself."""
     settings = replace(stores.settings, rate_limit=None)
     app = create_app(settings, threads=1)
@@ -481,7 +481,7 @@ def test_threads_share_a_bounded_number_of_connections(stores: Stores) -> None:
         assert pool.size() + pool._max_overflow > 1
 
 
-def test_api_description_needs_no_script(client: FlaskClient) -> None:
+def test_api_description_page_needs_no_script(client: FlaskClient) -> None:
     page = client.get("/docs")
     assert page.status_code == 200
     document = client.get("/openapi.json").json

@@ -97,7 +97,7 @@ def test_v1_root_answers_without_a_redirect(refused: FlaskClient, path: str, met
     assert response.headers["X-Thoth-Version"] == __version__
 
 
-def test_v1_errors_have_version_headers_and_members(refused: FlaskClient) -> None:
+def test_v1_errors_have_version_headers_and_documented_members(refused: FlaskClient) -> None:
     response = refused.get("/api/v1/no/such?import_name=x&Password=hidden")
     assert response.status_code == 404
     assert response.headers["X-User-API-Service-Version"] == __version__
@@ -114,13 +114,13 @@ class TestSubmit:
             ("origin", "None", None), ("origin", "", None),
         ],
     )  # fmt: skip
-    def test_booleans_and_absent_values_are_read_in_any_spelling(
+    def test_v1_booleans_and_absent_values_are_read_in_any_spelling(
         self, name: str, text: str, meant: bool | None
     ) -> None:
         loaded = AdviceQuerySchema().load({"recommendation_type": "latest", name: text})
         assert loaded[name] is meant
 
-    def test_accepted_request_is_pending_at_once(self, client: FlaskClient) -> None:
+    def test_accepted_v1_request_is_pending_at_once(self, client: FlaskClient) -> None:
         response = submit(client, dev="True")
         accepted = response.get_json()
         assert response.status_code == 202
@@ -181,7 +181,7 @@ class TestSubmit:
         assert submit(client, asked, github_event_type="push").status_code == 202
 
 
-def test_equal_requests_share_an_analysis_for_three_hours_unless_forced(
+def test_equal_v1_requests_share_an_analysis_for_three_hours(
     client: FlaskClient, known: Stores
 ) -> None:
     first = identifier(client, body(library_usage=USAGE))
@@ -199,7 +199,7 @@ def test_equal_requests_share_an_analysis_for_three_hours_unless_forced(
     assert identifier(client, body(library_usage=USAGE)) not in (first, forced["analysis_id"])
 
 
-def test_each_parameter_that_changes_the_answer_makes_a_new_analysis(client: FlaskClient) -> None:
+def test_v1_parameter_that_changes_the_answer_starts_a_new_analysis(client: FlaskClient) -> None:
     changes = ({}, {"dev": "True"}, {"debug": "True"}, {"recommendation_type": "stable"})
     analyses = {identifier(client, **it) for it in changes}
     assert len({*analyses, identifier(client, body(labels={"a": "b"}))}) == 5
@@ -221,7 +221,7 @@ class TestTokens:
         assert kept[(Scope.ADVISE,)]["source_type"] == "cli"
 
     @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
-    def test_a_protected_field_needs_one(
+    def test_fields_for_integrations_need_a_token(
         self, client: FlaskClient, known: Stores, path: str
     ) -> None:
         asked = body(lock=LOCK, kebechet_metadata={})
@@ -258,7 +258,7 @@ class TestResult:
         assert "origin" not in json.dumps(document)
 
     @pytest.mark.parametrize("pipfile", ['web = "<1"', 'nobody-knows = "*"'])
-    def test_infeasible_request_has_a_result_document(
+    def test_infeasible_v1_request_has_a_result_document(
         self, client: FlaskClient, known: Stores, pipfile: str
     ) -> None:
         document = advised(client, known, body(f"[packages]\n{pipfile}\n"))
@@ -275,7 +275,7 @@ class TestResult:
         assert all(it.keys() == {"asctime", "name", "levelname", "message"} for it in told)
         assert f"infeasible: {result['error_msg']}" in {it["message"] for it in told}
 
-    def test_failed_analysis_is_a_400_with_its_status(
+    def test_failed_v1_analysis_is_a_400_with_its_status(
         self, client: FlaskClient, known: Stores
     ) -> None:
         found = identifier(client)
@@ -289,7 +289,7 @@ class TestResult:
         assert identifier(client) != found
 
     @pytest.mark.parametrize("part", ["", "/status", "/log"])
-    def test_identifiers_of_other_kinds_and_unknown_ones_are_refused(
+    def test_v1_refuses_unknown_identifiers_and_those_of_another_kind(
         self, refused: FlaskClient, part: str
     ) -> None:
         for path, kind in ((ADVISE, "adviser"), (PROVENANCE, "provenance-checker")):
@@ -312,7 +312,7 @@ LOCK = json.dumps({
 })  # fmt: skip
 
 
-def test_provenance_needs_a_lock_and_is_repeated_for_other_indexes(
+def test_v1_provenance_needs_a_lock_and_depends_on_the_indexes(
     refused: FlaskClient, known: Stores
 ) -> None:
     response = refused.post(PROVENANCE, json=body())
@@ -340,7 +340,7 @@ class TestListings:
                     shown, shown,
                 )  # fmt: skip
 
-    def test_an_index_says_whether_its_certificate_is_verified(self, client: FlaskClient) -> None:
+    def test_index_says_whether_its_certificate_is_verified(self, client: FlaskClient) -> None:
         listed = client.get("/api/v1/python-package-index").get_json()["indexes"]
         assert {
             "url": INDEX, "verify_ssl": False, "only_if_package_seen": True,
@@ -350,7 +350,7 @@ class TestListings:
     @pytest.mark.parametrize(
         ("name", "release"), [("nothing.*", "NAME==VERSION"), ("Web", "web==2.0")]
     )
-    def test_unknown_module_is_answered_with_the_command_that_analyses_it(
+    def test_unknown_import_name_is_answered_with_the_command_to_analyse_it(
         self, client: FlaskClient, name: str, release: str
     ) -> None:
         response = client.get(f"/api/v1/python/imports?import_name={name}")
@@ -360,7 +360,7 @@ class TestListings:
         assert client.get("/api/v1/python/imports").status_code == 400
 
 
-def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, known: Stores) -> None:
+def test_import_name_leads_to_releases_that_provide_it(client: FlaskClient, known: Stores) -> None:
     read: dict[str, Any] = {"imports_source": "central-directory"}
     some = {"imports_source": "central-directory-end"}
     deliver(
@@ -384,7 +384,7 @@ def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, kno
     assert (unknown["imports"], empty["imports"]) == (None, [])
 
 
-def test_unread_module_is_fetched_for_clients_that_may_fetch(
+def test_unknown_import_name_is_fetched_for_clients_that_may_ingest(
     known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_submission, "LONGEST_WAIT_S", 0.1)  # no worker runs meanwhile

@@ -140,7 +140,7 @@ def test_missing_releases_are_read_before_the_advice(at_index: Settings, index: 
         assert len(index.seen) == seen + 1
 
 
-def test_advice_that_lacks_a_page_is_not_cached(client: FlaskClient) -> None:
+def test_advice_without_an_unavailable_page_is_not_cached(client: FlaskClient) -> None:
     body = {"files": {"requirements.in": "web\nnobody\n"}, "environment": {"python": "3.11"}}
     first = done(client, "/api/v2/advice", json=body)
     assert first["state"] == "succeeded"
@@ -152,7 +152,7 @@ def test_advice_that_lacks_a_page_is_not_cached(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
-def test_request_of_a_client_that_may_not_ingest_reads_no_index(
+def test_index_is_not_read_for_a_client_without_the_ingest_scope(
     at_index: Settings, index: Index, scopes: tuple[Scope, ...]
 ) -> None:
     """Nor may they by a member of the request that is the service's own."""
@@ -168,7 +168,7 @@ def test_request_of_a_client_that_may_not_ingest_reads_no_index(
     assert index.seen == []
 
 
-def test_open_service_reads_missing_packages_and_a_closed_one_says_how(at_index: Settings) -> None:
+def test_only_an_open_service_reads_missing_packages_for_any_client(at_index: Settings) -> None:
     with client_of(at_index, Scope.ADVISE, Scope.READ) as client:
         first = done(client, "/api/v2/advice", json=APP)["analysis_id"]
         page = client.get(f"/advice/{first}").text
@@ -191,7 +191,7 @@ def test_no_index_is_read_if_the_setting_forbids_it(at_index: Settings, index: I
     assert index.seen == []
 
 
-def test_an_archive_is_ingested_by_a_worker_once(client: FlaskClient, known: Stores) -> None:
+def test_uploaded_archive_is_ingested_once(client: FlaskClient, known: Stores) -> None:
     upload = {"data": SAMPLES.read_bytes(), "content_type": "application/gzip"}
     made = done(client, "/api/v2/inspections", **upload)
     assert made["state"] == "succeeded"
@@ -205,7 +205,7 @@ def test_an_archive_is_ingested_by_a_worker_once(client: FlaskClient, known: Sto
     assert [it for it in left if it.suffix != ".lock"] == []
 
 
-def test_documents_of_an_archive_that_are_no_inspections_are_listed(client: FlaskClient) -> None:
+def test_documents_in_an_uploaded_archive_that_are_refused_are_listed(client: FlaskClient) -> None:
     upload = {"data": tar_of("broken.json", b"{[}"), "content_type": "application/gzip"}
     result = result_of(client, done(client, "/api/v2/inspections", **upload))
     assert result["quarantined"] == 1
@@ -267,7 +267,7 @@ def test_packages_are_fetched_from_the_configured_index(at_index: Settings) -> N
         assert report["new"] == 1
 
 
-def test_unreachable_index_ends_a_fetch_in_error(client: FlaskClient, known: Stores) -> None:
+def test_unreachable_index_makes_a_fetch_fail(client: FlaskClient, known: Stores) -> None:
     response = client.post("/api/v2/packages", json={"requirements": ["app"]})
     for _ in range(3):
         execute(known.engine, "UPDATE procrastinate_jobs SET scheduled_at = NULL")
@@ -277,7 +277,7 @@ def test_unreachable_index_ends_a_fetch_in_error(client: FlaskClient, known: Sto
     assert "3 attempts" in state["reason"]
 
 
-def test_cypher_endpoint_reads_within_limits_and_cannot_write(client: FlaskClient) -> None:
+def test_cypher_endpoint_cannot_write_and_obeys_limits(client: FlaskClient) -> None:
     query = "MATCH (p:Package) WHERE p.name = $name RETURN p, p.name AS name"
     body = {"query": query, "parameters": {"name": "web"}}
     found = client.post("/api/v2/cypher", json=body)
@@ -312,7 +312,7 @@ def test_cypher_endpoint_reads_within_limits_and_cannot_write(client: FlaskClien
     assert client.post("/api/v2/cypher", json=body).get_json()["rows"]
 
 
-def test_queries_beyond_a_share_of_the_threads_are_refused(client: FlaskClient) -> None:
+def test_cypher_queries_beyond_their_share_of_threads_are_refused(client: FlaskClient) -> None:
     analysts = client.application.extensions["thoth"].analysts
     with analysts.taken(QueueClient("another", anonymous=False)):
         refused = client.post("/api/v2/cypher", json={"query": "RETURN 1 AS n"})
@@ -320,7 +320,7 @@ def test_queries_beyond_a_share_of_the_threads_are_refused(client: FlaskClient) 
     assert client.post("/api/v2/cypher", json={"query": "RETURN 1 AS n"}).status_code == 200
 
 
-def test_query_results_and_pages_end_at_the_byte_limit(known: Stores) -> None:
+def test_cypher_results_end_at_the_byte_limit(known: Stores) -> None:
     small = replace(known.settings, query_byte_limit=3000)
     query = "UNWIND range(1, 50) AS n RETURN n, reduce(s = 'ab', y IN range(1, 8) | s + s) AS big"
     with client_of(small, Scope.READ, Scope.CYPHER) as client:
@@ -338,7 +338,7 @@ def test_query_results_and_pages_end_at_the_byte_limit(known: Stores) -> None:
         assert names == ["core", "tool", "web"]
 
 
-def test_requests_are_shown_only_with_the_scope_to_make_them(
+def test_request_is_shown_only_to_clients_with_its_scope(
     client: FlaskClient, known: Stores
 ) -> None:
     response = client.post("/api/v2/packages", json={"requirements": ["app"]})
@@ -348,7 +348,7 @@ def test_requests_are_shown_only_with_the_scope_to_make_them(
     assert client.get("/api/v2/requests/upload-1-2").status_code == 404
 
 
-def test_a_stored_inspection_can_be_sent_again(known: Stores) -> None:
+def test_stored_inspection_can_be_sent_to_another_service(known: Stores) -> None:
     ingest_inspections(known.settings, known.engine, [str(SAMPLES)], SourceLimits())
     with client_of(known.settings, Scope.INGEST, Scope.READ) as client:
         listed = client.get("/api/v2/inspections").get_json()["items"]
@@ -361,7 +361,7 @@ def test_a_stored_inspection_can_be_sent_again(known: Stores) -> None:
             assert sent.get_json()["documents"] == [item["document_id"]]
 
 
-def test_a_document_is_ingested_at_once(client: FlaskClient, known: Stores) -> None:
+def test_single_inspection_document_is_ingested_at_once(client: FlaskClient, known: Stores) -> None:
     """One inspection as one JSON document, as older runners sent them."""
     body = json.dumps(document_2020_02()).encode()
     first = client.post("/api/v2/inspections", data=body, content_type="application/json")
@@ -399,7 +399,7 @@ def measuring(stores: Stores) -> Iterator[FlaskClient]:
 
 
 @needs("bwrap")
-def test_submitted_script_runs_in_the_sandbox_and_is_ingested(
+def test_script_submitted_to_amun_runs_in_the_sandbox_and_is_ingested(
     measuring: FlaskClient, stores: Stores
 ) -> None:
     specification = {
@@ -442,7 +442,7 @@ def test_submitted_script_runs_in_the_sandbox_and_is_ingested(
     assert second != name
 
 
-def test_a_stack_that_cannot_be_built_is_a_result(measuring: FlaskClient) -> None:
+def test_amun_records_a_stack_that_cannot_be_built(measuring: FlaskClient) -> None:
     specification = {"script": "print(1)", "packages": ["no-such-native-package"]}
     name = measuring.post(f"{BASE}/inspect", json=specification).get_json()["inspection_id"]
     run_jobs(measuring.application.extensions["thoth"].settings)
@@ -468,7 +468,7 @@ REFUSED: tuple[tuple[dict[str, Any] | bytes, str], ...] = (
 )
 
 
-def test_invalid_inspection_request_is_refused_with_its_field(measuring: FlaskClient) -> None:
+def test_invalid_amun_request_is_refused_with_its_field(measuring: FlaskClient) -> None:
     for body, field in REFUSED:
         data = body if isinstance(body, bytes) else json.dumps(body)
         response = measuring.post(f"{BASE}/inspect", data=data, content_type="application/json")
@@ -480,7 +480,7 @@ def test_invalid_inspection_request_is_refused_with_its_field(measuring: FlaskCl
     assert measuring.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
-def test_dockerfile_endpoint_returns_a_recipe_and_builds_nothing(measuring: FlaskClient) -> None:
+def test_amun_dockerfile_endpoint_returns_a_recipe_only(measuring: FlaskClient) -> None:
     body = {"base": "registry.example/python:3.11", "script": next(iter(INDICATORS))}
     response = measuring.post(
         f"{BASE}/_debug/generate-dockerfile", json={**body, "script": "print(1)"}
@@ -492,7 +492,7 @@ def test_dockerfile_endpoint_returns_a_recipe_and_builds_nothing(measuring: Flas
     assert measuring.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
-def test_version_is_public_and_unknown_inspections_are_not_found(measuring: FlaskClient) -> None:
+def test_amun_version_is_public_and_unknown_names_are_not_found(measuring: FlaskClient) -> None:
     response = measuring.get(f"{BASE}/version")
     assert set(response.get_json()) == {"version", "service_version"}
     assert response.headers["X-Amun-Version"] == response.get_json()["version"]

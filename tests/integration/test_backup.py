@@ -139,9 +139,7 @@ def with_manifest(path: Path, **changes: Any) -> Path:
     return changed(path, change)
 
 
-def test_a_restored_backup_equals_its_source(
-    filled: Settings, saved: Path, target: Settings
-) -> None:
+def test_restored_backup_equals_its_source(filled: Settings, saved: Path, target: Settings) -> None:
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     report = restored(target, saved)
     assert report["record"]["equal"]
@@ -188,7 +186,7 @@ def accept(client: httpx.Client, number: int) -> str:
 
 
 @pytest.mark.faults
-def test_backup_during_uploads_has_every_accepted_upload_whole(
+def test_backup_during_uploads_contains_each_accepted_upload_completely(
     target: Settings, tmp_path: Path
 ) -> None:
     path, over = tmp_path / "busy.tar", Event()
@@ -268,9 +266,7 @@ def with_escape(name: str, data: bytes) -> tuple[str, bytes]:
 
 
 @embedded_only
-def test_a_broken_archive_is_refused_before_anything_is_written(
-    saved: Path, target: Settings
-) -> None:
+def test_broken_backup_is_refused_before_anything_is_written(saved: Path, target: Settings) -> None:
     differs = "damaged, the SHA-256 differs from the manifest"
     assert f"stacks: {differs}" in refusal(target, changed(saved, damage))
     assert f"documents: {differs}" in refusal(target, changed(saved, without_documents))
@@ -298,7 +294,7 @@ def refusal(target: Settings, path: Path) -> str:
 
 
 @embedded_only
-def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Settings) -> None:
+def test_failed_restore_leaves_the_record_empty(saved: Path, target: Settings) -> None:
     tables = json.loads(_member(saved, MANIFEST))["tables"]
     empty_part = {"rows": 0, "size_bytes": 0, "sha256": hashlib.sha256().hexdigest()}
     without_rows = {**tables, "documents": {**tables["documents"], **empty_part}}
@@ -321,7 +317,7 @@ def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Setti
 
 @pytest.mark.slow
 @embedded_only
-def test_a_backup_of_an_earlier_schema_is_migrated(
+def test_backup_of_an_earlier_schema_is_migrated(
     filled: Settings, saved: Path, postgresql: sqlalchemy.Engine, target: Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "earlier.tar"
@@ -344,7 +340,7 @@ def test_a_backup_of_an_earlier_schema_is_migrated(
 
 
 @embedded_only
-def test_restore_names_stores_that_are_not_empty(
+def test_restore_into_stores_that_are_not_empty_is_refused(
     saved: Path, target: Settings, filled: Settings, graph_driver: neo4j.Driver
 ) -> None:
     done = run_here(restore, replace(filled, graph_url=None), str(saved))
@@ -365,7 +361,7 @@ def test_restore_names_stores_that_are_not_empty(
     assert done.stderr.endswith(both)
 
 
-def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> None:
+def test_backup_contains_no_secrets(settings: Settings, tmp_path: Path) -> None:
     secret = replace(
         settings,
         graph_password="s3cret",
@@ -383,7 +379,7 @@ def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> 
     assert shown["RATE_LIMIT"] == settings.rate_limit
 
 
-def test_an_existing_file_is_never_replaced(settings: Settings, tmp_path: Path) -> None:
+def test_backup_never_replaces_an_existing_file(settings: Settings, tmp_path: Path) -> None:
     path = tmp_path / "backup.tar"
     path.write_text("precious", encoding="utf-8")
     done = run_here(backup, settings, str(path))
@@ -395,7 +391,7 @@ def test_an_existing_file_is_never_replaced(settings: Settings, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_file_that_appears_meanwhile_is_not_replaced(
+def test_file_that_appears_during_a_backup_is_not_replaced(
     stores: Stores, tmp_path: Path, is_link: bool
 ) -> None:
     path, other = tmp_path / "backup.tar", tmp_path / "other.tar"
@@ -412,7 +408,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
 
 
-def test_only_errors_of_the_file_itself_name_the_backup(stores: Stores, tmp_path: Path) -> None:
+def test_backup_error_names_the_file_only_if_at_fault(stores: Stores, tmp_path: Path) -> None:
     def lose_the_terminal(*_: object) -> None:
         raise BrokenPipeError
 
@@ -441,7 +437,7 @@ def with_large_document(stores: Stores, folder: Path) -> Settings:
     return settings
 
 
-def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
+def test_only_one_backup_runs_and_it_delays_the_deletion_of_documents(
     stores: Stores, tmp_path: Path
 ) -> None:
     settings = with_large_document(stores, tmp_path / "bodies")
@@ -458,7 +454,7 @@ def test_backup_runs_alone_and_delays_the_deletion_of_bodies(
     assert [*tmp_path.iterdir()] == [tmp_path / "bodies"]
 
 
-def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -> None:
+def test_lost_document_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -> None:
     settings = with_large_document(stores, tmp_path / "bodies")
     for path in (tmp_path / "bodies").rglob("*.zst"):
         path.unlink()
@@ -470,7 +466,7 @@ def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("graph_settings", ["arcadedb"], indirect=True)
-def test_backup_and_documents_may_be_in_buckets(
+def test_backup_and_documents_may_be_in_object_stores(
     stores: Stores, target: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "s3://knowledge/backups/thoth.tar"
@@ -504,7 +500,7 @@ def test_backup_and_documents_may_be_in_buckets(
         assert bucket.find("knowledge/restored/") != []
 
 
-def test_an_interrupted_backup_leaves_no_object(
+def test_interrupted_backup_leaves_no_object(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Exception):
@@ -525,7 +521,7 @@ def test_an_interrupted_backup_leaves_no_object(
             assert "folder" not in refused.stderr
 
 
-def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
+def test_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
     with stores.engine.begin() as connection:
         connection.execute(
             text(

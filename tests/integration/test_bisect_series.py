@@ -36,7 +36,7 @@ def add_releases(index: Index) -> None:
         index.add_wheel("other", version, metadata="Requires-Dist: numpy\n")
 
 
-def test_series_of_exact_versions_gives_that_stack(settings: Settings) -> None:
+def test_bisect_measures_exactly_the_requested_versions(settings: Settings) -> None:
     with package_index() as index:
         add_releases(index)
         index.add_wheel("other", "3.0", metadata="Requires-Dist: numpy>=1.3\n")
@@ -49,7 +49,7 @@ def test_series_of_exact_versions_gives_that_stack(settings: Settings) -> None:
             stacks.best(["numpy==9"])
 
 
-def test_index_error_is_no_proof_that_there_is_no_stack(settings: Settings) -> None:
+def test_index_error_is_not_reported_as_an_uninstallable_stack(settings: Settings) -> None:
     with package_index() as index:
         add_releases(index)
         index.answers["/simple/numpy/"] = status(503)
@@ -108,7 +108,7 @@ def test_bisect_of_two_locks_finds_the_package_and_its_release(
     assert "requires absent" in unavailable[1]
 
 
-def test_the_path_between_locks_passes_valid_stacks_only(
+def test_bisect_between_locks_measures_only_valid_stacks(
     settings: Settings, tmp_path: Path
 ) -> None:
     searched: list[StackSeries] = []

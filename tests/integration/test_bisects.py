@@ -38,9 +38,7 @@ def no_search_remains(stores: Stores) -> Iterator[None]:
         connection.execute(delete(BisectRow))
 
 
-def test_repeated_bisect_rewrites_the_same_rows(
-    stores: Stores,
-) -> None:
+def test_repeated_bisect_rewrites_its_rows(stores: Stores) -> None:
     series, states = planted_search()
     template = bisect_of(series, states[0])
     seen: list[str] = []
@@ -61,7 +59,7 @@ def test_repeated_bisect_rewrites_the_same_rows(
         assert len(browse_bisects(connection, BisectFilter(), limit=10)) == 1
 
 
-def test_interrupted_search_has_its_reason_and_a_later_run_continues_it(stores: Stores) -> None:
+def test_interrupted_bisect_is_recorded_and_continued_by_a_later_run(stores: Stores) -> None:
     series, states = planted_search()
     template = bisect_of(series, states[0])
     recorder = BisectRecorder(stores.settings, template, True)
@@ -95,7 +93,7 @@ def test_interrupted_search_has_its_reason_and_a_later_run_continues_it(stores: 
     assert (known.state, known.reason) == ("step", None)
 
 
-def test_search_continues_without_postgresql(
+def test_bisect_continues_without_postgresql(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings.from_env({
@@ -111,13 +109,13 @@ def test_search_continues_without_postgresql(
         assert warned is wanted
 
 
-def test_search_in_a_folder_keeps_its_identifier() -> None:
+def test_bisect_continued_in_a_folder_keeps_its_identifier() -> None:
     first = identity({"question": {}})
     assert identity({"bisect": first}) == first
     assert identity({})["bisect_id"] != first["bisect_id"]
 
 
-def test_the_recorded_command_continues_the_search_in_the_same_way(stores: Stores) -> None:
+def test_recorded_command_continues_the_bisect_unchanged(stores: Stores) -> None:
     with package_index(protected=False) as index:
         for version in ("1.0", "1.1"):
             index.add_wheel("numpy", version)
@@ -131,7 +129,7 @@ def test_the_recorded_command_continues_the_search_in_the_same_way(stores: Store
     assert sorted(given) == sorted(recorded)
 
 
-def test_own_script_is_measured_in_each_stack(stores: Stores, tmp_path: Path) -> None:
+def test_bisect_measures_a_user_script_in_each_stack(stores: Stores, tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(
         "import importlib.metadata, json\n"
@@ -161,7 +159,7 @@ def test_own_script_is_measured_in_each_stack(stores: Stores, tmp_path: Path) ->
     assert sorted(shlex.split(search["command"])) == sorted(["thoth", *arguments])
 
 
-def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
+def test_bisect_command_lists_searches_and_shows_details(stores: Stores) -> None:
     empty = thoth(stores.settings, "bisects")
     assert "No search is recorded" in empty.stdout
     with stores.engine.begin() as connection:
@@ -180,7 +178,7 @@ def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
     assert "bisect-ended" not in stopped.stdout
 
 
-def test_the_api_pages_through_searches(stores: Stores, client: FlaskClient) -> None:
+def test_api_pages_through_bisects(stores: Stores, client: FlaskClient) -> None:
     with stores.engine.begin() as connection:
         add_bisects(connection)
     names, address = [], "/api/v2/bisects?limit=2"

@@ -68,7 +68,7 @@ def rows(stores: Stores) -> list[Any]:
         ]
 
 
-def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores) -> None:
+def test_performance_changes_are_recorded_once_by_concurrent_processes(measured: Stores) -> None:
     forget(measured)
     in_threads(*[lambda: record_changes(measured.engine)] * 4)
     before = rows(measured)
@@ -93,7 +93,7 @@ def test_changes_are_filtered_by_each_parameter(measured: Stores) -> None:
             assert len(browse_changes(connection, wanted, limit=10)) == count, wanted
 
 
-def test_the_command_records_and_lists(measured: Stores) -> None:
+def test_changes_command_records_and_lists_changes(measured: Stores) -> None:
     forget(measured)
     assert "--update" in run_here(changes, measured.settings).stdout
     done = run_here(changes, measured.settings, "--update", "--json")
@@ -106,7 +106,7 @@ def test_the_command_records_and_lists(measured: Stores) -> None:
     assert f"{listed['bundled']} ({CONTEXT})" in line
 
 
-def test_api_lists_changes_and_finds_one(client: FlaskClient) -> None:
+def test_api_lists_changes_and_returns_a_change_by_identifier(client: FlaskClient) -> None:
     page = client.get("/api/v2/changes", query_string={"package": "numpy"}).json
     assert page is not None
     (item,) = page["items"]
@@ -125,7 +125,7 @@ def test_api_lists_changes_and_finds_one(client: FlaskClient) -> None:
         assert answer.status_code == status, since
 
 
-def test_pages_show_the_changes_of_the_api(client: FlaskClient) -> None:
+def test_pages_show_the_performance_changes_of_the_api(client: FlaskClient) -> None:
     page = client.get("/api/v2/changes").json
     assert page is not None
     for address in ("/", "/changes", f"/changes/{page['items'][0]['change_id']}"):

@@ -46,7 +46,7 @@ def explanation(settings: Settings, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_a_claim_is_explained_from_the_record(claimed: Claimed) -> None:
+def test_explain_command_explains_a_recorded_claim(claimed: Claimed) -> None:
     settings, report = claimed.stores.settings, claimed.report
     advice_id = report["metadata"]["document_id"]
     claims = report["result"]["report"]["products"][0]["claims"]
@@ -90,7 +90,7 @@ def _served(client: FlaskClient, advice: str, claim: dict[str, Any]) -> dict[str
     return document
 
 
-def test_verbose_advice_names_claims_as_explain_accepts_them(claimed: Claimed) -> None:
+def test_verbose_advice_shows_claim_identifiers_that_explain_accepts(claimed: Claimed) -> None:
     options = ("--type", "performance", "--hardware", "fa9f8e70", "--verbose")
     project = str(ROOT / "samples" / "project")
     shown = thoth(claimed.stores.settings, "advise", project, *WHERE, *options).stdout
@@ -103,7 +103,7 @@ def test_verbose_advice_names_claims_as_explain_accepts_them(claimed: Claimed) -
         assert explanation(claimed.stores.settings, f"{advice_id}/{name}")["advice_id"] == advice_id
 
 
-def test_claim_of_an_earlier_version_is_computed_again_for_explain(claimed: Claimed) -> None:
+def test_explain_recomputes_a_claim_of_an_earlier_version(claimed: Claimed) -> None:
     advice_id = claimed.report["metadata"]["document_id"]
     claims = claimed.report["result"]["report"]["products"][0]["claims"]
     claim = next(it for it in claims if it["beside_baseline"])

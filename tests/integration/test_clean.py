@@ -36,7 +36,7 @@ def remaining(settings: Settings) -> set[str]:
     return {str(it.relative_to(settings.home)) for it in settings.home.glob("*/*")}
 
 
-def test_a_dry_run_shows_the_bytes_and_removes_nothing(settings: Settings) -> None:
+def test_clean_dry_run_shows_the_bytes_and_removes_nothing(settings: Settings) -> None:
     before = remaining(settings)
     shown = run_here(clean, settings, "--dry-run", "--cache")
     assert " 2 MB  " in shown.stdout
@@ -46,7 +46,7 @@ def test_a_dry_run_shows_the_bytes_and_removes_nothing(settings: Settings) -> No
     assert remaining(settings) == before
 
 
-def test_clean_removes_only_old_folders_that_can_be_made_again(settings: Settings) -> None:
+def test_clean_removes_only_old_folders_that_can_be_recreated(settings: Settings) -> None:
     assert run_here(clean, settings).exit_code == 0
     kept = {"environments/new", "environments/new.lock", "cache/indexes", "cache/other"}
     assert remaining(settings) == kept

@@ -105,7 +105,7 @@ def documents(family: SeriesFamily) -> list[dict[str, Any]]:
     return family.groups(range(len(family.series)))
 
 
-def test_new_measurement_reads_its_series_only_and_judges_all(
+def test_comparison_cache_reads_only_the_series_of_a_new_measurement(
     delivered: Stores, read_keys: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked: list[int | None] = []
@@ -130,7 +130,7 @@ def test_new_measurement_reads_its_series_only_and_judges_all(
     assert sorted(it["recent"]["inspections"] for it in after) == [1, 3, 4]
 
 
-def test_series_are_read_in_batches_at_start_up(
+def test_comparison_cache_is_filled_in_batches_at_start_up(
     record: tuple[Settings, sqlalchemy.Engine],
     read_keys: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -145,7 +145,7 @@ def test_series_are_read_in_batches_at_start_up(
     assert read_keys == [1, 1]
 
 
-def test_another_baseline_is_judged_without_reading_again(
+def test_comparison_with_another_baseline_reads_no_measurements_again(
     connection: Connection, read_keys: list[int]
 ) -> None:
     cache = ComparisonCache()
@@ -157,7 +157,7 @@ def test_another_baseline_is_judged_without_reading_again(
     assert read_keys == [2]
 
 
-def test_the_version_of_any_component_comes_from_the_stack(stores: Stores, tmp_path: Path) -> None:
+def test_component_version_is_taken_from_the_stack(stores: Stores, tmp_path: Path) -> None:
     for component, packages in (
         ("pandas", {"pandas": "2.2.3", "numpy": "2.0.2"}),
         ("sklearn", {"scikit-learn": "1.7.2", "numpy": "2.0.2"}),
@@ -177,7 +177,7 @@ def test_the_version_of_any_component_comes_from_the_stack(stores: Stores, tmp_p
     assert totals.versions == 3
 
 
-def test_evicted_series_are_read_again(
+def test_series_evicted_from_the_comparison_cache_are_read_again(
     connection: Connection, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_JOBS", 20)
@@ -192,7 +192,7 @@ def test_evicted_series_are_read_again(
     assert read_keys == [2, 1]
 
 
-def test_cached_documents_of_all_families_are_bounded(
+def test_number_of_cached_comparison_documents_is_bounded(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 6)
@@ -212,7 +212,7 @@ def test_cached_documents_of_all_families_are_bounded(
     assert judged == [2, 0, 2, 0, 2]
 
 
-def test_selected_series_are_read_without_the_others(
+def test_only_selected_series_are_read_into_the_comparison_cache(
     delivered: Stores, read_keys: list[int], tmp_path: Path
 ) -> None:
     cache = ComparisonCache()
@@ -235,7 +235,7 @@ def test_selected_series_are_read_without_the_others(
     assert read_keys == [1, 1, 1, 1]
 
 
-def test_failed_read_of_a_change_is_repeated(
+def test_comparison_cache_repeats_a_failed_read(
     delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ComparisonCache()
@@ -255,9 +255,7 @@ def _fail(_connection: Connection) -> NoReturn:
     raise StoreUnavailable("PostgreSQL", "it was stopped", "start it")
 
 
-def test_exclusion_of_a_measurement_and_its_return_change_its_series(
-    delivered: Stores,
-) -> None:
+def test_excluding_or_restoring_a_measurement_updates_its_comparisons(delivered: Stores) -> None:
     cache = ComparisonCache()
     with delivered.engine.connect() as connection:
         before = documents(cache.family(connection))
@@ -278,7 +276,7 @@ def test_exclusion_of_a_measurement_and_its_return_change_its_series(
         assert documents(cache.family(connection)) == before
 
 
-def test_rows_of_a_slow_writer_are_seen_after_its_commit(delivered: Stores, tmp_path: Path) -> None:
+def test_late_commit_of_a_slow_writer_is_compared(delivered: Stores, tmp_path: Path) -> None:
     """Its transaction begins before others are read, and its rows have that of a savepoint."""
     cache = ComparisonCache()
     with delivered.engine.connect() as connection, delivered.engine.begin() as writer:
@@ -313,7 +311,7 @@ _COPY = tuple(
 )
 
 
-def test_a_value_is_computed_again_after_a_change_only(stores: Stores) -> None:
+def test_cached_value_is_recomputed_only_after_a_change(stores: Stores) -> None:
     service, computed = ServiceStores(stores.settings), list[int]()
 
     def value() -> int:
@@ -349,7 +347,7 @@ def test_series_are_counted_once_for_many_requests(filled_app: Flask) -> None:
     assert not any("observations" in it for it in statements)
 
 
-def test_page_of_series_counts_only_the_series_on_it(filled_app: Flask) -> None:
+def test_page_of_series_counts_measurements_only_of_its_series(filled_app: Flask) -> None:
     counted: list[list[str]] = []
 
     def note(*arguments: Any) -> None:
@@ -368,7 +366,7 @@ def test_page_of_series_counts_only_the_series_on_it(filled_app: Flask) -> None:
     assert counted == [keys[1:3]]
 
 
-def test_newest_series_are_bounded(filled_app: Flask) -> None:
+def test_number_of_newest_series_is_bounded(filled_app: Flask) -> None:
     with filled_app.extensions[EXTENSION].engine.connect() as connection:
         every = newest_series(connection, 50, 2_000)
         assert len(every) == 6

@@ -58,9 +58,7 @@ def delivery(number: int) -> ReleaseDelivery:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)  # 10,000 operations take long on a busy machine
-def test_concurrent_writers_and_readers_lose_no_update(
-    stores: Stores,
-) -> None:
+def test_concurrent_writers_lose_no_update_of_a_package(stores: Stores) -> None:
     """Deliveries arrive in any order. The newest of each package must win, for every reader."""
     numbers = list(range(OPERATIONS - OPERATIONS // 10))
     random.Random(5).shuffle(numbers)
@@ -123,9 +121,7 @@ def known_numbers(stores: Stores) -> dict[str, int]:
     }
 
 
-def test_an_update_between_two_queries_of_the_projection_is_projected_as_a_whole(
-    stores: Stores,
-) -> None:
+def test_update_during_a_projection_is_projected_as_a_whole(stores: Stores) -> None:
     """The version and its requirements are read by separate queries."""
     before, after = 0, len(PACKAGES)  # of the same package
     pending = [delivery(before), delivery(after)]
@@ -160,9 +156,7 @@ def projected_numbers(stores: Stores) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothing(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_failing_statements_neither_lose_nor_duplicate_rows(stores: Stores, tmp_path: Path) -> None:
     """One statement in ten fails. A run that gives up is repeated, as its message says."""
     count = 60
     for number in range(count):
@@ -206,9 +200,7 @@ def each_batch_beginning_with(work: Callable[[Any], object]) -> Iterator[None]:
         event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
 
 
-def test_a_batch_is_stored_again_after_a_failure_that_passes(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_batch_is_stored_again_after_a_transient_failure(stores: Stores, tmp_path: Path) -> None:
     name = "inspection-matmul-0000000a"
     write_stack(tmp_path, name, [200.0], {})
     left = list(FAULTS)
@@ -229,7 +221,7 @@ def lacks_its_documents(_cursor: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", [is_full, lacks_its_documents])
-def test_permanent_failure_is_reported_without_a_retry(
+def test_permanent_database_failure_is_reported_without_a_retry(
     stores: Stores, tmp_path: Path, fault: Callable[[Any], None]
 ) -> None:
     name = "inspection-matmul-0000000a"

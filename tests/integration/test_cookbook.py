@@ -703,7 +703,7 @@ def test_each_cookbook_question_has_an_expected_answer() -> None:
 
 
 @pytest.mark.parametrize("number", ANSWERS)
-def test_cookbook_query_finds_the_planted_answer(world: World, number: int) -> None:
+def test_cookbook_query_returns_the_expected_answer(world: World, number: int) -> None:
     rows, expected = world.ask(number), ANSWERS[number](world)
     assert expected
     assert rows == expected
@@ -715,7 +715,7 @@ def test_cookbook_query_finds_versions_that_became_faster(world: World) -> None:
     assert (version, before) == ("2.0", "1.0")
 
 
-def test_cookbook_graph_equals_the_record_and_can_be_rebuilt(world: World) -> None:
+def test_graph_of_all_cookbook_data_equals_the_record(world: World) -> None:
     stores = world.stores
     once = verified(stores)
     assert once.equal

@@ -75,7 +75,7 @@ def files_asked_for(index: Index) -> list[str]:
     return [path.rpartition("/")[2] for path in index.paths if path.startswith("/files/")]
 
 
-def test_a_closure_is_read_layer_by_layer(at: Settings, relational: Engine, index: Index) -> None:
+def test_crawl_reads_layer_by_layer(at: Settings, relational: Engine, index: Index) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib>=1", "old ; python_version < '3'"))
     wheels(index, "lib", "1.0", "2.0", metadata=requires("leaf"))
     wheels(index, "leaf", "1.0")
@@ -94,7 +94,7 @@ def test_a_closure_is_read_layer_by_layer(at: Settings, relational: Engine, inde
     assert asked == [("lib", ">=1", None), ("old", "", 'python_version < "3"')]
 
 
-def test_second_crawl_reads_no_file_and_writes_nothing(
+def test_repeated_crawl_reads_no_file_and_writes_nothing(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", metadata=requires("lib"))
@@ -109,7 +109,7 @@ def test_second_crawl_reads_no_file_and_writes_nothing(
     assert add(at, relational, "app").traffic.requests == 0
 
 
-def test_old_releases_are_read_for_a_requirement_below_the_newest(
+def test_crawl_reads_old_releases_for_requirements_below_the_newest(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "array", "1.0", "1.1", "1.2", metadata=requires("legacy"))
@@ -124,7 +124,7 @@ def test_old_releases_are_read_for_a_requirement_below_the_newest(
     assert versions(relational, "legacy") == [("0.1", "solved")]
 
 
-def test_bounds_are_kept_and_reported(at: Settings, relational: Engine, index: Index) -> None:
+def test_crawl_keeps_and_reports_its_bounds(at: Settings, relational: Engine, index: Index) -> None:
     wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
     for name in "bcd":
         wheels(index, name, "1.0")
@@ -134,7 +134,7 @@ def test_bounds_are_kept_and_reported(at: Settings, relational: Engine, index: I
     assert report.clean
 
 
-def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
+def test_crawl_cost_does_not_grow_with_the_number_of_old_releases(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     for number in range(10_000):
@@ -148,7 +148,7 @@ def test_a_package_of_ten_thousand_releases_costs_as_much_as_one_of_few(
     assert len(files_asked_for(index)) == 2
 
 
-def test_unreadable_release_gets_a_state_and_others_are_read(
+def test_crawl_records_an_unreadable_release_and_reads_the_others(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib"))
@@ -180,7 +180,7 @@ def test_unreadable_release_gets_a_state_and_others_are_read(
     assert len(files_asked_for(index)) == asked
 
 
-def test_missing_and_failing_packages_are_reported_without_stopping_others(
+def test_crawl_reports_missing_packages_and_reads_the_others(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("absent", "wrong", "lib"))
@@ -200,7 +200,7 @@ def test_missing_and_failing_packages_are_reported_without_stopping_others(
     ]  # fmt: skip
 
 
-def test_unreadable_release_is_retried_later_and_then_given_up(
+def test_crawl_retries_an_unreadable_release_and_finally_gives_up(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "2.0")
@@ -230,7 +230,7 @@ def _make_due(engine: Engine) -> None:
         connection.execute(text("UPDATE release_queue SET retry_at = now() - interval '1 day'"))
 
 
-def test_changed_hash_raises_an_alarm_and_the_first_is_kept(
+def test_changed_file_hash_raises_an_alarm_and_keeps_the_first_hash(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     first = index.add_wheel("app", "1.0", "first").removeprefix("sha256:")
@@ -283,7 +283,7 @@ def test_refresh_finds_new_yanked_and_removed_releases(
 LOGIN = status(200, b"<h1>log in</h1><a href='/login'>here</a>", Content_Type="text/html")
 
 
-def test_login_page_is_a_failure_that_loses_no_release(
+def test_login_page_instead_of_an_index_page_loses_no_release(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")
@@ -301,7 +301,7 @@ def test_login_page_is_a_failure_that_loses_no_release(
     assert one(refresh_indexes(at, relational)).clean
 
 
-def test_failing_index_is_dated_by_its_last_answer(
+def test_failing_index_keeps_the_date_of_its_last_answer(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     for name in ("app", "other"):
@@ -332,7 +332,7 @@ def test_failing_index_is_dated_by_its_last_answer(
     assert found.asked_at > before
 
 
-def test_a_project_that_loses_all_its_files_is_an_alarm_once(
+def test_project_that_loses_all_files_raises_one_alarm(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -364,7 +364,7 @@ def test_file_listed_with_two_hashes_raises_one_alarm(
     assert one(refresh_indexes(at, relational)).alarms == []
 
 
-def test_invalid_file_url_is_retried_and_the_file_not_called_broken(
+def test_invalid_file_url_is_retried_and_not_recorded_as_a_broken_file(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -375,7 +375,7 @@ def test_invalid_file_url_is_retried_and_the_file_not_called_broken(
     assert rows(relational, "SELECT version FROM release_queue") == [("1.0",)]
 
 
-def test_version_without_files_is_kept_and_takes_no_place(
+def test_version_without_files_does_not_count_towards_the_version_limit(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -393,7 +393,7 @@ def test_version_without_files_is_kept_and_takes_no_place(
     assert one(refresh_indexes(at, relational)).events == {}
 
 
-def test_root_that_no_release_meets_or_that_has_none_to_install_is_reported(
+def test_crawl_reports_requirements_that_no_release_meets(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1")
@@ -406,7 +406,7 @@ def test_root_that_no_release_meets_or_that_has_none_to_install_is_reported(
     assert (report.unsolvable_roots, report.clean) == (["unbuilt"], False)
 
 
-def test_refresh_does_not_request_a_project_that_the_index_never_had(
+def test_refresh_does_not_request_projects_that_the_index_never_had(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")
@@ -420,7 +420,7 @@ def one(reports: list[CrawlReport]) -> CrawlReport:
     return report
 
 
-def test_a_refresh_reads_no_older_releases_and_follows_watched_extras(
+def test_refresh_reads_no_older_releases_and_follows_watched_extras(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", "1.1", "1.2", metadata="Provides-Extra: net\n")
@@ -436,7 +436,7 @@ def test_a_refresh_reads_no_older_releases_and_follows_watched_extras(
     assert report.clean
 
 
-def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
+def test_refresh_continues_the_queue_of_an_interrupted_crawl(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib"))
@@ -454,7 +454,7 @@ def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
     assert rows(relational, "SELECT count(*) FROM release_queue") == [(0,)]
 
 
-def test_a_project_that_vanishes_is_reported_once_and_its_releases_stay(
+def test_vanished_project_is_reported_once_and_keeps_its_releases(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0", metadata=requires("lib"))
@@ -493,7 +493,7 @@ BUGS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
 
 
 @pytest.mark.parametrize("where", BUGS)
-def test_bug_in_the_crawl_of_one_package_costs_no_other_package(
+def test_unexpected_error_in_one_package_does_not_stop_the_crawl(
     at: Settings, relational: Engine, index: Index, where: str,
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -522,7 +522,7 @@ def test_bug_in_the_crawl_of_one_package_costs_no_other_package(
     assert (record.levelno, record.exc_info is None) == (logging.ERROR, False)
 
 
-def test_upload_time_beyond_the_calendar_is_dropped_alone(
+def test_impossible_upload_time_is_dropped_without_its_release(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")
@@ -531,7 +531,7 @@ def test_upload_time_beyond_the_calendar_is_dropped_alone(
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(days=-365)])
-def test_a_wrong_clock_hides_no_later_change_of_an_index(
+def test_wrong_clock_does_not_hide_later_changes_of_an_index(
     at: Settings, relational: Engine, index: Index, monkeypatch: pytest.MonkeyPatch,
     ahead: timedelta,
 ) -> None:  # fmt: skip

@@ -78,7 +78,7 @@ def upload(client: FlaskClient) -> tuple[int, str]:
     return answer.status_code, answer.headers.get("Location", "")
 
 
-def test_a_worker_with_another_document_store_loses_no_upload(
+def test_worker_with_another_document_store_loses_no_upload(
     settings: Settings, relational: Engine, tmp_path: Path
 ) -> None:
     ours, theirs = (with_documents(settings, tmp_path / name) for name in ("server", "worker"))
@@ -102,7 +102,7 @@ def test_a_worker_with_another_document_store_loses_no_upload(
         wait_until(has_ended, "the upload is ingested")
 
 
-def test_a_server_that_only_reads_an_older_schema_still_checks_the_document_store(
+def test_server_on_an_older_schema_checks_its_document_store(
     settings: Settings, postgresql: Engine, tmp_path: Path
 ) -> None:
     with new_database(postgresql, settings) as own:
@@ -137,7 +137,7 @@ def test_server_with_an_unmounted_document_store_is_not_ready(
         assert upload(client)[0] == 202
 
 
-def test_a_store_without_the_documents_is_not_accepted_after_an_upgrade(
+def test_document_store_without_its_documents_is_refused_after_an_upgrade(
     settings: Settings, relational: Engine, tmp_path: Path
 ) -> None:
     full, empty = (with_documents(settings, tmp_path / name) for name in ("full", "empty"))
@@ -165,7 +165,7 @@ def test_a_store_without_the_documents_is_not_accepted_after_an_upgrade(
             body_of(connection, empty, document_id)
 
 
-def test_slow_or_broken_probes_are_not_reported_as_a_full_disk(
+def test_failing_disk_probe_is_not_reported_as_a_full_disk(
     settings: Settings, relational: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
@@ -252,7 +252,7 @@ def delete_uploads(engine: Engine) -> int:
         return forget_documents(connection, UPLOAD, timedelta(), 10)
 
 
-def test_bodies_are_deleted_later_if_a_deleting_process_is_killed(
+def test_document_bodies_are_deleted_later_if_the_deletion_is_killed(
     settings: Settings, relational: Engine, documents_url: str
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -271,7 +271,7 @@ def test_bodies_are_deleted_later_if_a_deleting_process_is_killed(
     assert row_counts(relational)["unreferenced_bodies"] == 0
 
 
-def test_old_bodies_of_interrupted_transactions_are_deleted(
+def test_old_document_bodies_of_interrupted_transactions_are_deleted(
     settings: Settings, relational: Engine, documents_url: str
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -289,7 +289,7 @@ def test_old_bodies_of_interrupted_transactions_are_deleted(
         assert body_of(connection, settings, large_upload().document_id) == large_upload().body
 
 
-def test_files_of_killed_writers_are_deleted_after_a_day(
+def test_partial_files_of_killed_writers_are_deleted_after_a_day(
     settings: Settings, relational: Engine, documents_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(settings, document_store_url=documents_url)
@@ -317,7 +317,7 @@ def test_files_of_killed_writers_are_deleted_after_a_day(
     assert objects_in(settings, RECORDS) == [record]
 
 
-def test_bodies_of_other_records_in_one_document_store_stay(
+def test_shared_document_store_keeps_the_bodies_of_other_records(
     settings: Settings, relational: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = with_documents(settings, tmp_path)
@@ -335,7 +335,7 @@ def test_bodies_of_other_records_in_one_document_store_stay(
     assert len(bodies_in(settings.document_store_url)) == 2
 
 
-def test_undeletable_body_does_not_stop_the_deletion_of_others(
+def test_undeletable_document_body_does_not_stop_other_deletions(
     settings: Settings, relational: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = with_documents(settings, tmp_path)
@@ -358,7 +358,7 @@ def test_undeletable_body_does_not_stop_the_deletion_of_others(
     assert row_counts(relational)["unreferenced_bodies"] == 0
 
 
-def test_deletion_stops_after_several_failures(
+def test_deletion_of_document_bodies_stops_after_several_failures(
     settings: Settings,
     relational: Engine,
     tmp_path: Path,
@@ -378,7 +378,7 @@ def test_deletion_stops_after_several_failures(
     assert caplog.records[-1].__dict__["bodies"] == 4
 
 
-def test_a_body_stays_if_its_document_is_stored_again(
+def test_document_body_is_kept_if_the_document_is_stored_again(
     settings: Settings, relational: Engine, tmp_path: Path
 ) -> None:
     settings = with_documents(settings, tmp_path)

@@ -204,7 +204,7 @@ def _request(client: FlaskClient) -> str:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_hostile_text_in_an_address_is_escaped(client: FlaskClient, address: str) -> None:
+def test_hostile_text_in_a_page_url_is_escaped(client: FlaskClient, address: str) -> None:
     response = client.get(address.format(quote(HOSTILE, safe="")))
     assert response.status_code in {200, 400, 404}
     assert [it for it in (*MARKUP, *CODES) if it in response.get_data(as_text=True)] == []

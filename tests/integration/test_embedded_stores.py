@@ -100,7 +100,7 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
-def test_second_start_uses_the_running_stores(running: EmbeddedStores, own_home: Settings) -> None:
+def test_second_up_uses_the_running_stores(running: EmbeddedStores, own_home: Settings) -> None:
     before = pids_of(running)
     told: list[str] = []
     assert [store.now for store in running.start(told.append)] == [False, False]
@@ -110,7 +110,7 @@ def test_second_start_uses_the_running_stores(running: EmbeddedStores, own_home:
 
 
 @pytest.mark.slow
-def test_a_query_that_fills_the_memory_of_the_graph_is_refused_with_a_remedy(
+def test_query_that_exhausts_graph_memory_is_refused_with_a_remedy(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     query = "RETURN size(reduce(s = 'aaaaaaaaaa', y IN range(1, 26) | s + s)) AS size"
@@ -133,7 +133,7 @@ def test_concurrent_starts_start_each_store_once(own_home: Settings) -> None:
 
 
 @pytest.mark.slow
-def test_no_store_is_left_running_if_the_other_one_does_not_start(running: EmbeddedStores) -> None:
+def test_failed_start_of_a_store_stops_the_other_store(running: EmbeddedStores) -> None:
     running.stop()
     settings = running.home.root / "postgresql" / "postgresql.auto.conf"
     kept = settings.read_text("utf-8")
@@ -147,7 +147,7 @@ def test_no_store_is_left_running_if_the_other_one_does_not_start(running: Embed
     assert [it.now for it in running.start()] == [True, True]
 
 
-def test_private_files_are_closed_to_other_users(running: EmbeddedStores) -> None:
+def test_files_of_the_home_folder_are_closed_to_other_users(running: EmbeddedStores) -> None:
     home = running.home
     for folder in (home.root, home.postgresql, home.graph, home.logs, home.run):
         assert folder.stat().st_mode & 0o077 == 0, folder
@@ -164,7 +164,7 @@ def test_no_password_is_on_a_command_line_or_in_a_log(running: EmbeddedStores) -
     assert not [secret for secret in secrets for text in lines + logs if secret in text]
 
 
-def test_the_stores_listen_on_loopback_only(running: EmbeddedStores) -> None:
+def test_embedded_stores_listen_only_on_loopback(running: EmbeddedStores) -> None:
     for pid in pids_of(running):
         listening = [
             connection.laddr.ip
@@ -175,7 +175,7 @@ def test_the_stores_listen_on_loopback_only(running: EmbeddedStores) -> None:
         assert set(listening) <= {"127.0.0.1", "::ffff:127.0.0.1"}
 
 
-def test_an_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> None:
+def test_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> None:
     from neo4j.exceptions import Forbidden
 
     with (
@@ -189,7 +189,7 @@ def test_an_analyst_of_the_embedded_graph_cannot_write(own_home: Settings) -> No
 
 
 @pytest.mark.slow
-def test_a_graph_that_an_earlier_version_started_is_restarted_without_a_limit_on_scans(
+def test_graph_started_by_an_earlier_version_is_restarted(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     with open_stores(own_home) as stores, stores.driver.session(database="neo4j") as session:
@@ -217,7 +217,7 @@ def counted_by_analyst(settings: Settings) -> int:
 
 
 @pytest.mark.parametrize("key", ["postgresql", pytest.param("graph", marks=pytest.mark.slow)])
-def test_a_killed_store_is_started_again(
+def test_killed_store_is_started_again(
     running: EmbeddedStores, own_home: Settings, key: str
 ) -> None:
     with open_stores(own_home) as stores:
@@ -280,7 +280,7 @@ def test_store_starts_on_another_port_if_its_port_is_taken(
             assert now.port != record.port
 
 
-def test_ports_are_the_same_after_a_restart(running: EmbeddedStores, own_home: Settings) -> None:
+def test_stores_keep_ports_after_a_restart(running: EmbeddedStores, own_home: Settings) -> None:
     before = [store.record.port for store in running.start()]
     running.stop()
     assert [store.record.port for store in running.start()] == before
@@ -304,7 +304,7 @@ def test_running_stores_without_run_records_are_adopted(
         pytest.param("run/graph.json", id="graph", marks=pytest.mark.slow),
     ],
 )
-def test_killed_first_start_is_repaired_by_the_next(reached: str) -> None:
+def test_killed_first_start_is_repaired_by_the_next_start(reached: str) -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-starter-") as folder:
         settings = Settings.from_env({"THOTH_HOME": folder, "GRAPH_MEMORY_MB": "256"})
         up, environ = [*THOTH, "up"], environ_of(settings)
@@ -359,12 +359,12 @@ def test_status_lists_running_stores_without_passwords(
     assert not [secret for secret in secrets if secret in shown.stdout]
 
 
-def test_a_closed_port_is_reported_at_once(own_home: Settings) -> None:
+def test_closed_store_port_is_reported_at_once(own_home: Settings) -> None:
     assert_unavailable(own_home, closed_port())
 
 
 @pytest.mark.slow
-def test_port_that_never_answers_is_reported_within_the_timeout(own_home: Settings) -> None:
+def test_store_port_that_never_answers_is_reported_at_the_timeout(own_home: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert_unavailable(own_home, server.getsockname()[1])
 
@@ -388,7 +388,7 @@ def assert_unavailable(settings: Settings, port: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_connection_lost_in_the_middle_is_reported(own_home: Settings) -> None:
+def test_lost_store_connection_is_reported(own_home: Settings) -> None:
     with pytest.raises(StoreUnavailable) as caught, open_stores(own_home) as stores:
         read_after_kill(stores, "graph")
     assert caught.value.store == "the graph"
@@ -406,7 +406,7 @@ def read_after_kill(stores: Stores, key: str) -> None:
             session.run("RETURN 1").consume()
 
 
-def test_wrong_password_is_reported_without_showing_it(own_home: Settings) -> None:
+def test_wrong_store_password_is_reported_without_revealing_it(own_home: Settings) -> None:
     port = EmbeddedStores(own_home).start()[0].record.port
     wrong = replace(own_home, database_url=f"postgresql://thoth:hidden@127.0.0.1:{port}/thoth")
     with (
@@ -418,7 +418,7 @@ def test_wrong_password_is_reported_without_showing_it(own_home: Settings) -> No
 
 
 @pytest.mark.slow
-def test_an_ordinary_user_can_run_the_stores() -> None:
+def test_unprivileged_user_can_run_the_embedded_stores() -> None:
     """As root: again as nobody. Otherwise this whole module has shown it."""
     if os.getuid() != 0:
         pytest.skip("the tests run as an ordinary user already")
@@ -445,7 +445,7 @@ def test_an_ordinary_user_can_run_the_stores() -> None:
         shutil.rmtree(folder)
 
 
-def test_a_stopped_engine_is_not_reused(own_home: Settings) -> None:
+def test_connections_to_a_restarted_store_are_not_reused(own_home: Settings) -> None:
     """A pool notices by itself that the server was restarted."""
     with open_stores(own_home, graph=False):
         engine = relational_engine(own_home)

@@ -76,7 +76,7 @@ def hardware(stores: Stores) -> str:
         return str(connection.scalars(select(HardwareRow.digest)).one())
 
 
-def test_measurements_in_turns_become_a_claim_that_changes_the_score(filled: Stores) -> None:
+def test_interleaved_measurements_become_a_claim_that_changes_the_score(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     found = assess(
         snapshot, evidence, RecommendationType.PERFORMANCE, {"numpy": "2.0.0"},
@@ -96,7 +96,7 @@ def test_measurements_in_turns_become_a_claim_that_changes_the_score(filled: Sto
     assert best == "pkg:pypi/numpy@2.1.0"
 
 
-def test_evidence_has_only_the_requested_packages(filled: Stores) -> None:
+def test_evidence_contains_only_requested_packages(filled: Stores) -> None:
     _, evidence = read(filled, "numpy")
     assert len(evidence.stacks) == 2
     assert len(evidence.readings) == 20
@@ -123,7 +123,7 @@ def test_hardware_classes_with_equal_labels_are_distinguished(filled: Stores) ->
         assert {it.hardware_label for it in browse_series(connection)} == {name}
 
 
-def test_evidence_has_only_the_requested_hardware(filled: Stores) -> None:
+def test_evidence_contains_only_requested_hardware(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     with filled.engine.connect() as connection:
         here, elsewhere, nowhere = (
@@ -158,7 +158,7 @@ def test_vulnerabilities_are_found_by_every_alias(filled: Stores) -> None:
     assert {it.code for it in notes} >= {JustificationCode.VULNERABLE}
 
 
-def test_evidence_dates_every_source(filled: Stores) -> None:
+def test_evidence_states_the_date_of_every_source(filled: Stores) -> None:
     sources = read(filled, "numpy")[1].sources
     assert sources["pypi"] == ASKED
     measured = sources[INSPECTIONS]
@@ -169,14 +169,14 @@ def test_evidence_dates_every_source(filled: Stores) -> None:
     assert sources[advisories] is not None
 
 
-def test_a_source_without_advisories_is_no_evidence(filled: Stores) -> None:
+def test_advisory_source_without_advisories_is_no_evidence(filled: Stores) -> None:
     snapshot = shown(filled, "numpy")
     with filled.engine.connect() as connection:  # without a commit
         connection.execute(update(AdvisorySource).values(advisories=0))
         assert evidence_for(connection, snapshot, NOW).sources[ADVISORIES] is None
 
 
-def test_equal_knowledge_of_one_day_has_one_revision(filled: Stores) -> None:
+def test_evidence_revision_is_stable_within_a_day(filled: Stores) -> None:
     snapshot, _ = read(filled, "numpy")
     morning = datetime(2026, 1, 31, 0, 0, 1, tzinfo=UTC)
     eastern = datetime(2026, 2, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
@@ -199,7 +199,7 @@ def test_evidence_takes_a_fixed_number_of_queries(filled: Stores) -> None:
     assert len(asked) - few == 10
 
 
-def test_evidence_of_packages_already_read_is_not_read_again(filled: Stores) -> None:
+def test_evidence_reader_reads_each_package_only_once(filled: Stores) -> None:
     asked: list[str] = []
     snapshot, evidence = read(filled, "numpy")
     reader = EvidenceReader(NOW)

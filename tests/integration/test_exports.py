@@ -77,7 +77,7 @@ def assert_equal_rows(exported: Rows, expected: Rows, key: str) -> None:
         assert {it: rows[name][it] for it in common} == {it: item[it] for it in common}
 
 
-def test_exported_inspections_jobs_and_hardware_equal_those_of_the_api(
+def test_exported_inspections_jobs_and_hardware_equal_the_api_responses(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     inspections = list(listed(filled_client, "/api/v2/inspections"))
@@ -91,7 +91,7 @@ def test_exported_inspections_jobs_and_hardware_equal_those_of_the_api(
     assert hardware == {it["digest"]: it["identity"] for it in listed_classes} != {}
 
 
-def test_samples_are_the_repetitions_of_the_observations(
+def test_exported_samples_are_the_repetitions_of_observations(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     samples: dict[str, list[float]] = defaultdict(list)
@@ -106,7 +106,7 @@ def test_samples_are_the_repetitions_of_the_observations(
     assert samples == expected
 
 
-def test_exported_stacks_are_the_inspected_ones_with_their_packages(
+def test_exported_stacks_are_the_inspected_stacks_with_packages(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     packages: dict[str, set[str]] = defaultdict(set)
@@ -119,7 +119,7 @@ def test_exported_stacks_are_the_inspected_ones_with_their_packages(
         assert purls == {it["purl"] for it in detail["packages"]}
 
 
-def test_exported_releases_and_advisories_equal_those_of_the_api(
+def test_exported_releases_and_advisories_equal_the_api_responses(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     releases: Rows = []
@@ -145,7 +145,7 @@ def test_exported_releases_and_advisories_equal_those_of_the_api(
     assert all(set(row["affected"]) == affected[row["vulnerability_id"]] for row in rows)
 
 
-def test_exported_benchmark_results_equal_those_of_the_api(
+def test_exported_benchmark_results_equal_the_api_response(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     def key(item: dict[str, Any]) -> tuple[Any, ...]:
@@ -160,7 +160,7 @@ def test_exported_benchmark_results_equal_those_of_the_api(
         assert {it: row[it] for it in shared} == {it: item[it] for it in shared}
 
 
-def test_exported_advice_equals_that_of_the_api_without_identifiers(
+def test_exported_advice_equals_the_api_response_except_for_identifiers(
     exported: Path, filled_client: FlaskClient
 ) -> None:
     expected = []
@@ -180,9 +180,7 @@ def test_exported_advice_equals_that_of_the_api_without_identifiers(
     assert [{it: row[it] for it in expected[0]} for row in rows] == expected
 
 
-def test_exported_verdicts_equal_those_of_the_stacks_command(
-    exported: Path, filled: Settings
-) -> None:
+def test_exported_verdicts_equal_the_stacks_command(exported: Path, filled: Settings) -> None:
     groups = thoth_json(filled, "stacks", "--all", "--json")["groups"]
     expected = {
         (group["comparison_key"], group["python_version"], stack["stack_digest"]): {
@@ -207,7 +205,7 @@ def test_exported_verdicts_equal_those_of_the_stacks_command(
         assert {it: rows[key][it] for it in values} == values
 
 
-def test_each_exported_row_names_its_document_and_each_column_is_described(exported: Path) -> None:
+def test_exported_rows_name_their_document_and_columns_are_described(exported: Path) -> None:
     known = {row["document_id"] for row in rows_of(exported, "inspections")}
     for name, table in TABLES.items():
         dataset = ds.dataset(exported / name)
@@ -228,7 +226,7 @@ def test_each_exported_row_names_its_document_and_each_column_is_described(expor
                 assert set(documents) <= known
 
 
-def test_exports_have_no_private_values(
+def test_exports_contain_no_private_values(
     exported: Path, filled: Settings, filled_client: FlaskClient
 ) -> None:
     """Neither secrets nor tokens, addresses, identifiers, requests, messages or local paths."""
@@ -257,7 +255,7 @@ def test_exports_have_no_private_values(
     assert {it for it in private if any(it in content for content in seen)} == set()
 
 
-def test_single_table_is_exported_on_request(filled: Settings, tmp_path: Path) -> None:
+def test_export_can_be_limited_to_a_single_table(filled: Settings, tmp_path: Path) -> None:
     done = thoth(filled, "export", "parquet", str(tmp_path / "a"), "--only", "stacks")
     assert done.returncode == 0, done.stderr
     assert sorted(it.name for it in (tmp_path / "a").iterdir()) == [EXPORT_FILE, "stacks"]
@@ -265,7 +263,7 @@ def test_single_table_is_exported_on_request(filled: Settings, tmp_path: Path) -
     assert [it["name"] for it in document["tables"]] == ["stacks"]
 
 
-def test_the_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path) -> None:
+def test_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "export"
     nightly = replace(settings, ingest_sources=(str(ROOT / "samples" / "inspections.tar.gz"),))
     for _ in range(2):

@@ -166,7 +166,7 @@ FILES: dict[str, tuple[Fault, str]] = {
 }  # fmt: skip
 
 
-def test_unreadable_version_is_replaced_by_an_older_one_with_file_and_cause_named(
+def test_advice_names_unreadable_files_and_uses_older_versions(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     for name, (fault, _) in FILES.items():
@@ -206,7 +206,7 @@ PAGES: dict[str, tuple[Answer, str]] = {
 }
 
 
-def test_unreadable_page_is_reported_and_proves_no_conflict(
+def test_unreadable_index_page_is_not_reported_as_a_conflict(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.answers.update({f"/simple/{name}/": answer for name, (answer, _) in PAGES.items()})
@@ -228,7 +228,7 @@ def test_unreadable_page_is_reported_and_proves_no_conflict(
     assert shown.returncode != 0
 
 
-def test_requirement_on_an_unreadable_package_is_named_with_the_older_version(
+def test_advice_names_the_requirement_on_an_unreadable_package(
     stores: Stores, index: Index, project: Path
 ) -> None:
     index.add_wheel("app", "1.2", metadata="Requires-Dist: gone\n")
@@ -258,7 +258,7 @@ def test_unreadable_versions_are_not_counted_as_read(
     assert "no stack meets the request over 0 listed versions of 1 package" in shown.stdout
 
 
-def test_quarantined_project_requires_no_build(
+def test_quarantined_project_is_reported_without_proposing_a_build(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("taken", "1.0")
@@ -273,7 +273,7 @@ def test_quarantined_project_requires_no_build(
 
 
 @pytest.mark.parametrize("answer", [dripping, silent])
-def test_silent_index_is_given_up_after_the_stated_time(
+def test_silent_index_is_given_up_at_the_index_time_limit(
     stores: Stores, index: Index, project: Path, answer: Answer
 ) -> None:
     index.answers["/simple/lib/"] = answer
@@ -287,7 +287,7 @@ def test_silent_index_is_given_up_after_the_stated_time(
     assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"})
 
 
-def test_reading_of_broken_versions_ends_after_the_stated_time(
+def test_reading_of_broken_versions_ends_at_the_index_time_limit(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     files = {f"wreck-1.{number}-py3-none-any.whl": b"broken" for number in range(1500)}
@@ -308,7 +308,7 @@ def outdate(settings: Settings, index: Index) -> None:
         cache.keep_page(name, replace(kept, page=page))
 
 
-def test_cached_pages_and_their_age_are_reported_if_the_index_is_down(
+def test_advice_reports_the_age_of_cached_pages_if_the_index_is_down(
     stores: Stores, index: Index, project: Path
 ) -> None:
     assert advise(stores, index, project)[0].returncode == 0
@@ -319,7 +319,7 @@ def test_cached_pages_and_their_age_are_reported_if_the_index_is_down(
     assert "warning: pypi does not answer, so 2 pages are from the cache, the oldest" in done.stderr
 
 
-def test_version_yanked_meanwhile_is_not_chosen_again(
+def test_version_yanked_since_the_last_advice_is_not_advised(
     stores: Stores, index: Index, project: Path
 ) -> None:
     assert versions(advise(stores, index, project)[1])["app"] == "1.1"
@@ -356,7 +356,7 @@ def test_interrupted_read_does_not_break_the_next_command(
 
 
 @needs("bwrap")
-def test_a_full_disk_under_the_cache_is_reported(
+def test_full_disk_below_the_index_cache_is_reported(
     stores: Stores, index: Index, project: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"

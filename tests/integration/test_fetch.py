@@ -61,7 +61,7 @@ def asked_for(index: Index) -> set[str]:
     return {path for path in index.paths if path.startswith("/simple/")}
 
 
-def test_advice_on_an_empty_store_reads_the_index_and_is_optimal(
+def test_optimal_advice_is_possible_with_an_empty_store(
     stores: Stores, index: Index, project: Path
 ) -> None:
     fetch = ("advise", str(project), *WHERE, "--fetch", "--json")
@@ -82,7 +82,7 @@ def test_advice_on_an_empty_store_reads_the_index_and_is_optimal(
     assert revisions[0] == revisions[1]
 
 
-def test_advice_from_the_store_first_catches_up_the_graph(
+def test_advice_from_the_store_first_updates_the_graph(
     stores: Stores, index: Index, project: Path
 ) -> None:
     # An advice over all listed versions stores releases in the same way, without projecting them.
@@ -102,7 +102,7 @@ def test_advice_from_the_store_first_catches_up_the_graph(
     assert lag(stores.engine).count == 0
 
 
-def test_infeasibility_is_never_concluded_from_a_graph_that_lags(
+def test_infeasibility_is_not_concluded_from_an_outdated_graph(
     stores: Stores, index: Index, project: Path
 ) -> None:
     stored = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
@@ -121,7 +121,7 @@ def test_infeasibility_is_never_concluded_from_a_graph_that_lags(
     assert "proven: no stack" not in done.stdout
 
 
-def test_archived_project_is_reported_also_later_offline(
+def test_archived_project_is_reported_online_and_later_offline(
     stores: Stores, index: Index, project: Path
 ) -> None:
     index.states["lib"] = {"status": "archived", "reason": "use app"}
@@ -137,7 +137,7 @@ def test_archived_project_is_reported_also_later_offline(
     assert told("--offline", "--type", "security") == [message]
 
 
-def test_advice_offline_on_an_empty_store_names_the_remedy(
+def test_offline_advice_with_an_empty_store_names_the_remedy(
     stores: Stores, index: Index, project: Path
 ) -> None:
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
@@ -160,7 +160,7 @@ def test_why_and_why_not_read_missing_packages(stores: Stores, index: Index, pro
     assert json.loads(done.stdout)["outcome"] == "possible"
 
 
-def test_names_owned_by_an_index_are_taken_from_no_other(
+def test_package_names_owned_by_an_index_are_taken_from_no_other_index(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     """Somebody has published our names on the first index."""
@@ -204,7 +204,7 @@ def test_names_owned_by_an_index_are_taken_from_no_other(
     )
 
 
-def test_package_with_a_named_index_is_requested_from_no_other(
+def test_package_with_a_named_index_is_requested_from_no_other_index(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("mine", "9.0")
@@ -240,7 +240,7 @@ mine = {{version = "*", index = "own"}}
     assert "/simple/mine/" not in asked_for(index)
 
 
-def test_unreachable_index_is_named_and_the_store_answers(
+def test_advice_from_the_store_names_the_unreachable_index(
     stores: Stores, index: Index, other: Index, tmp_path: Path
 ) -> None:
     index.add_wheel("app", "1.2", metadata="Requires-Dist: later\n")
@@ -267,7 +267,7 @@ def test_unreachable_index_is_named_and_the_store_answers(
     assert other.paths == []
 
 
-def test_invalid_page_is_reported_and_the_next_index_is_not_used(
+def test_next_index_is_not_used_after_an_invalid_page(
     stores: Stores, index: Index, other: Index, project: Path
 ) -> None:
     index.answers["/simple/app/"] = status(200, b"log in", Content_Type="text/html")
@@ -294,7 +294,7 @@ def test_advisories_apply_to_versions_read_from_the_index(
     assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}, done.stderr
 
 
-def test_each_python_has_its_own_wheels_and_offline_names_the_missing_ones(
+def test_offline_advice_names_versions_without_wheels_for_a_python(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     for python, requires in (("cp310", "lib>=1"), ("cp311", "app>=1")):

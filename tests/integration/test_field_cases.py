@@ -60,7 +60,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     "folder", sorted(it.parent for it in CASES.glob("*/case.json")), ids=lambda it: it.name
 )
-def test_a_fault_of_the_field_is_repaired(
+def test_advice_repairs_a_fault_reported_in_a_real_project(
     folder: Path, stores: Stores, pages: str, tmp_path: Path
 ) -> None:
     if reason := _index_unreachable():

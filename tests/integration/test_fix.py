@@ -106,7 +106,7 @@ def test_fix_changes_a_lock_as_far_as_requirements_permit(
     assert checked.returncode == 2, checked.stderr  # what indexes list was not verified
 
 
-def test_fix_of_one_vulnerability_and_reason_of_a_remaining_one(
+def test_fix_explains_why_a_vulnerability_remains(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -141,7 +141,7 @@ def test_fix_works_without_any_store(
 
 
 @needs("uv")
-def test_uv_writes_the_smallest_fix_and_nothing_else_moves(
+def test_fix_changes_a_uv_lock_as_little_as_possible(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -175,7 +175,7 @@ def test_uv_writes_the_smallest_fix_and_nothing_else_moves(
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def test_accepted_vulnerability_is_recorded_and_reopened_after_its_end(
+def test_accepted_vulnerability_is_reported_again_after_its_last_day(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -220,7 +220,7 @@ def test_accepted_vulnerability_is_recorded_and_reopened_after_its_end(
     assert (broken.returncode, "thoth.vex.json: vulnerabilities" in broken.stderr) == (2, True)
 
 
-def test_two_acceptances_at_once_are_both_recorded(
+def test_concurrent_acceptances_of_vulnerabilities_are_both_recorded(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)
@@ -235,7 +235,7 @@ def test_two_acceptances_at_once_are_both_recorded(
     }  # fmt: skip
 
 
-def test_a_pipfile_lock_keeps_the_hash_of_its_pipfile(
+def test_fixed_pipfile_lock_keeps_the_hash_of_its_pipfile(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     with_advisories(stores, tmp_path)

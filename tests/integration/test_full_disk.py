@@ -39,9 +39,7 @@ def settings_in(home: Path) -> Settings:
     return Settings.from_env({"THOTH_HOME": str(home), "GRAPH_MEMORY_MB": "256"})
 
 
-def test_first_start_on_a_small_disk_fails_with_a_remedy(
-    small_disk: Path,
-) -> None:
+def test_first_start_on_a_small_disk_fails_with_a_remedy(small_disk: Path) -> None:
     settings = settings_in(small_disk)
     result = thoth(settings, "up")
     assert result.returncode == 3, result.stderr
@@ -53,7 +51,7 @@ def test_first_start_on_a_small_disk_fails_with_a_remedy(
     )
 
 
-def test_a_database_that_cannot_be_created_is_an_error_with_a_remedy(
+def test_database_that_cannot_be_created_is_an_error_with_a_remedy(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk fills up after the check: here because the check is too lenient."""
@@ -69,7 +67,7 @@ def test_a_database_that_cannot_be_created_is_an_error_with_a_remedy(
     assert "hint: free space on the disk" in status.stdout
 
 
-def test_home_starts_once_its_disk_has_space(small_disk: Path) -> None:
+def test_stores_start_once_the_disk_has_space(small_disk: Path) -> None:
     settings = settings_in(small_disk)
     assert thoth(settings, "stacks").returncode == 3
     assert mounted(small_disk, "-o", "remount,size=200m")
@@ -100,7 +98,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_metrics_count_on_after_a_full_disk(disk: Path) -> None:
+def test_metrics_keep_counting_after_a_full_disk(disk: Path) -> None:
     command = [sys.executable, "-c", COUNTING, str(disk / "metrics")]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -122,7 +120,7 @@ def test_metrics_count_on_after_a_full_disk(disk: Path) -> None:
     assert (counts[0], counts[2]) == (3000.0, 9000.0)
 
 
-def test_an_accepted_upload_waits_for_space(disk: Path, stores: Stores) -> None:
+def test_accepted_upload_waits_for_disk_space(disk: Path, stores: Stores) -> None:
     full = replace(stores.settings, home=disk)
     archive = zip_of({f"inspection-a/{it}": data for it, data in inspection_files().items()})
     with client_of(full, Scope.INGEST) as client:

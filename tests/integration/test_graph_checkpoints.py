@@ -71,7 +71,7 @@ def broken(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_graph_that_is_newer_than_a_restored_record_is_refused(
+def test_graph_newer_than_a_restored_record_is_refused(
     stores: Stores, postgresql: sqlalchemy.Engine
 ) -> None:
     assert stores_agree(stores)
@@ -113,7 +113,7 @@ def test_query_on_a_graph_of_another_record_is_refused(
     assert warning in unknown.stderr
 
 
-def test_emptied_graph_is_not_current(stores: Stores) -> None:
+def test_emptied_graph_is_not_accepted_as_current(stores: Stores) -> None:
     assert project(stores).entries == 0
     answer(stores, EMPTY)
     assert not stores_agree(stores)
@@ -123,7 +123,7 @@ def test_emptied_graph_is_not_current(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_graph_that_lost_its_last_transactions_is_not_current(stores: Stores) -> None:
+def test_graph_that_lost_transactions_is_not_accepted_as_current(stores: Stores) -> None:
     query = "MATCH (node:ProjectionCheckpoint) RETURN node.batch"
     ((before,),) = answer(stores, query)
     record(stores, "package-2")
@@ -140,7 +140,7 @@ def test_graph_that_lost_its_last_transactions_is_not_current(stores: Stores) ->
 @pytest.mark.parametrize(
     "at", ["graph.checkpoints._FINISH", "graph.projection.outbox._DELETE", "in the batch"]
 )
-def test_stores_agree_after_an_interrupted_batch(
+def test_graph_matches_the_record_after_an_interrupted_batch(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     record(stores, "package-2")
@@ -160,7 +160,7 @@ def test_stores_agree_after_an_interrupted_batch(
 
 
 @embedded_only
-def test_backup_taken_during_an_interruption_does_not_match_a_later_graph(
+def test_later_graph_is_refused_for_a_backup_taken_during_a_projection(
     stores: Stores, postgresql: sqlalchemy.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(stores, "package-3")
@@ -173,7 +173,7 @@ def test_backup_taken_during_an_interruption_does_not_match_a_later_graph(
 
 
 @embedded_only
-def test_interrupted_rebuild_leaves_a_foreign_graph_unaccepted(
+def test_foreign_graph_stays_refused_after_an_interrupted_rebuild(
     stores: Stores, postgresql: sqlalchemy.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with restored(stores, postgresql) as older:

@@ -45,7 +45,7 @@ def without_graph(stores: Stores, port: int) -> Settings:
     )
 
 
-def test_ingest_works_without_the_graph_which_catches_up_later(
+def test_ingest_works_without_the_graph_and_updates_it_later(
     stores: Stores, dead_port: int
 ) -> None:
     blind = without_graph(stores, dead_port)
@@ -84,7 +84,7 @@ def test_ingest_without_the_record_exits_with_one_error(settings: Settings, dead
         assert_one_error(done.returncode, done.stderr, "PostgreSQL", "DATABASE_URL")
 
 
-def test_unwritable_document_store_is_named_and_no_row_is_written(
+def test_ingest_with_an_unwritable_document_store_writes_no_row(
     stores: Stores, tmp_path: Path
 ) -> None:
     (tmp_path / "store").write_text("a file, where a folder is needed")
@@ -122,7 +122,7 @@ def test_command_that_needs_no_graph_does_not_connect_to_it(stores: Stores) -> N
         assert opened.driver is opened.driver
 
 
-def test_timeout_while_a_value_is_decoded_is_reported(
+def test_timeout_while_decoding_a_graph_value_is_reported(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(*_arguments: Any, **_more: Any) -> None:

@@ -125,9 +125,7 @@ def test_guard_reads_only_the_changed_versions(measured: Stores, locks: tuple[st
     assert kinds(done) == kinds(again) == ["advisories"]
 
 
-def test_a_version_that_no_index_has_is_reported_without_a_remedy(
-    measured: Stores, tmp_path: Path
-) -> None:
+def test_guard_reports_versions_missing_from_every_index(measured: Stores, tmp_path: Path) -> None:
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
     old.write_text("numpy==2.0.0\n", encoding="utf-8")
     new.write_text("numpy==2.9.9\nmisspelt==1\n", encoding="utf-8")
@@ -149,7 +147,7 @@ def test_guard_offline_requests_no_index(measured: Stores, locks: tuple[str, str
     assert index.paths == []
 
 
-def test_equal_locks_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
+def test_equal_locks_do_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
     empty = Path(locks[0]).with_name("empty.txt")
     empty.write_text("# a tool failed\n", encoding="utf-8")
     for lock in (locks[0], str(empty)):
@@ -182,7 +180,7 @@ def new_token(stores: Stores, *scopes: str) -> str:
     return str(json.loads(made.stdout)["secret"])
 
 
-def test_guard_with_a_service_prints_the_same_as_with_its_stores(
+def test_guard_gives_identical_output_with_a_service_and_with_its_stores(
     measured: Stores, locks: tuple[str, str], service_url: str, tmp_path: Path
 ) -> None:
     secret = new_token(measured, "read")
@@ -207,7 +205,7 @@ def test_guard_with_a_service_prints_the_same_as_with_its_stores(
     assert b"GHSA-9" in written[0][0]
 
 
-def test_guard_with_a_read_only_database_user_gives_the_same_result(
+def test_guard_works_with_a_read_only_database_user(
     measured: Stores, locks: tuple[str, str], tmp_path: Path, postgresql: Engine
 ) -> None:
     read_metadata(measured, osv("GHSA-9", affected("numpy", versions=["2.0.0"])),
@@ -238,7 +236,7 @@ def test_guard_with_a_read_only_database_user_gives_the_same_result(
             owner.execute(text(f"DROP ROLE {role}"))
 
 
-def test_refusing_or_unreachable_service_is_an_error_with_a_remedy(
+def test_guard_reports_a_refusing_or_unreachable_service_with_a_remedy(
     measured: Stores, locks: tuple[str, str], service_url: str
 ) -> None:
     other = new_token(measured, "advise")
@@ -266,7 +264,7 @@ def test_refusing_or_unreachable_service_is_an_error_with_a_remedy(
     assert "--service and --fetch" in both.stderr
 
 
-def test_large_locks_take_as_many_queries_as_small_ones(stores: Stores, tmp_path: Path) -> None:
+def test_guard_query_count_does_not_grow_with_the_lock(stores: Stores, tmp_path: Path) -> None:
     """No version was read, so advisories decide alone."""
     affecting = osv("GHSA-9", affected("package-0", versions=["2"]))
     sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "a.zip", [affecting])))

@@ -209,7 +209,7 @@ def sarif_run(folder: Path) -> dict[str, Any]:
 
 
 @needs("git")
-def test_one_comment_is_updated_with_the_lock(
+def test_pull_request_comment_is_updated_with_the_lock(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     """Nothing to say of a hundred changes without effect; then harm, less harm, and none."""
@@ -279,7 +279,7 @@ def test_ci_variables_become_options_of_guard(stores: Stores, repository: Path) 
     "locks",
     [(), ("",), ("app.lock.txt", ""), ("../app.lock.txt",), ("src/../../a.txt",), ("/a/b.txt",)],
 )
-def test_unnamed_lock_or_lock_outside_the_repository_is_an_error(
+def test_guard_in_ci_requires_a_lock_inside_the_repository(
     repository: Path, locks: tuple[str, ...]
 ) -> None:
     command = ["sh", str(CI / "guard.sh"), *locks]
@@ -289,7 +289,7 @@ def test_unnamed_lock_or_lock_outside_the_repository_is_an_error(
 
 
 @needs("git")
-def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) -> None:
+def test_new_lock_is_not_compared(stores: Stores, repository: Path) -> None:
     git(repository, "mv", "app.lock.txt", "old.txt")
     git(repository, "commit", "--quiet", "--message", "renamed")
     lock(repository, "2.0.0", "1")
@@ -305,7 +305,7 @@ def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) ->
 
 
 @needs("git")
-def test_comment_of_a_deleted_lock_is_removed(
+def test_pull_request_comment_of_a_deleted_lock_is_removed(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     lock(repository, "2.0.0", "1")
@@ -337,7 +337,7 @@ def test_failed_comment_does_not_fail_the_pipeline(
     assert TOKEN not in done.stdout + done.stderr
 
 
-def test_a_merge_request_has_one_comment_of_its_own(tmp_path: Path, host: CodeHost) -> None:
+def test_merge_request_has_a_single_guard_comment(tmp_path: Path, host: CodeHost) -> None:
     host.user = "project_42_bot"
     environment = of_github(host, GUARD_HOST="gitlab", GUARD_REPOSITORY="42")
     # More comments than one page has.
@@ -365,7 +365,7 @@ def test_a_merge_request_has_one_comment_of_its_own(tmp_path: Path, host: CodeHo
         ({"GUARD_HOST": "elsewhere"}, "GUARD_HOST: write github or gitlab"),
     ],
 )
-def test_a_comment_is_refused_with_the_variable_and_without_its_value(
+def test_invalid_ci_variable_is_named_without_its_value(
     tmp_path: Path, host: CodeHost, changed: dict[str, str], message: str
 ) -> None:
     done = comment("text", tmp_path, **{**of_github(host), **changed})
@@ -425,7 +425,7 @@ def test_benchmarks_run_with_both_locks_before_guard_compares_them(
 
 
 @needs("git")
-def test_a_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
+def test_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
     repository: Path, tmp_path: Path
 ) -> None:
     lock(repository, "2.0.0", "1")
@@ -477,7 +477,7 @@ def test_sample_workflow_uses_inputs_and_files_that_exist() -> None:
     assert {it.name for it in locked.entries} == {"jinja2", "markupsafe", "numpy"}
 
 
-def test_action_passes_inputs_as_variables_only() -> None:
+def test_github_action_passes_inputs_only_as_variables() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     steps = action["runs"]["steps"]
     assert [it for it in steps if "${{" in it["run"]] == []
@@ -489,7 +489,7 @@ def test_action_passes_inputs_as_variables_only() -> None:
     assert [it for it in action["inputs"] if f"inputs.{it}" not in used] == []
 
 
-def test_the_hook_and_the_template_run_the_script() -> None:
+def test_pre_commit_hook_and_gitlab_template_run_the_guard_script() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     assert (ROOT / hook["entry"]).stat().st_mode & 0o111
     template = yaml.safe_load((CI / "gitlab" / "guard.yml").read_text("utf-8"))

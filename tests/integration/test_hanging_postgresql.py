@@ -78,7 +78,7 @@ def errors(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_hanging_database_is_given_up_and_used_again_later(
+def test_hanging_database_is_given_up_and_used_again_after_recovery(
     client: FlaskClient,
     proxy: Proxy,
     caplog: pytest.LogCaptureFixture,
@@ -116,7 +116,7 @@ def test_readiness_with_a_token_reports_a_hanging_database(
         assert client.get(LIST, headers=recent).status_code == 503
 
 
-def test_several_addresses_of_a_database_that_hangs_make_one_wait(
+def test_several_addresses_of_a_hanging_database_cause_a_single_wait(
     settings: Settings,
     proxy: Proxy,
     caplog: pytest.LogCaptureFixture,
@@ -160,7 +160,7 @@ def test_waiting_requests_are_ended_when_the_database_hangs(
     assert len(ended) == 3
 
 
-def test_a_stall_during_a_projection_stops_neither_projection_nor_uploads(
+def test_database_stall_stops_neither_projection_nor_uploads(
     stores: Stores, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = make_url(stores.settings.database_url or "").set(host="127.0.0.1", port=proxy.port)
@@ -205,7 +205,7 @@ def uploaded_state(settings: Settings) -> str:
         return str(ended(client, accepted.headers["Location"])["state"])
 
 
-def test_a_projection_that_waits_for_another_lets_uploads_run(stores: Stores) -> None:
+def test_uploads_run_while_a_projection_waits_for_another(stores: Stores) -> None:
     with only_projector(stores.engine, 0.0):
         with stores.engine.begin() as connection:
             Queue(stores.engine, 10).enqueue(connection, PROJECT)
@@ -213,7 +213,7 @@ def test_a_projection_that_waits_for_another_lets_uploads_run(stores: Stores) ->
     assert ("graph.project", "todo") in jobs_in(stores.engine)
 
 
-def test_long_statement_is_not_ended_while_the_database_answers(client: FlaskClient) -> None:
+def test_long_statement_continues_while_the_database_answers(client: FlaskClient) -> None:
     stores = client.application.extensions[EXTENSION]
     with stores.reading() as connection:
         # Longer than the time after which the watch asks whether the server hangs.

@@ -41,7 +41,7 @@ def lock(folder: Path, url: str, version: str, digest: str) -> Path:
     return folder / "Pipfile.lock"
 
 
-def test_index_is_not_replaced_by_another_of_the_same_name(
+def test_index_is_not_replaced_by_another_index_of_its_name(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes
@@ -76,7 +76,7 @@ def test_index_is_not_replaced_by_another_of_the_same_name(
     assert default.paths == []
 
 
-def test_unread_version_is_not_reported_as_missing(
+def test_version_from_an_unread_index_is_not_reported_as_missing(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes
@@ -92,7 +92,7 @@ def test_unread_version_is_not_reported_as_missing(
         assert all(it in done.stdout for it in words), done.stdout
 
 
-def test_live_provenance_asks_the_first_index_or_names_it_if_it_may_not(
+def test_live_provenance_reads_the_first_index_or_names_it(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes

@@ -54,7 +54,7 @@ def versions(advice: Advice) -> dict[str, str]:
     return dict(advice.best.versions())
 
 
-def test_second_request_reads_no_index(advise: Callable[[], Advice], index: Index) -> None:
+def test_repeated_advice_request_reads_no_index(advise: Callable[[], Advice], index: Index) -> None:
     first = advise()
     seen = len(index.seen)
     second = advise()
@@ -63,7 +63,7 @@ def test_second_request_reads_no_index(advise: Callable[[], Advice], index: Inde
     assert second.snapshot.packages["app"] is first.snapshot.packages["app"]
 
 
-def test_advisory_stored_between_two_requests_counts(
+def test_advisory_stored_between_requests_is_used(
     advise: Callable[[], Advice], stores: Stores, tmp_path: Path
 ) -> None:
     assert not advise().snapshot.packages["lib"][0].vulnerabilities
@@ -74,7 +74,7 @@ def test_advisory_stored_between_two_requests_counts(
     assert known.id == "GHSA-aaaa-bbbb-cccc"
 
 
-def test_release_stored_between_two_requests_counts(
+def test_release_stored_between_requests_is_used(
     advise: Callable[[], Advice], stores: Stores, index: Index
 ) -> None:
     assert versions(advise())["lib"] == "1.0"

@@ -85,7 +85,7 @@ def test_samples_are_ingested_and_projected_completely(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
+def test_repeated_delivery_of_inspections_changes_nothing(stores: Stores) -> None:
     def take_in() -> None:
         ingest_inspections(stores.settings, stores.engine, [str(GENERATIONS)], SourceLimits())
 
@@ -100,7 +100,7 @@ def test_a_second_delivery_changes_nothing(stores: Stores) -> None:
     assert row_counts(stores.engine) == {**before, "outbox": 0}
 
 
-def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) -> None:
+def test_ingest_counts_and_lists_skipped_files(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {
         "run/mlperf_log_summary.txt": b"MLPerf Results Summary\nScenario : Offline\n",
         "notes.txt": b"?",
@@ -126,7 +126,7 @@ def test_skipped_files_are_counted_and_listed(stores: Stores, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("sizes", [(20, 10), (10, 20, 10)])
-def test_growing_delivery_counts_no_job_twice(
+def test_growing_inspection_folder_counts_no_job_twice(
     stores: Stores, tmp_path: Path, sizes: tuple[int, ...]
 ) -> None:
     for turn, size in enumerate(sizes):
@@ -266,7 +266,7 @@ def test_repaired_document_leaves_the_quarantine(stores: Stores, tmp_path: Path)
     assert row_counts(stores.engine)["inspections"] == 2
 
 
-def test_delivery_of_a_repaired_file_ends_its_quarantine_until_it_breaks_again(
+def test_quarantine_of_a_file_ends_when_it_is_delivered_repaired(
     stores: Stores, tmp_path: Path
 ) -> None:
     for data, code, listed in ((changed(0), 1, 1), (GOOD, 0, 0), (changed(0), 1, 1)):
@@ -317,7 +317,7 @@ def test_dictionary_with_two_bad_inspections_gives_two_quarantine_entries(
     assert [it["field"] for it in quarantined(stores.settings)] == ["$.two[0].exit_code"]
 
 
-def test_names_of_files_and_sources_need_not_be_utf8(stores: Stores, tmp_path: Path) -> None:
+def test_ingest_accepts_file_names_that_are_not_utf8(stores: Stores, tmp_path: Path) -> None:
     for name, data in ((b"caf\xe9.json", GOOD), (b"th\xe9.json", b"{")):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(data)
     assert deliver(stores.settings, tmp_path, code=1)["inspection"]["new"] == 1
@@ -330,7 +330,7 @@ def test_names_of_files_and_sources_need_not_be_utf8(stores: Stores, tmp_path: P
     assert quarantined(stores.settings) == []
 
 
-def test_a_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
+def test_ingest_dry_run_writes_nothing_and_starts_no_store(tmp_path: Path) -> None:
     home = tmp_path / "home"
     settings = Settings.from_env({"THOTH_HOME": str(home)})
     write(tmp_path / "bad", {"a.json": changed(0)})
@@ -376,9 +376,7 @@ def test_ingest_prints_one_line_for_each_kind(stores: Stores, tmp_path: Path) ->
     assert shown[0].endswith("2 read: 1 new, 0 already known, 1 quarantined")
 
 
-def test_large_body_is_stored_in_the_document_store_and_read_back(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_large_document_is_kept_in_the_document_store(stores: Stores, tmp_path: Path) -> None:
     settings = replace(stores.settings, document_store_url=(tmp_path / "store").as_uri())
     log = random.Random(1).randbytes(600_000).hex()
     write(tmp_path / "in", directory_files(log=log.encode()))

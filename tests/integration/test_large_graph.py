@@ -142,7 +142,7 @@ def empty(session: neo4j.Session) -> None:
 
 
 @pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.label)
-def test_aggregates_over_a_label_are_those_of_the_record(large: LargeGraph, kind: NodeKind) -> None:
+def test_cypher_aggregates_over_nodes_equal_the_record(large: LargeGraph, kind: NodeKind) -> None:
     rows = kind.rows.subquery()
     key = rows.c[kind.key]
     expected = select(func.count(), func.count(key.distinct()), func.min(key), func.max(key))
@@ -166,7 +166,7 @@ def test_aggregates_over_a_label_are_those_of_the_record(large: LargeGraph, kind
 
 
 @pytest.mark.parametrize("kind", EDGES, ids=lambda kind: kind.type)
-def test_aggregates_over_edges_are_those_of_the_record(large: LargeGraph, kind: EdgeKind) -> None:
+def test_cypher_aggregates_over_edges_equal_the_record(large: LargeGraph, kind: EdgeKind) -> None:
     rows = kind.rows.subquery()
     expected = select(
         func.count(), func.count(rows.c.start.distinct()), func.max(rows.c.end)
@@ -183,7 +183,7 @@ def test_aggregates_over_edges_are_those_of_the_record(large: LargeGraph, kind: 
     assert result.rows == (known,)
 
 
-def test_groups_are_counted_over_all_nodes(large: LargeGraph) -> None:
+def test_cypher_groups_are_counted_over_all_nodes(large: LargeGraph) -> None:
     result = large.ask(
         "MATCH (i:Inspection)-[:IN]->(e:RuntimeEnvironment)"
         " OPTIONAL MATCH (e)-[:FROM_IMAGE]->(b:BaseImage)"
@@ -193,7 +193,7 @@ def test_groups_are_counted_over_all_nodes(large: LargeGraph) -> None:
     assert sum(row[1] for row in result.rows) == COUNT
 
 
-def test_filter_sort_and_limit_see_every_node(large: LargeGraph) -> None:
+def test_cypher_filter_sort_and_limit_cover_every_node(large: LargeGraph) -> None:
     last = large.ask(f"{LISTING} ORDER BY name DESC LIMIT 3")
     assert [row[0] for row in last.rows] == [f"name-{COUNT - n:06}" for n in range(3)]
     assert not last.truncated
@@ -201,7 +201,7 @@ def test_filter_sort_and_limit_see_every_node(large: LargeGraph) -> None:
     assert measured.rows == ((COUNT * 4 // 5,),)
 
 
-def test_an_answer_ends_at_the_limit_of_rows_and_says_so(large: LargeGraph) -> None:
+def test_cypher_answer_cut_at_the_row_limit_says_so(large: LargeGraph) -> None:
     cut = large.ask(LISTING, row_limit=10_000)
     assert (len(cut.rows), cut.truncated) == (10_000, True)
     whole = large.ask(LISTING, row_limit=COUNT)
@@ -224,6 +224,6 @@ def test_every_release_that_provides_a_module_is_listed(home: Settings) -> None:
         " RETURN a.name",
     ],
 )
-def test_endless_query_is_ended(large: LargeGraph, query: str) -> None:
+def test_endless_query_on_a_large_graph_is_ended(large: LargeGraph, query: str) -> None:
     with pytest.raises(QueryRefused, match=r"limit of (1 s|memory)"):
         large.ask(query, timeout_s=1.0)

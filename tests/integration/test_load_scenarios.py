@@ -178,24 +178,24 @@ def wait() -> None:
     time.sleep(2e-3)
 
 
-def test_server_queries_wait_for_earlier_ones() -> None:
+def test_load_test_queries_wait_for_earlier_queries() -> None:
     served = serve(wait, [0.0, 0.0, 0.0])
     for number, latency in enumerate(served.latencies_s, start=1):
         assert latency >= number * 2e-3
 
 
-def test_a_query_is_answered_after_its_arrival() -> None:
+def test_load_test_query_is_answered_after_its_arrival() -> None:
     served = serve(wait, [0.02])
     assert served.duration_s >= 0.022
     assert served.latencies_s[0] <= served.duration_s - 0.02 + 1e-9
 
 
-def test_latencies_and_rates_follow_from_the_duration_of_answers() -> None:
+def test_load_test_latencies_and_rates_follow_from_answer_durations() -> None:
     assert single_stream(wait, 5) >= 2e-3
     assert multi_stream(wait, 2, streams=4) >= 8e-3
     assert offline(wait, 5) <= 1 / 2e-3
 
 
-def test_latency_bound_below_one_answer_admits_no_rate() -> None:
+def test_latency_bound_below_a_single_answer_admits_no_load_test_rate() -> None:
     assert server(wait, 10, bound_s=1e-3, seed=0) == 0.0
     assert 0 < server(wait, 10, bound_s=60.0, seed=0) <= 1 / 2e-3

@@ -47,7 +47,7 @@ def _page(client: FlaskClient, status: int = 200, **fields: Any) -> str:
     return response.text
 
 
-def test_service_compares_locks_as_the_command_does(
+def test_service_and_command_compare_locks_alike(
     filled: Settings, client: FlaskClient, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("locks")
@@ -64,7 +64,7 @@ def test_service_compares_locks_as_the_command_does(
     assert [it["verdict"] for it in answer["claims"]] == ["faster"]
 
 
-def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:
+def test_lock_comparison_links_to_measured_stacks(client: FlaskClient) -> None:
     answer = _compared(client, "numpy==2.0.2\n", "numpy==2.4.6\n")
     assert answer["old"]["measured"]
     assert answer["new"]["measured"]
@@ -78,7 +78,7 @@ def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> N
     assert f"{claim['observed_pct']:+.1f} %" in content
 
 
-def test_page_says_that_neither_lock_was_measured(client: FlaskClient) -> None:
+def test_lock_comparison_page_says_if_neither_lock_was_measured(client: FlaskClient) -> None:
     content = _page(client, old="numpy==2.0.2\nflask==3.0.0\n", new="numpy==2.5.5\nflask==3.1.0")
     assert "Neither lock was measured as it is" in content
     assert "No comparison of the changed packages is settled." in content
@@ -92,7 +92,7 @@ def test_page_says_that_neither_lock_was_measured(client: FlaskClient) -> None:
     assert "You chose no hardware, so no measurement counts." in unnamed
 
 
-def test_file_is_preferred_to_text_and_its_content_gives_the_format(client: FlaskClient) -> None:
+def test_chosen_lock_file_is_preferred_to_text(client: FlaskClient) -> None:
     locked = "\ufeff" + json.dumps(
         {"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}}
     )
@@ -101,7 +101,7 @@ def test_file_is_preferred_to_text_and_its_content_gives_the_format(client: Flas
     assert "Both locks were measured as they are" in content
 
 
-def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient) -> None:
+def test_chosen_lock_file_is_decoded_by_its_byte_order_mark(client: FlaskClient) -> None:
     file = (io.BytesIO("numpy==2.4.6\n".encode("utf-16")), "lock.txt")
     assert "Both locks were measured as they are" in _page(
         client, old="numpy==2.0.2", new_file=file
@@ -118,7 +118,7 @@ def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient)
 
 
 @pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
-def test_invalid_lock_is_refused_in_the_form(client: FlaskClient, text: str) -> None:
+def test_lock_comparison_form_shows_why_a_lock_is_invalid(client: FlaskClient, text: str) -> None:
     content = _page(client, 422, old="numpy==2.0.2", new=text)
     assert 'role="alert"' in content
     assert "new lock" in content or "new/" in content
@@ -128,7 +128,7 @@ def test_invalid_lock_is_refused_in_the_form(client: FlaskClient, text: str) -> 
     assert "secret-word" not in url
 
 
-def test_packages_with_too_many_versions_are_refused_before_they_are_read(
+def test_lock_comparison_refuses_packages_with_too_many_versions(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock_comparisons, "MAX_VERSIONS", 3)
@@ -139,7 +139,7 @@ def test_packages_with_too_many_versions_are_refused_before_they_are_read(
     assert "versions, but at most 3 are read" in refused.get_json()["detail"]
 
 
-def test_packages_with_too_many_measurements_are_refused(
+def test_lock_comparison_refuses_packages_with_too_many_measurements(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = {"numpy": "2.0.2"}
@@ -153,7 +153,7 @@ def test_packages_with_too_many_measurements_are_refused(
     assert f"more than {number - 1} measurements" in answer.get_json()["detail"]
 
 
-def test_knowledge_of_one_hardware_class_has_no_measurements_of_others(client: FlaskClient) -> None:
+def test_lock_knowledge_has_measurements_only_of_its_hardware_class(client: FlaskClient) -> None:
     locks = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
     some, nothing = (
         client.post(
@@ -175,7 +175,7 @@ def test_lock_comparisons_of_one_client_are_limited(client: FlaskClient, filled_
     assert client.post("/api/v2/lock-knowledge", json=body).status_code == 200
 
 
-def test_form_needs_its_token_and_its_target_redirects_to_the_form(client: FlaskClient) -> None:
+def test_lock_comparison_form_needs_its_token(client: FlaskClient) -> None:
     assert client.post("/compare/locks", data={"old": "a==1", "new": "a==2"}).status_code == 403
     assert client.get("/compare/locks").location == "/compare"
 
@@ -218,7 +218,7 @@ flask = {version = "*", optional = true}
 """
 
 
-def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
+def test_lock_comparison_selects_packages_with_the_manifest_of_a_lock(
     filled: Settings, client: FlaskClient, tmp_path: Path
 ) -> None:
     sides = {}
@@ -253,7 +253,7 @@ def test_the_lock_of_a_tool_is_read_for_a_selection_with_its_manifest(
         ({"old": {"pyproject.toml": _PYPROJECT}}, "old", 400),
     ],
 )
-def test_selection_that_a_lock_lacks_is_refused(
+def test_lock_comparison_refuses_groups_that_a_lock_lacks(
     client: FlaskClient, change: dict[str, Any], field: str, status: int
 ) -> None:
     lock = {"poetry.lock": _poetry("2.0.2"), "pyproject.toml": _PYPROJECT}

@@ -125,7 +125,7 @@ def test_pip_accepts_written_requirements_with_hashes(
     assert "Would install app-1.0 helper-0.1 lib-1.5" in done.stdout
 
 
-def test_pip_refuses_another_hash(index: Index, project: Project, tmp_path: Path) -> None:
+def test_pip_refuses_a_wrong_hash(index: Index, project: Project, tmp_path: Path) -> None:
     stack = stack_of(index)
     files = tuple(replace(it, sha256="0" * 64) for it in stack[1].files)
     stack[1] = replace(stack[1], files=files)
@@ -173,7 +173,7 @@ def test_uv_refuses_a_pylock_of_another_environment(
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
-def test_installers_obey_written_constraints(
+def test_installers_obey_constraints_written_by_thoth(
     installer: str, index: Index, project: Project, tmp_path: Path, python: Path
 ) -> None:
     path = written(index, project, LockFormat.CONSTRAINTS, tmp_path)

@@ -138,7 +138,7 @@ def test_releases_that_cannot_be_installed_or_measured_are_given_up_with_their_r
     assert kinds == [EventKind.RELEASE_STATE, EventKind.RELEASE_GIVEN_UP]
 
 
-def test_two_measurements_never_run_on_one_machine() -> None:
+def test_two_measurements_never_run_at_once_on_a_machine() -> None:
     program = (
         "import sys, time\n"
         "from pis.amun.conditions import free_machine\n"
@@ -157,9 +157,7 @@ def test_two_measurements_never_run_on_one_machine() -> None:
             pass
 
 
-def test_indicator_waits_for_the_machine_except_for_its_help(
-    settings: Settings,
-) -> None:
+def test_indicator_run_waits_for_a_free_machine(settings: Settings) -> None:
     with free_machine(600):
         refused = thoth(settings, "pi", "run", "matmul", "--wait", "0.1")
         helped = thoth(settings, "pi", "run", "matmul", "--wait", "0.1", "--", "--help")
@@ -169,7 +167,7 @@ def test_indicator_waits_for_the_machine_except_for_its_help(
     assert (helped.returncode, "--matrix-size" in helped.stdout) == (0, True)
 
 
-def test_release_already_advised_is_compared_with_another_version(
+def test_already_advised_release_is_compared_with_another_version(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     index.add_wheel("numpy", "1.0")
@@ -201,7 +199,7 @@ def test_release_already_advised_is_compared_with_another_version(
     ]  # fmt: skip
 
 
-def test_a_batch_without_the_stack_of_any_release_is_not_planned(
+def test_loop_plans_no_batch_without_a_stack_of_a_new_release(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     for version in ("0.9", "1.0"):
@@ -219,7 +217,7 @@ def test_a_batch_without_the_stack_of_any_release_is_not_planned(
     assert release.reason == "no stack that can be measured contains it"
 
 
-def test_release_missing_from_the_index_waits_and_is_given_up(
+def test_release_missing_from_the_index_is_awaited_and_finally_given_up(
     stores: Stores, night_settings: Settings
 ) -> None:
     watch_app(stores)
@@ -238,7 +236,7 @@ def test_release_missing_from_the_index_waits_and_is_given_up(
     assert seen == [(LoopState.SEEN, reason), (LoopState.GIVEN_UP, reason)]
 
 
-def test_the_conflict_of_one_project_is_named_if_another_does_not_list_the_release(
+def test_given_up_release_names_the_conflict_of_a_project(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch_app(stores)
@@ -260,7 +258,7 @@ def test_the_conflict_of_one_project_is_named_if_another_does_not_list_the_relea
     assert ["lib>=9" in (reason or "") for _, reason in seen] == [True, True], seen
 
 
-def test_watch_is_announced_once_its_releases_are_decided(
+def test_new_advice_for_a_watch_is_announced_when_its_releases_are_decided(
     stores: Stores, night_settings: Settings
 ) -> None:
     watch_app(stores)
@@ -287,7 +285,7 @@ def test_watch_is_announced_once_its_releases_are_decided(
     assert [it.state for it in watched(stores)] == [LoopState.ANNOUNCED]
 
 
-def test_a_release_is_settled_at_planned_looks_only(stores: Stores) -> None:
+def test_release_is_settled_only_at_planned_looks(stores: Stores) -> None:
     index, evidence = simulated(np.random.default_rng(7), 2, 8, 0.01, (0.3,), in_turns=True)
     advice = advice_for(request_for("fast\n", RecommendationType.PERFORMANCE), index, evidence)
     watch(stores, {"requirements.txt": b"fast\n"})
@@ -326,7 +324,7 @@ def watched(stores: Stores) -> list[AdviceWatch]:
         return watches(connection)
 
 
-def test_a_reported_release_of_a_watched_package_is_noticed_once(
+def test_release_reported_over_the_api_is_recorded_once(
     stores: Stores, night_settings: Settings
 ) -> None:
     watch_app(stores)
@@ -349,7 +347,7 @@ def test_a_reported_release_of_a_watched_package_is_noticed_once(
     assert shown["watches"] == []
 
 
-def test_a_settled_difference_becomes_a_change_that_the_notice_of_the_new_advice_names(
+def test_notice_of_new_advice_names_the_settled_performance_change(
     stores: Stores, night_settings: Settings, index: Index, tmp_path: Path
 ) -> None:
     measure(stores, tmp_path, 0, "2.1.0", 160.0)
@@ -417,7 +415,7 @@ def test_changed_advice_names_the_changes_that_support_it(relational: Engine) ->
         assert behind(None, "2.3.5") == []
 
 
-def test_batches_beyond_the_time_of_a_night_wait_for_the_next(stores: Stores) -> None:
+def test_batches_beyond_the_duration_of_a_night_wait_for_the_next_night(stores: Stores) -> None:
     watch(stores, {"requirements.txt": b"numpy\n"})
     (stored,) = watched(stores)
     with stores.engine.begin() as connection:
@@ -431,7 +429,7 @@ def test_batches_beyond_the_time_of_a_night_wait_for_the_next(stores: Stores) ->
     assert (batch.attempts, batch.reason) == (0, "the minutes of the night are over")
 
 
-def test_status_counts_the_jobs_of_a_running_batch(stores: Stores) -> None:
+def test_loop_status_counts_the_jobs_of_a_running_batch(stores: Stores) -> None:
     watch_app(stores)
     (stored,) = watched(stores)
     others: list[dict[str, Any]] = [{"releases": []}, {"releases": []}]
@@ -470,7 +468,7 @@ def test_worker_runs_a_night_at_its_scheduled_time(
     assert [it.state for it in watched(stores)] == [LoopState.ANNOUNCED]
 
 
-def test_projects_of_clients_are_watched_because_of_their_requests(
+def test_projects_of_requests_are_watched(
     stores: Stores, night_settings: Settings, index: Index
 ) -> None:
     watch(stores, {"requirements.txt": b"app\n"})
@@ -504,7 +502,7 @@ def events(connection: sqlalchemy.Connection) -> list[tuple[str, str]]:
     return [tuple(row) for row in connection.execute(query)]
 
 
-def test_a_package_is_watched_once_and_found_by_its_name(relational: sqlalchemy.Engine) -> None:
+def test_package_is_watched_once_and_found_by_its_name(relational: sqlalchemy.Engine) -> None:
     with relational.begin() as connection:
         assert add_watch(connection, PACKAGE)
         assert not add_watch(connection, PACKAGE)
@@ -516,9 +514,7 @@ def test_a_package_is_watched_once_and_found_by_its_name(relational: sqlalchemy.
         assert watches(connection, enabled=False) == []
 
 
-def test_watch_switched_off_by_a_person_is_not_switched_on_again(
-    relational: sqlalchemy.Engine,
-) -> None:
+def test_watch_switched_off_by_a_person_stays_off(relational: sqlalchemy.Engine) -> None:
     requested = NewWatch(WatchKind.PROJECT, "app", {"a": 1}, WatchSource.SERVICE, 7.0)
     with relational.begin() as connection:
         add_watch(connection, requested)
@@ -528,7 +524,7 @@ def test_watch_switched_off_by_a_person_is_not_switched_on_again(
         assert [it.enabled for it in watches(connection, enabled=False)] == [False]
 
 
-def test_a_state_that_is_stored_again_records_no_second_event(
+def test_storing_a_release_state_again_records_no_second_event(
     relational: sqlalchemy.Engine,
 ) -> None:
     with relational.begin() as connection:
@@ -546,7 +542,7 @@ def test_a_state_that_is_stored_again_records_no_second_event(
     assert kinds.count(EventKind.PROJECT_STATE) == 1
 
 
-def test_the_backlog_is_bounded_and_the_oldest_release_comes_first(
+def test_loop_backlog_is_bounded_and_starts_with_the_oldest_release(
     relational: sqlalchemy.Engine,
 ) -> None:
     with relational.begin() as connection:
@@ -560,7 +556,7 @@ def test_the_backlog_is_bounded_and_the_oldest_release_comes_first(
     assert [it.key for it in waiting] == KEYS[1:]
 
 
-def test_night_stays_open_until_it_ends_and_counts_failed_steps(
+def test_loop_night_stays_open_until_its_end_and_counts_failed_steps(
     relational: sqlalchemy.Engine,
 ) -> None:
     with relational.begin() as connection:
@@ -573,7 +569,7 @@ def test_night_stays_open_until_it_ends_and_counts_failed_steps(
 
 
 @pytest.mark.parametrize("text", ["./missing", "a @ https://b/c.whl", "a; python_version < '3'"])
-def test_watch_on_neither_a_project_nor_a_package_is_refused(text: str, tmp_path: Path) -> None:
+def test_watch_on_no_project_or_package_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         package_project(text)
 

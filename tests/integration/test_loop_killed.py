@@ -103,7 +103,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)  # each of the lives starts Python, and on a busy machine that takes long
-def test_a_night_that_is_killed_at_random_points_ends_with_the_rows_of_an_undisturbed_night(
+def test_night_killed_at_random_ends_with_the_rows_of_an_undisturbed_night(
     embedded_settings: Settings,
     postgresql: sqlalchemy.Engine,
     graph: neo4j.Driver,

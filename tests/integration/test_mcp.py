@@ -137,7 +137,7 @@ def answers(
     return given, printed.read_text("utf-8")
 
 
-def test_fixes_need_no_store_with_a_pack_an_archive_and_an_index(tmp_path: Path) -> None:
+def test_assistant_fixes_vulnerabilities_without_a_store(tmp_path: Path) -> None:
     pack, folder = pack_on(own_hardware().digest, tmp_path / "pack"), tmp_path / "project"
     folder.mkdir()
     hurt = affected("lib", ("introduced", "0"), ("fixed", "2.1"))

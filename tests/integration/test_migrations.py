@@ -52,7 +52,7 @@ def test_tables_and_migrations_agree(relational: sqlalchemy.Engine) -> None:
         command.check(alembic_config(connection))
 
 
-def test_schema_of_procrastinate_is_that_of_its_migration() -> None:
+def test_queue_schema_equals_that_of_its_migration() -> None:
     """A release of procrastinate with a further step of its own needs a further revision."""
     steps = resources.files("procrastinate.sql.migrations").iterdir()
     newest = max(it.name for it in steps if it.name.endswith(".sql"))
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
+def test_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
     before = migrate.migrate(empty)
     assert [(state.current, state.pending) for state in before] == [(None, ("0001",))] * 2
     after = states(empty)
@@ -110,7 +110,7 @@ def test_embedded_store_is_migrated_automatically(
     assert graph_state(empty.driver, empty.database).current == "0001"
 
 
-def test_a_newer_schema_is_refused(folder: Path, empty: Stores) -> None:
+def test_newer_database_schema_is_refused(folder: Path, empty: Stores) -> None:
     migrate.migrate(empty)
     (folder / "cypher" / "0001_first.cypher").rename(folder / "cypher" / "0000_other.cypher")
     with pytest.raises(SchemaMismatch, match="the graph") as caught:

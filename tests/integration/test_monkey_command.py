@@ -53,7 +53,7 @@ def refused(stores: Stores, project: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_space_is_counted_and_shown_and_nothing_is_written(
+def test_stack_generator_counts_and_shows_stacks_without_writing(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     size = monkey(known, project, "--count")
@@ -85,7 +85,7 @@ def test_a_space_is_counted_and_shown_and_nothing_is_written(
     assert json.loads(refused(known, project, "--count", "--json"))["valid_stacks"]["number"] == "0"
 
 
-def test_specifications_are_written_once_and_a_run_continues(
+def test_stack_generator_continues_and_writes_specifications_once(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "stacks"
@@ -109,7 +109,7 @@ def test_specifications_are_written_once_and_a_run_continues(
     assert "belongs to a run with other options" in done.stderr
 
 
-def test_submitted_inspections_and_stacks_that_cannot_be_written_are_counted(
+def test_stack_generator_counts_submitted_and_unwritable_stacks(
     known: Stores, project: Path, tmp_path: Path
 ) -> None:
     shown = []
@@ -123,7 +123,7 @@ def test_submitted_inspections_and_stacks_that_cannot_be_written_are_counted(
     assert "5 stacks not written: parameters.framework: import measures torch" in shown[1]
 
 
-def test_a_dry_run_names_the_stacks_that_cannot_be_written(known: Stores, project: Path) -> None:
+def test_dry_run_names_stacks_that_cannot_be_written(known: Stores, project: Path) -> None:
     options = ("--strategy", "all", "--dry-run")
     measured = refused(known, project, *options, "--pi", "import", "-p", "framework=torch")
     message = "5 stacks not written: parameters.framework: import measures torch"
@@ -133,7 +133,7 @@ def test_a_dry_run_names_the_stacks_that_cannot_be_written(known: Stores, projec
     assert "2 stacks not written: numpy 4.0 has no wheel with a known hash" in without
 
 
-def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path) -> None:
+def test_generated_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path) -> None:
     arguments = ("--strategy", "all", "--pi", "import", "--out", str(tmp_path / "stacks"))
     first = monkey(known, project, *arguments, "--submit", "queue")
     again = monkey(known, project, *arguments, "--submit", "queue")
@@ -145,7 +145,7 @@ def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path)
         assert connection.scalar(jobs) == 5
 
 
-def test_versions_are_read_from_an_index_with_what_they_require(
+def test_stack_generator_reads_versions_and_requirements_from_an_index(
     stores: Stores, project: Path
 ) -> None:
     """``web 1.0`` needs an old ``numpy`` that no newer stack needs."""

@@ -67,7 +67,7 @@ def _count(engine: Engine, table: type) -> int:
         return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_advisory_lock_is_taken_before_the_first_write(
+def test_native_analysis_takes_its_lock_before_the_first_write(
     settings: Settings, relational: Engine, wheel: Path
 ) -> None:
     seen: list[str] = []
@@ -79,7 +79,7 @@ def test_advisory_lock_is_taken_before_the_first_write(
     assert locks[0] < writes[0]
 
 
-def test_an_analysis_is_stored_once_with_its_outbox_entries(
+def test_native_analysis_is_stored_once_with_its_outbox_entries(
     settings: Settings, relational: Engine, wheel: Path, image: Path
 ) -> None:
     found = analyze_wheel(wheel)
@@ -101,7 +101,7 @@ def test_an_analysis_is_stored_once_with_its_outbox_entries(
         assert kinds.all() == [("analysis", "analysis-1")]
 
 
-def test_analyses_are_found_by_hash_name_or_digest(
+def test_native_analyses_are_found_by_hash_name_or_digest(
     settings: Settings, relational: Engine, wheel: Path, image: Path, tmp_path: Path
 ) -> None:
     found, system = analyze_wheel(wheel), analyze_image(str(image))
@@ -156,7 +156,7 @@ def test_arcadedb_and_neo4j_answer_which_interfaces_are_missing(
     assert verified(stores).equal
 
 
-def test_this_machine_provides_the_interfaces_that_its_numpy_needs(
+def test_installed_numpy_has_all_interfaces_on_this_machine(
     stores: Stores, settings: Settings, tmp_path: Path
 ) -> None:
     package = Path(np.__file__).parent
@@ -177,7 +177,7 @@ def test_this_machine_provides_the_interfaces_that_its_numpy_needs(
     assert difference.architectures == ()
 
 
-def test_wheel_for_another_architecture_does_not_fit_despite_equal_names(
+def test_wheel_for_another_architecture_is_reported_as_not_fitting(
     stores: Stores, settings: Settings, tmp_path: Path, image: Path
 ) -> None:
     foreign = write_wheel(
@@ -194,7 +194,7 @@ def test_wheel_for_another_architecture_does_not_fit_despite_equal_names(
         differences(settings, "demo==2.0", "old.tar")
 
 
-def test_commands_analyse_a_wheel_and_list_its_missing_interfaces(
+def test_analyze_commands_list_the_missing_interfaces_of_a_wheel(
     stores: Stores, settings: Settings, wheel: Path, image: Path
 ) -> None:
     shown = thoth_json(settings, "analyze", "wheel", str(wheel), "--ingest")
@@ -215,7 +215,7 @@ def test_commands_analyse_a_wheel_and_list_its_missing_interfaces(
     assert "no environment 'nowhere' is recorded" in refused.stderr
 
 
-def test_a_wheel_of_a_configured_index_is_analysed_by_name(
+def test_wheel_of_a_configured_index_can_be_analysed_by_name(
     settings: Settings, wheel: Path, tmp_path: Path
 ) -> None:
     folder = {"PACKAGE_INDEXES": f"mine={wheel.parent.as_uri()}"}
@@ -228,7 +228,7 @@ def test_a_wheel_of_a_configured_index_is_analysed_by_name(
     assert "built for linux_x86_64, this environment has win_amd64" in done.stderr
 
 
-def test_broken_library_exits_with_1(settings: Settings, tmp_path: Path) -> None:
+def test_analysis_of_a_broken_library_exits_with_1(settings: Settings, tmp_path: Path) -> None:
     path = write_wheel(tmp_path, {"demo/a.so": EXTENSION[:200]})
     for problem in ("demo/a.so", "archive_broken"):
         done = run_here(analyze, settings, "wheel", str(path))

@@ -61,7 +61,7 @@ def test_nightly_run_reads_and_projects_every_source(stores: Stores, nightly: Se
     assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 20)
 
 
-def test_old_bodies_without_a_document_are_deleted(
+def test_nightly_run_deletes_old_bodies_without_a_document(
     stores: Stores, nightly: Settings, tmp_path: Path
 ) -> None:
     settings = replace(nightly, document_store_url=tmp_path.as_uri())
@@ -76,7 +76,7 @@ def test_old_bodies_without_a_document_are_deleted(
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_refused_documents_have_an_exit_code_of_their_own(
+def test_nightly_run_with_refused_documents_has_its_own_exit_code(
     stores: Stores, nightly: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.json").write_text('{"schema_version": "')
@@ -120,7 +120,7 @@ def test_nightly_run_without_sources_names_the_setting(settings: Settings) -> No
     assert "INGEST_SOURCES" in done.stderr
 
 
-def test_a_second_run_ends_at_once_and_a_killed_run_leaves_no_lock(
+def test_second_nightly_run_ends_at_once_unless_the_first_was_killed(
     stores: Stores, nightly: Settings
 ) -> None:
     process = subprocess.Popen(

@@ -69,9 +69,7 @@ def planned(engine: sqlalchemy.Engine, *kinds: EventKind) -> None:
         plan_notices(connection, TARGETS)
 
 
-def test_event_gets_one_notice_for_each_subscribed_target(
-    relational: sqlalchemy.Engine,
-) -> None:
+def test_event_gets_one_notice_for_each_subscribed_target(relational: sqlalchemy.Engine) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP, EventKind.RELEASE_STATE)
     with relational.begin() as connection:
         assert plan_notices(connection, TARGETS) == 0
@@ -83,7 +81,7 @@ def test_event_gets_one_notice_for_each_subscribed_target(
     ]
 
 
-def test_a_notice_is_claimed_by_one_process_only(relational: sqlalchemy.Engine) -> None:
+def test_notice_is_claimed_by_only_one_process(relational: sqlalchemy.Engine) -> None:
     planned(relational, *[EventKind.RELEASE_GIVEN_UP] * 3)
     with relational.begin() as one, relational.begin() as other:
         first = claim_notices(one, TARGETS, LEASE, 4)
@@ -94,7 +92,7 @@ def test_a_notice_is_claimed_by_one_process_only(relational: sqlalchemy.Engine) 
         assert claim_notices(connection, TARGETS, LEASE, 4) == []
 
 
-def test_a_delivered_notice_is_never_sent_again(relational: sqlalchemy.Engine) -> None:
+def test_delivered_notice_is_not_sent_again(relational: sqlalchemy.Engine) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
     with relational.begin() as connection:
         notice = claim_notices(connection, ["mail"], timedelta(), 1)[0]
@@ -105,7 +103,7 @@ def test_a_delivered_notice_is_never_sent_again(relational: sqlalchemy.Engine) -
         assert retry_notices(connection) == 0
 
 
-def test_notice_of_a_killed_process_is_due_again_and_finally_given_up(
+def test_notice_of_a_killed_process_is_sent_again_and_finally_given_up(
     relational: sqlalchemy.Engine,
 ) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
@@ -122,9 +120,7 @@ def test_notice_of_a_killed_process_is_due_again_and_finally_given_up(
         assert retry_notices(connection, *seen) == 1
 
 
-def test_notices_for_unknown_targets_are_deleted_with_their_old_events(
-    relational: sqlalchemy.Engine,
-) -> None:
+def test_old_notices_for_unknown_targets_are_deleted(relational: sqlalchemy.Engine) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP, EventKind.RELEASE_GIVEN_UP)
     week = text("UPDATE notices SET created_at = now() - interval '8 days'")
     old = text("UPDATE events SET at = now() - interval '8 days' WHERE event_id = 1")
@@ -141,7 +137,7 @@ def test_notices_for_unknown_targets_are_deleted_with_their_old_events(
     assert sorted(left) == [(2, "build"), (2, "mail")]
 
 
-def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(
+def test_late_failure_does_not_change_a_notice_claimed_by_another_process(
     relational: sqlalchemy.Engine,
 ) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP)
@@ -154,9 +150,7 @@ def test_a_late_failure_does_not_change_a_notice_that_was_claimed_again(
     assert states["mail"] is NoticeState.WAITING
 
 
-def test_new_change_becomes_an_event_unless_old_or_only_a_confirmation(
-    relational: sqlalchemy.Engine,
-) -> None:
+def test_only_recent_new_performance_changes_become_events(relational: sqlalchemy.Engine) -> None:
     now = datetime.now(UTC)
     change = change_of_numpy("new", seen_at=now)
     entries = [
@@ -224,7 +218,7 @@ def test_a_worker_sends_notices_which_commands_list_and_repeat(
     assert notice["notice_id"] == server.identifiers()[-1]
 
 
-def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
+def test_test_notice_is_sent_at_once_and_not_stored(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     with receiver() as server:
@@ -247,7 +241,7 @@ def test_a_test_notice_is_sent_at_once_and_stored_nowhere(
         assert connection.scalar(text("SELECT count(*) FROM events")) == 0
 
 
-def test_night_sends_its_notices_and_names_unusable_targets(stores: Stores) -> None:
+def test_loop_night_sends_its_notices_and_names_unusable_targets(stores: Stores) -> None:
     record(stores.engine, "flask==3.0.0")
     with receiver() as server:
         aim = hooked(stores.settings, server.url)
@@ -308,7 +302,7 @@ def kinds(engine: sqlalchemy.Engine) -> list[str]:
         return list(connection.scalars(text("SELECT kind FROM events ORDER BY event_id")))
 
 
-def test_files_changed_on_an_index_make_one_notice(
+def test_several_files_changed_on_an_index_make_one_notice(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     files = {it: wheel_of(it, "1.0") for it in ("web", "lib")}
@@ -367,7 +361,7 @@ def test_nightly_run_that_cannot_start_sends_no_notice(stores: Stores, tmp_path:
         assert (done.returncode, done.stderr.count("PostgreSQL is unavailable")) == (3, 1)
 
 
-def test_a_nightly_run_that_ends_with_an_error_is_reported_without_its_credentials(
+def test_notice_of_a_failed_nightly_run_contains_no_credentials(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **_more: object) -> None:
@@ -383,7 +377,7 @@ def test_a_nightly_run_that_ends_with_an_error_is_reported_without_its_credentia
     assert sent == [expected]
 
 
-def test_a_failed_night_of_the_loop_is_reported_at_once(
+def test_failed_loop_night_is_reported_at_once(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> Any:
@@ -431,7 +425,7 @@ def test_nearly_full_disk_is_reported_once_until_space_is_free(
     assert kinds(relational) == ["disk.full", "problem.solved", "disk.full"]
 
 
-def test_without_a_target_the_disk_is_not_checked(
+def test_disk_space_is_not_checked_without_a_notice_target(
     relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
 ) -> None:
     with mounted_disk(tmp_path / "disk", 20) as disk:
@@ -440,9 +434,7 @@ def test_without_a_target_the_disk_is_not_checked(
     assert kinds(relational) == []
 
 
-def test_concurrent_reports_of_a_problem_record_one_event(
-    relational: sqlalchemy.Engine,
-) -> None:
+def test_concurrent_reports_of_a_problem_record_one_event(relational: sqlalchemy.Engine) -> None:
     problems = night_problems({"record": "rows differ"})
 
     def at_once(work: Callable[[sqlalchemy.Connection], bool]) -> list[bool]:
@@ -459,7 +451,7 @@ def test_concurrent_reports_of_a_problem_record_one_event(
     assert kinds(relational) == ["night.failed", "problem.solved"]
 
 
-def test_an_event_that_is_rolled_back_is_reported_by_the_next_attempt(
+def test_event_that_was_rolled_back_is_reported_by_the_next_attempt(
     relational: sqlalchemy.Engine,
 ) -> None:
     problems = night_problems({"record": "rows differ"})

@@ -71,7 +71,7 @@ def delivered_all(engine: sqlalchemy.Engine, settings: Settings) -> bool:
         return notice_lag(connection).waiting == 0
 
 
-def test_notice_is_signed_and_has_the_documented_fields(
+def test_webhook_notice_is_signed_and_has_the_documented_fields(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     event_id = record(relational)[0]
@@ -94,7 +94,7 @@ def test_notice_is_signed_and_has_the_documented_fields(
     assert [it.notice_id for it in listed(relational, NoticeState.DELIVERED)] == [request.notice_id]
 
 
-def test_delivery_is_retried_after_errors_timeouts_and_refused_connections(
+def test_notice_delivery_is_retried_after_each_kind_of_failure(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
@@ -132,7 +132,7 @@ def test_delivery_is_retried_after_errors_timeouts_and_refused_connections(
     assert (notice.state, notice.attempts, notice.error) == (NoticeState.DELIVERED, 6, None)
 
 
-def test_endless_response_of_a_receiver_is_not_read(
+def test_endless_response_of_a_webhook_receiver_is_not_read(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
@@ -161,7 +161,7 @@ def test_endless_response_of_a_receiver_is_not_read(
     assert "no answer within 1 s" in [it.error for it in listed(relational)]
 
 
-def test_receiver_needs_a_trusted_certificate(
+def test_webhook_receiver_needs_a_trusted_certificate(
     relational: sqlalchemy.Engine,
     settings: Settings,
     tmp_path: Path,
@@ -178,7 +178,7 @@ def test_receiver_needs_a_trusted_certificate(
     assert len(server.received) == 1
 
 
-def test_delivery_ends_after_the_last_attempt_or_status_410(
+def test_notice_delivery_ends_after_the_last_attempt_or_status_410(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational, 2)
@@ -191,7 +191,7 @@ def test_delivery_ends_after_the_last_attempt_or_status_410(
     assert {it.state for it in listed(relational)} == {NoticeState.GIVEN_UP}
 
 
-def test_pauses_between_attempts_grow(relational: sqlalchemy.Engine, settings: Settings) -> None:
+def test_notice_retry_pauses_grow(relational: sqlalchemy.Engine, settings: Settings) -> None:
     pauses = [DeliveryPace().pause_after(it) for it in range(1, MAX_ATTEMPTS + 1)]
     assert pauses[-1] is None
     lengths = [it for it in pauses if it is not None]
@@ -204,7 +204,7 @@ def test_pauses_between_attempts_grow(relational: sqlalchemy.Engine, settings: S
     assert len(server.received) == 1
 
 
-def test_a_notice_waits_for_a_process_that_knows_its_target(
+def test_notice_waits_for_a_process_that_knows_its_target(
     relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -270,7 +270,7 @@ def deliverer(settings: Settings, *arguments: str) -> subprocess.Popen[bytes]:
 POINTS = [*[(str(it),) for it in range(1, 9)], *[("99", str(it)) for it in range(1, 9)]]
 
 
-def test_a_killed_deliverer_loses_no_notice(
+def test_killed_delivery_process_loses_no_notice(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     with receiver() as server:
@@ -283,7 +283,7 @@ def test_a_killed_deliverer_loses_no_notice(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_deliverer_that_is_killed_while_it_sends_loses_no_notice(
+def test_delivery_process_killed_while_sending_loses_no_notice(
     relational: sqlalchemy.Engine, settings: Settings, moment: str
 ) -> None:
     record(relational, 3)
@@ -322,7 +322,7 @@ def check_acknowledged(engine: sqlalchemy.Engine, server: Receiver, number: int)
     assert len({(it.notice_id, it.body) for it in server.received}) == number
 
 
-def test_processes_side_by_side_send_each_notice_once(
+def test_concurrent_processes_send_each_notice_once(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational, 30)

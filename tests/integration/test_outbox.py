@@ -37,7 +37,7 @@ def rows(stores: Stores) -> Rows:
     return rows
 
 
-def test_inspection_entry_projects_its_packages_and_stack_too(stores: Stores) -> None:
+def test_projecting_an_inspection_also_projects_its_packages_and_stack(stores: Stores) -> None:
     rows = inspection_rows(20, stacks=1, machines=1)
     # No inspection brings what is known of packages besides its own, native interfaces or advice.
     apart = {"inspection", "package", "vulnerability", "artifact", "native_environment", "advice"}
@@ -63,7 +63,7 @@ def test_failed_projection_keeps_its_outbox_entries(
     assert verified(stores).equal
 
 
-def test_entry_of_a_late_commit_is_projected(stores: Stores) -> None:
+def test_outbox_entry_of_a_late_commit_is_projected(stores: Stores) -> None:
     rows = inspection_rows(10)
     entries = entries_of(rows)
     store(stores.engine, rows, entries[5:])
@@ -91,7 +91,9 @@ def test_concurrent_projectors_wait_for_each_other(stores: Stores, rows: Rows) -
     assert verified(stores).equal
 
 
-def test_catching_up_ends_after_its_time_and_reports_the_rest(stores: Stores, rows: Rows) -> None:
+def test_catching_up_stops_at_its_time_limit_and_reports_pending_entries(
+    stores: Stores, rows: Rows
+) -> None:
     def left(within_s: float) -> int:
         return catch_up(
             stores.engine,
@@ -109,7 +111,7 @@ def test_catching_up_ends_after_its_time_and_reports_the_rest(stores: Stores, ro
     assert verified(stores).equal
 
 
-def test_a_kind_from_a_newer_version_is_refused_and_kept(stores: Stores) -> None:
+def test_outbox_entry_of_a_newer_version_is_refused_and_kept(stores: Stores) -> None:
     with stores.engine.begin() as connection:
         connection.execute(insert(OutboxEntry), [{"kind": "forecast", "key": "1"}])
     with pytest.raises(SchemaMismatch):
@@ -139,7 +141,7 @@ def test_snapshot_is_outdated_as_soon_as_the_graph_differs(stores: Stores, flask
     assert verified(stores).equal
 
 
-def test_snapshot_is_outdated_while_a_severity_changes(stores: Stores, flask: Snapshot) -> None:
+def test_snapshot_is_outdated_when_a_severity_changes(stores: Stores, flask: Snapshot) -> None:
     with stores.engine.begin() as connection:
         connection.execute(
             text(
@@ -164,7 +166,7 @@ def test_snapshot_is_outdated_while_a_severity_changes(stores: Stores, flask: Sn
     assert verified(stores).equal
 
 
-def test_revision_of_a_package_waits_for_all_its_versions(
+def test_package_revision_changes_after_all_its_versions_are_projected(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("flask", "1", ["click", "jinja2"]), release("other", "1"), day=1)
@@ -187,7 +189,7 @@ def test_revision_of_a_package_waits_for_all_its_versions(
     assert verified(stores).equal
 
 
-def test_rebuild_requested_during_a_projection_runs_after_it(
+def test_graph_rebuild_requested_during_a_projection_runs_afterwards(
     stores: Stores, flask: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver(stores, release("other", "1"))

@@ -67,7 +67,7 @@ def night(settings: Settings) -> int:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_only_confirmed_benchmarks_are_measured(
+def test_loop_measures_only_confirmed_benchmarks(
     confirmed: bool, watched: Stores, index: Index, project: Path
 ) -> None:
     if confirmed:
@@ -88,7 +88,7 @@ def test_only_confirmed_benchmarks_are_measured(
 
 
 @pytest.mark.parametrize("case", ["changed", "another watcher"])
-def test_planned_benchmark_without_confirmation_waits(
+def test_planned_benchmark_waits_for_confirmation(
     case: str, watched: Stores, project: Path
 ) -> None:
     night(watched.settings)

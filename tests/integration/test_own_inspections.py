@@ -82,7 +82,7 @@ def old_stack(stores: Stores) -> str:
         return str(connection.scalars(query).first())
 
 
-def test_run_is_in_the_record_and_the_graph_with_its_conditions(stores: Stores, runs: Path) -> None:
+def test_inspection_is_projected_with_machine_conditions(stores: Stores, runs: Path) -> None:
     said = take_in(stores, runs)
     assert "3 read: 3 new, 0 already known, 0 quarantined" in said
     assert "20 measured, 1 build failed" in said
@@ -119,7 +119,7 @@ def test_run_is_in_the_record_and_the_graph_with_its_conditions(stores: Stores, 
     assert verified(stores).kinds == before.kinds
 
 
-def test_stacks_that_ran_in_turns_are_compared_in_pairs_and_pooled_over_hosts(
+def test_interleaved_stacks_are_compared_in_pairs_and_pooled_over_hosts(
     stores: Stores, runs: Path
 ) -> None:
     take_in(stores, runs)
@@ -158,7 +158,7 @@ def test_identical_stacks_are_compared_as_a_self_check(stores: Stores, tmp_path:
     )  # fmt: skip
 
 
-def test_several_results_of_a_job_are_several_groups_in_their_units(
+def test_several_results_of_a_job_are_separate_comparison_groups(
     stores: Stores, tmp_path: Path
 ) -> None:
     parts = [
@@ -181,7 +181,7 @@ def test_several_results_of_a_job_are_several_groups_in_their_units(
     assert {it.reading.host for it in seen} == {HOST}
 
 
-def test_wrong_host_problems_are_corrected_by_a_second_delivery(
+def test_host_problem_marks_are_corrected_by_a_later_delivery(
     stores: Stores, tmp_path: Path
 ) -> None:
     killed = job_document(1, "", exit_code=-9, ended="signalled")

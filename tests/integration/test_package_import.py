@@ -84,7 +84,7 @@ def test_dump_of_releases_is_imported_and_projected(stores: Stores, tmp_path: Pa
         assert [(it["name"], it["extra"]) for it in found] == [("b", None), ("c", ["x"])]
 
 
-def test_undated_dump_takes_the_time_of_its_newest_upload(stores: Stores, tmp_path: Path) -> None:
+def test_undated_dump_has_the_time_of_its_newest_upload(stores: Stores, tmp_path: Path) -> None:
     undated = {**DUMP[0], "name": "b", "upload_time": None, "files": []}
     deliver(stores.settings, write_dump(tmp_path / "dump.jsonl", [DUMP[0], undated]))
     found = {row.name: row.as_of for row in versions(stores).values()}
@@ -93,7 +93,7 @@ def test_undated_dump_takes_the_time_of_its_newest_upload(stores: Stores, tmp_pa
     assert found["b"] is None
 
 
-def test_a_dump_that_was_copied_does_not_roll_back_a_crawl(stores: Stores, tmp_path: Path) -> None:
+def test_copied_dump_does_not_replace_newer_crawled_data(stores: Stores, tmp_path: Path) -> None:
     older = release_document("a", "1.0", ["old"])
     newer = release_document("a", "1.0", ["new"], yanked=True)
     crawled = write_dump(tmp_path / "crawled.jsonl", [newer])
@@ -106,9 +106,7 @@ def test_a_dump_that_was_copied_does_not_roll_back_a_crawl(stores: Stores, tmp_p
         assert connection.scalar(text("SELECT count(*) FROM package_events")) == 0
 
 
-def test_bad_lines_are_quarantined_by_number_and_others_are_imported(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_bad_lines_of_a_dump_are_quarantined_by_number(stores: Stores, tmp_path: Path) -> None:
     lines: list[dict[str, Any] | str] = [
         DUMP[0],
         '{"name": "b"',
@@ -152,7 +150,7 @@ def test_solver_result_is_imported_with_its_own_date(stores: Stores, tmp_path: P
     assert found["pkg:pypi/pygments@1.0"].problem_message == "setup.py failed"
 
 
-def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_import_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path) -> None:
     nowhere = replace(settings, database_url="postgresql://nobody@127.0.0.1:9/none")
     dump = write_dump(tmp_path / "dump.jsonl", [*DUMP, DUMP[0], "{"])
     report = deliver(nowhere, dump, "--dry-run", code=1)
@@ -163,7 +161,7 @@ def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path)
     assert "4 can be ingested" in command(nowhere, dump, "--dry-run").stdout
 
 
-def test_file_of_another_kind_is_given_up_early(
+def test_import_of_a_file_of_another_kind_ends_early(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "MAX_REFUSED_LINES", 20)
@@ -193,7 +191,7 @@ import_releases(
 """
 
 
-def test_import_killed_and_run_again_loses_and_doubles_nothing(
+def test_killed_and_repeated_import_neither_loses_nor_duplicates_rows(
     stores: Stores, tmp_path: Path
 ) -> None:
     dump = write_dump(tmp_path / "dump.jsonl.gz", many_releases(3_000, 5))
@@ -221,7 +219,7 @@ def test_import_killed_and_run_again_loses_and_doubles_nothing(
     assert count(stores, RequirementRow.purl) == 15_000
 
 
-def test_run_of_another_kind_does_not_close_quarantine_entries(
+def test_ingest_of_another_kind_does_not_close_quarantine_entries(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_dump(tmp_path / "dump.jsonl", [DUMP[0], "{"])

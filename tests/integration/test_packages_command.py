@@ -45,7 +45,7 @@ def at(index: Index) -> dict[str, str]:
     return {"PACKAGE_INDEXES": f"local={index.url}"}
 
 
-def test_packages_are_added_shown_and_projected(stores: Stores, index: Index) -> None:
+def test_packages_add_records_and_projects_a_package(stores: Stores, index: Index) -> None:
     settings = stores.settings
     report = thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
     (crawled,) = report["indexes"]
@@ -78,7 +78,7 @@ def test_packages_are_added_shown_and_projected(stores: Stores, index: Index) ->
     assert "1.0" not in one.partition("\n")[2].replace("lib>=1", "")
 
 
-def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -> None:
+def test_project_status_is_updated_from_the_index_page(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     index.states["lib"] = {"status": "archived", "reason": "write to jo@mail.example"}
     thoth_json(settings, "packages", "add", "app", "--index", "local", **there)
@@ -109,7 +109,7 @@ def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -
     assert active != archived
 
 
-def test_releases_are_found_by_the_modules_in_their_wheels(stores: Stores, index: Index) -> None:
+def test_releases_are_found_by_import_names(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     index.add_file(
         "shared", "shared-1.0-py3-none-any.whl", wheel("shared", "space/one/__init__.py")
@@ -159,14 +159,14 @@ def wheel(name: str, *modules: str) -> bytes:
     return packed.getvalue()
 
 
-def test_commands_report_an_unknown_package(settings: Settings) -> None:
+def test_packages_commands_report_an_unknown_package(settings: Settings) -> None:
     assert thoth_json(settings, "packages", "status") == {"days": 7, "indexes": []}
     done = thoth(settings, "packages", "show", "app")
     assert (done.returncode, "the store has no package app" in done.stderr) == (1, True)
     assert thoth_json(settings, "packages", "refresh")["indexes"] == []
 
 
-def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: Index) -> None:
+def test_missing_package_is_named_and_not_watched(settings: Settings, index: Index) -> None:
     done = thoth(settings, "packages", "add", "app", "nowhere", "--index", "local", **at(index))
     assert done.returncode == 1
     assert "nowhere, which was requested" in done.stderr
@@ -185,7 +185,7 @@ def test_requirement_that_no_release_meets_exits_with_1(stores: Stores, index: I
     assert (done.returncode, "meets app==9" in done.stderr) == (1, True)
 
 
-def test_a_misspelt_package_is_reported_with_the_similar_name(
+def test_misspelt_package_is_reported_with_a_similar_name(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     settings, there = stores.settings, at(index)
@@ -200,7 +200,7 @@ def test_a_misspelt_package_is_reported_with_the_similar_name(
     assert suggested == {**reasons, "appp": f"{reasons['appp']} (did you mean app?)"}
 
 
-def test_unreachable_index_exits_with_3(settings: Settings) -> None:
+def test_command_with_an_unreachable_index_exits_with_3(settings: Settings) -> None:
     named = {"PACKAGE_INDEXES": f"local=http://127.0.0.1:{closed_port()}/simple"}
     done = thoth(settings, "packages", "add", "app", "--index", "local", **named)
     assert done.returncode == 3, done.stderr
@@ -241,9 +241,7 @@ _STORED = "SELECT count(*) FROM package_versions WHERE name = 'app'"
 _QUEUED = "SELECT count(*) FROM release_queue WHERE name = 'lib'"
 
 
-def test_a_crawl_that_was_killed_is_resumed_without_reading_twice(
-    stores: Stores, index: Index
-) -> None:
+def test_killed_crawl_is_resumed_without_reading_files_twice(stores: Stores, index: Index) -> None:
     with at_work(stores.settings, index) as process:
         wait_for(stores.engine, _STORED, 2)
         wait_for(stores.engine, _QUEUED, 3)
@@ -257,9 +255,7 @@ def test_a_crawl_that_was_killed_is_resumed_without_reading_twice(
     assert verified(stores).equal
 
 
-def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
-    stores: Stores, index: Index
-) -> None:
+def test_interrupted_crawl_exits_with_130_and_keeps_its_queue(stores: Stores, index: Index) -> None:
     with at_work(stores.settings, index) as process:
         wait_for(stores.engine, _QUEUED, 3)
         process.send_signal(signal.SIGINT)
@@ -267,7 +263,7 @@ def test_an_interrupted_crawl_ends_with_130_and_keeps_its_queue(
     wait_for(stores.engine, _QUEUED, 3)
 
 
-def test_nightly_run_refreshes_known_packages(stores: Stores, index: Index) -> None:
+def test_nightly_run_refreshes_recorded_packages(stores: Stores, index: Index) -> None:
     settings = stores.settings
     thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
     index.add_wheel("app", "2.0", metadata="Requires-Dist: leaf\n")

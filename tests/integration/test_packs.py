@@ -50,7 +50,7 @@ def made(filled: Settings, key: Path, tmp_path_factory: pytest.TempPathFactory) 
     return path
 
 
-def test_equal_selections_give_equal_bytes_signed_or_not(
+def test_pack_of_an_equal_selection_has_equal_bytes(
     filled: Settings, key: Path, made: Path, tmp_path: Path
 ) -> None:
     archive, again = tmp_path / "a.tar", tmp_path / "b.tar"
@@ -71,7 +71,7 @@ def test_equal_selections_give_equal_bytes_signed_or_not(
     )
 
 
-def test_selected_pack_contains_only_what_its_measurements_refer_to(
+def test_selected_pack_contains_only_rows_of_its_measurements(
     filled: Settings, made: Path, tmp_path: Path
 ) -> None:
     options = ("--indicator", "PiConv2D", "--package", "Torch", "--since", "2026-01-01")
@@ -89,7 +89,7 @@ def test_selected_pack_contains_only_what_its_measurements_refer_to(
     assert (done.returncode, (tmp_path / "none").exists()) == (2, False)
 
 
-def test_unknown_keys_and_other_files_are_refused(
+def test_unknown_pack_keys_and_files_are_refused(
     filled: Settings, made: Path, tmp_path: Path
 ) -> None:
     new_key(tmp_path / "other")
@@ -105,7 +105,7 @@ def test_unknown_keys_and_other_files_are_refused(
     assert notes.read_text() == "mine"
 
 
-def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
+def test_environments_for_two_pythons_are_one_pack_session(made: Path) -> None:
     manifest = opened(made).manifest
     assert manifest.session_count == 1
     one = manifest.sessions[0]
@@ -115,7 +115,7 @@ def test_environments_for_two_pythons_are_not_two_sessions(made: Path) -> None:
     assert again.session_count == 2
 
 
-def test_independent_program_verifies_a_pack_and_computes_the_same_numbers(
+def test_independent_program_verifies_a_pack_and_its_numbers(
     filled: Settings, made: Path, key: Path, tmp_path: Path
 ) -> None:
     done = subprocess.run(
@@ -336,9 +336,7 @@ TAMPERINGS: Mapping[str, tuple[Callable[[Path], object], Reason, str]] = {
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_a_pack_that_was_tampered_with_is_refused_whole(
-    made: Path, tmp_path: Path, name: str
-) -> None:
+def test_tampered_pack_is_refused_as_a_whole(made: Path, tmp_path: Path, name: str) -> None:
     tamper, reason, field = TAMPERINGS[name]
     shutil.copytree(made, folder := tmp_path / "pack")
     check_contents(opened(folder))

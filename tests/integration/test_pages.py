@@ -207,7 +207,7 @@ def _hardware(client: FlaskClient) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", _SAMPLES)
-def test_page_of_the_samples_equals_its_golden_file(
+def test_page_of_the_sample_data_shows_its_content(
     browser: FlaskClient, objects: dict[str, str], name: str
 ) -> None:
     address = _SAMPLES[name].format_map(objects)
@@ -242,7 +242,7 @@ def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskCl
 
 
 @pytest.mark.parametrize("name", _STORIES)
-def test_page_of_recorded_stories_equals_its_golden_file(stories: FlaskClient, name: str) -> None:
+def test_page_of_a_recorded_story_shows_its_content(stories: FlaskClient, name: str) -> None:
     compare_with_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
 
 
@@ -256,16 +256,16 @@ def test_advice_page_shows_the_evidence_for_named_hardware(
     assert "You named no hardware" not in content
 
 
-def test_every_step_of_a_night_has_a_label() -> None:
+def test_every_step_of_a_loop_night_has_a_page_label() -> None:
     assert STEP_LABELS.keys() == STEPS.keys()
 
 
-def test_an_empty_record_has_pages(empty: FlaskClient) -> None:
+def test_list_pages_work_with_an_empty_record(empty: FlaskClient) -> None:
     for address in _LISTS:
         assert "<h1>" in _page(empty, address)
 
 
-def test_a_history_has_every_job_of_the_series(browser: FlaskClient) -> None:
+def test_history_page_shows_every_job_of_the_series(browser: FlaskClient) -> None:
     groups = got(browser, "/api/v2/comparison-groups?package=numpy")["items"]
     history = f"/series/{groups[0]['comparison_key']}"
     document = got(browser, f"/api/v2{history}")
@@ -290,14 +290,12 @@ def test_a_history_has_every_job_of_the_series(browser: FlaskClient) -> None:
         assert recent["rates"] == pytest.approx(medians)
 
 
-def test_api_error_is_shown_as_a_page(browser: FlaskClient) -> None:
+def test_api_error_is_shown_to_browsers_as_a_page(browser: FlaskClient) -> None:
     assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
 
 
-def test_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
-    browser: FlaskClient,
-) -> None:
+def test_unknown_url_is_answered_as_page_or_problem_document(browser: FlaskClient) -> None:
     headers = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
     response = browser.get("/nowhere", headers=headers)
     assert response.status_code == 404
@@ -309,7 +307,7 @@ def test_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
         assert response.mimetype == "application/problem+json"
 
 
-def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
+def test_form_submitted_from_another_site_is_refused(empty: FlaskClient) -> None:
     response = empty.post("/ask", data={"text": "flask\n", "form_token": "guessed"})
     assert response.status_code == 403
     empty.get("/ask")
@@ -317,7 +315,7 @@ def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
     assert response.status_code == 403
 
 
-def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> None:
+def test_pasted_lock_may_be_as_large_as_an_uploaded_file(empty: FlaskClient) -> None:
     token = _form_token(empty.get("/compare"))
     hashes = " ".join(f"--hash=sha256:{number:064x}" for number in range(20))
     lock = "".join(f"package-{number}==1 {hashes}\n" for number in range(400))
@@ -336,7 +334,7 @@ def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> N
         assert "<h1>Too large</h1>" in refused.text
 
 
-def test_uploaded_files_are_decoded_by_their_byte_order_mark_or_refused(empty: FlaskClient) -> None:
+def test_uploaded_project_file_is_decoded_by_its_byte_order_mark(empty: FlaskClient) -> None:
     token = _form_token(empty.get("/ask"))
 
     def answer(data: bytes) -> TestResponse:
@@ -350,7 +348,7 @@ def test_uploaded_files_are_decoded_by_their_byte_order_mark_or_refused(empty: F
     assert "byte 4 is not valid utf-8" in refused.text
 
 
-def test_page_shows_the_age_of_the_oldest_source_of_each_kind(
+def test_trust_page_shows_the_age_of_the_oldest_source_of_each_kind(
     stores: Stores, empty: FlaskClient
 ) -> None:
     with stores.engine.begin() as connection:
@@ -367,7 +365,7 @@ def test_page_shows_the_age_of_the_oldest_source_of_each_kind(
     assert "secret" not in content
 
 
-def test_advised_version_with_a_vulnerability_is_marked_without_opening_details(
+def test_advice_page_marks_an_advised_version_with_a_vulnerability(
     empty: FlaskClient, stores: Stores, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.in").write_text("flask\n", encoding="utf-8")
@@ -388,9 +386,7 @@ def test_advised_version_with_a_vulnerability_is_marked_without_opening_details(
     assert "affected by CVE-2026-1" in without_notes
 
 
-def test_why_not_link_without_a_stored_answer_starts_no_request(
-    filled: Settings, browser: FlaskClient
-) -> None:
+def test_opening_a_why_not_link_starts_no_request(filled: Settings, browser: FlaskClient) -> None:
     with client_of(filled, Scope.ADMIN) as operator:
         (advice,) = operator.get("/api/v2/advice").get_json()["items"]
     address = f"/advice/{advice['advice_id']}/why-not"
@@ -403,7 +399,7 @@ def test_why_not_link_without_a_stored_answer_starts_no_request(
     _page(browser, "/advice/none/why-not?requirement=numpy", 404)
 
 
-def test_the_page_trust_shows_the_quarantine_and_the_age_of_the_data(
+def test_trust_page_shows_the_quarantine_and_the_age_of_the_data(
     stores: Stores, empty: FlaskClient
 ) -> None:
     content = _page(empty, "/trust")
@@ -420,7 +416,7 @@ def test_the_page_trust_shows_the_quarantine_and_the_age_of_the_data(
     assert budget in _page(empty, "/loop")
 
 
-def test_effects_on_the_page_of_a_package_are_of_one_hardware_class(
+def test_package_page_shows_effects_of_one_hardware_class(
     stores: Stores, empty: FlaskClient, tmp_path: Path
 ) -> None:
     sizes = [MATMUL | {"matrix_size": it} for it in (64, 128)]
@@ -455,9 +451,7 @@ def test_effects_on_the_page_of_a_package_are_of_one_hardware_class(
     assert "on the hardware class that the address names" in content
 
 
-def test_the_first_page_shows_how_much_was_measured(
-    browser: FlaskClient, empty: FlaskClient
-) -> None:
+def test_start_page_shows_how_much_was_measured(browser: FlaskClient, empty: FlaskClient) -> None:
     coverage = browser.get("/api/v2/coverage").get_json()
     groups = browser.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
     stacks = [it for group in groups for it in group["stacks"]]
@@ -474,7 +468,7 @@ def test_the_first_page_shows_how_much_was_measured(
     assert "hardware class</li>" not in content
 
 
-def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
+def test_hardware_page_shows_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
     measured, _ = _hardware(browser)
     coverage = got(browser, f"/api/v2/hardware/{measured['digest']}/coverage")
     assert sum(it["measurements"] for it in coverage["indicators"]) == 200
@@ -491,7 +485,7 @@ def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: Fl
     assert len(got(browser, "/api/v2/hardware")["items"]) == 2
 
 
-def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) -> None:
+def test_package_page_shows_import_names(stores: Stores, empty: FlaskClient) -> None:
     names = ["google", "google.lib"]
     with stores.engine.begin() as connection:
         for version, imports in (("1.9", names), ("1.10", [*names, "lib2"]), ("2", None)):
@@ -515,7 +509,7 @@ def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) ->
     ]  # fmt: skip
 
 
-def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClient) -> None:
+def test_vulnerability_page_shows_ranges_releases_and_advisories(browser: FlaskClient) -> None:
     document = browser.get("/api/v2/vulnerabilities/CVE-2023-30861").get_json()
     assert document["packages"] == [
         {
@@ -530,7 +524,7 @@ def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClie
     _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
 
 
-def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClient) -> None:
+def test_operator_page_shows_the_state_of_the_service(stores: Stores, empty: FlaskClient) -> None:
     refused = _page(empty, "/operator", 401)
     assert "Sign in with a token</a>" in refused
     assert "Bearer" not in refused
@@ -550,7 +544,7 @@ def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClie
     assert document["database_bytes"] > sum(it["size_bytes"] for it in document["tables"]) > 0
 
 
-def test_cypher_question_needs_its_scope_and_valid_parameters(
+def test_question_page_needs_the_cypher_scope_and_valid_parameters(
     filled: Settings, browser: FlaskClient
 ) -> None:
     assert "/questions/2" in _links(_page(browser, "/questions"))
@@ -598,9 +592,7 @@ def test_inspection_page_links_to_lock_and_logs(
     assert logs.text == "=== build ===\n<b>\\x1b[31m built\n\n=== job 0 ===\nran\n"
 
 
-def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(
-    stores: Stores, empty: FlaskClient
-) -> None:
+def test_browser_session_has_the_scopes_of_its_token(stores: Stores, empty: FlaskClient) -> None:
     with stores.engine.begin() as connection:
         token, secret = create_token(connection, "a page", [Scope.READ], None)
     form = _form_token(empty.get("/sign-in"))

@@ -131,7 +131,7 @@ ADVISE = ("advise", "requirements.in", *WHERE, "--format", "requirements")
 
 
 @pytest.mark.usefixtures("program")
-def test_preloaded_command_prints_and_exits_like_a_new_process(preloaded: Preloaded) -> None:
+def test_preloaded_command_behaves_like_a_new_process(preloaded: Preloaded) -> None:
     (preloaded.project / "none.in").write_text("web>3\n", encoding="utf-8")
     for arguments, status in (
         (ADVISE, 0),
@@ -150,7 +150,7 @@ def test_preloaded_command_prints_and_exits_like_a_new_process(preloaded: Preloa
 
 
 @pytest.mark.usefixtures("program")
-def test_a_command_has_the_umask_the_environment_and_the_files_of_its_client(
+def test_preloaded_command_has_umask_environment_and_files_of_its_client(
     preloaded: Preloaded,
 ) -> None:
     lock = preloaded.project / "lock.txt"
@@ -191,9 +191,7 @@ def test_preloading_is_refused_for_other_interpreter_options_and_limits(
 
 
 @pytest.mark.usefixtures("program")
-def test_preloading_is_refused_with_a_closed_file_or_fewer_processors(
-    preloaded: Preloaded,
-) -> None:
+def test_preloading_is_refused_with_a_closed_file_or_fewer_processors(preloaded: Preloaded) -> None:
     command = shlex.join(preloaded.command(*ADVISE))
     closed = subprocess.run(
         ["/bin/sh", "-c", f"{command} <&-"], env=preloaded.environment,
@@ -225,7 +223,7 @@ def hanging(preloaded: Preloaded) -> Iterator[subprocess.Popen[str]]:
         yield waiting
 
 
-def test_signals_reach_the_preloaded_command_and_it_ends_with_its_client(
+def test_preloaded_command_receives_signals_and_ends_with_its_client(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
     for number, status in (
@@ -242,7 +240,7 @@ def test_signals_reach_the_preloaded_command_and_it_ends_with_its_client(
     assert preloaded.run(*ADVISE).returncode == 0
 
 
-def test_preloading_socket_is_private_and_a_second_program_ends_at_once(
+def test_preloading_socket_is_private_and_used_by_one_program(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
     assert preloaded.socket.stat().st_mode & 0o177 == 0
@@ -257,7 +255,7 @@ def test_preloading_socket_is_private_and_a_second_program_ends_at_once(
     assert preloaded.run(*ADVISE).returncode == 0
 
 
-def test_the_program_ends_when_its_code_changes(
+def test_preloaded_program_ends_when_its_code_changes(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
     with (preloaded.code / "model" / "packages" / "wheels.py").open(
@@ -269,7 +267,7 @@ def test_the_program_ends_when_its_code_changes(
     assert not preloaded.socket.exists()
 
 
-def test_the_program_ends_with_the_stores(preloaded: Preloaded, program: psutil.Process) -> None:
+def test_preloading_ends_with_the_stores(preloaded: Preloaded, program: psutil.Process) -> None:
     EmbeddedStores(preloaded.settings).stop()
     wait_until(lambda: not program.is_running(), "the program has ended")
     assert not preloaded.socket.exists()

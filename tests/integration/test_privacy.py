@@ -42,7 +42,7 @@ def run(settings: Settings, *command: str | Path, codes: tuple[int, ...] = (0,))
     assert done.returncode in codes, (command, done.stderr)
 
 
-def test_no_document_of_any_kind_leaves_persons_in_the_stores(
+def test_stores_contain_no_personal_data_of_ingested_documents(
     stores: Stores, tmp_path: Path
 ) -> None:
     mail, settings = "adalind.person@mail.example", stores.settings
@@ -85,7 +85,7 @@ def test_no_document_of_any_kind_leaves_persons_in_the_stores(
     assert [it for it in texts if re.search("adalind|person@|mailto", it, re.IGNORECASE)] == []
 
 
-def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
+def test_advisory_sync_removes_personal_data_from_stored_advisories(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mail = "adalind.person@mail.example"
@@ -134,7 +134,7 @@ def interrupt(*_arguments: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_samples_contain_no_persons(stores: Stores) -> None:
+def test_samples_contain_no_personal_data(stores: Stores) -> None:
     load(stores.settings, SAMPLES / "inspections.tar.gz", SAMPLES / "packages.jsonl.gz")
     assert personal_texts(stores, set()) == []
 
@@ -143,7 +143,7 @@ def test_samples_contain_no_persons(stores: Stores) -> None:
     not (DATA / "golden.csv").is_file(),
     reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
 )
-def test_real_documents_contain_no_persons(stores: Stores) -> None:
+def test_real_documents_contain_no_personal_data(stores: Stores) -> None:
     files = [it for it in DATA.rglob("*") if it.is_file() and it.stat().st_size < 2**20]
     contents = [it.read_text(encoding="utf-8", errors="replace") for it in files]
     names = {name for content in contents for name in _NAMED.findall(content)} - _PUBLIC

@@ -81,7 +81,7 @@ def test_every_kind_of_row_reaches_the_graph(stores: Stores, rows: Rows) -> None
     assert answer(stores, query, at="2021-02-01T00:00:00Z") == [[0]]
 
 
-def test_rows_that_were_written_are_released_without_garbage_collection(stores: Stores) -> None:
+def test_projected_rows_are_released_without_garbage_collection(stores: Stores) -> None:
     rows = [[name, "document"] for name in "abc"]
     held_before = sys.getrefcount(rows)
     gc.disable()
@@ -126,7 +126,7 @@ NODES = (
 )
 
 
-def test_verify_finds_every_difference_and_an_outbox_entry_repairs_it(
+def test_graph_verification_finds_differences_that_projection_repairs(
     stores: Stores, rows: Rows
 ) -> None:
     project(stores)
@@ -185,7 +185,7 @@ def test_merged_vulnerability_is_removed_from_the_graph(stores: Stores, rows: Ro
     assert answer(stores, query, key=gone) == [[0]]
 
 
-def test_rebuild_repairs_a_damaged_graph(stores: Stores, rows: Rows) -> None:
+def test_graph_rebuild_repairs_a_damaged_graph(stores: Stores, rows: Rows) -> None:
     project(stores)
     before = verified(stores)
     answer(stores, "MATCH (o:Observation) DETACH DELETE o")
@@ -198,7 +198,7 @@ def test_rebuild_repairs_a_damaged_graph(stores: Stores, rows: Rows) -> None:
     assert answer(stores, "MATCH (n:Unrelated) RETURN count(n)") == [[1]]
 
 
-def test_interrupted_rebuild_continues_with_the_next_sync(stores: Stores, rows: Rows) -> None:
+def test_interrupted_rebuild_continues_at_the_next_sync(stores: Stores, rows: Rows) -> None:
     project(stores)
     answer(stores, "MATCH (h:Hardware) SET h.label = 'changed'")
 
@@ -237,7 +237,7 @@ def test_graph_commands_report_differences_and_rebuild(stores: Stores, rows: Row
     assert run("verify")[0] == 0
 
 
-def test_row_that_the_graph_refuses_does_not_stop_others(stores: Stores, rows: Rows) -> None:
+def test_row_that_the_graph_refuses_does_not_stop_other_rows(stores: Stores, rows: Rows) -> None:
     """Neo4j holds no key above some 8 kB; ArcadeDB does, and then there is nothing to refuse."""
     one = "(SELECT min(digest) FROM runtime_environments)"
     change = f"UPDATE runtime_environments SET native_packages = {{}} WHERE digest = {one}"

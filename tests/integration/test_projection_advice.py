@@ -56,7 +56,7 @@ def add(stores: Stores, number: int, links: AdviceLinks, status: str = "optimal"
         return add_advice(connection, stores.settings, stored_advice(number, status), links)
 
 
-def test_an_advised_stack_that_was_measured_is_one_node(stores: Stores) -> None:
+def test_advised_stack_that_was_measured_is_a_single_node(stores: Stores) -> None:
     named = observations(stores)[:3]
     stacks = (RecommendedStack(NEW, 1.5), RecommendedStack(MEASURED, -0.25))
     assert add(stores, 7, AdviceLinks(stacks, [*named, HARM]))
@@ -105,7 +105,7 @@ def test_advice_without_a_stack_has_no_recommended_edge(stores: Stores) -> None:
     assert found == [["infeasible", 0]]
 
 
-def test_projecting_advice_twice_or_rebuilding_gives_the_same_graph(stores: Stores) -> None:
+def test_repeated_projection_of_advice_does_not_change_the_graph(stores: Stores) -> None:
     links = AdviceLinks((RecommendedStack(NEW, 1.0),), observations(stores)[:2])
     assert add(stores, 9, links)
     project(stores)
@@ -122,7 +122,7 @@ def test_projecting_advice_twice_or_rebuilding_gives_the_same_graph(stores: Stor
     assert verified(stores).kinds == once.kinds
 
 
-def test_advice_projects_its_lost_stacks_and_observations_again(stores: Stores) -> None:
+def test_projecting_advice_restores_its_lost_stacks_and_observations(stores: Stores) -> None:
     links = AdviceLinks((RecommendedStack(MEASURED, 1.0),), observations(stores))
     assert add(stores, 10, links)
     answer(stores, "MATCH (n) WHERE n:Stack OR n:Inspection OR n:Observation DETACH DELETE n")
@@ -146,7 +146,7 @@ CLAIMED = AdviceLinks(
 )
 
 
-def test_a_claim_names_its_stacks_and_the_packages_that_differ(stores: Stores) -> None:
+def test_claim_node_is_linked_to_its_stacks_and_differing_packages(stores: Stores) -> None:
     assert add(stores, 20, CLAIMED)
     project(stores)
     assert verified(stores).equal
@@ -183,7 +183,7 @@ def test_a_claim_names_its_stacks_and_the_packages_that_differ(stores: Stores) -
     assert (request["python_version"], request["recommendation_type"]) == ("3.11", "latest")
 
 
-def test_claim_is_deleted_with_its_last_advice(stores: Stores) -> None:
+def test_claim_node_is_deleted_with_its_last_advice(stores: Stores) -> None:
     for number in (21, 22):
         assert add(stores, number, CLAIMED)
     project(stores)
@@ -218,7 +218,7 @@ def forget(stores: Stores, number: int) -> None:
     project(stores)
 
 
-def test_changed_claim_is_found_and_repaired(stores: Stores) -> None:
+def test_changed_claim_node_is_found_and_repaired(stores: Stores) -> None:
     assert add(stores, 23, CLAIMED)
     project(stores)
     answer(stores, "MATCH (c:Claim)-[d:DIFFERS_IN]->(:Package {name: 'numpy'}) SET d.version = '9'")
@@ -234,7 +234,7 @@ def test_changed_claim_is_found_and_repaired(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> None:
+def test_quick_projection_handles_few_entries_and_leaves_many(stores: Stores) -> None:
     assert add(stores, 12, AdviceLinks((RecommendedStack(MEASURED, 1.0),)))
     assert not sync_few(stores.engine, stores.driver, most=0, database=stores.database)
     assert lag(stores.engine).count == 1
@@ -243,7 +243,7 @@ def test_few_entries_are_projected_at_once_and_many_are_left(stores: Stores) -> 
     assert verified(stores).equal
 
 
-def test_quick_projection_does_not_wait_for_another_projector(stores: Stores) -> None:
+def test_quick_projection_does_not_wait_for_another_projection(stores: Stores) -> None:
     assert add(stores, 13, AdviceLinks())
     with only_projector(stores.engine, 1.0):
         assert not sync_few(stores.engine, stores.driver, database=stores.database)

@@ -56,7 +56,7 @@ def run_killed(stores: Stores, entries: int, delay_s: float) -> int:
 
 
 @pytest.mark.slow
-def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: Stores) -> None:
+def test_projection_killed_at_random_neither_loses_nor_duplicates_nodes(stores: Stores) -> None:
     rows = inspection_rows(2_000, stacks=20, packages=10)
     store(stores.engine, rows)
     rng = random.Random(7)
@@ -70,7 +70,7 @@ def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: S
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 
-def test_projectors_without_the_lock_double_nothing(stores: Stores) -> None:
+def test_concurrent_projections_without_the_lock_duplicate_nothing(stores: Stores) -> None:
     rows = inspection_rows(300)
     store(stores.engine, rows)
 
@@ -89,7 +89,7 @@ def test_projectors_without_the_lock_double_nothing(stores: Stores) -> None:
     assert [kind for kind in report.kinds if not kind.equal] == []
 
 
-def test_two_projectors_may_set_the_first_checkpoint_at_once(stores: Stores) -> None:
+def test_two_projections_may_set_the_first_checkpoint_at_once(stores: Stores) -> None:
     def finish_a_batch(_: int) -> None:
         with (
             stores.driver.session(database=stores.database) as session,

@@ -38,7 +38,7 @@ def _report(client: FlaskClient, key: str) -> Mapping[str, Any]:
     return dict(response.get_json())
 
 
-def test_a_report_agrees_with_the_observations(client: FlaskClient, key: str) -> None:
+def test_quality_report_agrees_with_the_observations(client: FlaskClient, key: str) -> None:
     (series,) = _report(client, key)["series"]
     jobs = client.get(f"/api/v2/observations?comparison_key={key}&limit=500").get_json()["items"]
     by_id = {it["observation_id"]: it for it in jobs}
@@ -83,7 +83,7 @@ def test_quality_report_has_the_verdicts_of_the_stacks_command(
     assert document["series"] == [series]
 
 
-def test_report_file_is_self_contained_and_shows_every_stack(
+def test_quality_report_file_is_self_contained_and_shows_every_stack(
     client: FlaskClient, filled: Settings, key: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.html"
@@ -101,7 +101,7 @@ def test_report_file_is_self_contained_and_shows_every_stack(
     assert content.count("<circle") >= jobs
 
 
-def test_report_may_be_of_one_inspection(client: FlaskClient, filled: Settings) -> None:
+def test_report_can_cover_one_inspection(client: FlaskClient, filled: Settings) -> None:
     listed = client.get("/api/v2/inspections?indicator=PiMatmul").get_json()["items"]
     inspection = next(it for it in listed if it["job_count"] == 10)
     (series,) = thoth_json(filled, "report", f"somewhere/{inspection['name']}/")["series"]
@@ -125,7 +125,7 @@ def test_unknown_report_or_baseline_is_an_api_problem(client: FlaskClient, key: 
     assert other.get_json()["series"] == []
 
 
-def test_an_empty_record_has_no_series(stores: Stores) -> None:
+def test_empty_record_has_no_series(stores: Stores) -> None:
     with client_of(stores.settings) as client:
         assert client.get("/api/v2/reports").get_json()["items"] == []
     done = thoth(stores.settings, "report", "16d417f6")

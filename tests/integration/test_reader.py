@@ -184,7 +184,7 @@ def analyst(graph_settings: Settings, graph_driver: neo4j.Driver) -> Iterator[An
 @pytest.mark.parametrize(
     "queries", [WRITES, SCHEMA, LOADS, PROCEDURES, COMMANDS], ids=lambda queries: queries[0][:12]
 )
-def test_query_that_writes_is_refused_and_changes_nothing(
+def test_cypher_query_that_writes_is_refused_and_changes_nothing(
     analyst: Analyst, address: str, queries: tuple[str, ...]
 ) -> None:
     before = analyst.everything()
@@ -199,7 +199,7 @@ def test_query_that_writes_is_refused_and_changes_nothing(
     assert analyst.everything() == before
 
 
-def test_store_itself_refuses_writes_of_the_reading_user(analyst: Analyst) -> None:
+def test_graph_refuses_writes_of_the_read_only_user(analyst: Analyst) -> None:
     before = analyst.everything()
     for query in WRITES:
         with analyst.reader.session(
@@ -222,7 +222,7 @@ def test_endless_query_is_ended_at_the_time_limit(analyst: Analyst, query: str) 
 
 
 @pytest.mark.timeout(DEADLINE_S)  # the store itself ends a query after ten minutes
-def test_a_query_that_begins_after_its_limit_of_time_is_ended(
+def test_query_that_starts_after_its_time_limit_is_ended(
     analyst: Analyst, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked, end = Event(), analyst_queries._end_on_arcadedb
@@ -239,7 +239,7 @@ def test_a_query_that_begins_after_its_limit_of_time_is_ended(
         analyst.ask(RUNAWAYS[0], timeout_s=1.0)
 
 
-def test_endless_result_is_cut_and_its_query_stopped(analyst: Analyst) -> None:
+def test_endless_query_result_is_cut_and_the_query_stopped(analyst: Analyst) -> None:
     result = analyst.ask(ENDLESS, row_limit=50)
     assert len(result.rows) == 50
     assert result.truncated
@@ -278,24 +278,24 @@ QUESTIONS = (
 )
 
 
-def test_read_queries_are_answered(analyst: Analyst) -> None:
+def test_cypher_read_queries_are_answered(analyst: Analyst) -> None:
     for query, rows in QUESTIONS:
         assert analyst.ask(query, name="numpy").rows == rows, query
 
 
-def test_invalid_query_is_refused_with_a_message(analyst: Analyst) -> None:
+def test_invalid_cypher_query_is_refused_with_a_message(analyst: Analyst) -> None:
     for query in ("MATCH (n", "RETURN nothing", "RETURN $missing AS value"):
         with pytest.raises(QueryRefused) as refusal:
             analyst.ask(query)
         assert str(refusal.value)
 
 
-def test_a_number_that_bolt_cannot_carry_is_refused(analyst: Analyst) -> None:
+def test_query_parameter_too_large_for_the_protocol_is_refused(analyst: Analyst) -> None:
     with pytest.raises(QueryRefused, match="cannot be sent"):
         analyst.ask("RETURN $big AS big", big=2**70)
 
 
-def test_an_arcadedb_without_a_read_only_user_is_refused(embedded_settings: Settings) -> None:
+def test_arcadedb_without_a_read_only_user_is_refused(embedded_settings: Settings) -> None:
     from graph.embedded.start_stop import EmbeddedStores
 
     passwords = EmbeddedStores(embedded_settings).passwords()

@@ -68,7 +68,7 @@ def test_inspection_without_specification_has_a_note() -> None:
     assert unknown[0].stack_note
 
 
-def test_documents_of_2019_and_2020_are_parsed() -> None:
+def test_inspections_of_2019_and_2020_are_parsed() -> None:
     old, refused = ingested("inspections-legacy-2019")
     assert refused == []
     assert {document.schema_version for document in old} == {SchemaVersion.Y2019}
@@ -82,7 +82,7 @@ def test_documents_of_2019_and_2020_are_parsed() -> None:
     ]
 
 
-def test_specifications_without_results_are_refused_with_their_reason() -> None:
+def test_inspections_without_results_are_refused_with_the_reason() -> None:
     documents, refusals = ingested("dependency-monkey-zoo/inspection-2020-08-21")
     assert documents == []
     assert len(refusals) == 22
@@ -90,7 +90,7 @@ def test_specifications_without_results_are_refused_with_their_reason() -> None:
     assert all("without results" in refusal.error.message for refusal in refusals)
 
 
-def test_documents_of_other_kinds_are_refused() -> None:
+def test_documents_that_are_no_inspections_are_refused() -> None:
     for folder in ("solver", "adviser"):
         documents, refusals = ingested(folder)
         assert documents == []
@@ -117,7 +117,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("folder", SYSTEMS)
-def test_results_of_other_benchmarks_are_skipped_with_their_system(folder: str) -> None:
+def test_benchmark_results_of_other_systems_are_skipped_by_name(folder: str) -> None:
     skipped: list[SkippedFile] = []
     (refusal,) = documents_of(str(DATA / folder), on_skipped=skipped.append)
     assert isinstance(refusal, RefusedDocument)

@@ -47,7 +47,7 @@ def rows() -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def test_imported_closure_has_the_counts_in_its_readme(stores: Stores) -> None:
+def test_imported_releases_have_the_documented_counts(stores: Stores) -> None:
     report = import_releases(stores.settings, stores.engine, [str(CLOSURE)], ReleaseSourceOptions())
     assert (report.read, report.new, report.quarantined) == (2_081, 2_081, 0)
     assert report.states == {"solved": 2_014, "unsolvable": 67}

@@ -192,7 +192,7 @@ def columns(report: RecordReport) -> set[str]:
     return {it.column for it in report.differences}
 
 
-def test_unchanged_record_verifies_as_equal(record: Stores) -> None:
+def test_record_verification_of_an_unchanged_record_finds_no_difference(record: Stores) -> None:
     report = compare(record, replays=5)
     assert report.equal, report.differences
     assert report.complete
@@ -222,7 +222,7 @@ def other(column: Column[Any]) -> str:
 
 
 @pytest.mark.parametrize("models", [TABLES, OF_ADVICE])
-def test_every_changed_column_is_reported(
+def test_record_verification_reports_every_changed_column(
     record: Stores, monkeypatch: pytest.MonkeyPatch, models: tuple[type[Base], ...]
 ) -> None:
     monkeypatch.setattr(run, "NAMED", 1_000)
@@ -241,7 +241,7 @@ def test_every_changed_column_is_reported(
     assert names <= columns(compare(record)), names
 
 
-def test_removed_and_added_rows_are_reported(
+def test_record_verification_reports_removed_and_added_rows(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "NAMED", 1_000)
@@ -388,7 +388,7 @@ TAKEN_FOR_OTHERS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("statements", TAKEN_FOR_OTHERS, ids=range(len(TAKEN_FOR_OTHERS)))
-def test_documents_with_a_changed_kind_or_hash_are_reported(
+def test_record_verification_reports_documents_with_a_changed_kind_or_hash(
     record: Stores, statements: dict[str, str]
 ) -> None:
     change(record, *statements.values())
@@ -397,9 +397,7 @@ def test_documents_with_a_changed_kind_or_hash_are_reported(
         assert measured(record) == set()
 
 
-def test_verification_excludes_changed_releases_and_advisories(
-    record: Stores,
-) -> None:
+def test_verification_excludes_changed_releases_and_advisories(record: Stores) -> None:
     rebuild(record.engine, record.driver, database=record.database)
     change(
         record,
@@ -434,7 +432,7 @@ def large(stores: Stores, folder: Path) -> str:
         ).one()
 
 
-def test_damaged_stored_body_is_reported_and_repaired_by_a_new_delivery(
+def test_damaged_document_body_is_repaired_by_a_new_delivery(
     record: Stores, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
@@ -461,7 +459,7 @@ def test_damaged_stored_body_is_reported_and_repaired_by_a_new_delivery(
     assert found.stored == "its recorded location is wrong"
 
 
-def test_portions_of_a_verification_continue_and_start_again(record: Stores) -> None:
+def test_record_verification_in_portions_continues_and_starts_again(record: Stores) -> None:
     with record.engine.connect() as connection:
         total = connection.scalar(select(func.count()).select_from(Document)) or 0
     seen, rounds = 0, 0
@@ -486,7 +484,7 @@ def test_portions_of_a_verification_continue_and_start_again(record: Stores) -> 
     assert not compare(record, seconds=1e-9).complete
 
 
-def test_nightly_run_verifies_a_portion(stores: Stores) -> None:
+def test_nightly_run_verifies_a_portion_of_the_record(stores: Stores) -> None:
     settings = replace(stores.settings, ingest_sources=(str(GENERATIONS / "2020-02"),))
     first = thoth_json(settings, "ingest", "nightly")["record"]
     assert (first["equal"], first["complete"]) == (True, True)
@@ -502,7 +500,7 @@ def test_nightly_run_verifies_a_portion(stores: Stores) -> None:
     assert " differ; see `thoth ingest quarantine`" in done.stdout
 
 
-def test_columns_that_a_later_parser_changes_are_not_reported_as_tampered(
+def test_columns_changed_by_a_later_parser_are_not_reported_as_tampered(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = parser_version.PARSER_VERSION + 1
@@ -523,7 +521,7 @@ def test_columns_that_a_later_parser_changes_are_not_reported_as_tampered(
     assert "observations.reported_rate" in columns(compare(record))
 
 
-def test_columns_as_an_earlier_release_stored_them_are_not_reported_as_tampered(
+def test_columns_stored_by_an_earlier_release_are_not_reported_as_tampered(
     stores: Stores, tmp_path: Path
 ) -> None:
     write(tmp_path, inspection_files(status=failed_status("cannot-confine", "no bwrap")))
@@ -537,7 +535,7 @@ def test_columns_as_an_earlier_release_stored_them_are_not_reported_as_tampered(
     assert columns(compare(stores)) == set(report.outdated)
 
 
-def test_a_damaged_report_is_reported_and_no_command_or_request_breaks(record: Stores) -> None:
+def test_damaged_advice_report_breaks_no_command_or_request(record: Stores) -> None:
     with record.engine.connect() as connection:
         (head,) = browse_advice(connection, AdviceFilter(), limit=20)
     change(

@@ -100,7 +100,7 @@ def test_release_is_stored_with_requirements_files_and_packages(record: Record) 
     assert record.events() == []
 
 
-def test_second_delivery_changes_only_the_time(record: Record) -> None:
+def test_repeated_delivery_of_a_release_changes_only_its_time(record: Record) -> None:
     flask = release("flask", "3.0.0", ["click"])
     record.add(flask)
     before, revision = record.row(), record.revision()
@@ -117,7 +117,7 @@ def test_second_delivery_changes_only_the_time(record: Record) -> None:
     assert record.row().as_of == DAY + timedelta(days=1)
 
 
-def test_a_yank_is_an_event_and_changes_the_revision(record: Record) -> None:
+def test_yanked_release_records_an_event_and_changes_the_revision(record: Record) -> None:
     record.add(release("flask", "3.0.0"))
     first = record.revision()
     record.waiting()
@@ -131,7 +131,7 @@ def test_a_yank_is_an_event_and_changes_the_revision(record: Record) -> None:
     assert [kind for kind, *_ in record.events()] == ["yanked", "unyanked"]
 
 
-def test_older_delivery_does_not_replace_a_newer_one(record: Record) -> None:
+def test_older_delivery_of_a_release_does_not_replace_a_newer_one(record: Record) -> None:
     record.add(release("flask", "3.0.0", ["click>=8"], yanked=True), day=2)
     before = record.row()
     added = record.add(release("flask", "3.0.0", ["click>=7"]), day=1)
@@ -141,7 +141,7 @@ def test_older_delivery_does_not_replace_a_newer_one(record: Record) -> None:
     assert record.events() == []
 
 
-def test_unknown_requirements_never_replace_known_ones(record: Record) -> None:
+def test_unknown_requirements_do_not_replace_known_requirements(record: Record) -> None:
     record.add(release("flask", "3.0.0", ["click"]))
     record.add(release("flask", "3.0.0", None, yanked=True), day=1)
     row = record.row()
@@ -149,7 +149,7 @@ def test_unknown_requirements_never_replace_known_ones(record: Record) -> None:
     assert record.rows("SELECT name FROM requirements") == [("click",)]
 
 
-def test_known_requirements_replace_unknown_ones_even_if_they_are_older(record: Record) -> None:
+def test_older_known_requirements_replace_unknown_requirements(record: Record) -> None:
     record.add(release("flask", "3.0.0", None, yanked=True), day=1)
     assert record.row().state == "unsolvable"
     record.add(release("flask", "3.0.0", ["click"]), day=0)
@@ -158,9 +158,7 @@ def test_known_requirements_replace_unknown_ones_even_if_they_are_older(record: 
     assert row.as_of == DAY + timedelta(days=1)
 
 
-def test_changed_requirements_are_an_event_unless_only_their_spelling_changes(
-    record: Record,
-) -> None:
+def test_changed_requirements_record_an_event_unless_only_reformatted(record: Record) -> None:
     record.add(release("flask", "3.0.0", ["Click >= 8", "jinja2"]))
     revision = record.revision()
     record.add(release("flask", "3.0.0", ["jinja2", "click>=8"]), day=1)
@@ -173,7 +171,7 @@ def test_changed_requirements_are_an_event_unless_only_their_spelling_changes(
     assert record.revision() != revision
 
 
-def test_a_changed_hash_raises_an_alarm_and_is_never_stored(
+def test_changed_file_hash_raises_an_alarm_and_is_not_stored(
     record: Record, caplog: pytest.LogCaptureFixture
 ) -> None:
     wheel = wheel_of("flask", "3.0.0")
@@ -202,7 +200,7 @@ def test_removed_file_that_returns_with_another_hash_raises_an_alarm(record: Rec
     ]
 
 
-def test_incomplete_file_list_removes_no_file(record: Record) -> None:
+def test_incomplete_file_list_removes_no_release_file(record: Record) -> None:
     wheel, sdist = wheel_of("flask", "3.0.0"), sdist_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel, sdist]))
     record.add(release("flask", "3.0.0", files=[sdist], files_complete=False), day=1)
@@ -210,7 +208,7 @@ def test_incomplete_file_list_removes_no_file(record: Record) -> None:
     assert (row.wheels, row.files_complete) == (["py3-none-any"], True)
 
 
-def test_new_files_of_a_complete_list_are_an_event(record: Record) -> None:
+def test_new_files_in_a_complete_list_record_an_event(record: Record) -> None:
     wheel = wheel_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel], files_complete=False))
     record.add(release("flask", "3.0.0", files=[wheel, sdist_of("flask", "3.0.0")]), day=1)
@@ -222,7 +220,7 @@ def test_new_files_of_a_complete_list_are_an_event(record: Record) -> None:
     assert (kind, detail) == ("new_files", {"files": [further["filename"]]})
 
 
-def test_version_known_from_a_stack_is_completed_by_its_release(record: Record) -> None:
+def test_version_known_only_from_a_stack_is_completed_by_its_release(record: Record) -> None:
     record.add(release("click", "8.0.0"))
     (document,) = record.rows("SELECT document_id FROM documents")
     versions = [(PURL, "flask", "3.0.0", "pypi", document[0])]
@@ -247,7 +245,7 @@ def test_same_version_on_another_index_is_a_separate_release(record: Record) -> 
     assert known.document_id == record.row().release_document_id
 
 
-def test_known_release_equals_the_delivered_one(record: Record) -> None:
+def test_release_read_from_the_record_equals_the_delivered_release(record: Record) -> None:
     lines = ["click>=8", "asgiref ; extra == 'async'", "not a requirement at all!"]
     flask = release("flask", "3.0.0", lines, provides_extra=["async"])
     record.add(flask)
@@ -268,7 +266,7 @@ def test_text_with_special_characters_is_stored_unchanged(record: Record) -> Non
     assert record.row("pkg:pypi/flask@3.0.1").yanked_reason == "a\\0b"
 
 
-def test_number_of_statements_does_not_grow_with_deliveries(record: Record) -> None:
+def test_number_of_sql_statements_does_not_grow_with_deliveries(record: Record) -> None:
     counted: list[str] = []
     event.listen(record.engine, "before_cursor_execute", lambda *it: counted.append(it[2]))
     record.add(*(release("flask", f"1.{n}", ["click"]) for n in range(3)))
@@ -277,7 +275,7 @@ def test_number_of_statements_does_not_grow_with_deliveries(record: Record) -> N
     assert len(counted) <= few
 
 
-def test_concurrent_writers_lose_nothing_and_agree_on_the_revision(record: Record) -> None:
+def test_concurrent_release_writers_lose_nothing(record: Record) -> None:
     def work(first: int) -> None:
         for n in range(first, first + 30):
             record.add(release("flask", f"1.{n}", [f"dependency-{n % 7}"]))
@@ -315,7 +313,7 @@ def test_releases_of_the_record_are_projected(stores: Stores) -> None:
     assert revision == record.revision()
 
 
-def test_version_in_another_spelling_is_the_same_release(record: Record) -> None:
+def test_version_in_another_spelling_belongs_to_the_known_release(record: Record) -> None:
     record.add(release("flask", "3.0", ["click"]), release("flask", "3", ["click"]))
     added = record.add(release("flask", "3.0.0", ["click", "jinja2"]), day=1)
     assert len(record.rows("SELECT purl FROM package_versions")) == 1
@@ -326,7 +324,7 @@ def test_version_in_another_spelling_is_the_same_release(record: Record) -> None
     assert record.rows("SELECT count(*) FROM package_versions") == [(6,)]
 
 
-def test_alarm_repeated_within_a_batch_is_one_event(record: Record) -> None:
+def test_alarm_repeated_within_a_batch_records_one_event(record: Record) -> None:
     wheel = wheel_of("flask", "3.0.0")
     record.add(release("flask", "3.0.0", files=[wheel]))
     changed = [{**wheel, "sha256": "f" * 64}]
@@ -337,7 +335,7 @@ def test_alarm_repeated_within_a_batch_is_one_event(record: Record) -> None:
     assert record.rows("SELECT count(*) FROM package_events WHERE kind = 'changed_hash'") == [(1,)]
 
 
-def test_known_alarms_are_compared_in_linear_time() -> None:
+def test_recorded_alarms_are_compared_in_linear_time() -> None:
     details = [{"file": str(n), "known": "a", "offered": "b"} for n in range(50_000)]
     rows = [("changed_hash", "pypi", "flask", "1", detail) for detail in details]
     connection = MagicMock()

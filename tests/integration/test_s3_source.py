@@ -35,7 +35,7 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
+def test_object_store_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
     for name in ("inspection-a", "deep/inspection-b"):
         for part, data in directory_files().items():
             bucket.pipe_file(f"knowledge/prod/{name}/{part}", data)
@@ -65,7 +65,7 @@ def test_a_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:
     assert len({it.document_id for it in documents if isinstance(it, InspectionDocument)}) == 2
 
 
-def test_single_object_is_a_source(bucket: s3fs.S3FileSystem) -> None:
+def test_single_object_can_be_a_source(bucket: s3fs.S3FileSystem) -> None:
     bucket.pipe_file("knowledge/loose.json", encoded(document_2020_02()))
     (found,) = documents_of("s3://knowledge/loose.json")
     assert isinstance(found, RawDocument)
@@ -79,7 +79,7 @@ def test_object_with_the_name_of_a_folder_is_read_beside_it(bucket: s3fs.S3FileS
     assert sorted(it.place for it in found) == ["a.json", "a.json/b.json"]
 
 
-def test_missing_and_empty_buckets_are_reported(bucket: s3fs.S3FileSystem) -> None:
+def test_missing_and_empty_object_store_buckets_are_reported(bucket: s3fs.S3FileSystem) -> None:
     (missing,) = documents_of("s3://no-such-bucket/prod")
     assert isinstance(missing, RefusedDocument)
     assert missing.error.reason == Reason.UNREADABLE

@@ -101,7 +101,7 @@ def as_naive(snapshot: Snapshot) -> tuple[Naive, set[str]]:
     }, set(snapshot.missing)
 
 
-def test_snapshot_has_the_whole_small_closure(graph: Graph) -> None:
+def test_snapshot_contains_the_complete_dependency_closure(graph: Graph) -> None:
     graph.hold(SMALL)
     found = graph.snapshot("web")
     assert list(found.packages) == ["core", "speed", "web"]
@@ -135,7 +135,7 @@ def test_snapshots_from_memory_and_graph_are_equal(graph: Graph) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(worlds, requests)
-def test_snapshot_equals_a_closure_read_package_by_package(
+def test_snapshot_equals_reading_package_by_package(
     graph: Graph, world: World, roots: list[str]
 ) -> None:
     graph.hold(world)
@@ -177,7 +177,7 @@ def asked(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return queries
 
 
-def test_each_layer_takes_one_query_and_the_whole_two_more(graph: Graph, asked: list[str]) -> None:
+def test_snapshot_takes_one_query_per_layer_and_two_more(graph: Graph, asked: list[str]) -> None:
     found = graph.snapshot("a")
     assert [len(layer) for layer in found.layers] == [1, 1, 1, 1, 1]
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [5, 1, 1]
@@ -239,7 +239,7 @@ def test_snapshot_is_read_again_if_the_graph_changes_meanwhile(
     assert graph.is_current(found)
 
 
-def test_graph_that_changes_with_every_read_is_reported(
+def test_snapshot_of_a_constantly_changing_graph_is_an_error(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graph import snapshot_reader as module
@@ -360,7 +360,7 @@ def dump(stores: Stores) -> Stores:
     return stores
 
 
-def test_real_closure_equals_one_read_package_by_package(dump: Stores) -> None:
+def test_snapshot_of_real_packages_equals_reading_package_by_package(dump: Stores) -> None:
     found = snapshot(dump, *ROOTS)
     assert (len(found.packages), found.candidate_count, len(found.layers)) == (71, 1072, 6)
     assert found.missing == ("tf-keras-nightly",)
@@ -376,7 +376,7 @@ def test_real_closure_equals_one_read_package_by_package(dump: Stores) -> None:
     assert Snapshot.from_json(found.to_json()) == found
 
 
-def test_real_closure_contains_every_locked_package_of_other_resolvers(dump: Stores) -> None:
+def test_snapshot_contains_every_package_locked_by_other_resolvers(dump: Stores) -> None:
     resolutions = json.loads(RESOLUTIONS.read_text(encoding="utf-8"))["resolutions"]
     assert len(resolutions) == 5
     absent = set()

@@ -99,7 +99,7 @@ def stack(done: subprocess.CompletedProcess[str]) -> tuple[dict[str, str], dict[
     return {it["name"]: it["version"] for it in product["packages"]}, notes
 
 
-def test_requirements_are_certain_or_likely_and_the_report_says_which(
+def test_advice_says_whether_source_requirements_are_certain_or_likely(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     versions, notes = stack(advise(stores, index, tmp_path, "certain\n", "--json"))
@@ -112,7 +112,7 @@ def test_requirements_are_certain_or_likely_and_the_report_says_which(
     assert "its requirements are likely, not certain" in notes["likely"][1]
 
 
-def test_advice_from_the_record_equals_that_from_the_index(
+def test_advice_from_the_record_equals_advice_from_the_index(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     first = advise(stores, index, tmp_path, "likely\ncertain\nlib\n", "--json")
@@ -122,7 +122,7 @@ def test_advice_from_the_record_equals_that_from_the_index(
     assert stack(again) == stack(first)
 
 
-def test_a_lock_with_a_source_distribution_is_installed_with_hashes(
+def test_lock_with_a_source_distribution_is_installed_with_hashes(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     text = STATIC.format(name="own", version="1.0")
@@ -153,7 +153,7 @@ def test_version_with_dynamic_requirements_is_no_candidate_without_a_build(
     )
 
 
-def test_file_above_the_size_limit_makes_the_answer_unknown(
+def test_source_distribution_above_the_size_limit_is_reported_as_unknown(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     """Commands say so; with a higher limit, the file is read."""
@@ -179,7 +179,7 @@ def test_file_above_the_size_limit_makes_the_answer_unknown(
 
 
 @needs("bwrap")
-def test_sandboxed_build_gives_the_requirements(
+def test_sandboxed_build_reveals_dynamic_requirements(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     done = advise(stores, index, tmp_path, "dynamic\n", "--build", "--json")
@@ -215,7 +215,7 @@ def test_build_confirms_or_corrects_likely_requirements(
 
 @pytest.mark.slow
 @needs("bwrap")
-def test_failed_build_is_reported_and_the_read_metadata_counts(
+def test_failed_metadata_build_is_reported_and_read_metadata_used(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.add_source(
@@ -256,7 +256,7 @@ def test_unusable_build_backend_is_reported(
     assert message in done.stderr
 
 
-def test_without_a_sandbox_nothing_is_built(stores: Stores, index: Index, tmp_path: Path) -> None:
+def test_nothing_is_built_without_a_sandbox(stores: Stores, index: Index, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("dynamic\n", encoding="utf-8")
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -274,7 +274,7 @@ def test_without_a_sandbox_nothing_is_built(stores: Stores, index: Index, tmp_pa
 
 @pytest.mark.slow
 @needs("bwrap")
-def test_a_build_is_for_the_platform_of_this_machine(
+def test_metadata_build_for_another_platform_is_refused(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     done = advise(stores, index, tmp_path, "dynamic\n", "--build", "--platform", "win_amd64")

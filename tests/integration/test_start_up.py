@@ -38,14 +38,14 @@ def loaded_by(settings: Settings, *arguments: str, **more: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_status_imports_the_database_drivers_and_no_large_library(stores: Stores) -> None:
+def test_status_command_imports_no_large_library(stores: Stores) -> None:
     # The embedded stores: SQLAlchemy reads the URL of an external one.
     loaded = loaded_by(stores.settings, "status", DATABASE_URL="", GRAPH_URL="")
     assert "psycopg2" in loaded
     assert not loaded & {*SLOW, "rich", "packaging", "sqlalchemy", "adviser"}
 
 
-def test_advice_on_packages_that_nobody_measured_loads_no_statistics_and_no_solver(
+def test_advice_without_measurements_loads_no_statistics_and_no_solver(
     stores: Stores, tmp_path: Path
 ) -> None:
     deliver(stores, [release("web", "2.0", ["core>=1"]), release("core", "1.1")])

@@ -131,7 +131,7 @@ def bodies(settings: Settings) -> set[str]:
     return {str(it) for it in folder.rglob("*") if it.is_file() and it.parent.name != "records"}
 
 
-def test_stores_that_add_packs_in_either_order_are_equal(
+def test_order_of_added_packs_does_not_change_the_store(
     settings: Settings, postgresql: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
 ) -> None:
     seen = []
@@ -150,7 +150,7 @@ def test_stores_that_add_packs_in_either_order_are_equal(
     }
 
 
-def test_a_pack_is_added_once_and_removed_without_a_trace(
+def test_pack_is_added_once_and_removed_completely(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     add_from(own, relational, str(packs["one"]))
@@ -180,7 +180,7 @@ def test_invalid_pack_is_refused_as_a_whole(
     assert row_counts(relational) == before
 
 
-def test_pack_replaced_during_its_check_is_stored_as_it_was_checked(
+def test_pack_replaced_during_its_check_is_stored_in_the_checked_version(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -193,7 +193,7 @@ def test_pack_replaced_during_its_check_is_stored_as_it_was_checked(
     assert [it.digest for it in evidence(own, relational).packs] == [pack.digest]
 
 
-def test_a_pack_that_another_key_signs_again_is_refused(
+def test_pack_signed_again_with_another_key_is_refused(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], published: Path
 ) -> None:
     pack, _ = add_from(own, relational, str(packs["one"]))
@@ -204,7 +204,7 @@ def test_a_pack_that_another_key_signs_again_is_refused(
     assert [it.key for it in evidence(own, relational).packs] == [pack.key]
 
 
-def test_parts_shared_by_two_packs_stay_when_one_is_removed(
+def test_parts_shared_with_a_removed_pack_are_kept(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     first, second = (add_from(own, relational, str(packs[it]))[0] for it in ("one", "one-again"))
@@ -214,7 +214,7 @@ def test_parts_shared_by_two_packs_stay_when_one_is_removed(
     assert kept.digest == second.digest
 
 
-def test_own_jobs_confirm_one_pack_and_overrule_another(
+def test_own_measurements_confirm_or_overrule_packs(
     stores: Stores, packs: dict[str, Path], published: Path, tmp_path: Path
 ) -> None:
     policy, locks = tmp_path / "packs.toml", [tmp_path / f"{it}.txt" for it in VERSIONS]
@@ -260,7 +260,7 @@ add_from(settings, relational_engine(settings), sys.argv[1])
 """
 
 
-def test_killed_add_of_a_pack_leaves_no_rows(
+def test_killed_addition_of_a_pack_leaves_no_rows(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     before = row_counts(relational)
@@ -273,7 +273,7 @@ def test_killed_add_of_a_pack_leaves_no_rows(
     assert add_from(own, relational, str(packs["one"]))[1]
 
 
-def test_a_changed_cache_is_written_again(
+def test_damaged_pack_cache_is_rewritten(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     add_from(own, relational, str(packs["one"]))
@@ -296,7 +296,7 @@ def test_pack_with_too_many_measurements_is_not_used(
     assert evidence(own, relational) is NOTHING
 
 
-def test_unreadable_pack_is_listed_and_not_used(
+def test_unreadable_pack_is_listed_but_not_used(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path]
 ) -> None:
     add_from(own, relational, str(packs["one"]))
@@ -309,7 +309,7 @@ def test_unreadable_pack_is_listed_and_not_used(
 
 
 @pytest.mark.parametrize("place", ["folder", "site", "bucket"])
-def test_followed_addresses_are_read_for_new_packs(
+def test_followed_pack_addresses_are_checked_for_new_packs(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path,
     place: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -342,7 +342,7 @@ def test_followed_addresses_are_read_for_new_packs(
         assert len(evidence(own, relational).packs) == 2
 
 
-def test_the_nightly_run_reads_followed_addresses(
+def test_nightly_run_reads_followed_pack_addresses(
     stores: Stores, packs: dict[str, Path], tmp_path: Path
 ) -> None:
     mine, folder = of_store(stores.settings, tmp_path / "store"), tmp_path / "published"
@@ -359,7 +359,7 @@ def test_the_nightly_run_reads_followed_addresses(
     assert (done.returncode, *json.loads(done.stdout)["packs"]["unread"]) == (1, str(folder))
 
 
-def test_pack_index_may_only_name_files_below_it(
+def test_pack_index_may_name_only_files_below_it(
     own: Settings, relational: sqlalchemy.Engine, packs: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "published"
@@ -377,7 +377,7 @@ def test_pack_index_may_only_name_files_below_it(
     assert row_counts(relational)["followed_addresses"] == 0
 
 
-def test_packs_come_from_allowed_addresses_only(own: Settings, tmp_path: Path) -> None:
+def test_packs_are_read_only_from_allowed_addresses(own: Settings, tmp_path: Path) -> None:
     limited = replace(own, pack_addresses=("https://packs.example/ours", str(tmp_path)))
     assert pack_address(limited, "https://packs.example/ours/one.tar")
     assert pack_address(limited, str(tmp_path / "one"))

@@ -70,7 +70,7 @@ def test_token_secret_is_printed_once_and_not_stored(
     assert secret not in rows[0]
 
 
-def test_token_admits_only_its_scope(closed: Settings, client: FlaskClient) -> None:
+def test_token_gives_access_only_within_its_scope(closed: Settings, client: FlaskClient) -> None:
     reader, adviser = create(closed, "read"), create(closed, "advise")
     assert status(client, None) == 401
     assert status(client, reader["secret"]) == 200
@@ -103,7 +103,7 @@ def test_no_operation_accepts_a_token_of_another_scope(
     assert refused > 300
 
 
-def test_revoked_and_expired_tokens_are_refused_and_uses_are_recorded(
+def test_revoked_and_expired_tokens_are_refused(
     closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
 ) -> None:
     made = create(closed, "read")
@@ -168,7 +168,7 @@ def test_both_secrets_of_a_rotated_token_work_until_the_overlap_ends(
     assert not any(it["secret"] in row for it in (made, rotated, again))
 
 
-def test_without_an_overlap_the_old_secret_and_its_sessions_end_at_once(
+def test_old_secret_ends_at_once_if_rotated_without_overlap(
     closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
 ) -> None:
     made = create(closed, "read")
@@ -180,7 +180,7 @@ def test_without_an_overlap_the_old_secret_and_its_sessions_end_at_once(
         assert session_token(connection, session) is None
 
 
-def test_an_old_secret_outlives_neither_its_expiry_nor_its_token(
+def test_old_token_secret_ends_with_its_expiry_or_its_token(
     closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
 ) -> None:
     made = create(closed, "read")

@@ -41,7 +41,7 @@ def named(spans: tuple[ReadableSpan, ...], start: str) -> list[ReadableSpan]:
     return [it for it in spans if it.name.startswith(start)]
 
 
-def test_a_request_its_job_and_both_stores_are_one_trace(
+def test_trace_covers_a_request_its_job_and_both_stores(
     stores: Stores, exported: InMemorySpanExporter
 ) -> None:
     with client_of(stores.settings, Scope.ADVISE) as client:
@@ -68,7 +68,7 @@ def test_a_request_its_job_and_both_stores_are_one_trace(
     assert len(in_trace) > 10
 
 
-def test_spans_contain_no_values_of_requests(
+def test_trace_spans_contain_no_request_values(
     stores: Stores, exported: InMemorySpanExporter
 ) -> None:
     with client_of(stores.settings, Scope.ADVISE) as client:
@@ -91,7 +91,7 @@ def test_spans_contain_no_values_of_requests(
     }  # fmt: skip
 
 
-def test_failed_statement_is_traced_with_its_error_type_only(
+def test_failed_statement_is_traced_only_with_its_error_type(
     relational: sqlalchemy.Engine, exported: InMemorySpanExporter
 ) -> None:
     with (
@@ -109,7 +109,7 @@ def test_failed_statement_is_traced_with_its_error_type_only(
         assert "hidden" not in it.to_json()
 
 
-def test_monitoring_and_statements_outside_of_a_request_make_no_spans(
+def test_monitoring_requests_make_no_trace_spans(
     settings: Settings, relational: sqlalchemy.Engine, exported: InMemorySpanExporter
 ) -> None:
     with relational.connect() as connection:
@@ -120,7 +120,7 @@ def test_monitoring_and_statements_outside_of_a_request_make_no_spans(
     assert exported.get_finished_spans() == ()
 
 
-def test_job_has_no_trace_context_if_tracing_is_off(
+def test_job_has_no_trace_context_if_tracing_is_disabled(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     with client_of(settings, Scope.ADVISE) as client:

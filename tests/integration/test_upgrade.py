@@ -151,7 +151,7 @@ def test_stores_of_earlier_releases_are_migrated_with_their_data(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", RELEASES)
-def test_statements_of_an_earlier_release_read_the_same_after_the_migration(
+def test_queries_of_an_earlier_release_work_after_the_migration(
     graph: neo4j.Driver, empty: Stores, version: str
 ) -> None:
     """Servers of that release answer until they are replaced."""
@@ -238,7 +238,7 @@ def test_migration_that_waits_for_a_lock_does_not_block_readers(
         assert relational_state(connection).pending == ()
 
 
-def test_migration_ends_with_a_remedy_if_a_lock_stays_taken(
+def test_migration_ends_with_a_remedy_if_a_table_stays_locked(
     empty: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "STATEMENT_TIMEOUT_S", 0)
@@ -254,7 +254,7 @@ def test_migration_ends_with_a_remedy_if_a_lock_stays_taken(
 
 
 @pytest.mark.slow
-def test_indexes_are_created_beside_writers_and_again_after_an_interruption(empty: Stores) -> None:
+def test_migration_creates_indexes_beside_concurrent_writers(empty: Stores) -> None:
     """A writer keeps its transaction open while step 0032 waits; others write all the time."""
     with empty.engine.connect() as connection:
         command.upgrade(alembic_config(connection), "0031")
@@ -382,7 +382,7 @@ def objections(statements: list[str], unreleased: Collection[str] = ()) -> Itera
         yield f"locks {len(locked)} tables ({', '.join(sorted(locked))}): divide the step"
 
 
-def test_steps_can_run_beside_the_old_code_and_beside_long_queries(empty: Stores) -> None:
+def test_migration_steps_run_beside_old_code_and_long_queries(empty: Stores) -> None:
     """Released code keeps reading and writing while its successor migrates."""
     broken = {}
     unreleased: set[str] = set()
@@ -424,7 +424,7 @@ def test_migration_rules_refuse_blocking_statements(statement: str, reason: str 
     assert found == [] if reason is None else reason in found[0]
 
 
-def test_migration_may_change_its_own_tables_and_lock_few_others() -> None:
+def test_migration_may_lock_only_few_existing_tables() -> None:
     own = ["CREATE TABLE mine (n INT)", "CREATE INDEX i ON mine (n)", "UPDATE mine SET n = 1"]
     assert list(objections(own)) == []
     many = [f"ALTER TABLE t{number} ADD COLUMN c TEXT" for number in range(4)]

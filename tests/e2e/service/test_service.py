@@ -63,9 +63,7 @@ def own() -> Iterator[Served]:
         yield running
 
 
-def test_guard_trusts_a_self_signed_certificate_given_as_option(
-    served: Served, tmp_path: Path
-) -> None:
+def test_guard_trusts_the_certificate_in_ssl_cert_file(served: Served, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text("flask==3.1.2\n", encoding="utf-8")
     other = tmp_path / "new.txt"
