@@ -167,7 +167,7 @@ INCLUDES: list[dict[str, str]] = [
 ]
 
 
-def test_no_address_in_a_project_is_fetched(client: FlaskClient) -> None:
+def test_service_fetches_no_url_found_in_a_project(client: FlaskClient) -> None:
     settings = client.application.extensions["thoth"].settings
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
@@ -194,7 +194,7 @@ SPECIFICATIONS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_no_address_in_a_specification_is_fetched(client: FlaskClient) -> None:
+def test_service_fetches_no_url_found_in_a_specification(client: FlaskClient) -> None:
     with listener() as ear:
         url = f"http://127.0.0.1:{ear.port}/simple"
         for specification in SPECIFICATIONS:

@@ -221,7 +221,7 @@ class TestTokens:
         assert kept[(Scope.ADVISE,)]["source_type"] == "cli"
 
     @pytest.mark.parametrize("path", [ADVISE, PROVENANCE])
-    def test_fields_for_integrations_need_a_token(
+    def test_v1_fields_of_integrations_need_a_token(
         self, client: FlaskClient, known: Stores, path: str
     ) -> None:
         asked = body(lock=LOCK, kebechet_metadata={})
@@ -312,12 +312,13 @@ LOCK = json.dumps({
 })  # fmt: skip
 
 
-def test_v1_provenance_needs_a_lock_and_depends_on_the_indexes(
-    refused: FlaskClient, known: Stores
-) -> None:
+def test_v1_provenance_needs_a_lock(refused: FlaskClient) -> None:
     response = refused.post(PROVENANCE, json=body())
     assert response.status_code == 400
     assert "requirements_lock" in response.get_json()["error"]
+
+
+def test_v1_provenance_is_checked_again_for_other_indexes(known: Stores) -> None:
     checks = set()
     for name in ("one", "two"):
         indexes = (("pypi", INDEX), (name, f"{INDEX}/{name}"))

@@ -492,10 +492,13 @@ def test_amun_dockerfile_endpoint_returns_a_recipe_only(measuring: FlaskClient) 
     assert measuring.get(f"{BASE}/inspect").get_json()["inspections"] == []
 
 
-def test_amun_version_is_public_and_unknown_names_are_not_found(measuring: FlaskClient) -> None:
+def test_amun_version_states_api_and_service_version(measuring: FlaskClient) -> None:
     response = measuring.get(f"{BASE}/version")
     assert set(response.get_json()) == {"version", "service_version"}
     assert response.headers["X-Amun-Version"] == response.get_json()["version"]
+
+
+def test_unknown_amun_inspection_is_not_found(measuring: FlaskClient) -> None:
     for path in ("status", "specification", "build/log", "job/batch-size", "job/0/log"):
         missing = measuring.get(f"{BASE}/inspect/inspection-none-00000000/{path}")
         assert missing.status_code == 404

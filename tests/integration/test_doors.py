@@ -160,7 +160,7 @@ def client(poisoned: Settings) -> Iterator[FlaskClient]:
         yield client
 
 
-def test_no_page_shows_a_hostile_text_unescaped(client: FlaskClient) -> None:
+def test_every_page_escapes_hostile_text(client: FlaskClient) -> None:
     waiting, seen, kinds = [*_BEGIN, _request(client)], set(_BEGIN), dict[str, int]()
     escaped = set[str]()
     while waiting:
@@ -227,7 +227,7 @@ def unharmed(settings: Settings, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("command", SHOWING)
-def test_hostile_text_in_rows_reaches_no_terminal(poisoned: Settings, command: str) -> None:
+def test_hostile_text_in_rows_does_not_reach_the_terminal(poisoned: Settings, command: str) -> None:
     assert unharmed(poisoned, *command.split()) in {0, 1}
 
 

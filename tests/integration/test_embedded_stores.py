@@ -241,7 +241,7 @@ def test_killed_store_is_started_again(
     assert pid_of(running, key) != before
 
 
-def test_run_record_with_the_pid_of_another_process_is_stale(
+def test_run_record_with_a_reused_pid_is_ignored(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     """Also PostgreSQL's own pid file, which it would believe."""
@@ -286,7 +286,7 @@ def test_stores_keep_ports_after_a_restart(running: EmbeddedStores, own_home: Se
     assert [store.record.port for store in running.start()] == before
 
 
-def test_running_stores_without_run_records_are_adopted(
+def test_running_stores_are_used_even_without_run_records(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     before = pids_of(running)

@@ -189,7 +189,7 @@ def test_evidence_revision_is_stable_within_a_day(filled: Stores) -> None:
     assert first.revision == last.revision != next_day.revision
 
 
-def test_evidence_takes_a_fixed_number_of_queries(filled: Stores) -> None:
+def test_number_of_evidence_queries_is_constant(filled: Stores) -> None:
     asked: list[str] = []
     event.listen(filled.engine, "before_cursor_execute", lambda *them: asked.append(them[2]))
     read(filled, "unheard-of")

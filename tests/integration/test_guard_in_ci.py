@@ -440,7 +440,7 @@ def test_benchmark_that_fails_with_the_new_lock_fails_the_pipeline(
 
 
 @needs("git")
-def test_thoth_is_installed_once_with_hashes_if_it_is_missing(
+def test_guard_script_installs_a_missing_thoth_once_with_hashes(
     repository: Path, tmp_path: Path
 ) -> None:
     lock(repository, "2.0.0", "1")
@@ -463,7 +463,7 @@ def test_thoth_is_installed_once_with_hashes_if_it_is_missing(
     assert f"--require-hashes --requirement {clone}/locks/embedded.txt" in locked
 
 
-def test_sample_workflow_uses_inputs_and_files_that_exist() -> None:
+def test_sample_workflow_uses_existing_inputs_and_files() -> None:
     sample = ROOT / "samples" / "uv-project"
     workflow = yaml.safe_load((sample / ".github/workflows/thoth.yml").read_text("utf-8"))
     *_, step = workflow["jobs"]["guard"]["steps"]

@@ -299,7 +299,7 @@ def test_quarantine_entries_are_removed_by_number(stores: Stores, tmp_path: Path
     assert [it["id"] for it in quarantined(stores.settings)] == [second]
 
 
-def test_dictionary_with_two_bad_inspections_gives_two_quarantine_entries(
+def test_each_bad_inspection_of_a_file_has_a_quarantine_entry(
     stores: Stores, tmp_path: Path
 ) -> None:
     bad, worse = document_2020_02(stdout=stdout(rate=0)), document_2020_02(exit_code="0")
@@ -366,7 +366,7 @@ def test_json_report_of_ingest_has_the_documented_keys(stores: Stores, tmp_path:
     }  # fmt: skip
 
 
-def test_ingest_prints_one_line_for_each_kind(stores: Stores, tmp_path: Path) -> None:
+def test_ingest_prints_one_line_for_each_kind_of_document(stores: Stores, tmp_path: Path) -> None:
     write(tmp_path, {"a.json": GOOD, "b.json": b"{"})
     shown = command(stores.settings, "inspections", str(tmp_path)).stdout.splitlines()
     assert [line.split()[0] for line in shown] == [

@@ -16,7 +16,7 @@ POINTS = 2
 
 
 @pytest.mark.slow
-def test_ingest_killed_at_any_point_and_resumed_equals_an_uninterrupted_run(tmp_path: Path) -> None:
+def test_killed_and_resumed_ingest_equals_an_uninterrupted_ingest(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     write_documents(documents, 300, seed=3)
     assert interrupt(documents, POINTS, seed=5)["equal"] == POINTS

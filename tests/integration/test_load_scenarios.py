@@ -161,7 +161,7 @@ main_of_test()
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_load_scenarios_report_the_numbers_of_loadgen() -> None:
+def test_load_test_scenarios_report_the_metrics_of_loadgen() -> None:
     functions = script_of("loadgen").partition("if __name__ ==")[0]
     python = pinned_environment("mlcommons-loadgen") / "bin" / "python"
     done = subprocess.run(

@@ -384,7 +384,7 @@ def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) 
     assert done.returncode == 0, done.stderr
 
 
-def test_changed_advice_names_the_changes_that_support_it(relational: Engine) -> None:
+def test_notice_of_changed_advice_names_supporting_performance_changes(relational: Engine) -> None:
     up = change_of_numpy("up")
     entries = [
         up,

@@ -47,7 +47,7 @@ FOR (p:Probe) ON (p.name);
 """
 
 
-def test_tables_and_migrations_agree(relational: sqlalchemy.Engine) -> None:
+def test_migrations_create_the_declared_tables(relational: sqlalchemy.Engine) -> None:
     with relational.connect() as connection:
         command.check(alembic_config(connection))
 
@@ -59,7 +59,7 @@ def test_queue_schema_equals_that_of_its_migration() -> None:
     assert newest == "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 
 
-def test_migrated_store_has_nothing_pending(stores: Stores) -> None:
+def test_migrated_store_has_no_pending_migrations(stores: Stores) -> None:
     assert [state.pending for state in states(stores)] == [(), ()]
     ensure_schema(stores)
     assert [state.pending for state in migrate.migrate(stores)] == [(), ()]
@@ -140,7 +140,7 @@ def test_migration_file_changed_after_it_was_applied_is_refused(
         ensure_schema(empty)
 
 
-def test_next_revision_is_generated_from_the_tables(folder: Path, empty: Stores) -> None:
+def test_next_migration_is_generated_from_the_declared_tables(folder: Path, empty: Stores) -> None:
     (folder / "versions" / "0001_first.py").unlink()
     written = write_revision(empty.engine, "all the tables")
     assert written.name == "0001_all_the_tables.py"
@@ -149,7 +149,7 @@ def test_next_revision_is_generated_from_the_tables(folder: Path, empty: Stores)
         command.check(alembic_config(connection))
 
 
-def test_failed_revision_is_rolled_back(folder: Path, empty: Stores) -> None:
+def test_failed_migration_is_rolled_back(folder: Path, empty: Stores) -> None:
     broken = FIRST_VERSION + '    op.execute("SELECT nonsense")\n'
     (folder / "versions" / "0001_first.py").write_text(broken)
     with pytest.raises(sqlalchemy.exc.ProgrammingError):

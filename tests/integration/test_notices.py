@@ -69,7 +69,7 @@ def planned(engine: sqlalchemy.Engine, *kinds: EventKind) -> None:
         plan_notices(connection, TARGETS)
 
 
-def test_event_gets_one_notice_for_each_subscribed_target(relational: sqlalchemy.Engine) -> None:
+def test_event_creates_one_notice_for_each_subscribed_target(relational: sqlalchemy.Engine) -> None:
     planned(relational, EventKind.RELEASE_GIVEN_UP, EventKind.RELEASE_STATE)
     with relational.begin() as connection:
         assert plan_notices(connection, TARGETS) == 0
@@ -188,7 +188,7 @@ def record(engine: sqlalchemy.Engine, *subjects: str) -> None:
             record_event(connection, EventKind.RELEASE_GIVEN_UP, subject, {"reason": "no wheel"})
 
 
-def test_a_worker_sends_notices_which_commands_list_and_repeat(
+def test_worker_sends_notices_that_commands_can_list_and_repeat(
     relational: sqlalchemy.Engine, settings: Settings
 ) -> None:
     record(relational, "flask==3.0.0", "numpy==2.4.0")
@@ -324,7 +324,7 @@ def test_several_files_changed_on_an_index_make_one_notice(
     assert {it["offered"] for it in request["data"]["details"]["files"]} == {"f" * 64}
 
 
-def test_nightly_run_reports_each_failure_once_and_its_end(stores: Stores, tmp_path: Path) -> None:
+def test_nightly_run_sends_one_notice_for_each_failure(stores: Stores, tmp_path: Path) -> None:
     source, other = tmp_path / "source", tmp_path / "other"
 
     def sent(server: Receiver) -> list[str]:

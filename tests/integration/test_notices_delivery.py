@@ -335,7 +335,7 @@ def test_concurrent_processes_send_each_notice_once(
 
 # A plugin of apprise imports this module of the standard library.
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_apprise_sends_the_text_and_its_url_is_not_logged(
+def test_chat_notice_is_sent_without_logging_the_secret_url(
     relational: sqlalchemy.Engine,
     settings: Settings,
     caplog: pytest.LogCaptureFixture,

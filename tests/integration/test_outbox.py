@@ -78,13 +78,13 @@ def test_outbox_entry_of_a_late_commit_is_projected(stores: Stores) -> None:
     assert verified(stores).equal
 
 
-def test_only_one_projector_runs_at_a_time(stores: Stores, rows: Rows) -> None:
+def test_only_one_projection_runs_at_a_time(stores: Stores, rows: Rows) -> None:
     with only_projector(stores.engine, 1.0), pytest.raises(StoreUnavailable):
         project(stores, wait_s=0.2)
     assert project(stores).entries == len(entries_of(rows))
 
 
-def test_concurrent_projectors_wait_for_each_other(stores: Stores, rows: Rows) -> None:
+def test_concurrent_projections_wait_for_each_other(stores: Stores, rows: Rows) -> None:
     done: list[int] = []
     in_threads(*[lambda: done.append(project(stores, batch=5).entries)] * 3)
     assert sum(done) == len(entries_of(rows))

@@ -207,7 +207,7 @@ def _hardware(client: FlaskClient) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", _SAMPLES)
-def test_page_of_the_sample_data_shows_its_content(
+def test_each_page_shows_the_sample_data(
     browser: FlaskClient, objects: dict[str, str], name: str
 ) -> None:
     address = _SAMPLES[name].format_map(objects)
@@ -242,7 +242,7 @@ def stories(postgresql: Engine, embedded_settings: Settings) -> Iterator[FlaskCl
 
 
 @pytest.mark.parametrize("name", _STORIES)
-def test_page_of_a_recorded_story_shows_its_content(stories: FlaskClient, name: str) -> None:
+def test_each_page_shows_recorded_objects(stories: FlaskClient, name: str) -> None:
     compare_with_golden(f"pages/{name}.txt", page_text(_page(stories, _STORIES[name])))
 
 

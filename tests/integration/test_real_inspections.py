@@ -61,7 +61,7 @@ def test_medians_of_real_inspections_equal_independent_computations() -> None:
         assert median(reading or 0 for reading in readings) * unit == pytest.approx(value, rel=1e-9)
 
 
-def test_inspection_without_specification_has_a_note() -> None:
+def test_inspection_without_a_specification_is_recorded_with_a_note() -> None:
     documents, _ = ingested("inspections")
     unknown = [document for document in documents if document.stack is None]
     assert [document.name for document in unknown] == ["inspection-iotf-1-conv1d-2a71492d"]

@@ -90,7 +90,7 @@ def test_imported_releases_keep_every_field_of_their_rows() -> None:
         assert body["name"] == row["name"]
 
 
-def test_solver_results_are_imported(stores: Stores) -> None:
+def test_real_solver_results_are_imported(stores: Stores) -> None:
     report: ReleaseReport = import_releases(
         stores.settings, stores.engine, [str(SOLVER)], ReleaseSourceOptions()
     )

@@ -390,7 +390,7 @@ def name_version(record: Record, name: str, document: str) -> None:
         add_unread_versions(connection, [(f"pkg:pypi/{name}@1", name, "1", "pypi", document)])
 
 
-def test_row_locks_are_taken_in_byte_order_in_any_collation(record: Record) -> None:
+def test_release_rows_are_locked_in_byte_order_in_any_collation(record: Record) -> None:
     statements: list[str] = []
     event.listen(record.engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
     record.add(release("flask", "3.0.0", ["click"]))

@@ -184,9 +184,7 @@ def test_snapshot_takes_one_query_per_layer_and_two_more(graph: Graph, asked: li
     assert len(asked) == 7
 
 
-def test_selected_packages_are_read_without_their_requirements(
-    graph: Graph, asked: list[str]
-) -> None:
+def test_packages_can_be_read_without_their_requirements(graph: Graph, asked: list[str]) -> None:
     snapshot = load_packages(graph.driver, ["a", "gone"], LINUX, database=graph.database)
     assert [it.version for it in snapshot.packages["a"]] == ["1"]
     assert list(snapshot.revisions) == ["a", "gone"]
@@ -194,7 +192,7 @@ def test_selected_packages_are_read_without_their_requirements(
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [1, 1, 1]
 
 
-def test_time_is_checked_before_each_query(graph: Graph, asked: list[str]) -> None:
+def test_snapshot_read_obeys_a_time_limit(graph: Graph, asked: list[str]) -> None:
     names = [f"package-{it}" for it in range(1_000)]
 
     def check_time() -> None:
@@ -218,7 +216,7 @@ def test_snapshot_is_outdated_once_one_of_its_packages_changes(graph: Graph) -> 
         assert not graph.is_current(found), "a package that was missing is known"
 
 
-def test_snapshot_is_read_again_if_the_graph_changes_meanwhile(
+def test_snapshot_is_read_again_if_the_graph_changes_during_the_read(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graph import snapshot_reader as module
@@ -333,14 +331,14 @@ OTHER: list[Sequence[Release]] = [
 ]
 
 
-def test_irrelevant_deliveries_do_not_change_the_revision(stores: Stores, known: Snapshot) -> None:
+def test_irrelevant_deliveries_keep_the_snapshot_revision(stores: Stores, known: Snapshot) -> None:
     for day, releases in enumerate(SAME, 1):
         deliver(stores, releases, NOW + timedelta(days=day))
         assert current(stores, known), releases
         assert snapshot(stores, "web").revision == known.revision, releases
 
 
-def test_relevant_deliveries_change_the_revision(stores: Stores, known: Snapshot) -> None:
+def test_relevant_deliveries_change_the_snapshot_revision(stores: Stores, known: Snapshot) -> None:
     before = known
     for day, releases in enumerate(OTHER, 1):
         deliver(stores, releases, NOW + timedelta(days=day))

@@ -130,7 +130,7 @@ def test_vectorised_paired_verdicts_equal_scalar_ones(pairs: list[list[tuple[int
         max_size=9,
     )
 )
-def test_distinct_readings_need_no_clock_error(ticks: list[list[int]]) -> None:
+def test_distinct_readings_have_no_clock_error(ticks: list[list[int]]) -> None:
     """Then arrays alone decide. No reading of an arm is one of another arm."""
     arms = [[(it + number / 16) / 1000 for it in own] for number, own in enumerate(ticks)]
     baseline, *candidates = arms

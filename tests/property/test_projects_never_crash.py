@@ -274,7 +274,7 @@ versions = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,2}){0,2}(rc[0-9])?", fullmatch=T
 
 @given(st.dictionaries(names, versions, min_size=1, max_size=6), st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_written_lock_is_read_back_equal(stack: dict[str, str], data: st.DataObject) -> None:
+def test_written_lock_equals_the_lock_read_back(stack: dict[str, str], data: st.DataObject) -> None:
     from packaging.version import Version
 
     chosen = []

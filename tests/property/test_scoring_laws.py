@@ -49,7 +49,7 @@ def compare(candidate: tuple[float, ...], baseline: tuple[float, ...]) -> Compar
 
 
 @given(log_rates, log_rates)
-def test_swapped_stacks_flip_the_sign(a: tuple[float, ...], b: tuple[float, ...]) -> None:
+def test_swapping_stacks_flips_the_sign(a: tuple[float, ...], b: tuple[float, ...]) -> None:
     forth, back = compare(a, b), compare(b, a)
     assert forth.d == pytest.approx(-back.d, nan_ok=True, abs=1e-12)
     assert forth.standard_error == pytest.approx(back.standard_error)
@@ -146,7 +146,7 @@ def placed(label: str, jobs: Placed, drift: dict[JobPlace, int] | None = None) -
 
 
 @given(placed_jobs, placed_jobs)
-def test_swapped_stacks_mirror_every_method(a: Placed, b: Placed) -> None:
+def test_swapping_stacks_mirrors_every_method(a: Placed, b: Placed) -> None:
     (forth,) = compare_candidates(placed("a", a), [placed("b", b)])
     (back,) = compare_candidates(placed("b", b), [placed("a", a)])
     assert forth.d == pytest.approx(-back.d, nan_ok=True, abs=1e-12)

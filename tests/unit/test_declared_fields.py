@@ -84,7 +84,7 @@ def test_api_schema_follows_the_declared_fields_of_a_dataclass() -> None:
         (select_vulnerabilities(), VulnerabilityHead, set()),
     ],
 )
-def test_query_selects_every_field_and_matches_its_nullability(
+def test_view_query_selects_each_field_with_its_nullability(
     query: Select[Any], view: type, others: set[str]
 ) -> None:
     selected = query.selected_columns

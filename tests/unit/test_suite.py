@@ -62,7 +62,7 @@ def test_signals_ignored_by_the_caller_are_restored_for_test_programs() -> None:
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-def test_no_test_module_imports_another() -> None:
+def test_no_test_module_imports_another_test_module() -> None:
     """What two of them share lies in ``tests/factories`` or ``tests/services``."""
     other = re.compile(r"^\s*(?:from|import) tests\.\S*\btest_\w+", re.MULTILINE)
     modules = sorted((ROOT / "tests").rglob("*.py"))

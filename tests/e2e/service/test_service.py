@@ -218,7 +218,7 @@ def test_stores_and_service_stop_when_the_up_command_ends(tmp_path: Path) -> Non
         (["--behind-proxy", "--fetch-missing"], "--fetch-missing"),
     ],
 )
-def test_an_open_service_requires_tls_and_reads_indexes_only_for_tokens(
+def test_open_service_with_unsafe_options_does_not_start(
     options: list[str], named: str, tmp_path: Path
 ) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
@@ -278,7 +278,7 @@ def spans_of(server: Receiver) -> Iterator[tuple[str, Span]]:
 
 
 @pytest.mark.slow
-def test_a_collector_gets_the_trace_of_a_request_and_its_job() -> None:
+def test_trace_of_a_request_and_its_job_reaches_the_collector() -> None:
     with receiver() as collector, tempfile.TemporaryDirectory(prefix="thoth-traced-") as home:
         variables = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
@@ -312,7 +312,7 @@ ROUTES = (
 
 @pytest.mark.faults
 @pytest.mark.slow
-def test_full_disk_kills_no_process_and_reads_are_answered(
+def test_service_answers_reads_on_a_full_disk(
     settings: Settings, graph: neo4j.Driver, tmp_path: Path
 ) -> None:
     """Writes to mapped files without space would end a process with SIGBUS."""

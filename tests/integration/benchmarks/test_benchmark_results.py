@@ -63,7 +63,7 @@ def listed(settings: Settings, *options: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: Path) -> None:
+def test_benchmark_files_are_stored_once_at_any_path(stores: Stores, tmp_path: Path) -> None:
     write_files(tmp_path / "one", FILES)
     first = ingest(stores.settings, tmp_path / "one")
     assert first["results"] == {"hpe-dlcookbook": 2, "dawnbench": 2, "tf_cnn_benchmarks": 4}

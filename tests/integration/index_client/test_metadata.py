@@ -73,7 +73,7 @@ def test_wheel_metadata_is_read_from_the_end_and_cached(index: Index, settings: 
     assert metadata_of(settings, only_file(settings)).imports is None
 
 
-def test_metadata_far_from_the_end_is_read_with_a_second_range(
+def test_wheel_metadata_far_from_the_end_is_read_with_a_second_request(
     index: Index, settings: Settings
 ) -> None:
     index.add_wheel("parrot", "1.0", metadata="Requires-Dist: seed\n")
@@ -100,7 +100,7 @@ def wheel_of_many_files() -> bytes:
     return packed.getvalue()
 
 
-def test_end_of_a_large_zip_directory_is_enough_for_metadata(
+def test_metadata_of_a_wheel_with_many_files_is_read_from_its_end(
     index: Index, settings: Settings
 ) -> None:
     index.add_file("parrot", "parrot-1.0-py3-none-any.whl", wheel_of_many_files())

@@ -179,7 +179,7 @@ def test_indicator_counts_equal_work_for_all_libraries(name: str) -> None:
 @pytest.mark.slow
 @measures("tensorflow")
 @pytest.mark.parametrize("name", EAGER)
-def test_eager_and_compiled_tensorflow_compute_the_same(name: str) -> None:
+def test_eager_and_compiled_tensorflow_give_equal_results(name: str) -> None:
     compiled, eager = (measured(name, "tensorflow", more) for more in ((), ("--mode", "eager")))
     assert eager["@parameters"]["mode"] == "eager"
     assert compiled["@parameters"]["mode"] == "function"
@@ -281,7 +281,7 @@ def told_by(framework: str, indicator: str, driver: str) -> Any:
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_all_libraries_compute_the_same_convolution() -> None:
+def test_convolution_results_of_all_libraries_are_equal() -> None:
     results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
     assert results["torch"] == results["numpy"]
     assert results["tensorflow"] == results["numpy"]
@@ -289,7 +289,7 @@ def test_all_libraries_compute_the_same_convolution() -> None:
 
 @pytest.mark.slow
 @measures(*LARGE)
-def test_torch_and_tensorflow_compute_the_same_recurrent_states() -> None:
+def test_torch_and_tensorflow_give_equal_recurrent_states() -> None:
     results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
     flat = {it: _numbers(result) for it, result in results.items()}
     assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)

@@ -166,7 +166,7 @@ def run(launcher: KubernetesLauncher, **fields: Any) -> JobResult:
     return launcher.run(prepared, Job(inspection.inspection_id, 0, "run", 0, 1, False))
 
 
-def test_loop_runner_kubernetes_measures_on_kubernetes(
+def test_loop_with_the_kubernetes_runner_measures_on_kubernetes(
     launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     names = {"THOTH_HOME": str(tmp_path), "LOOP_RUNNER": "kubernetes"}

@@ -94,7 +94,7 @@ def test_optimality_over_all_listed_versions_is_proven_with_few_reads() -> None:
     assert scope in certificate_line(report_of(advice))
 
 
-def test_thousand_releases_are_resolved_in_few_rounds() -> None:
+def test_thousand_releases_are_resolved_in_few_rounds_of_reads() -> None:
     index: Index = {
         "a": {f"1.{n}": {"requires": ["d<2"]} for n in range(1, 1001)},
         "d": {"1.0": {}, "2.0": {}},

@@ -116,7 +116,7 @@ def fill(target: Path, text: str, *, replace: bool = False) -> None:
         (part / "marker").write_text(text)
 
 
-def test_export_folder_appears_only_when_complete(tmp_path: Path) -> None:
+def test_export_folder_appears_only_after_a_complete_export(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     fill(tmp_path / "a" / "b", "new")
     assert [it.name for it in (tmp_path / "a").iterdir()] == ["b"]

@@ -90,7 +90,7 @@ def test_summary_mentions_vulnerabilities_before_calling_a_lock_the_best() -> No
     assert summary_of(accepted) == "Keep your versions: no stack is better."
 
 
-def test_vulnerability_already_in_the_lock_is_no_harm() -> None:
+def test_vulnerability_already_in_the_lock_is_not_counted_as_harm() -> None:
     advice = advised(measured(v1=0.0), "fast\nweb\n", {"web==1": "V-1", "web==2": "V-1"})
     assert not advice.premises.harm_accepted
     assert GuardOutcome.HARM not in outcomes(advice)

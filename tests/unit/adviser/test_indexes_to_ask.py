@@ -35,7 +35,7 @@ def test_missing_packages_are_requested_from_the_index() -> None:
     assert lacks({}, overrides={"web": "==7"}) == {"web": ("pypi",)}
 
 
-def test_unread_package_is_requested_unless_its_index_answered() -> None:
+def test_unread_package_is_requested_unless_the_index_has_answered() -> None:
     index: Index = {"web": {"2.0": {"requires": None}, "1.0": {"requires": None}}}
     assert lacks(index) == {"web": ("pypi",)}
     assert lacks(index, answers={("pypi", "web"): KNOWN}) == {}

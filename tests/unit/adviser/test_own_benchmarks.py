@@ -72,7 +72,7 @@ def test_project_benchmark_overrules_a_contradicting_indicator(own: float, chose
     }
 
 
-def test_newest_version_is_advised_if_only_an_overruled_indicator_disagrees() -> None:
+def test_newest_version_is_advised_despite_an_overruled_indicator() -> None:
     bench = Bench()
     measured(bench, 0.7, series("PiMatmul"))
     measured(bench, 1.2, command())

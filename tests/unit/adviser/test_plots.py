@@ -38,14 +38,14 @@ def test_effect_plot_draws_the_interval_around_the_effect() -> None:
     assert dot.findtext("title") == "numpy 2.3.5: +15.0 %, 95 % interval +10.0 to +20.0 %; faster"
 
 
-def test_an_undetermined_effect_has_a_hollow_dot() -> None:
+def test_effect_plot_shows_an_undetermined_effect_as_a_hollow_dot() -> None:
     svg = effects_plot([DrawnEffect("a", 1.0, None, None, "undetermined")], "effects")
     (dot,) = _of(svg, "circle", "undetermined open")
     assert "interval unknown" in (dot.findtext("title") or "")
     assert _of(svg, "line", "undetermined") == []
 
 
-def test_margin_is_drawn_as_a_band_around_zero() -> None:
+def test_effect_plot_shows_the_margin_as_a_band_around_zero() -> None:
     svg = effects_plot([DrawnEffect("a", 5.0, -5.0, 15.0, "undetermined", 2.0)], "effects")
     (band,), (zero,) = _of(svg, "rect", "band"), _of(svg, "line", "zero")
     middle = float(band.attrib["x"]) + float(band.attrib["width"]) / 2

@@ -96,7 +96,7 @@ def test_snapshot_stores_project_statuses() -> None:
     assert snapshot.revision != world("app\n", DEPRECATED)[0].revision
 
 
-def test_versions_of_a_quarantined_project_are_excluded_for_that_reason() -> None:
+def test_versions_of_a_quarantined_project_are_excluded() -> None:
     document = {
         "meta": {"api-version": "1.4"},
         "name": "stale",

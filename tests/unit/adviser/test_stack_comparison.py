@@ -256,7 +256,7 @@ KEEPING_UP = [1.05 * rate * (1 + noise) for rate, noise in zip(
     FADING, (0.001, -0.002, 0.0, 0.002, -0.001, 0.0), strict=True)]  # fmt: skip
 
 
-def test_only_rates_in_flops_are_converted() -> None:
+def test_only_flops_rates_are_shown_in_flop_per_second() -> None:
     images = jobs(1234.5, unit=Unit.IMAGES_PER_SECOND, indicator="PiTrain")
     for rows, unit, rate in ((images, "images/s", None), (jobs(1e9), "FLOP/s", 1e9)):
         group = stacks_document(compare_stacks(rows))["groups"][0]

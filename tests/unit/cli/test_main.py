@@ -62,9 +62,12 @@ def test_command_error_is_printed_with_its_remedy(capsys: pytest.CaptureFixture[
         assert capsys.readouterr() == ("", text)
 
 
-def test_unexpected_error_is_raised_and_unknown_command_exits_with_2() -> None:
+def test_unexpected_error_of_a_command_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         run(failing_with(ZeroDivisionError()), [])
+
+
+def test_unknown_command_exits_with_2() -> None:
     assert run(thoth, ["nonsense"]) == 2
 
 
@@ -171,7 +174,7 @@ def test_a_closed_standard_error_does_not_stop_a_command() -> None:
         ("provenance", ""),
     ],
 )
-def test_an_empty_path_is_refused(
+def test_empty_path_argument_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)

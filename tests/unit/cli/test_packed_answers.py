@@ -65,7 +65,7 @@ def test_releases_are_compared_from_a_pack_if_it_has_both(pack: Path) -> None:
     assert "thoth compare numpy==1 numpy==3" in document["sentences"][-1]
 
 
-def test_options_that_a_pack_cannot_answer_are_refused(pack: Path, tmp_path: Path) -> None:
+def test_options_unsupported_with_a_pack_are_refused(pack: Path, tmp_path: Path) -> None:
     for arguments in (
         (guard, "one.txt", "two.txt", "--fetch", f"--pack={pack}"),
         (guard, "one.txt", "two.txt", f"--pack={tmp_path / 'none'}"),

@@ -33,7 +33,7 @@ def test_error_of_a_never_started_store_says_how_to_start_it(tmp_path: Path) -> 
         assert caught.value.hint == "run `thoth up`"
 
 
-def test_any_postgresql_url_selects_psycopg2() -> None:
+def test_postgresql_url_is_accepted_without_a_driver_name() -> None:
     url = relational_url(external(DATABASE_URL="postgresql://u:pw@db.example:5432/name"))
     assert url.drivername == "postgresql+psycopg2"
     assert "pw" not in url.render_as_string()

@@ -58,7 +58,7 @@ def test_query_with_known_names_has_no_warning(query: str) -> None:
     assert name_warnings(query) == ()
 
 
-def test_a_query_has_at_most_ten_warnings() -> None:
+def test_query_has_at_most_ten_warnings() -> None:
     assert len(name_warnings("".join(f"(:Packge{number})" for number in range(50)))) == 10
 
 

@@ -120,7 +120,7 @@ def test_release_already_in_the_reference_is_compared_with_the_most_measured_ver
     }
 
 
-def test_batch_continues_while_postgresql_is_down(
+def test_loop_batch_continues_without_postgresql(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})

@@ -110,7 +110,7 @@ def test_source_distribution_candidate_says_why_no_wheel_can_be_installed() -> N
         ("3.11", "2014-01-01", (), True),
     ],
 )
-def test_compiled_release_older_than_the_python_is_not_built(
+def test_compiled_release_older_than_the_target_python_is_not_built(
     python: str, uploaded: str, wheels: tuple[str, ...], refused: bool
 ) -> None:
     old = Made("a", "1", wheels=wheels, has_sdist=True, uploaded_at=f"{uploaded}T00:00:00+00:00")

@@ -100,7 +100,7 @@ def test_convolution_indicator_and_deepbench_reader_count_equal_operations(prese
         assert shape.operations == convolution_operations(dict(zip(SIZES, sizes, strict=True)))
 
 
-def test_gemm_shares_only_its_time_metric_with_deepbench() -> None:
+def test_gemm_indicator_shares_only_its_time_metric_with_deepbench() -> None:
     definitions = {it.metric.name: it.metric.definition for it in metrics_of("gemm")}
     assert definitions == {"rate": "thoth-gemm-1", "time": "deepbench-1"}
 
@@ -113,7 +113,7 @@ def test_recurrent_metrics_are_named_as_in_deepbench(cell: str, benchmark: str) 
     assert (first.benchmark, first.metric.definition) == (benchmark, "deepbench-1")
 
 
-def test_own_script_has_no_declared_metrics() -> None:
+def test_user_script_has_no_declared_metrics() -> None:
     assert list(metric_values("MyKernel", {}, Unit.FLOP_PER_SECOND, 1.0, 1.0)) == []
 
 

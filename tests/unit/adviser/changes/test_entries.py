@@ -21,7 +21,7 @@ def first(bench: Bench) -> ChangeUpdate:
     return new_entries(bench.evidence(), [], {})
 
 
-def test_each_release_is_compared_only_with_the_one_before() -> None:
+def test_each_release_is_compared_only_with_the_previous_one() -> None:
     update = first(releases([0.0, GAIN, GAIN, 0.0]))
     assert [(it.from_version, it.to_version, it.verdict) for it in update.entries] == [
         ("1", "2", "faster"), ("3", "4", "slower"),
@@ -41,7 +41,7 @@ def test_release_is_also_compared_with_the_reference_version() -> None:
     assert entry.comparisons == 3
 
 
-def test_versions_are_ordered_as_releases_and_not_as_text() -> None:
+def test_releases_are_compared_in_order_of_versions_and_not_of_text() -> None:
     bench = Bench()
     for version, gain in (("9", 0.0), ("10", GAIN)):
         bench.measure(bench.stack(f"fast=={version}"), jobs(gain))

@@ -112,7 +112,7 @@ def test_requirements_lock_names_indexes_other_than_the_default(
 
 
 @pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.PIPFILE_LOCK])
-def test_index_without_a_url_is_reported(format: LockFormat) -> None:
+def test_lock_needs_the_url_of_each_index(format: LockFormat) -> None:
     with pytest.raises(UnwritableLock, match="the URL of the index none is unknown"):
         text(format, chosen("a", index="none"))
 

@@ -29,7 +29,7 @@ def test_pylock_packages_include_its_default_groups() -> None:
     assert set(lock.packages(LINUX)) == {"numpy", "tool"}
 
 
-def test_a_requirements_file_is_a_lock_if_all_of_it_is_pinned() -> None:
+def test_fully_pinned_requirements_file_is_a_lock() -> None:
     assert read(f"a==1 --hash=sha256:{'a' * 64}\nb==2\n", "requirements.txt").complete
     assert not read("a==1\nb>1\n", "requirements.txt").complete
     assert not read("", "requirements.txt").complete

@@ -18,7 +18,7 @@ def read(text: str) -> Project:
     return parse_project({"Pipfile": text.encode()})
 
 
-def test_pipfile_hash_equals_that_of_pipenv() -> None:
+def test_pipfile_hash_equals_the_hash_of_pipenv() -> None:
     manifest = tomllib.loads(WHOLE)
     assert pipfile_hash(manifest) == BY_PIPENV
     assert pipfile_hash(manifest, as_written=True) == BY_OLDER
@@ -36,7 +36,7 @@ def test_pipfile_hash_without_sources_ignores_the_configured_index() -> None:
     assert document["_meta"]["hash"] == {"sha256": WITHOUT_SOURCE}
 
 
-def test_secrets_of_a_pipfile_are_not_kept_but_change_its_hash() -> None:
+def test_secrets_of_a_pipfile_change_its_hash_but_are_not_stored() -> None:
     text = (
         "[[source]]\nname='a'\nurl='https://me:@@h.example/simple?token=@@'\nverify_ssl=true\n"
         "[packages]\nb={git='https://me:@@h.example/b.git'}\nc='*'\n"

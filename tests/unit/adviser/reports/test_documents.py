@@ -177,7 +177,7 @@ def test_stored_request_with_an_unknown_field_is_refused() -> None:
         dataclass_from_json(b'{"project": {}, "more": 1}', StackRequest)
 
 
-def test_a_document_that_is_no_report_is_refused() -> None:
+def test_document_that_is_no_advice_report_is_refused() -> None:
     advice = advice_for()
     with raised(InvalidDocument, reason=Reason.UNKNOWN_SCHEMA, field="schema_version"):
         problems({"schema_version": "report-0"}, advice)
@@ -228,7 +228,7 @@ def test_inapplicable_requirement_is_an_isolated_node_of_the_dependency_graph() 
     assert check_offline(report).problems == ()
 
 
-def test_avoided_slowdown_is_justified_with_its_measurements() -> None:
+def test_report_justifies_an_avoided_slowdown_with_measurements() -> None:
     report = report_of(kept())
     jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
     (product,) = report["result"]["report"]["products"]

@@ -39,7 +39,7 @@ def universe_of_case(case: dict[str, Any]) -> Universe:
     return universe_of(snapshot, request, scores, asked.get("penalties", ()))
 
 
-def test_resolver_cases_exist() -> None:
+def test_resolver_has_test_cases() -> None:
     assert len(CASES) > 30
 
 

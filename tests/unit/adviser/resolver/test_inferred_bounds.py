@@ -74,7 +74,7 @@ def test_wheel_built_for_numpy_1_is_not_combined_with_numpy_2() -> None:
     assert versions("numpy\npandas\n", PANDAS) == {"pandas": "3.1.1", "numpy": "2.4.6"}
 
 
-def test_old_version_lacking_a_requested_extra_is_a_last_resort() -> None:
+def test_old_version_without_a_requested_extra_is_the_last_choice() -> None:
     """The extra needs a package that must be built."""
     newest = {"pandas": "3.1.1", "numpy": "2.4.6", "odfpy": "1.4.1"}
     assert versions("pandas[excel]\n", PANDAS) == newest

@@ -46,7 +46,7 @@ def test_interchangeable_versions_are_represented_by_the_best_score() -> None:
     assert [(node.place, node.first) for node in problem.nodes] == [(1, 0)]
 
 
-def test_unreachable_and_unsolvable_versions_are_dropped() -> None:
+def test_unreachable_and_uninstallable_versions_are_not_searched() -> None:
     index = {
         "app": {"2.0": {"requires": ["nowhere"]}, "1.0": {"requires": ["lib"]}},
         "lib": {"2.0": {}, "1.0": {"requires": ["more"]}},
@@ -66,7 +66,7 @@ def test_problem_digest_depends_on_the_problem_and_not_on_the_order_of_roots() -
     assert compress(other).digest != compress(first).digest
 
 
-def test_resolution_reports_the_size_of_the_compressed_problem() -> None:
+def test_resolution_reports_the_size_of_the_searched_problem() -> None:
     sizes = resolve(universe_of(snapshot_of(*synthetic_index(30, 12)), ResolverRequest(), {})).sizes
     assert 0 < sizes.kept < sizes.versions
     assert sizes.packages <= 30

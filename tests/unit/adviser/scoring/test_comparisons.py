@@ -121,7 +121,7 @@ def test_comparisons_on_a_page_are_adjusted_as_one_family() -> None:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2, 4])
-def test_no_claim_is_made_below_five_jobs(jobs: int) -> None:
+def test_fewer_than_five_jobs_make_no_claim(jobs: int) -> None:
     few = sample(3.0, NOISE[:jobs])
     found = compared(few)[0]
     assert found.verdict is Verdict.UNDETERMINED

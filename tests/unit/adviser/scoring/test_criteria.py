@@ -137,7 +137,7 @@ SERIES = [candidate(it) for it in ("2.0.0", "1.4.2", "1.4.1", "1.4", "1.3.9", "1
         ("maintenance", SERIES, {it.version: -(it.version in ("1.4.1", "1.4")) for it in SERIES}),
     ],
 )  # fmt: skip
-def test_release_metadata_determines_each_criterion_value(
+def test_each_criterion_value_follows_from_release_metadata(
     criterion: str, candidates: list[Candidate], expected: dict[str, float]
 ) -> None:
     found = {version: it[criterion] for version, it in values(*candidates).items()}
@@ -174,7 +174,7 @@ def test_vulnerability_with_only_a_cvss_score_weighs_as_its_rating() -> None:
     assert points(KnownVulnerability("V", None, 9.1)) == 10
 
 
-def test_weights_of_vulnerabilities_add_up() -> None:
+def test_weights_of_several_vulnerabilities_add_up() -> None:
     assert security_value((BAD, MILD, UNRATED)) == -17.5
     assert security_value(()) == 0
 

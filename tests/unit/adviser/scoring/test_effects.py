@@ -38,7 +38,7 @@ def test_welch_effect_equals_the_example_computed_by_hand() -> None:
     assert effect.degrees_of_freedom == pytest.approx(216 / 53)
 
 
-def test_welch_agrees_with_scipy() -> None:
+def test_welch_effect_agrees_with_scipy() -> None:
     rng = np.random.default_rng(7)
     ours, theirs = rng.normal(1.0, 0.03, 9), rng.normal(0.9, 0.08, 6)
     effect = welch_effect(ours.tolist(), theirs.tolist())
@@ -209,7 +209,7 @@ def test_effects_with_infinite_error_do_not_change_shrinkage() -> None:
     assert lower_bounds(some, some.d)[1:].tolist() == [-math.inf, -math.inf]
 
 
-def test_shrinkage_removes_the_winners_curse() -> None:
+def test_shrinkage_removes_the_overestimate_of_the_best_version() -> None:
     """The best of 20, whose true gains vary by 5 % and are seen with an error of 5 %."""
     draw = np.random.default_rng(6)
     told, shrunk = [], []

@@ -62,7 +62,7 @@ def test_jobs_without_a_partner_are_left_out_of_pairs() -> None:
     assert found.effect == paired_effect(drifting(0.05), list(DRIFT))
 
 
-def test_four_pairs_are_compared_as_two_samples() -> None:
+def test_four_pairs_are_compared_as_unpaired_jobs() -> None:
     candidate, baseline = turns(drifting(0.05)), turns(drifting(), first=2)
     found = estimate(candidate, baseline)
     assert (found.method, found.pairs, found.jobs, found.baseline_jobs) == (Method.WELCH, 0, 6, 6)
@@ -70,7 +70,7 @@ def test_four_pairs_are_compared_as_two_samples() -> None:
 
 
 @pytest.mark.parametrize("places", [False, True])
-def test_jobs_without_a_block_are_compared_as_two_samples(places: bool) -> None:
+def test_jobs_without_a_block_are_compared_unpaired(places: bool) -> None:
     known = (JobPlace("h1"),) * 6 if places else ()
     candidate = Sample("c", tuple(drifting(0.05)), "key", known)
     baseline = Sample("b", DRIFT, "key", known)
@@ -125,7 +125,7 @@ def test_paired_and_unpaired_results_of_hosts_are_pooled() -> None:
     assert (found.effect, found.tau) == (expected.effect, expected.tau)
 
 
-def test_a_host_with_too_few_jobs_does_not_enter_the_pool() -> None:
+def test_host_with_too_few_jobs_is_not_pooled() -> None:
     few = turns([3.0] * 4, host="h2"), turns([1.0] * 4, host="h2")
     found = estimate(arms(turns(drifting(0.05)), few[0]), arms(turns(list(DRIFT)), few[1]))
     assert (found.method, found.pairs, found.hosts) == (Method.PAIRED, 6, 1)

@@ -57,7 +57,7 @@ def test_only_histories_of_requested_series_are_built() -> None:
     assert list(histories_of(bench.evidence(), [1])) == [1]
 
 
-def test_differences_between_identical_stacks_in_turns_set_the_margin() -> None:
+def test_interleaved_runs_of_identical_stacks_set_the_margin() -> None:
     bench = Bench()
     stack, blocks = bench.stack("a==1"), [f"r:{n}" for n in range(6)]
     steady = np.zeros(6)
@@ -71,7 +71,7 @@ def test_differences_between_identical_stacks_in_turns_set_the_margin() -> None:
     assert history.log_margin == pytest.approx(math.log(1.05))
 
 
-def test_differences_between_runs_widen_the_error_not_the_margin() -> None:
+def test_differences_between_runs_widen_the_error_but_not_the_margin() -> None:
     bench = Bench()
     for night, level in enumerate((0.0, 0.1, -0.1)):
         bench.measure(bench.stack("a==1"), [level - 0.01, level + 0.01], run=str(night))

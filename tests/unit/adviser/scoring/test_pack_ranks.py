@@ -177,7 +177,7 @@ DISHONEST = {
 
 @pytest.mark.parametrize("kind", DISHONEST)
 @pytest.mark.parametrize("seed", range(3))
-def test_forged_pack_changes_no_verdict_of_own_jobs(kind: str, seed: int) -> None:
+def test_forged_pack_does_not_change_verdicts_of_own_measurements(kind: str, seed: int) -> None:
     own = site(gain=math.log(1.1), sd=0.03, seed=seed)
     alone = judged(own)
     shown = judged(own, site(UNKNOWN, **DISHONEST[kind]))

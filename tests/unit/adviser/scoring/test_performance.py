@@ -145,7 +145,7 @@ def test_claim_from_another_hardware_class_is_named_and_less_certain() -> None:
     assert claims_about(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
 
 
-def test_measurements_on_this_hardware_replace_those_on_other() -> None:
+def test_measurements_on_this_hardware_replace_others() -> None:
     bench = measured()
     for releases, level in (("fast==1", 0.0), ("fast==2", -2.0)):
         bench.measure(bench.stack(releases, "rest==1"), jobs(level), series(hardware=ELSEWHERE))

@@ -132,7 +132,7 @@ def test_smallest_number_of_jobs_that_may_settle_a_comparison_is_planned() -> No
     assert seen.chance[0] == different[1]
 
 
-def test_no_jobs_are_planned_if_a_verdict_stays_unlikely() -> None:
+def test_no_jobs_are_planned_for_comparisons_unlikely_to_be_settled() -> None:
     seen = outlook(alone(0.3, 0.5), PRIOR)
     assert (seen.more[0], seen.chance[0]) == (0, 0)
 
@@ -263,7 +263,7 @@ def test_version_that_can_no_longer_be_fastest_gets_no_jobs() -> None:
     assert may_be_best([]) == []
 
 
-def test_comparison_with_the_highest_chance_per_job_comes_first() -> None:
+def test_comparison_with_the_highest_chance_per_job_is_measured_first() -> None:
     near, far, settled, lost = (
         replace(comparison_of(gain, noise=noise), candidate=name)
         for name, gain, noise in (

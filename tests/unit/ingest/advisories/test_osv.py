@@ -62,7 +62,7 @@ ADVISORIES = {
 }
 
 
-def test_advisories_are_parsed_as_in_the_golden_file() -> None:
+def test_advisory_document_gives_its_packages_ranges_and_severity() -> None:
     views = {}
     for title, document in ADVISORIES.items():
         facts = described(advisory(document))

@@ -56,7 +56,7 @@ def read(answers: dict[str, MetadataRead | IndexProblem], *files: IndexFile) -> 
     return finished(read_release(metadata, "demo", "1.0", files))
 
 
-def test_wheel_for_common_machines_is_read_first() -> None:
+def test_crawl_reads_the_wheel_for_common_machines_first() -> None:
     names = [
         "demo-1.0-cp311-cp311-win_amd64.whl",
         "demo-1.0-cp311-cp311-macosx_11_0_arm64.whl",
@@ -84,7 +84,7 @@ def test_crawl_reads_the_metadata_of_a_wheel() -> None:
     assert told == ReleaseMetadata(("a<2",), ">=3.8", ("x",), None, "wheel-range", WHEEL.filename)
 
 
-def test_source_distribution_with_dynamic_requirements_is_unsolvable() -> None:
+def test_source_distribution_with_dynamic_requirements_is_not_resolvable() -> None:
     told = read({SDIST.filename: MetadataRead(text(), "sdist-unknown")}, SDIST)
     assert (told.problem, told.requires_dist) == (ReleaseProblem.DYNAMIC_METADATA, None)
     release = checked_release(release_draft("local", "demo", "1.0", (SDIST,), told))

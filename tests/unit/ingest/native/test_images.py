@@ -218,7 +218,7 @@ def test_root_with_only_libraries_for_other_machines_causes_a_warning(
     assert vars(record)["found"] == ["armv7l"]
 
 
-def test_linux_image_of_an_oci_layout_is_analysed(tmp_path: Path) -> None:
+def test_linux_image_is_chosen_from_an_oci_layout(tmp_path: Path) -> None:
     linux = entry_of(tmp_path, "right", os_name="linux")
     others = [
         entry_of(tmp_path, "wrong", os_name="windows"),

@@ -73,7 +73,7 @@ def test_installer_gets_only_the_variables_that_it_needs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("credentials", ["me:p@ss", "u:pa/ss", "u:p@s/s@", "token"])
-def test_whole_password_is_removed_from_urls(credentials: str) -> None:
+def test_complete_password_is_removed_from_urls(credentials: str) -> None:
     text = f"'https://{credentials}@host/simple' and https://{credentials}@h/x, of c@d.example"
     assert without_credentials(text) == "'https://…@host/simple' and https://…@h/x, of c@d.example"
 

@@ -44,7 +44,7 @@ def test_resumed_run_schedules_only_missing_jobs() -> None:
 
 
 @given(plans, st.booleans(), st.integers(1, 3))
-def test_every_missing_job_runs_exactly_once(
+def test_every_missing_job_is_scheduled_exactly_once(
     wanted: list[MissingJobs], interleaved: bool, slots: int
 ) -> None:
     made = blocks(wanted, "r", interleaved=interleaved, slots=slots)
