@@ -72,7 +72,7 @@ def test_conflict_is_not_reported_as_proven_if_versions_are_unread(
     assert "core 1.0 instead of 4.0" in done.stdout
 
 
-def test_unreadable_advisory_source_is_reported_as_no_source(known: Stores, tmp_path: Path) -> None:
+def test_unreadable_advisory_source_counts_as_no_source(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     (tmp_path / "page.zip").write_text("<html>Sorry</html>", encoding="utf-8")
     done = thoth(known.settings, "advisories", "sync", str(tmp_path / "nosuch.zip"))

@@ -134,7 +134,7 @@ def test_new_summary_of_an_advisory_does_not_change_the_revision(record: Record)
     assert record.revisions == revisions
 
 
-def test_advisory_with_aliases_of_two_vulnerabilities_merges_them(record: Record) -> None:
+def test_advisory_with_aliases_of_two_vulnerabilities_merges_both(record: Record) -> None:
     record.add("flask==1.0")
     record.sync(osv("GHSA-1"), osv("PYSEC-1"))
     assert [pair[0] for pair in record.pairs] == ["GHSA-1", "PYSEC-1"]

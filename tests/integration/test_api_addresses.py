@@ -267,7 +267,7 @@ def fetched(settings: Settings, names: list[str]) -> dict[str, Any]:
     return dict(report)
 
 
-def test_redirects_and_files_of_an_index_lead_to_no_private_address(
+def test_index_redirects_and_files_at_private_addresses_are_refused(
     stores: Stores, folder: Path
 ) -> None:
     with package_index(protected=False, json=True) as index, listener() as ear:

@@ -437,7 +437,7 @@ def with_large_document(stores: Stores, folder: Path) -> Settings:
     return settings
 
 
-def test_only_one_backup_runs_and_it_delays_the_deletion_of_documents(
+def test_backup_runs_alone_and_delays_the_deletion_of_documents(
     stores: Stores, tmp_path: Path
 ) -> None:
     settings = with_large_document(stores, tmp_path / "bodies")

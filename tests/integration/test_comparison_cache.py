@@ -328,7 +328,7 @@ def test_cached_value_is_recomputed_only_after_a_change(stores: Stores) -> None:
     service.close()
 
 
-def test_series_are_counted_once_for_many_requests(filled_app: Flask) -> None:
+def test_series_counts_are_cached_between_requests(filled_app: Flask) -> None:
     client, statements = filled_app.test_client(), list[str]()
     first = client.get("/api/v2/reports?limit=7").get_json()
 

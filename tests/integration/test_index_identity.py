@@ -92,7 +92,7 @@ def test_version_from_an_unread_index_is_not_reported_as_missing(
         assert all(it in done.stdout for it in words), done.stdout
 
 
-def test_live_provenance_reads_the_first_index_or_names_it(
+def test_live_provenance_names_a_first_index_that_it_must_not_read(
     stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
 ) -> None:
     default, private = indexes

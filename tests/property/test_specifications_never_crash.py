@@ -44,7 +44,7 @@ def taken_or_refused(value: Any) -> None:
 
 
 @given(values)
-def test_any_json_is_a_specification_or_refused(value: Any) -> None:
+def test_any_json_is_read_as_a_specification_or_refused(value: Any) -> None:
     taken_or_refused(value)
 
 
@@ -74,7 +74,7 @@ lines = st.lists(
 
 @settings(max_examples=examples(300))
 @given(lines)
-def test_any_requirements_file_is_a_lock_or_has_problems(parts: list[str]) -> None:
+def test_any_requirements_file_is_read_as_a_lock_or_refused(parts: list[str]) -> None:
     lock, problems = read_requirements("".join(parts), "txt", "3.11")
     for package in lock.packages:
         assert package.hashes
@@ -83,6 +83,6 @@ def test_any_requirements_file_is_a_lock_or_has_problems(parts: list[str]) -> No
 
 
 @given(st.text(max_size=200))
-def test_any_pylock_is_a_lock_or_has_problems(text: str) -> None:
+def test_any_pylock_is_read_as_a_lock_or_refused(text: str) -> None:
     lock, problems = read_pylock(text, "pylock", {})
     assert problems or not lock.packages

@@ -87,7 +87,7 @@ def test_recorded_file_reports_its_complete_size(recorded: RecordedFile, tmp_pat
     assert RecordedFile(tmp_path / "absent").size is None
 
 
-def test_small_dump_is_a_prefix_of_a_large_one() -> None:
+def test_generated_small_dump_is_a_prefix_of_a_large_dump() -> None:
     assert list(releases_of(200)) == list(releases_of(1_000))[:200]
     assert list(releases_of(200, seed=2)) != list(releases_of(200))
 

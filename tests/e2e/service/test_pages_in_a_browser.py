@@ -244,7 +244,7 @@ def _tab_to(page: Page, selector: str) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, *slow([False])])
-def test_filters_and_paging_change_the_results_and_the_address(
+def test_filters_and_paging_change_the_results_and_the_page_url(
     opened: Opener, scripts: bool
 ) -> None:
     page = opened("/inspections", java_script_enabled=scripts)

@@ -299,7 +299,7 @@ def test_api_pages_through_the_benchmark_rows_that_the_command_prints(
         app.extensions[EXTENSION].close()
 
 
-def test_lock_and_metadata_options_identify_a_benchmark_file_without_them(
+def test_lock_and_metadata_options_describe_an_unlabelled_benchmark_file(
     stores: Stores, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "runs", sample("vllm-bench/without-identity"))

@@ -27,7 +27,7 @@ from tests.services.index_client import LIMITS, ask, metadata_of, only_file, pag
 from tests.services.waiting import wait_until
 
 
-def test_metadata_file_is_preferred(index: Index, settings: Settings) -> None:
+def test_metadata_file_is_read_first(index: Index, settings: Settings) -> None:
     index.add_wheel("parrot", "1.0")
     index.offer_metadata("parrot-1.0-py3-none-any.whl", b"Name: parrot\n")
     read = metadata_of(settings, only_file(settings))

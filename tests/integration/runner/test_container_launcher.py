@@ -199,7 +199,7 @@ def test_failed_image_build_reports_its_reason_and_keeps_its_log(base: str, tmp_
     assert f"FROM {base}" in refused.value.log
 
 
-def test_container_launcher_without_base_image_refuses(engine: Engine, tmp_path: Path) -> None:
+def test_container_launcher_needs_a_base_image(engine: Engine, tmp_path: Path) -> None:
     inspection = inspection_of("python", "pass\n")
     launcher = ContainerLauncher(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
     bare = load_specification({"script": "pass\n"})

@@ -177,7 +177,7 @@ def test_loop_with_the_kubernetes_runner_measures_on_kubernetes(
     made.close()
 
 
-def test_kubernetes_job_is_created_read_and_deleted(api: Api, launcher: KubernetesLauncher) -> None:
+def test_kubernetes_job_runs_and_is_then_deleted(api: Api, launcher: KubernetesLauncher) -> None:
     api.terminated = {"exitCode": 3, "reason": "Error", "message": "seen\n", **TIMES}
     api.output = '{"@result": {"rate": 1.0}, "hostname": "forged", "exit_code": 0}\n'
     result = run(launcher).result

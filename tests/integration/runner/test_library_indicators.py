@@ -40,7 +40,7 @@ def works_of(name: str, library: str, seed: int) -> list[Work]:
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_library_indicator_script_measures_each_operation_by_itself(
+def test_standalone_library_script_measures_each_operation(
     name: str, library: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
@@ -67,7 +67,7 @@ def test_library_result_of_another_input_fails_the_check(name: str, library: str
             work.check(other.call())
 
 
-def test_operation_that_a_release_lacks_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operation_missing_in_a_release_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
     def lacking(module: Any, seed: int) -> Made:
         return Made(module.no_such_function, lambda _: 0.0, {})
 

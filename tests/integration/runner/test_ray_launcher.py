@@ -300,7 +300,7 @@ def test_ray_nodes_run_the_code_of_the_driver(cluster: RayCluster) -> None:
 
 
 @needs("bwrap")
-def test_lost_ray_node_costs_one_job(cluster: RayCluster) -> None:
+def test_lost_ray_node_loses_only_the_running_job(cluster: RayCluster) -> None:
     node = cluster.start("--address", cluster.address)
     try:
         cluster.wait(3)

@@ -68,7 +68,7 @@ def test_bisect_reports_the_larger_of_two_steps() -> None:
         assert search.pair == (39, 40)
 
 
-def test_uninstallable_releases_are_skipped_and_reported() -> None:
+def test_bisect_skips_and_reports_uninstallable_releases() -> None:
     missing = frozenset({0, 29, 30, 63})
     measurer = PlantedMeasurer(step_levels(RELEASES, {30: 0.1}), 1, missing=missing)
     search = find_step(measurer, RELEASES)
@@ -146,14 +146,14 @@ def test_found_step_is_confirmed_by_new_jobs_of_its_two_versions() -> None:
     assert math.isclose(search.comparison.difference_pct, 10, abs_tol=4)
 
 
-def test_heavy_tailed_noise_shows_no_step() -> None:
+def test_bisect_finds_no_step_in_heavy_tailed_noise() -> None:
     for seed in SEEDS:
         levels = step_levels(RELEASES, {})
         search = find_step(PlantedMeasurer(levels, seed, noise=heavy_noise), RELEASES)
         assert search.state is not SearchState.STEP
 
 
-def test_step_between_only_two_releases_is_found() -> None:
+def test_bisect_finds_a_step_between_only_two_releases() -> None:
     search = find_step(PlantedMeasurer(step_levels(2, {1: 0.2}), 1), 2)
     assert search.pair == (0, 1)
     assert search.state is SearchState.STEP
@@ -289,7 +289,7 @@ def test_stacks_between_two_locks_gain_packages_first_and_lose_them_last() -> No
     ]  # fmt: skip
 
 
-def test_packages_that_need_each_other_move_together() -> None:
+def test_packages_that_need_each_other_change_together() -> None:
     def together(pins: Mapping[str, str]) -> bool:
         return pins["a"] == pins["b"]
 

@@ -170,7 +170,7 @@ def view(upgrade: GuardResult) -> Iterator[str]:
     yield from guard_lines(upgrade, verbose=True)
 
 
-def test_guard_result_names_harmful_and_unknown_changes() -> None:
+def test_guard_result_lists_harmful_and_unknown_changes() -> None:
     compare_views("guard", {title: "\n".join(view(it)) for title, it in COMPARED.items()})
 
 

@@ -50,7 +50,7 @@ def test_unknown_clock_tick_does_not_change_the_evidence_digest() -> None:
     assert Evidence.from_json(ticking.to_json()) == ticking
 
 
-def test_pack_series_are_separate_from_own_series() -> None:
+def test_pack_measurements_are_separate_from_own_measurements() -> None:
     own, bench = full(), Bench()
     assert not {b"origin", b"packs"} & set(own.to_json().split(b'"'))
     theirs = [series(origin=DIGEST), series("other", origin=DIGEST)]

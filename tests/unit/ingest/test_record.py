@@ -59,7 +59,7 @@ def test_background_projection_gives_up_a_graph_that_never_answers() -> None:
     assert isinstance(projector.error, StoreUnavailable)
 
 
-def test_synchronous_projector_projects_each_entry_before_the_next() -> None:
+def test_synchronous_projection_handles_each_entry_before_the_next() -> None:
     written: list[int] = []
     projected: list[int] = []
     with BackgroundProjector(lambda _: projected.extend(written), in_turn=True) as projector:
@@ -69,7 +69,7 @@ def test_synchronous_projector_projects_each_entry_before_the_next() -> None:
             assert number in projected
 
 
-def test_synchronous_projector_continues_without_the_graph() -> None:
+def test_synchronous_projection_continues_without_the_graph() -> None:
     def away(_: Callable[[], None]) -> None:
         raise StoreUnavailable("the graph", "refused", "start it")
 

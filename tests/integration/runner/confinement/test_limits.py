@@ -39,7 +39,7 @@ def test_allocation_of_ten_gigabytes_at_once_fails_in_the_sandbox(tmp_path: Path
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE
 
 
-def test_slow_growth_to_ten_gigabytes_is_ended(tmp_path: Path, marker: str) -> None:
+def test_slow_memory_growth_ends_the_job(tmp_path: Path, marker: str) -> None:
     finished = run("held = [bytearray(2**22) for _ in range(2500)]", tmp_path, marker)
     assert finished.ended is JobEnd.MEMORY_LIMIT
     assert finished.usage["ru_maxrss"] * 1024 < 3 * GIBIBYTE

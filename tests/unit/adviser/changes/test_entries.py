@@ -56,7 +56,7 @@ def test_stacks_that_differ_in_two_packages_are_not_compared() -> None:
     assert first(bench) == ChangeUpdate((), {})
 
 
-def test_each_hardware_class_has_its_own_changes() -> None:
+def test_each_hardware_class_has_separate_performance_changes() -> None:
     bench = releases([0.0, GAIN])
     for number, gain in enumerate([0.0, GAIN], 1):
         elsewhere = series(hardware="sha256:" + "b" * 64)
@@ -118,7 +118,7 @@ def test_no_change_is_announced_after_the_last_planned_look() -> None:
         assert update.looks[identifier] == ChangeLook(looks + 1, 16)
 
 
-def test_a_withdrawn_change_stays_withdrawn() -> None:
+def test_withdrawn_performance_change_stays_withdrawn() -> None:
     update = first(releases([0.0, GAIN]))
     (withdrawn,) = after(update, releases([0.0, 0.0], 16))
     known = [*update.entries, withdrawn]

@@ -245,9 +245,7 @@ def groups(observed: list[MeasuredObservation]) -> list[StackGroup]:
     return compare_stacks(observed)
 
 
-def test_repeated_pack_cells_are_of_this_hardware_and_many_indicators(
-    groups: list[StackGroup],
-) -> None:
+def test_pack_repetition_covers_this_hardware_and_many_indicators(groups: list[StackGroup]) -> None:
     cells = chosen_cells(groups, HERE, 2, "seed")
     assert {it.group.indicator for it in cells} == {"PiMatmul", "PiConv2D"}
     assert cells == chosen_cells(list(reversed(groups)), HERE, 2, "seed")
@@ -255,7 +253,7 @@ def test_repeated_pack_cells_are_of_this_hardware_and_many_indicators(
     assert chosen_cells(groups, "sha256:0", 5, "seed") == []
 
 
-def test_repeated_pack_cells_may_compare_two_chosen_versions(
+def test_pack_repetition_may_compare_two_chosen_versions(
     observed: list[MeasuredObservation],
 ) -> None:
     old, new = {"numpy": "2.2.0", "other": "1"}, {"numpy": "2.1", "new": "2"}

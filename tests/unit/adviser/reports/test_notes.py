@@ -199,7 +199,7 @@ def notes(advice: Advice, known: ReleaseKnowledge | None = None) -> list[str]:
     ]
 
 
-def test_notes_tell_what_to_know_about_the_advised_stack() -> None:
+def test_notes_warn_about_packages_of_the_advised_stack() -> None:
     usual = notes(advice_for())
     views = {"usual": "\n".join(usual)}
     for title, advice in ADVICE.items():

@@ -151,7 +151,7 @@ def measured(gain: float = GAIN, hardware: str = HERE) -> Evidence:
     return bench.evidence()
 
 
-def test_only_the_performance_type_prefers_a_settled_speed_gain() -> None:
+def test_performance_type_prefers_settled_gains_and_latest_type_does_not() -> None:
     assert advised(PERFORMANCE, evidence=measured()) == "2.0"
     assert advised(LATEST, evidence=measured()) == "2.1"
     assert advised(PERFORMANCE, evidence=measured(0.01)) == "2.1"

@@ -144,7 +144,7 @@ def test_undetermined_comparison_states_how_many_jobs_are_missing() -> None:
     assert more.jobs_missing > found.jobs_missing
 
 
-def test_exactly_undetermined_comparisons_state_what_would_settle_them() -> None:
+def test_every_undetermined_comparison_states_what_would_settle_it() -> None:
     draw = np.random.default_rng(1)
     needs = set()
     for count in (30, 200):

@@ -145,7 +145,7 @@ def test_claim_from_another_hardware_class_is_named_and_less_certain() -> None:
     assert claims_about(home, ["fast==1", "rest==1"], ["fast==2"])[0].verdict is Verdict.FASTER
 
 
-def test_measurements_on_this_hardware_replace_others() -> None:
+def test_other_hardware_is_ignored_if_this_hardware_was_measured() -> None:
     bench = measured()
     for releases, level in (("fast==1", 0.0), ("fast==2", -2.0)):
         bench.measure(bench.stack(releases, "rest==1"), jobs(level), series(hardware=ELSEWHERE))
@@ -154,7 +154,7 @@ def test_measurements_on_this_hardware_replace_others() -> None:
     assert claim.verdict is Verdict.FASTER
 
 
-def test_without_known_hardware_all_measurements_count_as_from_other_hardware() -> None:
+def test_all_measurements_count_as_foreign_if_the_hardware_is_unknown() -> None:
     (claim,) = claims_about(measured(), ["fast==1", "rest==1"], ["fast==2"], Target(None, "3.11"))
     assert not claim.same_hardware
     assert claim.interval_low_pct < 10

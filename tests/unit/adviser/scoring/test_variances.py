@@ -322,7 +322,7 @@ def test_jobs_of_several_hosts_are_never_one_sample() -> None:
     assert found.used == (0, 1, 2, 3)
 
 
-def test_single_night_of_each_identical_stack_gives_intervals_that_hold() -> None:
+def test_intervals_from_a_single_night_of_each_stack_are_correct() -> None:
     """95 % of intervals hold zero, though S² is itself only known from twelve other runs."""
     draw, held = np.random.default_rng(51), 0
     for _ in range(600):

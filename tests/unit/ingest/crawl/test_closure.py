@@ -27,7 +27,7 @@ def begun(*roots: WantedPackage, most: int = 100) -> RequirementClosure:
     return closure
 
 
-def test_crawl_layers_go_from_the_roots_outwards_and_end() -> None:
+def test_crawl_proceeds_layer_by_layer_until_no_package_is_new() -> None:
     closure = begun(WantedPackage("a"))
     closure.learn("a", "1", lines("c", "b>=1"))
     closure.learn("a", "2", lines("b>=1"))
@@ -163,7 +163,7 @@ _MARKERS = st.recursive(
 
 
 @given(_MARKERS, st.sampled_from(["", "a", "b"]), st.sampled_from(["3.7", "3.9", "3.11", "3.13"]))
-def test_crawl_follows_requirements_that_apply_in_a_random_environment(
+def test_crawl_follows_requirements_that_apply_in_any_generated_environment(
     text: str, extra: str, python: str
 ) -> None:
     environment = {**default_environment(), "python_version": python, "extra": extra}

@@ -62,7 +62,7 @@ def test_library_architecture_is_named_as_in_wheel_tags(machine: int, name: str)
     assert library.architecture == name
 
 
-def test_relocatable_and_static_files_are_not_libraries() -> None:
+def test_relocatable_and_static_elf_files_are_no_libraries() -> None:
     relocatable = bytearray(RICH)
     relocatable[16] = 1
     assert read(bytes(relocatable)) is None

@@ -121,7 +121,7 @@ class Broken(ScriptedLauncher):
         raise RuntimeError("lost")
 
 
-def test_trusted_script_needs_the_local_launcher_and_its_own_inspection(tmp_path: Path) -> None:
+def test_trusted_script_is_a_separate_inspection_with_the_local_launcher(tmp_path: Path) -> None:
     own = stack(script=SCRIPT)
     confined, trusted = (
         inspections_of([own], "local", InspectOptions(tmp_path, trust_script=it))[0]
@@ -302,7 +302,7 @@ def facts_of(file: Path) -> str:
     return " ".join(f"{key}={it}" for key, it in said.items() if it or key == "exit_code")
 
 
-def test_inspection_outcome_and_stored_jobs_match_each_scripted_run(tmp_path: Path) -> None:
+def test_inspection_records_the_outcome_of_build_and_jobs(tmp_path: Path) -> None:
     views = {}
     for title, several in runs().items():
         folder, lines = tmp_path / title.replace(" ", "-"), []

@@ -25,7 +25,7 @@ def test_sandbox_failure_is_not_reported_as_a_crash_of_the_script(program: bytes
     assert (finished.ended, finished.exit_code) == (JobEnd.LAUNCH_FAILED, 1)
 
 
-def test_failure_inside_the_sandbox_is_reported_as_that_of_the_script() -> None:
+def test_failure_of_a_sandboxed_script_is_reported_as_its_own() -> None:
     assert ending(1, b"Traceback: bwrap: x").ended is JobEnd.EXITED
     assert ending(1, b"bwrap: printed by the script", b"a line").ended is JobEnd.EXITED
     assert ending(0, b"bwrap: a warning").ended is JobEnd.EXITED
