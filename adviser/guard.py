@@ -451,7 +451,9 @@ def _missing_measurements(
         )
         together = (evidence.series[it] for it in set.intersection(*series))
         why = "were not compared on this hardware"
-        if any(it.origin is None and target.same_hardware(it) for it in together):
+        if target.hardware is None:
+            why = "are not compared, because no hardware was named"
+        elif any(it.origin is None and target.same_hardware(it) for it in together):
             why += " by jobs that count: `thoth stacks --verbose` says why"
         yield MissingKnowledge(
             MissingKind.MEASUREMENT,

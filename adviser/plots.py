@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 from statistics import median
+from textwrap import wrap
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from model.text import printable
@@ -156,11 +157,12 @@ def _px(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-#: The style sheet repeats these widths: on a phone, it moves the labels above the intervals and
-#: hides the column of labels.
+#: The style sheet repeats these widths: on a phone, it moves the labels above the intervals, on a
+#: ground that hides lines and band, and hides the column of labels.
 _LABEL_PX, _INTERVALS_PX = 250, 430
-#: Height of a row with space for the label above it, and place of its mark.
-_ROW_PX, _MARK_PX = 32, 22
+#: Height of a row with space for the label above it, place of its mark, and height of each further
+#: line of its label.
+_ROW_PX, _MARK_PX, _LINE_PX = 32, 22, 16
 _AXIS_PX, _MARGIN_PX = 34, 24
 
 
@@ -190,9 +192,10 @@ def effects_plot(effects: Sequence[DrawnEffect], title: str) -> str:
     ends = [it for one in effects for it in (one.low, one.high, one.value, 0.0) if it is not None]
     width = _LABEL_PX + _INTERVALS_PX
     scale = scale_of(ends, _LABEL_PX + _MARGIN_PX, width - _MARGIN_PX)
-    height = len(effects) * _ROW_PX + _AXIS_PX
-    canvas = Canvas(width, height, title, "plot effects")
-    bottom = height - _AXIS_PX
+    most = int((_LABEL_PX - 8) / CHARACTER_PX)
+    labels = [wrap(it.label, most, max_lines=2, placeholder=" …") or [""] for it in effects]
+    bottom = sum(_ROW_PX + _LINE_PX * (len(it) - 1) for it in labels)
+    canvas = Canvas(width, bottom + _AXIS_PX, title, "plot effects")
     delta = max((it.delta or 0.0 for it in effects), default=0.0)
     if delta:
         left, right = scale(max(-delta, scale.low)), scale(min(delta, scale.high))
@@ -201,9 +204,13 @@ def effects_plot(effects: Sequence[DrawnEffect], title: str) -> str:
     for tick in scale.ticks():
         canvas.line(scale(tick), 0, scale(tick), bottom, "zero" if tick == 0 else "axis")
         canvas.label(scale(tick), bottom + 18, f"{tick:+g} %" if tick else "0", "middle", "soft")
-    for row, effect in enumerate(effects):
-        middle = row * _ROW_PX + _MARK_PX
-        canvas.label(0, middle + 4, fit_text(effect.label, _LABEL_PX - 8), kind="name")
+    top = 0
+    for effect, lines in zip(effects, labels, strict=True):
+        middle = top + _LINE_PX * (len(lines) - 1) + _MARK_PX
+        canvas.box(_LABEL_PX, top, _INTERVALS_PX, middle - 6 - top, "ground")
+        for place, line in enumerate(reversed(lines)):
+            canvas.label(0, middle + 4 - _LINE_PX * place, line, kind="name")
+        top = middle + _ROW_PX - _MARK_PX
         if effect.low is not None and effect.high is not None:
             canvas.line(scale(effect.low), middle, scale(effect.high), middle, effect.verdict, 3)
             interval = f", 95 % interval {effect.low:+.1f} to {effect.high:+.1f} %"

@@ -281,6 +281,8 @@ def _nothing_decides(advice: Advice, stack: ResolvedStack) -> str:
         return (
             f"Use these versions: the best by the criteria of {kind}, which does not weigh speed."
         )
+    if advice.request.hardware is None:
+        return "Use these versions: no hardware was named, so no measurement counts."
     coverage = advice.assessment.coverage_of({it.purl for it in stack.choices})
     if not coverage.measured:
         return "Use these versions: nothing of this stack was measured on this hardware."

@@ -194,10 +194,10 @@ def _first(identifiers: Sequence[str]) -> str:
 
 
 def _claim_label(claim: Mapping[str, Any], series: str) -> str:
-    """Both versions and the series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+    """Both versions and the series: ``numpy@2.4.6 to 2.0.2 in PiConv2D``."""
     version = claim["purl"].removeprefix("pkg:pypi/")
     other = (claim["baseline_purl"] or "").rpartition("@")[2]
-    return f"{version}{other and f' to {other}'} ({series})"
+    return f"{version}{other and f' to {other}'} in {series}"
 
 
 def _notes(
@@ -289,6 +289,8 @@ def _project(fields: dict[str, str]) -> dict[str, Any]:
     }
     if fields.get("text", "").strip():
         files[fields.get("name") or _FILES[0]] = fields["text"].replace("\r\n", "\n")
+    if not files:
+        raise ApiProblem(422, {"detail": "paste requirements, or choose files"}, {})
     environment = environment_of(fields)
     lists = {name: _values(fields[name]) for name in _LISTS if fields.get(name, "").strip()}
     ages = {"older_than": fields["older_than"]} if fields.get("older_than") else {}

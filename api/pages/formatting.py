@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from adviser.scoring.sample_needs import Need, settling_text
 from adviser.stacks_document import differing_text
@@ -177,6 +177,19 @@ def visible_text(value: object) -> object:
     return visible(value) if is_text else value
 
 
+def words(text: str) -> Markup:
+    """Render plain text as HTML; text between backticks becomes code.
+
+    >>> words("`limit` is < 10")
+    Markup('<code>limit</code> is &lt; 10')
+    """
+    parts = map(escape, visible(text).split("`"))
+    return Markup().join(
+        Markup("<code>{}</code>").format(it) if number % 2 else it
+        for number, it in enumerate(parts)
+    )
+
+
 def parameters(value: Mapping[str, Any] | None) -> str:
     """Parameters of an indicator in one line.
 
@@ -263,5 +276,5 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "duration": duration, "since": since, "size": size, "step_text": step_text, "counted": counted,
     "missing": missing, "differing": differing, "counted_jobs": counted_jobs,
     "exclusions": exclusions, "exclusion": exclusion_text, "indicator_summary": indicator_summary,
-    "hardware_text": hardware_text,
+    "hardware_text": hardware_text, "words": words,
 }  # fmt: skip

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flask import Response, current_app, render_template, request
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from api.pages.formatting import visible
 from api.pages.site import Pages, read, read_if_any, render, unknown_address
 from model.json_documents import as_json_time
 
@@ -95,20 +94,6 @@ def trust() -> Response:
 
 
 docs_pages = Pages("docs", __name__)
-
-
-@docs_pages.app_template_filter("words")
-def words(text: str) -> Markup:
-    """Render plain text as HTML; text between backticks becomes code.
-
-    >>> words("`limit` is < 10")
-    Markup('<code>limit</code> is &lt; 10')
-    """
-    parts = map(escape, visible(text).split("`"))
-    return Markup().join(
-        Markup("<code>{}</code>").format(it) if number % 2 else it
-        for number, it in enumerate(parts)
-    )
 
 
 @docs_pages.get("/docs")

@@ -14,6 +14,7 @@ from flask import Response, request, url_for
 from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots import samples_plot
 from adviser.scoring.claim_texts import TitledSeries, short_titles
+from adviser.stack_comparison import stack_label
 from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.formatting import day, digest, prefixed_unit, visible
 from api.pages.quality_report_view import report_view
@@ -26,21 +27,40 @@ from api.pages.site import (
     read,
     read_if_any,
     render,
-    render_list,
 )
 from api.pages.stack_groups import group_views
 from model.measurements.job_stability import exclusion_text
-from model.text import counted
+from model.text import counted, first_few
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 
 blueprint = Pages("inspections", __name__)
+#: Packages of a stack that are named.
+_MOST_NAMED = 5
 
 
 @blueprint.get("/inspections")
 def inspections() -> Response:
     """All inspections, last ingested first."""
-    return render_list("inspections")
+    listed = read("/api/v2/inspections", **request.args)
+    return render(
+        "inspections.html", listed, inspections=listed["items"], following=next_page(listed),
+        contents=_contents(listed["items"]), selected=request.args,
+    )  # fmt: skip
+
+
+def _contents(inspections: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Packages of the stacks that no library names, by digest: those that tell them apart."""
+    labels = {it["stack_digest"]: it["stack_label"] for it in inspections if it["stack_digest"]}
+    packages = {}
+    for stack in (it for it, label in labels.items() if label == stack_label(None, None, it)):
+        installed = read(f"/api/v2/stacks/{stack}")["packages"]
+        packages[stack] = {f"{it['name']} {it['version']}" for it in installed}
+    shared = set.intersection(*packages.values()) if len(packages) > 1 else set()
+    return {
+        stack: first_few(sorted(every - shared or every), _MOST_NAMED)
+        for stack, every in packages.items()
+    }
 
 
 @blueprint.get("/inspections/<document_id>")
@@ -59,6 +79,7 @@ def inspection(document_id: str) -> Response:
         drawing = samples_plot(rates, "Rate of each job in order", unit, left_out)
     return render(
         "inspection.html", known, jobs, inspection=known.body, hardware=hardware,
+        contents=_contents([known.body]),
         jobs=[(it, _exclusion(it)) for it in items], following=next_page(jobs),
         drawing=drawing and plot(drawing),
     )  # fmt: skip

@@ -90,6 +90,7 @@ def test_lock_comparison_page_says_if_neither_lock_was_measured(client: FlaskCli
     )
     unnamed = _page(client, old="numpy==2.0.2", new="numpy==2.4.6", hardware="")
     assert "You chose no hardware, so no measurement counts." in unnamed
+    assert "numpy: 2.0.2 and 2.4.6 are not compared, because no hardware was named" in unnamed
 
 
 def test_chosen_lock_file_is_preferred_to_text(client: FlaskClient) -> None:

@@ -44,6 +44,7 @@ from tests.factories.inspections import (
     specification_document,
     stack_jobs,
     write,
+    write_stack,
 )
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT, thoth
@@ -210,8 +211,9 @@ def _hardware(client: FlaskClient) -> list[dict[str, Any]]:
 def test_each_page_shows_the_sample_data(
     browser: FlaskClient, objects: dict[str, str], name: str
 ) -> None:
-    address = _SAMPLES[name].format_map(objects)
-    compare_with_golden(f"pages/{name}.txt", page_text(_page(browser, address)))
+    text = page_text(_page(browser, _SAMPLES[name].format_map(objects)))
+    assert "`" not in text, "backticks are code"
+    compare_with_golden(f"pages/{name}.txt", text)
 
 
 _SAME = {"source": "measured", "vendor": "V", "family": 6, "cpus": 2}
@@ -346,6 +348,9 @@ def test_uploaded_project_file_is_decoded_by_its_byte_order_mark(empty: FlaskCli
     refused = answer(b"# gr\xfcn")
     assert refused.status_code == 422
     assert "byte 4 is not valid utf-8" in refused.text
+    nothing = empty.post("/ask", data={"form_token": token, "text": " "})
+    assert nothing.status_code == 422
+    assert "paste requirements, or choose files" in nothing.text
 
 
 def test_trust_page_shows_the_age_of_the_oldest_source_of_each_kind(
@@ -590,6 +595,22 @@ def test_inspection_page_links_to_lock_and_logs(
     logs = empty.get(f"/inspections/{ingested['document_id']}/log.txt")
     assert logs.mimetype == "text/plain"
     assert logs.text == "=== build ===\n<b>\\x1b[31m built\n\n=== job 0 ===\nran\n"
+
+
+def test_inspections_of_no_library_name_the_packages_that_differ(
+    stores: Stores, empty: FlaskClient, tmp_path: Path
+) -> None:
+    outputs = [printed(measured(90.0)) | {"component": None}]
+    for number, version in enumerate(("1.0", "2.0")):
+        packages = {"a-lib": version, "a-web": "3.0"}
+        write_stack(tmp_path, f"inspection-{number}", outputs, packages)
+    done = thoth(stores.settings, "ingest", "inspections", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    content = _page(empty, "/inspections")
+    assert '<div class="note">a-lib 1.0</div>' in content
+    assert '<div class="note">a-lib 2.0</div>' in content
+    (address, _) = sorted(it for it in _links(content) if it.startswith("/inspections/"))
+    assert ", a-web 3.0</div>" in _page(empty, address)
 
 
 def test_browser_session_has_the_scopes_of_its_token(stores: Stores, empty: FlaskClient) -> None:

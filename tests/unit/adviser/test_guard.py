@@ -76,7 +76,7 @@ def guarded(
     evidence: Evidence = NOTHING,
     index: Index = INDEX,
     *,
-    hardware: str = HERE,
+    hardware: str | None = HERE,
     vulnerable: Mapping[str, str] | None = None,
     affected: Vulnerabilities | None = None,
 ) -> GuardResult:
@@ -123,6 +123,9 @@ COMPARED = {
     "nothing was measured on this hardware": guarded(TWO, ONE, FASTER, hardware=ELSEWHERE),
     "a library that indicators measure": guarded({"numpy": "1"}, {"numpy": "2"}, NOTHING,
                                                  TWO_PACKAGES),
+    "a library that indicators measure, without hardware": guarded(
+        {"numpy": "1"}, {"numpy": "2"}, NOTHING, TWO_PACKAGES, hardware=None
+    ),
     "a library that was measured before the machine changed": guarded(
         {"numpy": "1"}, {"numpy": "2"}, from_before_the_machine_changed(), TWO_PACKAGES
     ),

@@ -90,6 +90,14 @@ def test_summary_mentions_vulnerabilities_before_calling_a_lock_the_best() -> No
     assert summary_of(accepted) == "Keep your versions: no stack is better."
 
 
+def test_summary_without_hardware_says_that_no_measurement_counts() -> None:
+    request = request_for("web\n", RecommendationType.PERFORMANCE, hardware=None)
+    advice = advise(request, snapshot_for(request, INDEX), measured(v1=0.0).evidence())
+    assert summary_of(advice) == (
+        "Use these versions: no hardware was named, so no measurement counts."
+    )
+
+
 def test_vulnerability_already_in_the_lock_is_not_counted_as_harm() -> None:
     advice = advised(measured(v1=0.0), "fast\nweb\n", {"web==1": "V-1", "web==2": "V-1"})
     assert not advice.premises.harm_accepted

@@ -88,6 +88,21 @@ def test_long_plot_labels_are_shortened_in_the_middle() -> None:
     assert fit_text("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
 
 
+def test_long_label_of_an_effect_has_two_lines_above_its_mark() -> None:
+    label = "numpy@2.4.2 to 2.4.6 in PiMatmul on other hardware (AMD EPYC Processor, 2 CPUs)"
+    effects = [DrawnEffect(it, 1.0, 0.0, 2.0, "faster") for it in (label, "short")]
+    svg = effects_plot(effects, "effects")
+    names, dots = _of(svg, "text", "name"), _of(svg, "circle", "faster")
+    first, second = names[1].text or "", names[0].text or ""
+    assert label.startswith(f"{first} {second.removesuffix(' …')}")
+    assert names[2].text == "short"
+    grounds = _of(svg, "rect", "ground")
+    for ground, dot in zip(grounds, dots, strict=True):
+        end = float(ground.attrib["y"]) + float(ground.attrib["height"])
+        assert end <= float(dot.attrib["cy"]) - float(dot.attrib["r"])
+    assert float(grounds[0].attrib["height"]) > float(grounds[1].attrib["height"])
+
+
 def test_history_plot_links_each_dot_to_its_job() -> None:
     jobs = [DrawnJob(1.0, "/jobs/1", "one"), DrawnJob(2.0, "/jobs/2", "two", counts=False)]
     runs = [
