@@ -110,12 +110,13 @@ def _rounded(values: Sequence[float], decimals: int) -> list[str]:
     return [f"more than {_LARGEST:,}" if it > _LARGEST else f"{it:.{decimals}f}" for it in values]
 
 
-def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+def series_in(claims: Sequence[Mapping[str, Any]], *, hardware_named: bool = True) -> list[str]:
     """For each claim of a report, its indicator and the settings that distinguish its series.
 
     For example, ``PiMatmul with matrix_size 512 on other hardware (AMD EPYC)``.
 
     :param claims: as JSON values
+    :param hardware_named: whether the report is about a hardware class; else none is another
     """
     titled = [
         TitledSeries(
@@ -129,6 +130,7 @@ def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
         elsewhere = _elsewhere_text(
             None if claim["same_hardware"] else claim["hardware_label"],
             None if claim["same_python"] else claim["python_version"],
+            hardware_named=hardware_named,
         )
         texts.append(f"{claim['indicator']}{_with_text(settings)}{elsewhere}")
     return texts
@@ -138,11 +140,13 @@ def _with_text(settings: Sequence[str]) -> str:
     return f" with {', '.join(settings)}" if settings else ""
 
 
-def _elsewhere_text(hardware: str | None, python: str | None) -> str:
+def _elsewhere_text(
+    hardware: str | None, python: str | None, *, hardware_named: bool = True
+) -> str:
     """`` on other hardware (AMD EPYC) and another Python (3.11)``; empty if both are ``None``."""
     parts = []
     if hardware is not None:
-        parts.append(f"other hardware ({hardware})")
+        parts.append(f"other hardware ({hardware})" if hardware_named else hardware)
     if python is not None:
         parts.append(f"another Python ({python})")
     return f" on {' and '.join(parts)}" if parts else ""

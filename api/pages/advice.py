@@ -46,13 +46,14 @@ def advice(advice_id: str) -> Response:
     best = products[0] if products else None
     locked = _locked(products)
     digest = result["parameters"]["hardware"]
+    claims = best["claims"] if best else []
+    series = series_in(claims, hardware_named=bool(digest))
     hardware = read_if_any(f"/api/v2/hardware/{digest}") if digest else None
     return render(
         "advice.html", recorded, report, advice=recorded.body, result=result, inner=inner,
         metadata=report["metadata"], best=best, others=products[1:],
         sentence=_sentence(inner, best), lock=locked and pipfile_lock_requirements(locked),
-        drawing=best and _drawing(best), notes=_notes(inner, best),
-        series=series_in(best["claims"]) if best else (),
+        drawing=_drawing(claims, series), notes=_notes(inner, best), series=series,
         hardware=hardware and hardware.body,
     )  # fmt: skip
 
@@ -168,10 +169,9 @@ def _few(packages: Sequence[Mapping[str, Any]]) -> str:
     return " and ".join(it["name"] for it in packages)
 
 
-def _drawing(best: Mapping[str, Any]) -> object:
-    series = series_in(best["claims"])
-    claims = zip(map(_claim_label, best["claims"], series), best["claims"], strict=True)
-    return claims_plot(claims, "Measured differences, with intervals")
+def _drawing(claims: Sequence[Mapping[str, Any]], series: Sequence[str]) -> object:
+    labelled = zip(map(_claim_label, claims, series), claims, strict=True)
+    return claims_plot(labelled, "Measured differences, with intervals")
 
 
 def _claim_drawing(explained: ApiDocument) -> object:

@@ -44,7 +44,6 @@ from tests.factories.inspections import (
     specification_document,
     stack_jobs,
     write,
-    write_stack,
 )
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT, thoth
@@ -600,10 +599,11 @@ def test_inspection_page_links_to_lock_and_logs(
 def test_inspections_of_no_library_name_the_packages_that_differ(
     stores: Stores, empty: FlaskClient, tmp_path: Path
 ) -> None:
-    outputs = [printed(measured(90.0)) | {"component": None}]
+    outputs = [printed(measured(90.0)) | {"name": "PiMine", "component": None}]
     for number, version in enumerate(("1.0", "2.0")):
-        packages = {"a-lib": version, "a-web": "3.0"}
-        write_stack(tmp_path, f"inspection-{number}", outputs, packages)
+        specification = specification_document({"a-lib": version, "a-web": "3.0"}, "mine.py")
+        name = f"inspection-{number}"
+        write(tmp_path / name, inspection_files(stack_jobs(outputs, name), specification))
     done = thoth(stores.settings, "ingest", "inspections", str(tmp_path))
     assert done.returncode == 0, done.stderr
     content = _page(empty, "/inspections")
