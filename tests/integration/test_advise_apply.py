@@ -120,7 +120,7 @@ def guarded(stores: Stores, index: Index, folder: Path, *arguments: str) -> Comp
     return thoth(stores.settings, "guard", *(arguments or paths), *python, **where)
 
 
-def test_guard_apply_writes_the_nearest_version_that_is_not_yanked(
+def test_guard_proposes_and_writes_the_nearest_version_that_is_not_yanked(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -148,7 +148,7 @@ def test_guard_apply_writes_the_nearest_version_that_is_not_yanked(
 
 
 @pytest.mark.parametrize("name", ["pdm.lock", "pixi.lock", "old.uv.lock", "environment.yml"])
-def test_guard_apply_keeps_a_lock_whose_format_it_cannot_write(
+def test_guard_proposal_keeps_a_lock_whose_format_it_cannot_write(
     stores: Stores, index: Index, tmp_path: Path, name: str
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
@@ -182,7 +182,7 @@ def test_guard_apply_keeps_a_lock_whose_format_it_cannot_write(
 
 
 @needs("uv")
-def test_guard_apply_writes_the_proposal_into_a_uv_lock(
+def test_guard_proposal_is_written_into_a_uv_lock(
     stores: Stores, index: Index, project: Path, tmp_path: Path
 ) -> None:
     index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
