@@ -29,7 +29,7 @@ from adviser.stack_comparison import (
     measured_series,
 )
 from model.measurements.evidence import COMMAND, MeasuredObservation
-from model.text import counted, duration_text, first_few, percent
+from model.text import counted, duration_text, first_few, two_digits
 
 #: Blocks at which the jobs are judged; even, so that each order of the stacks is equally frequent.
 LOOK_BLOCKS = (6, 8, 12, 18, 28, 42, 62, 92, 138, 208, 312, 468, 702)
@@ -267,7 +267,7 @@ def verdict_sentence(
     if verdict is Verdict.EQUIVALENT:
         return (
             f"{label} is as fast as {baseline} {where}: a difference is smaller than"
-            f" {percent(bound_pct(comparison))} %."
+            f" {two_digits(bound_pct(comparison))} %."
         )
     return f"{label} against {baseline} is undetermined {where}: {_open_text(look, comparison)}."
 
@@ -276,7 +276,7 @@ def _open_text(look: PlannedLook, comparison: Comparison) -> str:
     if not math.isfinite(comparison.standard_error):
         return f"only {counted(look.blocks, 'job')} of each stack ran, or too few could be used"
     low, high = comparison.interval_low_pct, comparison.interval_high_pct
-    noise = f"jobs of one stack vary by {percent(noise_pct(comparison))} %"
+    noise = f"jobs of one stack vary by {two_digits(noise_pct(comparison))} %"
     seen = f"the difference is between {low:+.1f} and {high:+.1f} %, and {noise}"
     seconds = look.seconds_missing(comparison)
     if seconds <= NIGHT_S:

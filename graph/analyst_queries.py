@@ -90,7 +90,7 @@ def refuse_hostile_text(query: str) -> None:
     """:raises QueryRefused: if the text alone could keep a store busy for minutes"""
     if len(query) > LONGEST_QUERY:
         hint = "send data as parameters"
-        raise QueryRefused(f"the query is longer than {LONGEST_QUERY} characters", hint)
+        raise QueryRefused(f"the query is longer than {LONGEST_QUERY} characters", hint=hint)
     depth = 0
     for bracket in re.findall(r"[][(){}]", _QUOTED.sub(_without_quoted, query)):
         depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
@@ -216,7 +216,8 @@ def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
                 raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
             yield driver
     except GraphOutOfMemory as error:
-        raise QueryRefused("the query needs more memory than the graph has", error.hint) from error
+        message = "the query needs more memory than the graph has"
+        raise QueryRefused(message, hint=error.hint) from error
 
 
 def run_query(
@@ -342,7 +343,7 @@ def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
         if step.kind == PROCEDURE and step.name.lower() not in PROCEDURES:
             raise QueryRefused(
                 f"refused: {step.name or 'a procedure'} is not an allowed procedure",
-                f"allowed procedures: {', '.join(sorted(PROCEDURES))}",
+                hint=f"allowed procedures: {', '.join(sorted(PROCEDURES))}",
             )
     if tells_kind(plan):
         _refuse_writes(plan)
@@ -373,10 +374,11 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
     if code.startswith(_TIMED_OUT):
         return QueryRefused(
             f"the store ended the query at its limit of {timeout_s:g} s",
-            "simplify the query, or raise the limit with --timeout",
+            hint="simplify the query, or raise the limit with --timeout",
         )
     if code in _OUT_OF_MEMORY:
-        return QueryRefused("the query needs more memory than the store allows", "return less data")
+        message = "the query needs more memory than the store allows"
+        return QueryRefused(message, hint="return less data")
     if code.startswith(_FORBIDDEN):
         return QueryRefused(f"refused by the store: {_message(error) or _READ_ONLY}")
     return QueryRefused(_message(error) or f"the store cannot run the query ({code})")

@@ -1,27 +1,27 @@
-"""Errors that carry data, and stable reason codes for what is refused, corrected or excluded.
+"""Errors that carry data, and stable reason codes of refused documents.
 
 ::
 
     ProjectError
-    ├── InvalidDocument      a document is refused: reason code, place, field
-    ├── IncomparableSamples  two samples differ in unit or hardware
-    ├── StoreUnavailable     PostgreSQL, the graph or the document store does not answer
-    │   ├── GraphMismatch    the graph was not projected from this record
-    │   ├── GraphOutOfMemory  a query needed more memory than the embedded graph has
-    │   └── DocumentStoreMismatch  the document store is not this record's
-    ├── DamagedDocument      a stored body does not match its identifier
-    ├── SchemaMismatch       the schema of a store does not fit this code
-    ├── QueryRefused         a store refused an analyst's query, or a limit ended it
-    ├── ServiceFailed        an embedded store could not be started or stopped
-    ├── ProjectionFailed     the graph refuses rows of the record
-    ├── AlreadyRunning       another process holds the exclusive lock
-    ├── NoSpace              the disk of a file to write is full
-    ├── IndexProblem         a request to a package index or another server failed
-    ├── InvalidArgument      an argument of a command is invalid
-    │   └── InvalidFile      an invalid file among the arguments; also an InvalidDocument
-    │       └── InvalidPack  an evidence pack that is refused whole
-    └── InvalidSettings      the value of a setting is invalid
-        └── AccessDenied     the user of a store may not do what a command needs
+    ├── InvalidDocument
+    ├── IncomparableSamples
+    ├── StoreUnavailable
+    │   ├── GraphMismatch
+    │   ├── GraphOutOfMemory
+    │   └── DocumentStoreMismatch
+    ├── DamagedDocument
+    ├── SchemaMismatch
+    ├── QueryRefused
+    ├── ServiceFailed
+    ├── ProjectionFailed
+    ├── AlreadyRunning
+    ├── NoSpace
+    ├── IndexProblem
+    ├── InvalidArgument
+    │   └── InvalidFile, also an InvalidDocument
+    │       └── InvalidPack
+    └── InvalidSettings
+        └── AccessDenied
 
 The text of an error says what is wrong; ``hint`` says what to do about it.
 """
@@ -31,6 +31,8 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from typing import Any
+
+from model.text import first_few
 
 
 class Reason(StrEnum):
@@ -75,34 +77,6 @@ class Reason(StrEnum):
     TAMPERED = "tampered"
 
 
-class Correction(StrEnum):
-    """Corrections of rates that were published with a wrong operation count."""
-
-    #: The TensorFlow matmul that multiplied only the additions by the mini batch:
-    #: n³ + b(n³ − n²) operations were counted where b(2n³ − n²) were done.
-    TENSORFLOW_MATMUL_MINI_BATCH = "tensorflow-matmul-mini-batch"
-
-
-class Exclusion(StrEnum):
-    """Why an observation is stored but excluded from every comparison."""
-
-    #: The PyTorch matmul that did not synchronise the GPU before stopping the clock measured the
-    #: launch, not the product; the recorded data cannot correct it.
-    PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
-    #: The host ended the build or the job, which says nothing about the stack.
-    HOST_PROBLEM = "host-problem"
-
-
-class Instability(StrEnum):
-    """Why comparisons exclude a job, see :mod:`model.measurements.job_stability`."""
-
-    THROTTLED = "throttled"
-    SWAPPED = "swapped"
-    STEAL = "steal"
-    #: The repetitions within the job scatter too much.
-    SPREAD = "spread"
-
-
 class ProjectError(Exception):
     """Base of every error that a command or the API reports to a person.
 
@@ -120,14 +94,13 @@ class ProjectError(Exception):
 class InvalidDocument(ProjectError):
     """A document is refused.
 
-    :param reason: stable reason code, one of :class:`model.errors.Reason`
     :param field: JSON path of the offending field, ``$`` for the whole document
     :param place: place inside the source, such as the member of an archive
     """
 
     def __init__(
         self,
-        reason: str,
+        reason: Reason,
         message: str,
         *,
         field: str = "$",
@@ -151,7 +124,7 @@ class InvalidDocument(ProjectError):
 
 
 class IncomparableSamples(ProjectError):
-    """Two samples differ in unit, indicator or hardware class."""
+    """Two samples have different comparison keys, so they were not measured alike."""
 
 
 class StoreUnavailable(ProjectError):
@@ -244,9 +217,6 @@ class SchemaMismatch(ProjectError):
 class QueryRefused(ProjectError):
     """A store refused a query, or ended it because of a limit on time or rows."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-
 
 class ServiceFailed(ProjectError):
     """An embedded store could not be started or stopped."""
@@ -262,10 +232,8 @@ class ProjectionFailed(ProjectError):
     hint = "they stay in the outbox; `thoth graph sync` tries them again"
 
     def __init__(self, entries: list[str], cause: str) -> None:
-        named = ", ".join(entries[:3]) + (" …" if len(entries) > 3 else "")
-        super().__init__(
-            f"the graph refuses {len(entries)} of the record's entries: {named}: {cause}"
-        )
+        named = f"{len(entries)} of the record's entries: {first_few(entries, 3)}"
+        super().__init__(f"the graph refuses {named}: {cause}")
         self.entries = entries
 
 

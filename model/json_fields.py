@@ -147,7 +147,7 @@ class Fields(Mapping[str, Any]):
         message = f"{expected} was expected, {kind(value)} found"
         return self.invalid(Reason.WRONG_TYPE, message, *keys)
 
-    def invalid(self, reason: str, message: str, *keys: str | int) -> InvalidDocument:
+    def invalid(self, reason: Reason, message: str, *keys: str | int) -> InvalidDocument:
         """The error for the value of ``keys``."""
         return InvalidDocument(reason, message, field=self.path(*keys))
 

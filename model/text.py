@@ -26,10 +26,10 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def percent(value: float) -> str:
-    """A percentage with two significant digits.
+def two_digits(value: float) -> str:
+    """A positive number with two significant digits; at least 0.1.
 
-    >>> percent(12.34), percent(3.26), percent(0.04)
+    >>> two_digits(12.34), two_digits(3.26), two_digits(0.04)
     ('12', '3.3', '0.1')
     """
     return f"{value:.0f}" if value >= 9.95 else f"{max(value, 0.1):.1f}"

@@ -23,7 +23,7 @@ from adviser.scoring.lazy_numpy import (
 )
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
-from model.text import counted, duration_text, percent
+from model.text import counted, duration_text, two_digits
 
 #: Shares of comparisons without any difference; equally likely a priori.
 NONE_SHARES = (0.1, 0.5, 0.9)
@@ -304,7 +304,7 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     >>> unsettleable_text(3.21)
     'too close to matter here: any difference is smaller than 3.2 %'
     """
-    bound = f"any difference is smaller than {percent(bound_pct)} %"
+    bound = f"any difference is smaller than {two_digits(bound_pct)} %"
     if bound_pct <= CLOSE_PCT:
         return f"too close to matter here: {bound}"
     known = [noise, bound if bound_pct <= _MOST_PCT else "nothing bounds the difference"]

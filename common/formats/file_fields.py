@@ -12,7 +12,7 @@ from model.redaction import without_secrets
 _EXPECTED = {"an object": "a table", "text": "a text", "a boolean": "true or false"}
 
 
-def invalid_file(reason: str, message: str, at: str, hint: str) -> InvalidFile:
+def invalid_file(reason: Reason, message: str, at: str, hint: str) -> InvalidFile:
     """The error for a path such as ``Pipfile:packages.flask``.
 
     :param message: may quote the file; secrets in URLs are removed
@@ -23,7 +23,7 @@ def invalid_file(reason: str, message: str, at: str, hint: str) -> InvalidFile:
     return InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
 
 
-def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
+def refuse(reason: Reason, message: str, at: str, hint: str) -> NoReturn:
     """Raise :func:`invalid_file`."""
     raise invalid_file(reason, message, at, hint)
 
@@ -46,7 +46,7 @@ class FileTable(Fields):
     #: What to do about a wrong value; by default, to write another.
     hint: str | None = None
 
-    def invalid(self, reason: str, message: str, *keys: str | int) -> InvalidFile:
+    def invalid(self, reason: Reason, message: str, *keys: str | int) -> InvalidFile:
         """The error for the value of ``keys``."""
         return invalid_file(reason, message, self.path(*keys), self.hint or "correct it there")
 

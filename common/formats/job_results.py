@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from model.errors import Correction, InvalidDocument, Reason
+from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath, Fields, Record
 from model.measurements.hardware import Allowance
+from model.measurements.inspection import Correction
 from model.measurements.job_stability import JobConditions, is_host_end
 from model.measurements.units import (
     DISPLAY_UNITS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 from sqlalchemy import Connection, any_, func, select, text
 
 from graph.record.benchmark_entries import enqueue_software_of
@@ -23,7 +23,7 @@ from graph.record.release_merging import KnownRelease
 from graph.record.vulnerabilities import match_versions
 from graph.tables import AffectedVersion, PackageRow, PackageVersionRow, VulnerabilityRow
 from model.declared_fields import PACKAGE, Field
-from model.packages.identity import version_of
+from model.packages.identity import version_order
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
 #: other's versions. Sorted by name, to avoid deadlocks.
@@ -268,7 +268,7 @@ def package_view(connection: Connection, name: str, specifier: str = "") -> Pack
     if not (releases or answers):
         return None
     matching = [it for it in releases if not specifier or _is_within(it.version, specifier)]
-    matching.sort(key=lambda it: (_order(it.version), it.version), reverse=True)
+    matching.sort(key=lambda it: version_order(it.version), reverse=True)
     vulnerabilities = None
     if knows_advisories(connection):
         vulnerabilities = _vulnerabilities(connection, [it.purl for it in matching])
@@ -282,12 +282,6 @@ def _is_within(version: str, specifier: str) -> bool:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except InvalidVersion:
         return False
-
-
-def _order(version: str) -> tuple[bool, Version]:
-    """Sort key of a version; invalid versions come last."""
-    parsed = version_of(version)
-    return (False, Version("0")) if parsed is None else (True, parsed)
 
 
 def _vulnerabilities(

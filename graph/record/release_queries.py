@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from packaging.version import Version
 from sqlalchemy import Connection, Select, any_, func, or_, select
 
 from graph.record.freshness import knows_advisories
@@ -27,7 +26,7 @@ from model.declared_fields import (
     public,
 )
 from model.errors import InvalidDocument
-from model.packages.identity import Purl, package_version, version_of
+from model.packages.identity import Purl, package_version, version_of, version_order
 from model.packages.import_names import ImportSource
 from model.packages.releases import ReleaseFile, ReleaseListing, ReleaseState, Requirement
 
@@ -115,24 +114,18 @@ def browse_versions(
         row.name == name, *matching({row.index_name: index})
     )
     known = sorted(connection.execute(query), key=lambda it: it.index_name)
-    known.sort(key=lambda it: _order(it.version), reverse=True)
+    known.sort(key=lambda it: version_order(it.version), reverse=True)
     if after is not None:
-        version, served_by = _order(after[0]), after[1]
+        version, served_by = version_order(after[0]), after[1]
         known = [
             it
             for it in known
-            if _order(it.version) < version
-            or (_order(it.version) == version and it.index_name > served_by)
+            if version_order(it.version) < version
+            or (version_order(it.version) == version and it.index_name > served_by)
         ]
     purls = [it.purl for it in known[:limit]]
     heads = {it.purl: it for it in _heads(connection, purls)}
     return [heads[purl] for purl in purls if purl in heads]
-
-
-def _order(version: str) -> tuple[bool, Version, str]:
-    """Sort key of a version; invalid versions come last."""
-    parsed = version_of(version)
-    return (False, Version("0"), version) if parsed is None else (True, parsed, version)
 
 
 def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:

@@ -25,12 +25,13 @@ from ingest.inspections.specification import (
 )
 from ingest.personal_data import scrub_text
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.errors import Exclusion, InvalidDocument, Reason
+from model.errors import InvalidDocument, Reason
 from model.json_documents import digest, digest_bytes
 from model.json_fields import MAX_NAME_LENGTH, Fields, Record, inside, relocated
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.inspection import (
     DocumentId,
+    Exclusion,
     InspectionDocument,
     Observation,
     Outcome,

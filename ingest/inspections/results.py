@@ -9,11 +9,12 @@ from typing import Any
 
 from common.formats.job_results import JobRun, Measurement, corrected_rate, measurements_of, run_of
 from ingest.inspections.specification import InspectionSpecification, environment_of, indicator_name
-from model.errors import Exclusion, InvalidDocument
+from model.errors import InvalidDocument
 from model.json_documents import digest
 from model.json_fields import FieldPath, Fields, Record, relocated
 from model.measurements.hardware import Allowance, hardware_class
 from model.measurements.inspection import (
+    Exclusion,
     Hardware,
     Observation,
     Outcome,

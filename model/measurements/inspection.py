@@ -40,6 +40,24 @@ class SchemaVersion(StrEnum):
     DIRECTORY = "inspection-directory"
 
 
+class Correction(StrEnum):
+    """Corrections of rates that were published with a wrong operation count."""
+
+    #: The TensorFlow matmul that multiplied only the additions by the mini batch:
+    #: n³ + b(n³ − n²) operations were counted where b(2n³ − n²) were done.
+    TENSORFLOW_MATMUL_MINI_BATCH = "tensorflow-matmul-mini-batch"
+
+
+class Exclusion(StrEnum):
+    """Why an observation is stored but excluded from every comparison."""
+
+    #: The PyTorch matmul that did not synchronise the GPU before stopping the clock measured the
+    #: launch, not the product; the recorded data cannot correct it.
+    PYTORCH_MATMUL_UNSYNCHRONISED = "pytorch-matmul-unsynchronised"
+    #: The host ended the build or the job, which says nothing about the stack.
+    HOST_PROBLEM = "host-problem"
+
+
 class Outcome(StrEnum):
     """How a job ended."""
 

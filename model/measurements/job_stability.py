@@ -16,9 +16,8 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
-
-from model.errors import Instability
 
 #: Share of CPU time taken by the hypervisor above which a job is unstable.
 STEAL_LIMIT = 0.01
@@ -45,6 +44,16 @@ _REASONS = {
     "other_host": "on another host",
     "unpaired": "without a partner",
 }
+
+
+class Instability(StrEnum):
+    """Why comparisons exclude a job by the stability rule. The values are stored."""
+
+    THROTTLED = "throttled"
+    SWAPPED = "swapped"
+    STEAL = "steal"
+    #: The repetitions within the job scatter too much.
+    SPREAD = "spread"
 
 
 @dataclass(frozen=True, slots=True)

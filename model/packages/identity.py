@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NewType
+from typing import Annotated, NewType
 from urllib.parse import urlsplit
 
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from model.declared_fields import Field
 from model.errors import InvalidDocument, Reason
 
 Purl = NewType("Purl", str)
@@ -243,6 +245,16 @@ def version_of(text: str) -> Version | None:
         return None
 
 
+def version_order(text: str) -> tuple[bool, Version, str]:
+    """Sort key of a version by PEP 440; texts that are not versions are the lowest.
+
+    >>> sorted(["2.0", "1.10", "nightly", "2.0rc1"], key=version_order)
+    ['nightly', '1.10', '2.0rc1', '2.0']
+    """
+    parsed = version_of(text)
+    return parsed is not None, parsed or Version("0"), text
+
+
 @lru_cache(maxsize=131_072)
 def series_of(text: str) -> tuple[int, ...]:
     """Epoch and first two parts of a version; empty for a text that is no version.
@@ -264,3 +276,24 @@ def same_version(first: str | None, second: str | None) -> bool:
         return first == second
     parsed = version_of(first)
     return parsed is not None and parsed == version_of(second)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """A package that differs between two locks or stacks; ``None`` where it is absent."""
+
+    name: Annotated[str, Field("Normalised name.", "numpy")]
+    old: Annotated[str | None, Field("Version in the old lock.", "2.3.5")]
+    new: Annotated[str | None, Field("Version in the new lock.", "2.4.6")]
+
+
+def changes_between(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionChange, ...]:
+    """The packages that differ by PEP 440, sorted by name.
+
+    :param old: version by name
+    """
+    return tuple(
+        VersionChange(name, old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if not same_version(old.get(name), new.get(name))
+    )

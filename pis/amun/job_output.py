@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from common.formats.job_results import measurements_of, run_of
-from model.errors import Instability, InvalidDocument
+from model.errors import InvalidDocument
 from model.json_fields import ROOT, Fields
-from model.measurements.job_stability import instability
+from model.measurements.job_stability import Instability, instability
 from model.measurements.units import DISPLAY_UNITS
 
 #: Characters of an offending line in a message.

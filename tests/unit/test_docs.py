@@ -17,7 +17,9 @@ from common.settings import Settings, variable_name
 from docs.reference_tables import rewritten
 from graph.projection.outbox import NODES
 from graph.tables import Base
-from model.errors import Correction, Exclusion, IndexFault, Instability, Reason
+from model.errors import IndexFault, Reason
+from model.measurements.inspection import Correction, Exclusion
+from model.measurements.job_stability import Instability
 from model.measurements.units import UNITS
 from model.packages.candidates import ExclusionReason
 from model.packages.snapshot import Snapshot

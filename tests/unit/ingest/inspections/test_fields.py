@@ -9,9 +9,15 @@ from ingest.inspections.parsing import parse_inspections
 from ingest.inspections.results import Library, library_of
 from ingest.inspections.specification import stack_of
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.errors import Correction, Exclusion, InvalidDocument, Reason
+from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
-from model.measurements.inspection import InspectionDocument, Observation, Outcome
+from model.measurements.inspection import (
+    Correction,
+    Exclusion,
+    InspectionDocument,
+    Observation,
+    Outcome,
+)
 from model.measurements.units import matmul_operations, matmul_operations_of_2019
 from tests.factories.documents import (
     directory,

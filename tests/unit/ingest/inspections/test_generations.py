@@ -15,8 +15,8 @@ from graph.verification.parser_version import CHANGED_COLUMNS, PARSER_VERSION, c
 from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
-from model.errors import Correction, Reason
-from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
+from model.errors import Reason
+from model.measurements.inspection import Correction, InspectionDocument, Outcome, SchemaVersion
 from tests.factories.documents import (
     GENERATIONS,
     SAMPLES,

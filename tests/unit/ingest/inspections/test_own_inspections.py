@@ -7,8 +7,8 @@ import pytest
 
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import RawDocument, RefusedDocument
-from model.errors import Exclusion, Reason
-from model.measurements.inspection import InspectionDocument, Observation, Outcome
+from model.errors import Reason
+from model.measurements.inspection import Exclusion, InspectionDocument, Observation, Outcome
 from model.measurements.job_stability import BUILD_REASONS
 from tests.factories.inspections import (
     BEGAN,
