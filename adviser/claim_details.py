@@ -330,7 +330,7 @@ def details_document(details: ClaimDetails) -> dict[str, Any]:
 def sentences(details: ClaimDetails) -> Iterator[str]:
     """Sentences with the result of the claim and how it was computed."""
     claim = details.claim
-    yield f"{ClaimTexts([claim]).note(claim).message}."
+    yield f"{ClaimTexts([claim]).justification(claim).message}."
     if claim.verdict.different:
         yield from (f"{it}." for it in context_lines(details.bundled, details.bundled))
     yield from _effect_texts(details)

@@ -19,7 +19,7 @@ from adviser.scoring.claim_texts import (
     indicator_title,
     origin_text,
 )
-from adviser.scoring.criteria import SCALE
+from adviser.scoring.criteria import SCALE, CriterionName
 from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice
 from model.packages.candidates import Candidate, Dependency, ExclusionReason
@@ -298,9 +298,9 @@ class VersionRationales:
             if mine > other and criterion.newness == by_newness
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
-        if criterion.name in ("performance", "unmeasured"):
+        if criterion.name in (CriterionName.PERFORMANCE, CriterionName.UNMEASURED):
             text = reason_against(self._assessment, newest.purl)
-        elif criterion.name == "build" and newest.wheel_mismatch is not None:
+        elif criterion.name is CriterionName.BUILD and newest.wheel_mismatch is not None:
             text = f"{newest.version} would have to be built: {MISMATCHES[newest.wheel_mismatch]}"
         else:
             text = f"{newest.version} scores {gain / SCALE:.2f} points less for {criterion.name}"

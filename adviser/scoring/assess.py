@@ -1,173 +1,41 @@
-"""Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence.
-
-Justifications are messages about the request and its versions, each with its evidence.
-"""
+"""Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
-
-from packageurl import PackageURL
 
 from adviser.scoring.assessment_types import (
     Assessment,
-    Claim,
-    Coverage,
-    Justification,
-    JustificationCode,
-    KnowledgeSource,
-    NearestStack,
-    NoteLevel,
-    PackageDifference,
 )
-from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.coverage import Coverages
 from adviser.scoring.criteria import (
-    MATURE_AFTER,
-    STATUS,
-    UNMAINTAINED_AFTER,
     AllowList,
+    CriterionName,
     RecommendationType,
     criteria_of,
-    last_release,
     refusal_reason,
     release_values,
     security_value,
-    severity_of,
+)
+from adviser.scoring.justifications import (
+    justifications_of_request,
+    justifications_of_shown,
+    justifications_of_stacks,
 )
 from adviser.scoring.performance import performance_of
-from adviser.scoring.stack_pairs import MeasuredStackIndex, MeasuredStacks, name_of
+from adviser.scoring.stack_pairs import MeasuredStacks
 from adviser.scoring.target import OwnBenchmarks, Target
-from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from common.versioned_cache import VersionedCache
-from model.advisories import Severity
-from model.measurements.evidence import Evidence, VulnerabilityDetails
-from model.packages.candidates import Candidate, Excluded, ExclusionReason, newest_first
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.identity import Purl, same_version
-from model.packages.project_pages import ProjectState, ProjectStatus
 from model.packages.snapshot import Snapshot
-from model.text import counted
 
 #: Scores of the versions of a package by criterion.
 PackageScores = dict[Purl, tuple[int, ...]]
-
-
-class Coverages:
-    """Computes the coverage of stacks; the parts common to all stacks are computed once."""
-
-    def __init__(
-        self, snapshot: Snapshot, evidence: Evidence, stacks: MeasuredStackIndex, target: Target
-    ):
-        self._stacks = stacks
-        self._labels = evidence.hardware
-        every = range(len(evidence.series))
-        here = {n for n in every if target.same_hardware(evidence.series[n])}
-        elsewhere = len(here) < len(every)
-        self._jobs_here = _jobs(evidence, here)
-        self._jobs = _jobs(evidence, every) if elsewhere else self._jobs_here
-        self._hardware = _hardware(evidence, here)
-        if elsewhere:
-            self._hardware = _hardware(evidence, every) | self._hardware
-        self._sources = tuple(KnowledgeSource(*it) for it in sorted(evidence.sources.items()))
-        self._missing = snapshot.missing
-        self._unsolvable = unsolvable_of(snapshot)
-
-    def of(self, stack: Collection[Purl]) -> Coverage:
-        """The coverage of the stack that consists of these versions."""
-        here = {it for digest in self._jobs_here for it in self._stacks.members[digest]}
-        anywhere = {it for digest in self._jobs for it in self._stacks.members[digest]}
-        return Coverage(
-            packages=len(stack),
-            measured=len(here.intersection(stack)),
-            measured_elsewhere=len((anywhere - here).intersection(stack)),
-            nearest=self._nearest(stack),
-            sources=self._sources,
-            missing=self._missing,
-            unsolvable=self._unsolvable,
-        )
-
-    def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The measured stack with the fewest differences; on ties, on this hardware, with most
-        jobs.
-        """
-        if not stack:
-            return None
-        wanted = frozenset(stack)
-        near = min(
-            (digest for digest in self._jobs if self._stacks.shared(digest, stack)),
-            key=lambda it: (
-                len({name_of(one) for one in self._stacks.members[it] ^ wanted}),
-                it not in self._jobs_here,
-                -self._jobs[it],
-                it,
-            ),
-            default=None,
-        )
-        if near is None:
-            return None
-        same = near in self._jobs_here
-        label = self._labels.get(self._hardware[near], self._hardware[near])
-        ours = {name_of(it): it for it in stack}
-        theirs = {name_of(it): it for it in self._stacks.members[near]}
-        return NearestStack(
-            near,
-            tuple(
-                PackageDifference(name, _version(ours.get(name)), _version(theirs.get(name)))
-                for name in sorted(ours.keys() | theirs.keys())
-                if ours.get(name) != theirs.get(name)
-            ),
-            self._jobs_here[near] if same else self._jobs[near],
-            label,
-            same,
-        )
-
-
-def _version(purl: Purl | None) -> str | None:
-    """The version in a Package URL, with its index unless it is the default index.
-
-    >>> _version(Purl("pkg:pypi/numpy@1.0%2Bcpu?index=builds"))
-    '1.0+cpu (builds)'
-    """
-    if purl is None:
-        return None
-    parsed = PackageURL.from_string(purl)
-    index = dict(parsed.qualifiers or {}).get("index")
-    return f"{parsed.version} ({index})" if index else parsed.version
-
-
-def _jobs(evidence: Evidence, series: Collection[int]) -> Counter[str]:
-    """Number of stable jobs of each measured stack."""
-    seen = {
-        (it.stack, it.job_id)
-        for it in evidence.readings
-        if it.series in series and it.unstable_reason is None and it.stack in evidence.stacks
-    }
-    return Counter(stack for stack, _ in seen)
-
-
-def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
-    """The hardware class on which each stack was measured most often in these series."""
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for reading in evidence.readings:
-        if reading.series in series:
-            seen[reading.stack][evidence.series[reading.series].hardware_digest] += 1
-    return {stack: min(them, key=lambda it: (-them[it], it)) for stack, them in seen.items()}
-
-
-def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages that have no usable version but some version with unknown requirements."""
-    return tuple(
-        name
-        for name, excluded in snapshot.excluded.items()
-        if not snapshot.packages.get(name)
-        and any(it.reason is ExclusionReason.UNSOLVABLE for it in excluded)
-    )
 
 
 def assess(  # noqa: PLR0913 - inputs of one result
@@ -246,18 +114,15 @@ def assess(  # noqa: PLR0913 - inputs of one result
         for candidate, values in release_values(
             candidates, evidence.as_of, prereleases=prereleases, harmful=vulnerable
         ):
-            values["security"] = security_value(allow_list.held_against(candidate))
+            values[CriterionName.SECURITY] = security_value(allow_list.held_against(candidate))
             lost = losses.get(candidate.purl, {})
-            values["performance"] = lost.get("performance", 0.0)
-            values["unmeasured"] = lost.get("unmeasured", 0.0)
+            values[CriterionName.PERFORMANCE] = lost.get(CriterionName.PERFORMANCE, 0.0)
+            values[CriterionName.UNMEASURED] = lost.get(CriterionName.UNMEASURED, 0.0)
             statuses = snapshot.statuses.get(candidate.name, ())
-            values[STATUS] = -float(candidate.index in statuses)
+            values[CriterionName.STATUS] = -float(candidate.index in statuses)
             # Most values are 0, and contribute nothing.
             scores[candidate.purl] = tuple(
-                [
-                    line.contribution(value) if (value := values[line.name]) else 0
-                    for line in criteria
-                ]
+                [it.contribution(value) if (value := values[it.name]) else 0 for it in criteria]
             )
         return scores
 
@@ -287,11 +152,11 @@ def assess(  # noqa: PLR0913 - inputs of one result
         baseline=base,
         coverage=coverage,
         justifications=(
-            *request_notes(missing, coverage.unsolvable, unavailable, scored),
-            *notes_about_shown(claims.shown),
+            *justifications_of_request(missing, coverage.unsolvable, unavailable, scored),
+            *justifications_of_shown(claims.shown),
         ),
         coverage_of=coverages.of,
-        notes=justifications_of_stack(
+        justifications_of=justifications_of_stacks(
             snapshot, scored, evidence.vulnerabilities, allow_list, evidence.as_of
         ),
     )
@@ -350,14 +215,16 @@ def _unmeasured(
 
 def _losses(
     choices: Mapping[str, PackageChoice], unmeasured: Mapping[str, Sequence[Purl]]
-) -> dict[Purl, dict[str, float]]:
+) -> dict[Purl, dict[CriterionName, float]]:
     """Values of the criteria about measurements by version, where they are not 0."""
     losses = {
-        purl: {"performance": -it.loss}
+        purl: {CriterionName.PERFORMANCE: -it.loss}
         for choice in choices.values()
         for purl, it in choice.lost.items()
     }
-    return losses | {it: {"unmeasured": -1.0} for them in unmeasured.values() for it in them}
+    for versions in unmeasured.values():
+        losses |= {it: {CriterionName.UNMEASURED: -1.0} for it in versions}
+    return losses
 
 
 def _baseline_of(
@@ -397,170 +264,3 @@ def _why_no_candidate(snapshot: Snapshot, name: str, version: str) -> str:
                 return excluded.message
             return f"it cannot be installed here: {excluded.message}"
     return "no such version is known"
-
-
-#: URL of the page of an advisory.
-VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"
-
-#: Maximum number of single messages about stacks that differ in several packages.
-MAX_CONFOUNDED = 5
-
-_SEVERE = frozenset({Severity.HIGH, Severity.CRITICAL})
-
-
-def justifications_of_stack(
-    snapshot: Snapshot,
-    claims: Sequence[Claim],
-    known: Mapping[str, VulnerabilityDetails],
-    allowed: AllowList,
-    as_of: datetime,
-) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
-    """Make a function that returns the findings about the versions of a stack, sorted by name."""
-
-    texts = ClaimTexts(claims)
-    claims_by_purl: dict[Purl, list[Claim]] = defaultdict(list)
-    for claim in claims:
-        if claim.purl is not None and claim.beside_baseline:
-            claims_by_purl[claim.purl].append(claim)
-
-    def notes(stack: Collection[Purl]) -> tuple[Justification, ...]:
-        findings: list[Justification] = []
-        for purl in sorted(stack):
-            name = name_of(purl)
-            candidates = snapshot.packages.get(name, ())
-            for candidate in candidates:
-                if candidate.purl == purl:
-                    findings += _of_release(candidate, as_of)
-                    findings += _of_vulnerabilities(candidate, known, allowed)
-                    findings += _of_status(candidate, snapshot.statuses.get(name, {}))
-            findings += _of_package(name, candidates, snapshot.excluded.get(name, ()), as_of)
-            findings += texts.notes(claims_by_purl.get(purl, ()))
-        return tuple(findings)
-
-    return notes
-
-
-def request_notes(
-    missing: Mapping[str, str],
-    unsolvable: Iterable[str],
-    unavailable: Mapping[str, str],
-    claims: Iterable[Claim],
-) -> tuple[Justification, ...]:
-    """Findings about a request that hold for every stack.
-
-    :param missing: why no version of a required package is known, by name
-    :param unavailable: why a version of the baseline is no candidate, by requirement such as
-        ``numpy==1.26.4``
-    """
-    notes = []
-    for name, reason in missing.items():
-        message = f"{name} is required, and {reason}"
-        notes.append(Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name))
-    for name in unsolvable:
-        message = f"no version of {name} can be chosen: the requirements of some are unknown"
-        notes.append(Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name))
-    for text, reason in unavailable.items():
-        code, name = JustificationCode.BASELINE_UNAVAILABLE, text.partition("==")[0]
-        message = f"nothing is compared with {text}: {reason}"
-        notes.append(Justification(code, NoteLevel.WARNING, message, name))
-    return (*notes, *_confounded(claims))
-
-
-def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """Notes about settled differences between stacks that differ in several packages.
-
-    Claims with fewer differing packages and larger effects come first.
-    """
-    settled = [it for it in claims if it.confounded and it.verdict is not Verdict.UNDETERMINED]
-    settled.sort(key=lambda it: (len(it.differs), -abs(math.log1p(it.effect_pct / 100))))
-    texts = ClaimTexts(settled)
-    for note in map(texts.note, settled[:MAX_CONFOUNDED]):
-        yield replace(note, message=f"{note.message}, so this is not scored")
-    if rest := settled[MAX_CONFOUNDED:]:
-        counted = Counter(it.verdict for it in rest)
-        verdicts = ", ".join(f"{counted[it]} {it.value}" for it in Verdict if counted[it])
-        message = (
-            f"{len(rest)} more comparisons of stacks that differ in several packages: {verdicts};"
-        )
-        yield Justification(
-            JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{message} none is scored"
-        )
-
-
-def notes_about_shown(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """Notes about settled claims of packs that decide nothing, the largest differences first."""
-    settled = [it for it in claims if it.verdict.different and not it.confounded]
-    settled.sort(key=lambda it: -abs(math.log1p(it.observed_pct / 100)))
-    yield from islice(ClaimTexts(settled).notes(settled), MAX_CONFOUNDED)
-
-
-def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification]:
-    what = f"{candidate.name} {candidate.version}"
-    if candidate.yanked:
-        reason = f": {candidate.yanked_reason}" if candidate.yanked_reason else ""
-        message = f"{what} was yanked by its publisher{reason}"
-        yield Justification(
-            JustificationCode.YANKED, NoteLevel.WARNING, message, candidate.name, candidate.purl
-        )
-    if candidate.prerelease:
-        message = f"{what} is a pre-release"
-        yield Justification(
-            JustificationCode.PRERELEASE, NoteLevel.INFO, message, candidate.name, candidate.purl
-        )
-    if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < MATURE_AFTER:
-        # In calendar days, because only the date of ``as_of`` is known.
-        days = max(0, (as_of.date() - candidate.uploaded_at.astimezone(UTC).date()).days)
-        message = f"{what} was released {counted(days, 'day')} ago"
-        yield Justification(
-            JustificationCode.IMMATURE, NoteLevel.INFO, message, candidate.name, candidate.purl
-        )
-
-
-def _of_status(
-    candidate: Candidate, statuses: Mapping[str, ProjectStatus]
-) -> Iterator[Justification]:
-    status = statuses.get(candidate.index)
-    if status is None:
-        return
-    archived = status.state is ProjectState.ARCHIVED
-    reason = f": {status.reason}" if status.reason else ""
-    yield Justification(
-        JustificationCode.ARCHIVED if archived else JustificationCode.DEPRECATED,
-        NoteLevel.WARNING,
-        f"{candidate.index} says that {candidate.name} is {status.state.value}{reason}",
-        candidate.name,
-        candidate.purl,
-    )
-
-
-def _of_package(
-    name: str, candidates: Sequence[Candidate], excluded: Sequence[Excluded], as_of: datetime
-) -> Iterator[Justification]:
-    """A note about a package without a recent release for any environment."""
-    last = last_release(candidates)
-    versions: list[Candidate | Excluded] = [*candidates, *excluded]
-    newest = newest_first(versions)[:1]
-    if last is not None and as_of - last > UNMAINTAINED_AFTER and newest[0] in candidates:
-        message = f"{name} has had no release since {last:%Y-%m-%d}"
-        yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)
-
-
-def _of_vulnerabilities(
-    candidate: Candidate, known: Mapping[str, VulnerabilityDetails], allowed: AllowList
-) -> Iterator[Justification]:
-    for vulnerability in candidate.vulnerabilities:
-        severity = severity_of(vulnerability)
-        details = known.get(vulnerability.id)
-        summary = f": {details.summary}" if details and details.summary else ""
-        accepted = allowed.accepts(vulnerability)
-        message = (
-            f"{candidate.name} {candidate.version} is affected by {vulnerability.id}"
-            f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
-        )
-        severe = severity in _SEVERE and not accepted
-        yield Justification(
-            JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
-            NoteLevel.ERROR if severe else NoteLevel.INFO if accepted else NoteLevel.WARNING,
-            message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(vulnerability.id),
-            (vulnerability.id,),
-        )  # fmt: skip

@@ -57,7 +57,7 @@ class JustificationCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Justification:
-    """A finding about a version, a package or the request.
+    """A message about a version, a package or the request, with its evidence.
 
     :param package: name; ``None`` if it is about the whole request
     :param purl: Package URL of the version; ``None`` if it is about all versions
@@ -121,8 +121,8 @@ class Claim(ComparisonResult):
     :param scored: whether it counts; only a settled verdict on one package does, and only those of
         the project's own benchmarks, if these decide about the package
     :param left_out: by reason, the number of jobs of the two stacks that were not used: an
-        instability (:class:`model.errors.Instability`), before a ``drift``, on an ``other_host``,
-        or without a partner in their turn (``unpaired``); only counts above zero
+        :class:`~model.measurements.job_stability.Instability`, before a ``drift``, on an
+        ``other_host``, or without a partner in their turn (``unpaired``); only counts above zero
     :param spread_ratio: ratio of the standard deviations of jobs, version over baseline, with its F
         interval; ``None`` below 20 jobs of either; never scored
     :param evidence: identifiers of the observations used, sorted
@@ -184,7 +184,7 @@ class Claim(ComparisonResult):
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
-    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
+    """A package of which a stack (ours) and the stack it is compared with (theirs) differ."""
 
     name: Annotated[str, PACKAGE]
     ours: Annotated[
@@ -265,8 +265,8 @@ class Assessment:
     :param baseline: version by name that claims compare with
     :param coverage: coverage of the baseline
     :param coverage_of: function that returns the coverage of another stack
-    :param justifications: findings about the request, for any stack
-    :param notes: function that returns the findings about the versions of a stack
+    :param justifications: those about the request, for any stack
+    :param justifications_of: function that returns those about the versions of a stack
     """
 
     scores: Mapping[Purl, tuple[int, ...]]
@@ -282,7 +282,7 @@ class Assessment:
     coverage: Coverage
     justifications: tuple[Justification, ...]
     coverage_of: Callable[[Collection[Purl]], Coverage] = field(repr=False, compare=False)
-    notes: Callable[[Collection[Purl]], tuple[Justification, ...]] = field(
+    justifications_of: Callable[[Collection[Purl]], tuple[Justification, ...]] = field(
         repr=False, compare=False
     )
 

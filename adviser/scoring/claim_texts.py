@@ -179,12 +179,14 @@ class ClaimTexts:
         shared = {_circumstances(it) for it in here} if once else ()
         self.common = shared.pop() if len(shared) == 1 else ""
 
-    def note(self, claim: Claim) -> Justification:
+    def justification(self, claim: Claim) -> Justification:
         """A claim as a message."""
         details = self._details([claim], self._other_parameters(claim))
-        return _note([claim], f"{self.sentence(claim)}{details}")
+        return _justification([claim], f"{self.sentence(claim)}{details}")
 
-    def notes(self, claims: Iterable[Claim], *, every: bool = False) -> Iterator[Justification]:
+    def justifications(
+        self, claims: Iterable[Claim], *, every: bool = False
+    ) -> Iterator[Justification]:
         """The claims as messages, one for several series of two versions with the same verdict.
 
         :param every: whether to write each claim by itself
@@ -196,8 +198,8 @@ class ClaimTexts:
             group.sort(key=lambda it: list(map(_by_value, self._settings_of(it))))
             alike, apart = ([], group) if every else _divided(group)
             if alike:
-                yield _note(alike, f"{self._summary(alike)}{self._details(alike)}")
-            yield from map(self.note, apart)
+                yield _justification(alike, f"{self._summary(alike)}{self._details(alike)}")
+            yield from map(self.justification, apart)
 
     def series(self, claim: Claim) -> str:
         """``PiMatmul with matrix_size 512``: the indicator, and the settings of the series."""
@@ -375,7 +377,7 @@ def _divided(group: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
     return [it for it in group if it not in apart], apart
 
 
-def _note(claims: Sequence[Claim], message: str) -> Justification:
+def _justification(claims: Sequence[Claim], message: str) -> Justification:
     first = claims[0]
     code, level = _CODES[first.verdict]
     if first.origin is not None and first.origin.problem is not None:

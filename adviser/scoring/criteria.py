@@ -58,18 +58,35 @@ class RecommendationType(StrEnum):
         return self is RecommendationType.SECURITY
 
 
+class CriterionName(StrEnum):
+    """Names of the criteria. The values are stored; never rename them."""
+
+    PERFORMANCE = "performance"
+    UNMEASURED = "unmeasured"
+    #: Its value is unknown without advisories.
+    SECURITY = "security"
+    YANKED = "yanked"
+    PRERELEASE = "prerelease"
+    MATURITY = "maturity"
+    MAINTENANCE = "maintenance"
+    FRESHNESS = "freshness"
+    AGE = "age"
+    #: Left out if no project of a snapshot is known to be archived or deprecated.
+    STATUS = "status"
+    BUILD = "build"
+
+
 @dataclass(frozen=True, slots=True)
 class Criterion:
     """A criterion with its weight for one recommendation type.
 
-    :param name: stored and never renamed
     :param weight: points for a value of 1; positive
     :param unit: meaning of a value of 1
     :param penalty: whether it counts from zero instead of from the best version of a package
     :param newness: whether it is weighed as newness, after all criteria that are not
     """
 
-    name: str
+    name: CriterionName
     weight: float
     unit: str
     description: str
@@ -83,7 +100,7 @@ class Criterion:
     def value(self, contribution: int) -> float:
         """The value, or sum of values, that corresponds to a contribution.
 
-        >>> Criterion("age", 0.5, "years", "").value(-10_000)
+        >>> Criterion(CriterionName.AGE, 0.5, "years", "").value(-10_000)
         -2.0
         """
         return contribution / (SCALE * self.weight)
@@ -96,7 +113,7 @@ class _Line:
     :param newness: the recommendation types for which it is weighed as newness
     """
 
-    name: str
+    name: CriterionName
     unit: str
     description: str
     best: float = 0.0
@@ -119,19 +136,19 @@ _NEWEST = frozenset({RecommendationType.LATEST, RecommendationType.TESTING})
 #: a vulnerability or a yanked version.
 _TABLE = (
     _Line(
-        "performance", "natural log of the ratio of rates",
+        CriterionName.PERFORMANCE, "natural log of the ratio of rates",
         "expected difference to the version that is likely the fastest: mean over indicators; 0 if"
         " no version is likely faster",
         best=100.0, performance=100.0,
     ),
     _Line(
-        "unmeasured", "version without measurements",
+        CriterionName.UNMEASURED, "version without measurements",
         "whether it was not measured although measurements have settled that the package's versions"
         " differ",
         best=2e3, performance=2e3,
     ),
     _Line(
-        "security", "points of severity",
+        CriterionName.SECURITY, "points of severity",
         "known vulnerabilities: by severity, added up (critical 10, high 7.5, medium 5, low 2.5,"
         " unknown 5)",
         best=1e6, latest=0.1, stable=0.2, testing=0.05, performance=1e6, security=10.0,
@@ -139,52 +156,46 @@ _TABLE = (
         newness=_NEWEST,
     ),
     _Line(
-        "yanked", "yanked version", "whether its publisher yanked it",
+        CriterionName.YANKED, "yanked version", "whether its publisher yanked it",
         best=1e7, latest=10.0, stable=10.0, testing=10.0, performance=1e7,
         security=10.0, penalty=True,
     ),
     _Line(
-        "prerelease", "pre-release", "whether it is a pre-release",
+        CriterionName.PRERELEASE, "pre-release", "whether it is a pre-release",
         stable=10.0, performance=10.0, security=10.0, penalty=True,
     ),
     _Line(
-        "maturity", "share of the first 30 days",
+        CriterionName.MATURITY, "share of the first 30 days",
         "share of its first 30 days that is still ahead; 1 if its upload time is unknown",
         stable=5.0, security=0.5, penalty=True,
     ),
     _Line(
-        "maintenance", "version superseded within its series",
+        CriterionName.MAINTENANCE, "version superseded within its series",
         "whether its series, such as 1.4.x, has a later release",
         stable=1.0, performance=0.2, security=1.0,
     ),
     _Line(
-        "freshness", "share of the package's releases",
+        CriterionName.FRESHNESS, "share of the package's releases",
         "number of newer releases of the package, as a share of all its releases",
         best=1.0, latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2, newness=_ALL,
     ),
     _Line(
-        "age", "years",
+        CriterionName.AGE, "years",
         "years between it and the newest release of the package (libyears)",
         best=0.5, latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
     ),
     _Line(
-        "status", "archived or deprecated project",
+        CriterionName.STATUS, "archived or deprecated project",
         "whether its index says that the project is archived or deprecated (PEP 792)",
         stable=0.1, security=0.2, penalty=True, newness=_ALL,
     ),
     _Line(
-        "build", "version whose wheels are for other environments",
+        CriterionName.BUILD, "version whose wheels are for other environments",
         "whether it must be built here although it publishes wheels; a version without any wheel"
         " counts 1/5,000, which only settles ties",
         best=1.0, latest=1.0, stable=0.5, testing=1.0, performance=0.5, security=0.5, newness=_ALL,
     ),
 )  # fmt: skip
-
-
-#: Its value is unknown without advisories.
-SECURITY = "security"
-#: Left out if no project of a snapshot is known to be archived or deprecated.
-STATUS = "status"
 
 
 def criteria_of(kind: RecommendationType, *, statuses: bool = True) -> tuple[Criterion, ...]:
@@ -193,14 +204,14 @@ def criteria_of(kind: RecommendationType, *, statuses: bool = True) -> tuple[Cri
     :param statuses: whether any project is known to be archived or deprecated; otherwise that
         criterion is left out
 
-    >>> [it.name for it in criteria_of(RecommendationType.LATEST)]
+    >>> [it.name.value for it in criteria_of(RecommendationType.LATEST)]
     ['security', 'yanked', 'freshness', 'age', 'build']
     """
     lines = ((line, float(getattr(line, kind.value))) for line in _TABLE)
     return tuple(
         Criterion(it.name, weight, it.unit, it.description, it.penalty, kind in it.newness)
         for it, weight in lines
-        if weight and (statuses or it.name != STATUS)
+        if weight and (statuses or it.name is not CriterionName.STATUS)
     )
 
 
@@ -248,7 +259,7 @@ _YEAR = timedelta(days=365.25)
 
 
 #: The values of one version, by the names of the criteria.
-ReleaseValues = dict[str, float]
+ReleaseValues = dict[CriterionName, float]
 
 
 def release_values(
@@ -291,15 +302,15 @@ def _values(
         series = series_of(candidate.version)
         yield (
             candidate,
-            ReleaseValues(
-                yanked=-float(candidate.yanked),
-                prerelease=-float(candidate.prerelease),
-                maturity=-_unripe(candidate.uploaded_at, as_of),
-                maintenance=-float(series in seen),
-                freshness=-newer / len(counted) if newer else 0.0,
-                age=-_age(candidate, newest, oldest, newer),
-                build=_build(candidate),
-            ),
+            {
+                CriterionName.YANKED: -float(candidate.yanked),
+                CriterionName.PRERELEASE: -float(candidate.prerelease),
+                CriterionName.MATURITY: -_unripe(candidate.uploaded_at, as_of),
+                CriterionName.MAINTENANCE: -float(series in seen),
+                CriterionName.FRESHNESS: -newer / len(counted) if newer else 0.0,
+                CriterionName.AGE: -_age(candidate, newest, oldest, newer),
+                CriterionName.BUILD: _build(candidate),
+            },
         )
         if candidate.purl in pool:
             newer += 1

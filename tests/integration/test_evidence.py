@@ -154,7 +154,7 @@ def test_vulnerabilities_are_found_by_every_alias(filled: Stores) -> None:
     )
     assert list(strict.refused) == ["pkg:pypi/numpy@2.2.0"]
     assert lenient.refused == {}
-    notes = strict.notes({it.purl for it in snapshot.packages["numpy"][:1]})
+    notes = strict.justifications_of({it.purl for it in snapshot.packages["numpy"][:1]})
     assert {it.code for it in notes} >= {JustificationCode.VULNERABLE}
 
 

@@ -67,7 +67,7 @@ def test_stable_and_security_types_avoid_archived_indirect_dependencies(
 def test_other_recommendation_types_only_note_an_archived_project(kind: RecommendationType) -> None:
     made = advice(kind)
     assert chosen(made) == {"middle": "4.0", "stale": "1.0"}
-    notes = made.assessment.notes([it.purl for it in made.best.choices])
+    notes = made.assessment.justifications_of([it.purl for it in made.best.choices])
     (note,) = [it for it in notes if it.code is JustificationCode.ARCHIVED]
     assert note.message == "pypi says that stale is archived: use middle"
 

@@ -165,7 +165,7 @@ def test_advice_and_stacks_command_exclude_identical_jobs() -> None:
     claim = advised(rows)
     assert claim.left_out == counts
     text = "2 with scattered repetitions, 1 with stolen CPU time, 1 throttled, 2 without a partner"
-    assert text in ClaimTexts([claim]).note(claim).message
+    assert text in ClaimTexts([claim]).justification(claim).message
     assert f"  {older.label}: {text}" in [it.text for it in group_notes(group, verbose=True)]
     assert list(group_notes(group)) == []
 

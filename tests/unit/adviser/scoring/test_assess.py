@@ -135,10 +135,8 @@ def test_allowed_vulnerability_neither_excludes_nor_penalises_a_version() -> Non
         accepted = assessed(kind, snap, evidence, allowed=["cve-1"])
         assert (accepted.scores, accepted.refused) == (clean.scores, {})
         assert assessed(kind, snap, evidence).scores != clean.scores
-    (note,) = (
-        it for it in assessed(LATEST, snap, evidence, allowed=["CVE-1"]).notes({purl("web==2.1")})
-        if it.evidence
-    )  # fmt: skip
+    allowing = assessed(LATEST, snap, evidence, allowed=["CVE-1"])
+    (note,) = (it for it in allowing.justifications_of({purl("web==2.1")}) if it.evidence)
     assert (note.code, note.type) == (JustificationCode.VULNERABILITY_ALLOWED, NoteLevel.INFO)
 
 
@@ -200,7 +198,7 @@ def test_missing_and_uninstallable_packages_are_reported_by_name() -> None:
 
 
 def coded(found: Assessment, *releases: str) -> dict[JustificationCode, Justification]:
-    notes = found.notes({purl(it) for it in releases})
+    notes = found.justifications_of({purl(it) for it in releases})
     return {it.code: it for it in (*found.justifications, *notes)}
 
 

@@ -61,7 +61,7 @@ def measured(gains: Mapping[int, float], count: int = 8) -> list[Claim]:
 
 
 def messages(claims: list[Claim], *, every: bool = False) -> list[str]:
-    return [it.message for it in ClaimTexts(claims).notes(claims, every=every)]
+    return [it.message for it in ClaimTexts(claims).justifications(claims, every=every)]
 
 
 SIZES = [2**it for it in range(4, 13)]

@@ -87,7 +87,7 @@ def test_trusted_pack_settles_what_own_jobs_leave_open() -> None:
     (claim,) = (it for it in found.claims if it.purl == LAST and it.beside_baseline)
     assert claim.scored
     assert claim.batches == 2
-    assert "measured by others: pack lab" in ClaimTexts([claim]).note(claim).message
+    assert "measured by others: pack lab" in ClaimTexts([claim]).justification(claim).message
     # Too few own jobs take nothing away from it.
     few = judged(site(versions=VERSIONS[::4], sessions=1, jobs=3), site(LAB, 0.3))
     assert verdicts(few)["lab", LAST] is Verdict.FASTER
@@ -112,9 +112,8 @@ def test_untrusted_pack_is_shown_with_the_reason_but_settles_nothing(
     assert claim.origin is not None
     assert problem in str(claim.origin.problem)
     assert (claim.scored, claim.bound) == (False, 0.0)
-    assert (
-        f"which decides nothing: {claim.origin.problem}" in ClaimTexts([claim]).note(claim).message
-    )
+    message = ClaimTexts([claim]).justification(claim).message
+    assert f"which decides nothing: {claim.origin.problem}" in message
 
 
 def test_pack_on_another_hardware_class_has_a_wider_interval() -> None:
@@ -155,7 +154,7 @@ def test_own_jobs_overrule_packs_and_state_which_they_confirm() -> None:
         (own,) = (it for it in found.claims if it.purl == LAST and it.beside_baseline)
         assert own.origin is None
         assert [getattr(own, it) for it in names] == [("lab",), ()]
-        assert f"{names[0]} pack lab" in ClaimTexts([own]).note(own).message
+        assert f"{names[0]} pack lab" in ClaimTexts([own]).justification(own).message
         (passed,) = (it for it in found.shown if it.purl == LAST and it.beside_baseline)
         assert passed.origin is not None
         assert passed.origin.problem == "own jobs decide"

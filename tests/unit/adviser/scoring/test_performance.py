@@ -194,7 +194,7 @@ def test_each_indicator_has_equal_weight_for_any_number_of_sizes() -> None:
 
 
 def message_of(claim: Claim) -> str:
-    return ClaimTexts([claim]).note(claim).message
+    return ClaimTexts([claim]).justification(claim).message
 
 
 def test_one_run_of_each_stack_makes_no_claim_and_asks_for_interleaved_runs() -> None:
