@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
-from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
+from adviser.resolver.listed_versions import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
@@ -29,6 +29,7 @@ from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, ExclusionReason
 from model.packages.identity import Purl
 from model.packages.snapshot import Snapshot
+from model.text import first_few
 
 
 class Resolver(Protocol):
@@ -89,6 +90,11 @@ class Advice:
         return self.resolution.stacks[0] if self.resolution.stacks else None
 
 
+#: What is known in a round.
+SnapshotAndEvidence = tuple[Snapshot, Evidence]
+Result = TypeVar("Result")
+
+
 class UnreadVersions(ProjectError):
     """A snapshot lists versions that must be read before anything is proven.
 
@@ -97,7 +103,7 @@ class UnreadVersions(ProjectError):
 
     def __init__(self, reads: NeededReads) -> None:
         names = [f"{it.name} {it.version}" for it in reads.versions] + list(reads.packages)
-        super().__init__(f"not read yet: {', '.join(names[:5])}")
+        super().__init__(f"not read yet: {first_few(names, 5)}")
         self.reads = reads
 
 
@@ -117,12 +123,22 @@ def advise(
     :param threads: threads of the solver; the answer does not depend on them
     :raises UnreadVersions: if the snapshot lists versions that must be read first
     """
-    rounds = advise_listed(request, snapshot, evidence, resolver=resolver, threads=threads)
+    return result_without_reads(
+        advise_listed(request, snapshot, evidence, resolver=resolver, threads=threads)
+    )
+
+
+def result_without_reads(rounds: Generator[NeededReads, SnapshotAndEvidence, Result]) -> Result:
+    """The result of rounds of which the first needs nothing more.
+
+    :raises UnreadVersions: if it needs more
+    """
     try:
-        raise UnreadVersions(next(rounds))
+        reads = next(rounds)
     except StopIteration as end:
-        advice: Advice = end.value
-        return advice
+        result: Result = end.value
+        return result
+    raise UnreadVersions(reads)
 
 
 @dataclass(slots=True)
@@ -152,10 +168,6 @@ class AdviceReuse:
         return request.environment, target, repr((rules, extras, allowed))
 
 
-#: What is known in a round.
-SnapshotAndEvidence = tuple[Snapshot, Evidence]
-
-
 def advise_listed(
     request: StackRequest,
     snapshot: Snapshot,
@@ -168,8 +180,8 @@ def advise_listed(
     """Advise in rounds over a snapshot with unread versions and unlisted packages.
 
     Each round yields what must be read next, and receives the extended snapshot with its evidence;
-    see :func:`adviser.resolver.relaxation.resolve_listed`. Advising once on the last snapshot gives
-    the same advice.
+    see :func:`~adviser.resolver.listed_versions.resolve_listed`. Advising once on the last snapshot
+    gives the same advice.
 
     :param reuse: results of earlier requests with the same rules
     :returns: the advice, which is proven over all versions that the last snapshot lists

@@ -20,11 +20,12 @@ from adviser.fix_universe import (
     fix_universe,
     without,
 )
-from adviser.guard import GuardResult, changes_of, guard
-from adviser.resolver.relaxation import NeededReads, UniverseResolver
+from adviser.guard import GuardResult, guard
+from adviser.resolver.listed_versions import NeededReads, UniverseResolver
 from adviser.resolver.results import (
     Conflict,
     ConflictStep,
+    FactKind,
     Resolution,
     ResolutionStatus,
     spans,
@@ -38,7 +39,7 @@ from adviser.vex import VexStatement
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, KnownVulnerability
 from model.packages.environments import Environment
-from model.packages.identity import Purl, same_version
+from model.packages.identity import Purl, VersionChange, changes_between, same_version
 from model.packages.snapshot import Snapshot
 from model.text import first_few
 
@@ -105,7 +106,7 @@ class OpenVulnerability:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedPackage:
+class ChangedPackage(VersionChange):
     """A package that a fix changes, adds or drops.
 
     :param verdict: on its speed against the locked version here: ``slower``, ``faster``,
@@ -113,9 +114,6 @@ class ChangedPackage:
     :param settled_by: the command whose measurements would settle the verdict
     """
 
-    name: str
-    old: str | None
-    new: str | None
     verdict: str | None
     settled_by: str | None = None
 
@@ -277,7 +275,7 @@ class FixSearch:
         """
         # The advice is not about groups and extras that nobody asked for.
         newest = {**self.known.beside, **newest}
-        if not all(changes_of(it.versions, newest) for it in result.fixes):
+        if not all(changes_between(it.versions, newest) for it in result.fixes):
             return result
         return replace(result, fixes=(*result.fixes, self._fix("newest", newest)))
 
@@ -298,10 +296,9 @@ class FixSearch:
             next(it for it in pool if same_version(it.version, versions[it.name])) for pool in pools
         ]
         has = {(it.name, one) for it in chosen for one in self._lock.counted.known(it)}
-        changes, upgrade = changes_of(self._lock.versions, versions), self._guarded(new=versions)
-        verdicts = {
-            it.name: _verdict(upgrade, it.name) for it in changes if it.advised and it.forced
-        }
+        changes = changes_between(self._lock.versions, versions)
+        upgrade = self._guarded(new=versions)
+        verdicts = {it.name: _verdict(upgrade, it.name) for it in changes if it.new and it.old}
         commands = {
             it.package: it.remedy
             for it in upgrade.missing
@@ -313,10 +310,9 @@ class FixSearch:
             kind,
             changed=tuple(
                 ChangedPackage(
-                    change.name, change.forced, change.advised, verdicts.get(change.name),
-                    commands.get(change.name),
+                    it.name, it.old, it.new, verdicts.get(it.name), commands.get(it.name)
                 )
-                for change in changes
+                for it in changes
             ),
             fixed=tuple(it for it in self.open if it.key not in has),
             remaining=tuple(it for it in self.open if it.key in has),
@@ -440,7 +436,9 @@ class FixSearch:
         self, vulnerability: OpenVulnerability, universe: Universe, conflict: Conflict
     ) -> Blocker:
         name, free = vulnerability.package, self._unaffected(vulnerability, universe)
-        on_it = [step for step in conflict.steps if step.required == name and step.kind != "rule"]
+        on_it = [
+            it for it in conflict.steps if it.required == name and it.kind is not FactKind.RULE
+        ]
         sentences = [self._sentence(step) for step in conflict.steps]
         sentences += [
             f"{one.name} {spans(one.versions)}: {one.message}"
@@ -449,17 +447,17 @@ class FixSearch:
         ]
         unblocked = []
         for step in conflict.steps:
-            if step.kind == "rule" and step.specifier == RequestRule.POLICY:
+            if step.kind is FactKind.RULE and step.specifier == RequestRule.POLICY:
                 continue
-            if step.kind == "asked" and step.specifier:
+            if step.kind is FactKind.ASKED and step.specifier:
                 unblocked.append(
                     f"a wider requirement of the project than {step.required}{step.specifier}"
                 )
-            elif step.kind == "rule" and " without " not in step.specifier:
+            elif step.kind is FactKind.RULE and " without " not in step.specifier:
                 unblocked.append(f"a wider bound than {step.specifier}")
-            elif step.kind == "rule" and step.name != name:
+            elif step.kind is FactKind.RULE and step.name != name:
                 unblocked.append(f"a release of {step.specifier}")
-            elif free is not None and step.kind == "requires" and step.required == name:
+            elif free is not None and step.kind is FactKind.REQUIRES and step.required == name:
                 unblocked.append(f"a release of {step.name} that admits {name} {free}")
         if name in self.known.unknown and len(self.known.universe.packages[name]) == 1:
             unblocked.append(
@@ -486,20 +484,20 @@ class FixSearch:
         return next((one.version for one in newer[-1:] or free), None)
 
     def _sentence(self, step: ConflictStep) -> str:
-        if step.kind == "rule" and step.specifier.startswith(f"{step.name} without "):
+        if step.kind is FactKind.RULE and step.specifier.startswith(f"{step.name} without "):
             return f"a fix must have {step.specifier}"
-        if step.kind == "rule" and step.specifier == RequestRule.POLICY:
+        if step.kind is FactKind.RULE and step.specifier == RequestRule.POLICY:
             return f"no fix has a yanked version of {step.name}"
-        if step.kind == "asked" and step.required in self.known.assumed:
+        if step.kind is FactKind.ASKED and step.required in self.known.assumed:
             return f"the lock has {step.required}, which nothing else in it requires"
-        if step.kind == "asked":
+        if step.kind is FactKind.ASKED:
             return f"the project requires {step.required}{step.specifier}"
         return step.message
 
     def _requirer(self, step: ConflictStep) -> str:
-        wanted = f"{step.required}{step.specifier}"
-        who = "the project" if step.kind == "asked" else f"{step.name} {spans(step.versions)}"
-        return f"{who} requires {wanted}"
+        by_project = step.kind is FactKind.ASKED
+        who = "the project" if by_project else f"{step.name} {spans(step.versions)}"
+        return f"{who} requires {step.required}{step.specifier}"
 
 
 def _unread(universe: Universe) -> bool:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
-from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.criteria import AllowList
@@ -25,7 +24,13 @@ from model.declared_fields import PACKAGE, Field
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from model.packages.environments import Environment
-from model.packages.identity import MEASURED_PACKAGES, Purl, same_version
+from model.packages.identity import (
+    MEASURED_PACKAGES,
+    Purl,
+    VersionChange,
+    changes_between,
+    same_version,
+)
 from model.packages.native_libraries import Steps, bundled_steps, context_lines
 from model.packages.snapshot import Snapshot
 
@@ -109,8 +114,6 @@ class Proposal:
 class GuardResult:
     """The result of guarding an upgrade from one lock to another.
 
-    :param changes: packages that differ by PEP 440. ``advised`` is the new version, ``forced``
-        the old version
     :param claims: settled comparisons of single changed packages on this hardware
     :param stacks: settled comparisons of the two locks as a whole, if several packages differ and
         both locks were measured on this hardware
@@ -201,7 +204,7 @@ def guard(
     :param evidence: evidence that includes excluded versions
     :param vulnerabilities: vulnerabilities of changed versions that are not candidates
     """
-    changes = changes_of(old, new)
+    changes = changes_between(old, new)
     before, after = (
         _Side(
             versions,
@@ -215,7 +218,7 @@ def guard(
         for versions in (old, new)
     )
     circumstances = Target(hardware or None, environment.python_version)
-    both = [it.name for it in changes if it.advised and it.forced]
+    both = [it.name for it in changes if it.new and it.old]
     performance = _performance(evidence, circumstances, before, after, changes)
     measured = performance.claims
     claims = [it for it in measured if it.package is not None]
@@ -253,9 +256,7 @@ def guard(
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
         undetermined=tuple(unsettled),
-        bundled=bundled_steps(
-            evidence.bundled, ((it.name, it.advised, it.forced) for it in changes)
-        ),
+        bundled=bundled_steps(evidence.bundled, ((it.name, it.new, it.old) for it in changes)),
         shown=performance.shown,
     )
 
@@ -307,20 +308,11 @@ def versions_without_candidate(
     """
     return [
         (change.name, versions[change.name])
-        for change in changes_of(old, new)
+        for change in changes_between(old, new)
         for versions in (old, new)
         if change.name in versions
         and not isinstance(known_version(snapshot, change.name, versions[change.name]), Candidate)
     ]
-
-
-def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionChange, ...]:
-    """The packages that differ between two locks, sorted by name."""
-    return tuple(
-        VersionChange(name, new.get(name), old.get(name))
-        for name in sorted(old.keys() | new.keys())
-        if not same_version(old.get(name), new.get(name))
-    )
 
 
 def known_version(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
@@ -383,7 +375,7 @@ _UNREAD = (ExclusionReason.UNREAD, ExclusionReason.UNAVAILABLE)
 
 
 def _missing_metadata(after: _Side, changes: Iterable[VersionChange]) -> Iterator[MissingKnowledge]:
-    for name, version in ((it.name, it.advised) for it in changes):
+    for name, version in ((it.name, it.new) for it in changes):
         known = after.known.get(name)
         if version is None or isinstance(known, Candidate):
             continue
@@ -427,7 +419,7 @@ def _missing_verdicts(
     unsettled: Iterable[Claim],
     texts: ClaimTexts,
 ) -> Iterator[MissingKnowledge]:
-    if any(it.advised for it in changes) and not evidence.knows_advisories:
+    if any(it.new for it in changes) and not evidence.knows_advisories:
         yield MissingKnowledge(
             MissingKind.ADVISORIES,
             None,
@@ -436,7 +428,7 @@ def _missing_verdicts(
             "thoth advisories sync --osv",
         )
     for claim in unsettled:
-        message = texts.note(claim).message
+        message = texts.justification(claim).message
         yield MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
 
 
@@ -458,7 +450,7 @@ def _missing_measurements(
         yield MissingKnowledge(
             MissingKind.MEASUREMENT,
             change.name,
-            f"{change.name}: {change.forced} and {change.advised} {why}",
-            f"thoth compare {change.name}=={change.forced} {change.name}=={change.advised} --ingest"
+            f"{change.name}: {change.old} and {change.new} {why}",
+            f"thoth compare {change.name}=={change.old} {change.name}=={change.new} --ingest"
             " -- COMMAND",
         )

@@ -155,7 +155,7 @@ def comparison_lines(
 def change_lines(upgrade: GuardResult) -> Iterator[str]:
     """The packages that differ, and the common properties of all claims of a pack."""
     for change in upgrade.changes:
-        yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
+        yield f"{change.name}: {change.old or 'none'} → {change.new or 'none'}"
     if common := _texts(upgrade).common:
         yield common
 
@@ -213,9 +213,9 @@ def _claims(
         (_OTHERS, [it for it in claims if it.origin is not None]),
     ):
         for claim in several if every else ():
-            message, key = texts.note(claim).message, claim.comparison_key
+            message, key = texts.justification(claim).message, claim.comparison_key
             yield Finding(group, claim.package, message, known_by, differs, rule, key)
-        for note in () if every else texts.notes(several):
+        for note in () if every else texts.justifications(several):
             yield Finding(group, note.package, note.message, known_by, differs, rule)
 
 

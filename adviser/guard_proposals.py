@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from adviser.advise import in_this_process
-from adviser.guard import GuardResult, Proposal, Vulnerabilities, changes_of, guard, known_version
+from adviser.guard import GuardResult, Proposal, Vulnerabilities, guard, known_version
 from adviser.harm import harmful_versions, pins_of
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import Budget, ResolverRequest
@@ -21,7 +21,13 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency, newest_first
 from model.packages.environments import Environment
-from model.packages.identity import DEFAULT_INDEX, Purl, package_version, same_version
+from model.packages.identity import (
+    DEFAULT_INDEX,
+    Purl,
+    changes_between,
+    package_version,
+    same_version,
+)
 from model.packages.snapshot import Snapshot
 
 #: Maximum number of versions of a harmful package that are considered, the nearest ones.
@@ -124,8 +130,8 @@ class UpgradeProposals:
             if monotonic() >= end:
                 break
             lock = self.lock_without([name], upgrade, end)
-            changes = changes_of(self._new, lock.versions) if lock.versions else ()
-            others = {it.name: it.advised or "" for it in changes if it.name != name}
+            changes = changes_between(self._new, lock.versions) if lock.versions else ()
+            others = {it.name: it.new or "" for it in changes if it.name != name}
             instead, problem = lock.versions.get(name), lock.problem or None
             proposals.append(Proposal(name, self._new[name], instead, others, lock.unread, problem))
         proposals.sort(key=lambda it: it.package)
@@ -169,7 +175,7 @@ class UpgradeProposals:
             self._hardware, self._vulnerabilities,
         )  # fmt: skip
         settled = {it.package for it in guarded.claims}
-        changed = {it.name for it in guarded.changes if it.advised is not None}
+        changed = {it.name for it in guarded.changes if it.new is not None}
         unknown = {name for name in slower if name in changed - settled}
         return {
             it for it in ({it.package for it in guarded.slower} | unknown) if it in names and it

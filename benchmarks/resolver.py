@@ -19,7 +19,7 @@ from typing import Any
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.relaxation import resolve_listed
+from adviser.resolver.listed_versions import resolve_listed
 from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution

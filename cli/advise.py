@@ -18,14 +18,13 @@ from adviser.answering.recorded_advice import (
     unrepeated,
     why_it_may_differ,
 )
-from adviser.guard import changes_of
 from adviser.locks.formats import LockFormat
 from adviser.projects.project import Project, ProjectFormat
 from adviser.reports.checking import check_fix_proof, fix_proof_in
 from adviser.reports.documents import lock_of
 from adviser.reports.note_codes import remark_of
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import fetch_hint, unread_texts
+from adviser.reports.unfetched_versions import missing_packages, unread_texts
 from adviser.resolver.results import ResolvedStack
 from adviser.resolver.worker import ResolverWorker
 from cli.console import (
@@ -62,6 +61,7 @@ from common.settings import Settings
 from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.measurements.evidence import Evidence
+from model.packages.identity import changes_between
 from model.packages.snapshot import Snapshot
 from model.text import counted, first_few
 
@@ -189,8 +189,11 @@ def advise(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        offline = options["fetch"] is False
-        print_report(answered.report, fetched=known.fetches, offline=offline, verbose=verbose)
+        fetch = True if known.fetches else False if options["fetch"] is False else None
+        texts = {it.message(): it.message(fetch) for it in answered.known.unread}
+        if missing := missing_packages(advice.request, advice.snapshot):
+            texts[missing.message()] = missing.message(fetch)
+        print_report(answered.report, texts, verbose=verbose)
     if advice.best is None:
         context.exit(3 if unread_texts(advice.snapshot) else 1)
     if applied is not None and not _apply(*applied, advice, advice.best, options):
@@ -219,7 +222,7 @@ def _apply(
     locked = read_lock_file(lock, selection, where.markers).packages(where.markers)
     before = {name: it.version for name, it in locked.items()}
     # A package that the advice lacks may belong to a group that nobody asked for.
-    changes = [it for it in changes_of(before, versions) if it.advised is not None]
+    changes = [it for it in changes_between(before, versions) if it.new is not None]
     if not changes:
         click.echo(f"{lock} has the advised versions already", err=True)
         return True
@@ -356,12 +359,11 @@ def replay(
     context.exit(0 if same else 1)
 
 
-def print_report(report: Mapping[str, Any], **options: bool) -> None:
-    """Print all stacks of a report, or the conflict of a failure.
-
-    :param options: of :func:`report_parts`
-    """
-    for part in report_parts(report, **options):
+def print_report(
+    report: Mapping[str, Any], texts: Mapping[str, str] = {}, *, verbose: bool = False
+) -> None:
+    """Print all stacks of a report, or the conflict of a failure, as :func:`report_parts` does."""
+    for part in report_parts(report, texts, verbose=verbose):
         if isinstance(part, Table):
             part.print()
         else:
@@ -369,16 +371,11 @@ def print_report(report: Mapping[str, Any], **options: bool) -> None:
 
 
 def report_parts(
-    report: Mapping[str, Any],
-    *,
-    fetched: bool = False,
-    offline: bool = False,
-    verbose: bool = False,
+    report: Mapping[str, Any], texts: Mapping[str, str], *, verbose: bool = False
 ) -> Iterator[Table | Styled]:
     """The tables and lines of a report.
 
-    :param fetched: whether indexes were just asked, so that no note suggests it
-    :param offline: whether ``--offline`` was given, so that notes suggest to omit it
+    :param texts: what to print instead of messages of notes, because it fits the options better
     :param verbose: also the score, the certificate, the claims about the best stack, and which
         measured stack is nearest to it
     """
@@ -397,13 +394,9 @@ def report_parts(
         if verbose:
             yield _score(product)
             yield Styled("", "")
-    from_indexes = True if fetched else False if offline else None
     for note in _with_missing_counted(inner["stack_info"]):
-        if note.get("code") in ("fetch", "unread"):
-            fetch = from_indexes if note["code"] == "fetch" or offline else None
-            yield _note({**note, "message": fetch_hint(note["message"], fetch=fetch)})
-        elif note.get("code") != "conflict":
-            yield _note(note)
+        if note.get("code") != "conflict":
+            yield _note({**note, "message": texts.get(note["message"], note["message"])})
     if verbose and products:
         lines = (*coverage_lines(products[0]["coverage"]), *claim_lines(report))
         yield from (Styled(shown(line), "") for line in lines)

@@ -19,12 +19,10 @@ from adviser.advise import Resolver
 from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
 from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult, OpenVulnerability
-from adviser.guard import changes_of
 from adviser.locks.formats import UnwritableLock
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement
 from adviser.reports.checking import proof_document
-from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
 from adviser.stack_request import StackRequest
 from adviser.vex import VEX_FILE, VexStatement, VexStatus, with_acceptance
@@ -58,6 +56,7 @@ from model.errors import InvalidArgument, ProjectError
 from model.json_documents import canonical_json
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
+from model.packages.identity import VersionChange, changes_between
 from model.text import counted, first_few
 
 #: Exit codes: nothing is open; every open vulnerability can be removed; some remain.
@@ -486,7 +485,7 @@ def _sarif(result: FixResult, lock: Path) -> dict[str, Any]:
 def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping[str, Any]) -> None:
     """Write a fix into the lock, with the tool that made it if one is known."""
     before = {name: it.version for name, it in lock.packages.items()}
-    if not (changes := changes_of(before, fix.versions)):
+    if not (changes := changes_between(before, fix.versions)):
         click.echo(f"{lock.path} stays as it is", err=True)
         return
     tool = tool_of(lock.path)
@@ -505,7 +504,7 @@ def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping
         write_file(lock.path, edited)
         again = read_lock_file(lock.path, lock_selection(options), lock.where.markers)
         written = {it.name: it.version for it in again.packages(lock.where.markers).values()}
-        if not changes_of(fix.versions, written):
+        if not changes_between(fix.versions, written):
             click.echo(f"wrote {lock.path}: only the pins changed", err=True)
             return
         write_file(lock.path, data)
@@ -517,7 +516,7 @@ def with_other_pins(data: bytes, changes: Iterable[VersionChange]) -> bytes | No
     """A requirements file in which only pins changed; ``None`` if that is not possible.
 
     >>> text = "# mine\\nA_b[x]==1.0  # why\\nc==2\\n"
-    >>> changes = VersionChange("a-b", "1.1", "1.0"), VersionChange("c", None, "2")
+    >>> changes = VersionChange("a-b", "1.0", "1.1"), VersionChange("c", "2", None)
     >>> with_other_pins(text.encode(), changes)
     b'# mine\\nA_b[x]==1.1  # why\\n'
     >>> with_other_pins(text.encode("utf-16"), changes)
@@ -530,15 +529,15 @@ def with_other_pins(data: bytes, changes: Iterable[VersionChange]) -> bytes | No
         return None
     for change in changes:
         name = change.name.replace("-", "[-_.]+")
-        old = re.escape(change.forced or "")
+        old = re.escape(change.old or "")
         pin = re.compile(
             rf"^(\ufeff?[ \t]*{name}[ \t]*(?:\[[^]]*\])?[ \t]*===?[ \t]*){old}(?![\w.+!*-])(.*\n?)",
             re.IGNORECASE | re.MULTILINE,
         )
-        if change.forced is None:
-            text = f"{text.rstrip()}\n{change.name}=={change.advised}\n"
+        if change.old is None:
+            text = f"{text.rstrip()}\n{change.name}=={change.new}\n"
             continue
         if "--hash" in text or len(pin.findall(text)) != 1:
             return None
-        text = pin.sub(rf"\g<1>{change.advised}\g<2>" if change.advised else "", text)
+        text = pin.sub(rf"\g<1>{change.new}\g<2>" if change.new else "", text)
     return text.encode()

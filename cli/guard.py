@@ -24,7 +24,7 @@ from adviser.answering.lock_comparison import (
     side_document,
 )
 from adviser.answering.target_hardware import own_hardware, requested_hardware
-from adviser.guard import GuardOutcome, GuardResult, changes_of, with_reasons
+from adviser.guard import GuardOutcome, GuardResult, with_reasons
 from adviser.guard_findings import (
     bisect_command,
     change_lines,
@@ -63,6 +63,7 @@ from model.errors import InvalidArgument, ProjectError
 from model.json_documents import canonical_json, digest
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
+from model.packages.identity import changes_between
 from model.text import counted
 
 #: Exit codes by outcome.
@@ -260,7 +261,7 @@ def write_versions(
     """
     output: Path = options["output"] or new
     if (tool := tool_of(new)) is not None:
-        changes = changes_of(after, versions)
+        changes = changes_between(after, versions)
         made = relocked(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock differs from the proposal")
@@ -288,7 +289,7 @@ def write_versions(
         )  # fmt: skip
         answer = known.answer(urls=form is LockFormat.PYLOCK)
     best = answer.advice.best
-    if best is None or changes_of(versions, best.versions()):
+    if best is None or changes_between(versions, best.versions()):
         raise UnwritableLock(
             "the proposed versions are no valid stack with what the project requires",
             "`thoth advise` finds the best stack of the project",

@@ -191,7 +191,7 @@ def catch_up_graph(stores: Stores, within_s: float = CATCH_UP_S) -> None:
     if behind.count > FEW_ENTRIES:
         changes = counted(behind.count, "change")
         click.echo(f"the graph is {changes} behind the record: catching up", err=True)
-    patience_s = within_s + stores.settings.query_timeout_s * 2
+    patience_s = within_s + stores.settings.hung_store_s
     with watchdog(GRAPH, patience_s) as got_on, progress_bars("changes") as bars:
 
         def advance(done: int, total: int) -> None:

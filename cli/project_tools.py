@@ -20,14 +20,13 @@ from typing import Any
 import click
 import tomli_w
 
-from adviser.guard import changes_of
 from adviser.projects.documents import requirements_text_of, toml_of
 from adviser.projects.project import Project
-from adviser.resolver.results import VersionChange
 from cli.project_files import read_lock_file, write_file
 from common.formats.locks.entries import LockSelection
 from model.errors import InvalidArgument, ProjectError
 from model.packages.environments import Environment
+from model.packages.identity import VersionChange, changes_between
 from model.redaction import scrubbed, without_credentials
 from model.text import counted, printable
 
@@ -164,7 +163,7 @@ class ToolLock:
 def show_changes(tool: LockTool, changes: Sequence[VersionChange]) -> None:
     """Print the changes of a lock, and the command that makes them."""
     for change in changes:
-        text = f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
+        text = f"{change.name}: {change.old or 'none'} → {change.new or 'none'}"
         click.echo(printable(text), err=True)
     click.echo(printable(f"runs: {command_text(tool, _pins_for(changes))}"), err=True)
 
@@ -196,7 +195,7 @@ def relocked(
 
 def _pins_for(changes: Sequence[VersionChange]) -> list[str]:
     """Requirements that ask for the new versions of changes."""
-    return [f"{it.name}=={it.advised}" for it in changes if it.advised is not None]
+    return [f"{it.name}=={it.new}" for it in changes if it.new is not None]
 
 
 def command_text(tool: LockTool, pins: Sequence[str]) -> str:
@@ -217,11 +216,10 @@ def write_with_tool(
     """
     write_file(output, made.data)
     click.echo(f"wrote {output} ({tool.name})", err=True)
-    others = [it for it in changes_of(wanted, made.versions) if it.name in wanted]
+    others = [it for it in changes_between(wanted, made.versions) if it.name in wanted]
     for change in others:
-        chosen = f"{tool.name} chose {change.advised or 'none'} instead of {change.forced}"
-        text = f"{change.name}: {chosen}"
-        click.echo(printable(text), err=True)
+        chosen = f"{tool.name} chose {change.new or 'none'} instead of {change.old}"
+        click.echo(printable(f"{change.name}: {chosen}"), err=True)
     if not others:
         versions = counted(len(wanted), "version")
         click.echo(f"{output} is what was advised: it has all {versions}", err=True)

@@ -8,19 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-from adviser import explain as explanations
+from adviser import why as explanations
 from adviser.advise import Advice, Resolver
 from adviser.answering.answers import listed_unread, on_hardware
-from adviser.explain import ForcedOutcome, ForcedStack, PackagePresence
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import (
-    fetch_hint,
-    missing_message,
+    missing_packages,
     unfetched_in,
     unread_texts,
 )
-from adviser.resolver.results import VersionChange
 from adviser.resolver.worker import ResolverWorker
+from adviser.why import ForcedOutcome, ForcedStack, ForcedVersion, PackagePresence
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.knowledge import knowledge_for, require_projected
 from cli.options import as_json_option
@@ -128,11 +126,11 @@ def _explained(
             listed = listed_unread(stores, snapshot)
             if snapshot.missing:
                 require_projected(stores, snapshot.missing)
-    message = missing_message(request, snapshot)
-    print_note(message and fetch_hint(message, fetch=options["fetch"]))
+    missing = missing_packages(request, snapshot)
+    print_note(missing.message(options["fetch"]) if missing else None)
     conflict = explanation.conflict
     unfetched = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
-    return explanation, [it.message for it in unfetched], bool(unread)
+    return explanation, [it.message() for it in unfetched], bool(unread)
 
 
 def _print(
@@ -196,7 +194,7 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
         yield f"  {forced.problem}"
 
 
-def change_text(change: VersionChange) -> str:
+def change_text(change: ForcedVersion) -> str:
     """``click 8.1 instead of 8.2``."""
     if change.forced is None:
         return f"{change.name} {change.advised} is removed"

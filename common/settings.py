@@ -352,6 +352,11 @@ class Settings:
         """Whether the embedded graph database is used."""
         return self.graph_url is None
 
+    @property
+    def hung_store_s(self) -> float:
+        """Seconds without an answer after which a store counts as hung: two limits of a query."""
+        return 2 * self.query_timeout_s
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Read the settings; empty variables count as unset.

@@ -182,7 +182,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         # The answer is stored; the next synchronisation shows it in the graph.
         with (
             suppress(StoreUnavailable),
-            watchdog(GRAPH, stores.settings.query_timeout_s * 2),
+            watchdog(GRAPH, stores.settings.hung_store_s),
         ):
             sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)

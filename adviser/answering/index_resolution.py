@@ -20,7 +20,7 @@ from adviser.answering.answers import text_of
 from adviser.answering.index_clients import IndexReader, ReadingEnded, opened_clients, urls_of
 from adviser.answering.index_memory import EarlierReads, IndexMemory, PackageReads, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
-from adviser.resolver.relaxation import AllCandidates, Known, NeededReads, ReadingRounds
+from adviser.resolver.listed_versions import AllCandidates, Known, NeededReads, ReadingRounds
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease

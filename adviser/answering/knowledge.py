@@ -89,7 +89,7 @@ class GraphSource:
         with stores.engine.connect() as connection:
             position = evidence_position(connection)
         last = self._kept.last((names, environment))
-        with timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+        with timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.hung_store_s):
             if last is not None and is_current(driver, last[0], database=database):
                 snapshot = last[0]
             else:

@@ -19,7 +19,6 @@ from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import (
     GuardResult,
     MissingKind,
-    changes_of,
     guard,
     known_version,
     versions_without_candidate,
@@ -53,7 +52,7 @@ from model.packages.candidates import (
     KnownVulnerability,
 )
 from model.packages.environments import Environment
-from model.packages.identity import package_version, same_version
+from model.packages.identity import changes_between, package_version, same_version
 from model.packages.snapshot import Snapshot, with_revision
 
 #: Number of versions of a harmful package that are read, the nearest ones.
@@ -157,7 +156,7 @@ def knowledge_of_locks(
     :raises StoreUnavailable: if a store does not answer
     """
     names = sorted({*old, *new})
-    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+    with watchdog(GRAPH, stores.settings.hung_store_s):
         snapshot = load_packages(
             stores.driver, names, environment, database=stores.database, check_time=check_time
         )
@@ -174,6 +173,17 @@ def knowledge_of_locks(
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = known_vulnerabilities(connection, unlisted)
     return LockKnowledge(snapshot, evidence, vulnerabilities, tuple(recorded))
+
+
+@dataclass(frozen=True, slots=True)
+class _LockReads:
+    """What is read from the indexes for a comparison of two locks.
+
+    :param harmful: packages of the new lock of which the nearest versions are read, too
+    """
+
+    versions: tuple[Dependency, ...]
+    harmful: tuple[str, ...] = ()
 
 
 def read_knowledge_of_locks(
@@ -198,54 +208,76 @@ def read_knowledge_of_locks(
     with stores.engine.connect() as connection:
         recorded = known_hardware(connection, stores.settings)
     hardware = (requested_hardware(recorded, prefix).digest,)
-    unmet: dict[str, str] | None = None
-
-    def stored() -> tuple[LockKnowledge, GuardResult]:
+    may_fetch = stores.settings.fetch_missing if fetch is None else fetch
+    missing = _LockReads(_changed_versions(old, new)) if fetch else None
+    if missing is None:
+        observer.before_graph()
+    done: list[_LockReads] = []
+    unmet: dict[str, str] = {}
+    while True:
+        if missing is not None:
+            unmet |= _read_from_indexes(stores, request, new, missing, observer)
+            done.append(missing)
         known = knowledge_of_locks(stores, old, new, environment, recorded, hardware)
         known = known.of_locks(old, new, environment, hardware)
-        return known, compare_lock_versions(known, old, new, environment, hardware[0])
+        missing = _missing_reads(known, old, new, environment, hardware[0], done)
+        if missing is None or not may_fetch:
+            return known, unmet if done else None
 
-    def read_from_indexes(versions: Sequence[Dependency], harmful: Sequence[str] = ()) -> None:
-        async def read(resolution: IndexResolution) -> dict[str, str]:
-            await resolution.read_versions(versions)
-            near = (
-                (name, nearest_first(resolution.listed.candidates(name), new[name]))
-                for name in harmful
-            )
-            await resolution.read_versions(
-                Dependency(name, f"=={it.version}")
-                for name, listed in near
-                for it in listed[:_MOST_NEAR]
-            )
-            return resolution.unmet()
 
-        nonlocal unmet
-        known = Knowledge(
-            KnowledgeSources(stores), request, observer, in_this_process, tuple(versions),
-            fetches=True,
-        )  # fmt: skip
-        unmet = {**(unmet or {}), **known.use(read, dict)}
-        # Locks are compared by the graph.
-        from graph.projection import sync  # loads the driver
-
-        sync(stores.engine, stores.driver, database=stores.database)
-
-    if not fetch:
-        observer.before_graph()
-    else:
-        read_from_indexes(_changed_versions(old, new))
-    knowledge, upgrade = stored()
-    if fetch is False or not (fetch or stores.settings.fetch_missing):
-        return knowledge, unmet
+def _missing_reads(
+    known: LockKnowledge,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    hardware: str,
+    done: Collection[_LockReads],
+) -> _LockReads | None:
+    """What to read from the indexes next: the changed versions, then what a proposal needs."""
+    upgrade = compare_lock_versions(known, old, new, environment, hardware)
     # Whether the metadata of a new version was never read.
-    if not fetch and any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing):
-        read_from_indexes(_changed_versions(old, new))
-        knowledge, upgrade = stored()
+    if not done and any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing):
+        return _LockReads(_changed_versions(old, new))
+    harmful = tuple(harmful_packages(upgrade))
     # A proposal is proven from what all versions of the lock require.
-    if (harmful := harmful_packages(upgrade)) and _unproven(knowledge.snapshot, new, harmful):
-        read_from_indexes(pins_of(new), harmful)
-        knowledge, upgrade = stored()
-    return knowledge, unmet
+    if harmful and not any(it.harmful for it in done) and _unproven(known.snapshot, new, harmful):
+        return _LockReads(pins_of(new), harmful)
+    return None
+
+
+def _read_from_indexes(
+    stores: Stores,
+    request: StackRequest,
+    new: Mapping[str, str],
+    reads: _LockReads,
+    observer: KnowledgeObserver,
+) -> dict[str, str]:
+    """Read versions into the record and the graph; returns why some could not be read, by package.
+
+    :param new: the new lock
+    """
+
+    async def read(resolution: IndexResolution) -> dict[str, str]:
+        await resolution.read_versions(reads.versions)
+        near = (
+            (name, nearest_first(resolution.listed.candidates(name), new[name]))
+            for name in reads.harmful
+        )
+        await resolution.read_versions(
+            Dependency(name, f"=={it.version}")
+            for name, listed in near
+            for it in listed[:_MOST_NEAR]
+        )
+        return resolution.unmet()
+
+    sources = KnowledgeSources(stores)
+    known = Knowledge(sources, request, observer, in_this_process, reads.versions, fetches=True)
+    unmet = known.use(read, dict[str, str])
+    # Locks are compared by the graph.
+    from graph.projection import sync  # loads the driver
+
+    sync(stores.engine, stores.driver, database=stores.database)
+    return unmet
 
 
 def _unproven(snapshot: Snapshot, new: Mapping[str, str], harmful: Iterable[str]) -> bool:
@@ -375,8 +407,8 @@ def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[D
     """Versions of changed packages as requirements."""
     return tuple(
         Dependency(it.name, f"=={version}")
-        for it in changes_of(old, new)
-        for version in (it.forced, it.advised)
+        for it in changes_between(old, new)
+        for version in (it.old, it.new)
         if version is not None
     )
 

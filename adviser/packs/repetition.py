@@ -10,14 +10,13 @@ from itertools import chain, zip_longest
 from random import Random
 from typing import Any
 
-from adviser.guard import changes_of
 from adviser.monkey.documents import NotInstallable, python_part
 from adviser.packs.manifest import PackManifest
 from adviser.scoring.comparisons import Comparison
 from adviser.stack_comparison import StackGroup, StackResult, compare_stacks
 from common.formats.locks.entries import LockEntry
 from model.measurements.evidence import MeasuredObservation
-from model.packages.identity import PackageVersion, same_version
+from model.packages.identity import PackageVersion, changes_between, same_version
 from pis.amun.locks import Lock
 
 
@@ -68,18 +67,18 @@ def groups_between(
     for row in observed:
         series[row.reading.stack].add((row.series.comparison_key, row.series.python_version))
         stacks[row.reading.stack] = {it.name: it.version for it in row.packages}
-    for change in changes_of(old, new):
-        if change.forced is None or change.advised is None:
+    for change in changes_between(old, new):
+        if change.old is None or change.new is None:
             continue
         theirs, ours = (
             [it for it in sorted(stacks) if same_version(stacks[it].get(change.name), version)]
-            for version in (change.forced, change.advised)
+            for version in (change.old, change.new)
         )
         for base in theirs:
             several = [it for it in ours if series[it] & series[base]]
             if not several:
                 continue
-            nearest = min(several, key=lambda it: len(changes_of(stacks[base], stacks[it])))
+            nearest = min(several, key=lambda it: len(changes_between(stacks[base], stacks[it])))
             shared = series[base] & series[nearest]
             keys = {key for key, _ in shared}
             alike = (it for it in observed if it.series.comparison_key in keys)

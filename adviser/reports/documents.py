@@ -34,11 +34,11 @@ from adviser.reports.serialization import identified_claim, plain
 from adviser.reports.summary import summary_of
 from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
-from adviser.resolver.relaxation import may_invite_better
-from adviser.resolver.results import Conflict, ResolvedStack
+from adviser.resolver.listed_versions import may_invite_better
+from adviser.resolver.results import Conflict, FactKind, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.scoring.assessment_types import Claim, NoteLevel, Premises
-from adviser.scoring.criteria import SCALE, SECURITY, level_names
+from adviser.scoring.criteria import SCALE, CriterionName, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
 from model.json_documents import canonical_json, digest
@@ -339,7 +339,7 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
             {
                 **plain(criterion),
                 "value": None
-                if criterion.name == SECURITY and not advice.evidence.knows_advisories
+                if criterion.name is CriterionName.SECURITY and not advice.evidence.knows_advisories
                 else criterion.value(worth),
                 "contribution": total / SCALE,
             }
@@ -512,7 +512,8 @@ def _of_stack(
 def _of_conflict(advice: Advice) -> dict[str, frozenset[int]]:
     """The same for versions of a conflict's packages that only the environment excludes."""
     conflict, pythons = advice.resolution.conflict, dict[str, frozenset[int]]()
-    steps = [it for it in conflict.steps if it.kind in ("asked", "requires")] if conflict else []
+    wanting = FactKind.ASKED, FactKind.REQUIRES
+    steps = [it for it in conflict.steps if it.kind in wanting] if conflict else []
     for name in dict.fromkeys(it.required for it in steps if it.required):
         wanted = [it.specifier for it in steps if it.required == name]
         messages = [

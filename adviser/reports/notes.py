@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from adviser.advise import Advice
 from adviser.reports.note_codes import NoteCode, link_of, project_code
-from adviser.reports.unfetched_versions import UnfetchedVersions, knows_nothing, missing_message
+from adviser.reports.unfetched_versions import UnfetchedVersions, knows_nothing, missing_packages
 from adviser.reports.version_rationale import (
     MISMATCHES,
     Rationale,
@@ -128,7 +128,7 @@ def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     rationales = rationales_of(advice, stack)
     notes = [
         _with_admission(note_of(it), advice.universe, rationales)
-        for it in advice.assessment.notes(purls)
+        for it in advice.assessment.justifications_of(purls)
     ]
     notes += [
         note for it in stack.choices if (note := _version_note(advice, rationales, it)) is not None
@@ -215,7 +215,7 @@ def _grounds(advice: Advice, rationale: Rationale) -> list[Justification]:
     newer = rationale.newer_purl
     if rationale.place is not RationaleCode.SCORES_BETTER or newer is None:
         return []
-    findings = advice.assessment.notes({newer})
+    findings = advice.assessment.justifications_of({newer})
     return [it for it in findings if it.purl == newer and it.code in _DECIDING]
 
 
@@ -362,9 +362,9 @@ def _request(advice: Advice) -> Iterator[ReportNote]:
     If the store knows none of the packages, a single note replaces the notes about each package.
     """
     nothing = knows_nothing(advice.snapshot)
-    message = missing_message(advice.request, advice.snapshot)
-    if message is not None:
-        yield ReportNote(NoteCode.FETCH, NoteLevel.ERROR if nothing else NoteLevel.WARNING, message)
+    if missing := missing_packages(advice.request, advice.snapshot):
+        level = NoteLevel.ERROR if nothing else NoteLevel.WARNING
+        yield ReportNote(NoteCode.FETCH, level, missing.message())
     for justification in advice.assessment.justifications:
         if justification.code is not JustificationCode.MISSING:
             yield note_of(justification)
@@ -497,7 +497,7 @@ def _builds(advice: Advice) -> Iterator[ReportNote]:
 
 def unfetched_note(versions: UnfetchedVersions) -> ReportNote:
     """A note that a conflict only covers the versions that were read."""
-    return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, versions.message, versions.name)
+    return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, versions.message(), versions.name)
 
 
 def other_wheels_notes(names: Sequence[str]) -> Iterator[ReportNote]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from adviser.resolver.resolver_request import ResolverRequest
-from adviser.resolver.results import Conflict, ConflictStep
+from adviser.resolver.results import Conflict, ConflictStep, FactKind
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.stack_request import StackRequest
 from model.packages.candidates import AbsenceReason, Candidate, ExclusionReason
 from model.packages.identity import DEFAULT_INDEX, version_of
 from model.packages.snapshot import Snapshot
-from model.text import counted
+from model.text import counted, first_few
 
 #: Versions on an index whose metadata were not read; newest first, by package and index.
 ListedVersions = Mapping[str, Mapping[str, Sequence[str]]]
@@ -36,9 +36,11 @@ class UnfetchedVersions:
     known: int
     wanted: str | None = None
 
-    @property
-    def message(self) -> str:
-        """A message that says what is missing and which command fetches it."""
+    def message(self, fetch: bool | None = None) -> str:
+        """A message that says what is missing and which command fetches it.
+
+        :param fetch: ``False`` after ``--offline``
+        """
         known = counted(self.known, "version that was", "versions that were")
         more = (
             f"1 more, {self.newest}"
@@ -46,17 +48,16 @@ class UnfetchedVersions:
             else f"{self.count} more, {self.newest} first"
         )
         covered = f"the conflict covers the {known} read"
-        return f"{self.name}: {covered}; {self.index} lists {more}: {self._remedy}"
+        return f"{self.name}: {covered}; {self.index} lists {more}: {self._remedy(fetch)}"
 
-    @property
-    def _remedy(self) -> str:
+    def _remedy(self, fetch: bool | None) -> str:
         """The command that reads the versions on which the answer depends.
 
         Reading a number of older versions is never suggested, because it could only make an old
         version win.
         """
         if self.wanted is None:
-            return "`thoth advise --fetch` reads those that decide"
+            return f"{_fetching(fetch)} reads those that decide"
         at = "" if self.index == DEFAULT_INDEX else f" --index {self.index}"
         return f"`thoth packages add '{self.name}{self.wanted}'{at}` or --fetch reads it"
 
@@ -129,7 +130,7 @@ def _request_specifiers(
     name: str, steps: Sequence[ConflictStep], request: ResolverRequest
 ) -> Iterator[str]:
     """Specifiers of the request for a package."""
-    yield from (it.specifier for it in steps if it.kind == "asked" and it.required == name)
+    yield from (it.specifier for it in steps if it.kind is FactKind.ASKED and it.required == name)
     yield from (it.specifier for it in request.constraints if it.name == name)
 
 
@@ -137,7 +138,7 @@ def _conflict_specifiers(name: str, steps: Sequence[ConflictStep]) -> list[list[
     """Specifiers for a package, grouped by the package of the conflict that requires it."""
     specifiers: dict[str, list[str]] = {}
     for step in steps:
-        if step.kind == "requires" and step.required == name:
+        if step.kind is FactKind.REQUIRES and step.required == name:
             specifiers.setdefault(step.name, []).append(step.specifier)
     return list(specifiers.values())
 
@@ -164,12 +165,6 @@ def _is_prerelease(text: str) -> bool:
     return version is None or version.is_prerelease
 
 
-#: Start of the hint in a message.
-_REMEDY = ": `thoth advise --fetch` reads"
-
-#: The remedy in messages, and that after ``--offline``.
-_OFFLINE_REMEDY = ("`thoth advise --fetch`", "`thoth advise` without `--offline`")
-
 #: Maximum number of names in a message.
 _SHOWN = 10
 
@@ -195,8 +190,33 @@ def knows_nothing(snapshot: Snapshot) -> bool:
     return bool(snapshot.missing) and not snapshot.packages and not snapshot.absences
 
 
-def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
-    """The missing packages and the command that fetches them; ``None`` if nothing is missing.
+@dataclass(frozen=True, slots=True)
+class MissingPackages:
+    """Required packages that the store lacks.
+
+    :param problem: which packages these are
+    :param commands: those that read them; empty if no index for them is configured
+    """
+
+    problem: str
+    commands: tuple[str, ...]
+
+    def message(self, fetch: bool | None = None) -> str:
+        """The problem, with the remedy that fits the options ``--fetch`` and ``--offline``.
+
+        :param fetch: ``True`` after ``--fetch``, which leaves no remedy; ``False`` after
+            ``--offline``
+        """
+        if not self.commands:
+            return f"{self.problem}; no index for them is configured here (PACKAGE_INDEXES)"
+        if fetch:
+            return self.problem
+        commands = " and ".join(self.commands)
+        return f"{self.problem}: {_fetching(fetch)} reads them first, like {commands}"
+
+
+def missing_packages(request: StackRequest, snapshot: Snapshot) -> MissingPackages | None:
+    """The missing packages; ``None`` if nothing is missing.
 
     Requirements that name an index are fetched from that index only, if it is configured. Packages
     that were already requested from an index are left out.
@@ -206,33 +226,13 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
         return None
     problem = "the store has none of the required packages"
     if not knows_nothing(snapshot):
-        problem = f"not in the store: {_shortened(missing, ', ')}"
-    commands = " and ".join(_commands(request, missing))
-    if not commands:
-        return f"{problem}; no index for them is configured here (PACKAGE_INDEXES)"
-    return f"{problem}{_REMEDY} them first, like {commands}"
+        problem = f"not in the store: {first_few(missing, _SHOWN)}"
+    return MissingPackages(problem, tuple(_commands(request, missing)))
 
 
-def without_fetch_hint(message: str) -> str:
-    """The message without the hint to use ``--fetch``, for use after ``--fetch`` found nothing.
-
-    >>> without_fetch_hint("not in the store: web: `thoth advise --fetch` reads them first")
-    'not in the store: web'
-    """
-    return message.partition(_REMEDY)[0]
-
-
-def fetch_hint(message: str, *, fetch: bool | None) -> str:
-    """The message with the remedy that fits the options ``--fetch`` and ``--offline``.
-
-    :param fetch: whether indexes were asked; ``False`` after ``--offline``
-
-    >>> fetch_hint("not in the store: web: `thoth advise --fetch` reads them first", fetch=False)
-    'not in the store: web: `thoth advise` without `--offline` reads them first'
-    """
-    if fetch:
-        return without_fetch_hint(message)
-    return message if fetch is None else message.replace(*_OFFLINE_REMEDY)
+def _fetching(fetch: bool | None) -> str:
+    """The command that reads from indexes, after ``--offline`` if ``fetch`` is ``False``."""
+    return "`thoth advise` without `--offline`" if fetch is False else "`thoth advise --fetch`"
 
 
 def _commands(request: StackRequest, missing: Iterable[str]) -> Iterator[str]:
@@ -244,8 +244,5 @@ def _commands(request: StackRequest, missing: Iterable[str]) -> Iterator[str]:
     for index, names in sorted(groups.items()):
         if not index or index in known:
             option = f" --index {index}" if index else ""
-            yield f"`thoth packages add {_shortened(names, ' ')}{option}`"
-
-
-def _shortened(names: Sequence[str], between: str) -> str:
-    return between.join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")
+            shown = " ".join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")
+            yield f"`thoth packages add {shown}{option}`"

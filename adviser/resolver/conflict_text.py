@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 
 from adviser.resolver.admission import NOT_ON
-from adviser.resolver.results import Conflict, ConflictStep, VersionExplanation, spans
+from adviser.resolver.results import Conflict, ConflictStep, FactKind, VersionExplanation, spans
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from model.packages.candidates import Candidate, Dependency, newest_first
-
-
-class FactKind(StrEnum):
-    """Kinds of facts. The values are stored; never rename them."""
-
-    ASKED = "asked"
-    REQUIRES = "requires"
-    RULE = "rule"
-    PRERELEASE = "prerelease"
-    YANKED = "yanked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +91,7 @@ def _belongs(fact: Fact, source: str) -> bool:
 def _step(universe: Universe, fact: Fact) -> ConflictStep:
     versions = _askers(universe, fact) if fact.kind is FactKind.REQUIRES else ()
     return ConflictStep(
-        fact.kind.value,
+        fact.kind,
         fact.source if fact.kind is FactKind.REQUIRES else fact.name,
         versions,
         fact.name if fact.asks else None,

@@ -19,13 +19,12 @@ from ortools.sat.python import cp_model
 
 from adviser.resolver.conflict_text import (
     Fact,
-    FactKind,
     conflict_of_roots,
     described_conflict,
     facts_of_roots,
 )
 from adviser.resolver.resolver_request import Budget, OutOfTime, SearchClock
-from adviser.resolver.results import Conflict
+from adviser.resolver.results import Conflict, FactKind
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from model.packages.candidates import Candidate, Dependency

@@ -82,20 +82,20 @@ class ResolvedStack:
         return {it.name: it.version for it in self.choices}
 
 
-@dataclass(frozen=True, slots=True)
-class VersionChange:
-    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
+class FactKind(StrEnum):
+    """Kinds of facts. The values are stored; never rename them."""
 
-    name: str
-    advised: str | None
-    forced: str | None
+    ASKED = "asked"
+    REQUIRES = "requires"
+    RULE = "rule"
+    PRERELEASE = "prerelease"
+    YANKED = "yanked"
 
 
 @dataclass(frozen=True, slots=True)
 class ConflictStep:
     """One fact of a conflict.
 
-    :param kind: ``asked``, ``requires``, ``rule``, ``prerelease`` or ``yanked``
     :param name: the package that requires something, or that the rule is about
     :param versions: its versions that require it, newest first; empty for the request itself
     :param required: the required package
@@ -104,7 +104,7 @@ class ConflictStep:
     :param extra: extra of ``name`` that has this requirement; ``None`` if it always holds
     """
 
-    kind: str
+    kind: FactKind
     name: str
     versions: tuple[str, ...]
     required: str | None

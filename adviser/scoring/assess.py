@@ -6,9 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from adviser.scoring.assessment_types import (
-    Assessment,
-)
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.coverage import Coverages
 from adviser.scoring.criteria import (
     AllowList,

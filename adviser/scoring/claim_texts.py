@@ -11,12 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adviser.scoring.assessment_types import (
-    Claim,
-    Justification,
-    JustificationCode,
-    NoteLevel,
-)
+from adviser.scoring.assessment_types import Claim, Justification, JustificationCode, NoteLevel
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.sample_needs import AGAIN, COMPARE, INSPECT, Need, settling_text
 from adviser.scoring.stack_pairs import version_of_purl

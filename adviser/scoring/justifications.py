@@ -9,12 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
-from adviser.scoring.assessment_types import (
-    Claim,
-    Justification,
-    JustificationCode,
-    NoteLevel,
-)
+from adviser.scoring.assessment_types import Claim, Justification, JustificationCode, NoteLevel
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.criteria import (
     MATURE_AFTER,

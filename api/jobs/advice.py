@@ -24,12 +24,12 @@ from adviser.answering.recorded_advice import (
     why_it_may_differ,
 )
 from adviser.answering.target_hardware import recorded_target
-from adviser.explain import ForcedStack, why_not
 from adviser.provenance import KnownIndexes, check_lock
 from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.stack_request import StackRequest, parse_dependencies
+from adviser.why import ForcedStack, why_not
 from api.http.project_files import public_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import WorkerContext, log_for_client, store_result

@@ -115,7 +115,7 @@ class WorkerContext:
 
         :raises GraphMismatch: if there is such a graph; a rebuild is enqueued if the settings allow
         """
-        with watchdog(GRAPH, self.settings.query_timeout_s * 2):
+        with watchdog(GRAPH, self.settings.hung_store_s):
             if stores_agree(stores):
                 return
         if self.settings.graph_rebuild:

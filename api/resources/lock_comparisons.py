@@ -58,7 +58,7 @@ from model.errors import InvalidArgument
 from model.measurements.evidence import RecordedHardware
 from model.measurements.inspection import Stack
 from model.packages.environments import Environment, environment
-from model.packages.identity import package_version
+from model.packages.identity import VersionChange, package_version
 
 #: Platform of locks if the request names none; never that of the server.
 _PLATFORM = "linux_x86_64"
@@ -101,7 +101,7 @@ def read_lock_knowledge(
             known = knowledge_of_locks(opened, *sides, recorded, hardware, check_time)
             return known.of_locks(*sides, hardware or ())
 
-    return answer_within(stores.settings.query_timeout_s * 2, ask)
+    return answer_within(stores.settings.hung_store_s, ask)
 
 
 def _lock_file(description: str) -> ProjectFiles:
@@ -180,14 +180,7 @@ class LockedStackSchema(Schema):
     )  # fmt: skip
 
 
-class VersionChangeSchema(Schema):
-    """A package that differs."""
-
-    name = text("Normalised name.", "numpy")
-    old = text("Version in the old lock.", "2.3.5", null=True)
-    new = text("Version in the new lock.", "2.4.6", null=True)
-
-
+VersionChangeSchema = schema_of("VersionChange", VersionChange)
 LockVulnerabilitySchema = schema_of("LockVulnerability", VersionVulnerability)
 YankedVersionSchema = schema_of("YankedVersion", YankedVersion)
 MissingKnowledgeSchema = schema_of("MissingKnowledge", MissingKnowledge)
@@ -288,9 +281,6 @@ def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         **guard_document(upgrade),
-        "changes": [
-            {"name": it.name, "old": it.forced, "new": it.advised} for it in upgrade.changes
-        ],
         "old": sides[0],
         "new": sides[1],
         "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},

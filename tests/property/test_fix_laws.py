@@ -19,7 +19,7 @@ from adviser.fix_universe import LEVELS, CountedVulnerabilities, LockToFix
 from adviser.guard import guard
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.relaxation import NeededReads, ReadingRounds
+from adviser.resolver.listed_versions import NeededReads, ReadingRounds
 from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.advise import advise
-from adviser.explain import ForcedOutcome, why_not
 from adviser.reports.checking import check_offline
+from adviser.why import ForcedOutcome, why_not
 from model.packages.candidates import Dependency
 from model.packages.snapshot import Snapshot
 from tests.effort import examples

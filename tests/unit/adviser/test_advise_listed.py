@@ -9,7 +9,7 @@ import pytest
 
 from adviser.advise import Advice, UnreadVersions, advise, advise_listed
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.relaxation import NeededReads
+from adviser.resolver.listed_versions import NeededReads
 from adviser.resolver.results import ResolutionStatus
 from cli.advise import certificate_line
 from model.packages.candidates import KnownVulnerability

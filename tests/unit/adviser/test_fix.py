@@ -12,7 +12,7 @@ from adviser.answering.lock_fixes import LockFixes
 from adviser.fix import FixResult, FixSearch
 from adviser.fix_universe import CountedVulnerabilities, LockToFix
 from adviser.reports.checking import check_fix_proof, proof_document
-from adviser.resolver.relaxation import UniverseResolver
+from adviser.resolver.listed_versions import UniverseResolver
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Resolution
 from adviser.scoring.criteria import AllowList

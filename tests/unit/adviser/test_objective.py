@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice, advise
-from adviser.explain import ForcedOutcome, why_not
 from adviser.resolver.admission import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
+from adviser.why import ForcedOutcome, why_not
 from cli.advise import certificate_line
 from model.packages.candidates import Dependency, KnownVulnerability
 from tests.factories.evidence import Bench, jobs

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from adviser.resolver.results import VersionChange
 from cli.project_tools import ToolFailed, command_text, relocked, tool_of
 from common.formats.locks.entries import DEFAULT_SELECTION
 from model.errors import InvalidArgument
+from model.packages.identity import VersionChange
 from tests.factories.universes import ENVIRONMENT
 
 PINS = ["idna==3.6"]
-CHANGES = [VersionChange("idna", "3.6", "3.7")]
+CHANGES = [VersionChange("idna", "3.7", "3.6")]
 UPGRADE = "--upgrade-package idna==3.6"
 
 

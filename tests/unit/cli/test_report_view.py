@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from adviser.advise import advise
+from adviser.reports.unfetched_versions import missing_packages
 from cli.advise import certificate_line, coverage_lines, packages_table, print_report
 from model.measurements.evidence import ADVISORIES
 from model.packages.candidates import KnownVulnerability
@@ -20,11 +21,19 @@ from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_
 DIGEST = re.compile(r"\b[0-9a-f]{8,64}\b")
 
 
-def shown(report: dict[str, Any], width: int = 120, **options: bool) -> str:
+def shown(report: dict[str, Any], width: int = 120, **options: Any) -> str:
     """What is printed where ``COLUMNS`` is ``width``."""
     with mock.patch.dict(os.environ, COLUMNS=str(width)), redirect_stdout(io.StringIO()) as out:
         print_report(report, **options)
     return out.getvalue()
+
+
+def shown_after(requirements: str, *, fetch: bool) -> str:
+    """What is printed of missing packages after ``--fetch`` or ``--offline``."""
+    advice = advice_for(request_for(requirements))
+    missing = missing_packages(advice.request, advice.snapshot)
+    assert missing is not None
+    return shown(report_of(advice), 200, texts={missing.message(): missing.message(fetch)})
 
 
 def zero() -> dict[str, Any]:
@@ -101,10 +110,8 @@ def test_advice_report_shows_versions_reasons_and_warnings() -> None:
             report_of(advice_for(request_for("old>=2\n"))), verbose=True
         ),
         "a package that is missing": shown(missing, 200),
-        "a package that the indexes lack": shown(missing, 200, fetched=True),
-        "many packages that are missing": shown(
-            report_of(advice_for(request_for("\n".join(["web", *names])))), 200, offline=True
-        ),
+        "a package that the indexes lack": shown_after("web\nnowhere\n", fetch=True),
+        "many packages that are missing": shown_after("\n".join(["web", *names]), fetch=False),
         "the nearest stack is far": "\n".join(far()),
         "many extras": many_extras(),
         "a certificate without a proof": certificate_line(

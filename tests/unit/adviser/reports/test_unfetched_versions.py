@@ -5,7 +5,7 @@ from typing import Any
 
 from adviser.advise import Advice
 from adviser.reports.notes import stack_notes
-from adviser.reports.unfetched_versions import missing_message, unfetched_in
+from adviser.reports.unfetched_versions import missing_packages, unfetched_in
 from adviser.stack_request import RequestIndex
 from tests.factories.golden import compare_views
 from tests.factories.requests import INDEX, MAIN, advice_for, request_for, snapshot_for
@@ -66,7 +66,7 @@ def test_report_explains_versions_that_could_not_be_read() -> None:
         by_index = {name: {"pypi": versions} for name, versions in listed.items()}
         cause = advice.resolution.conflict
         views[title] = "\n".join(
-            f"{it.name}: {it.count} of {it.known}, newest {it.newest}, {it.wanted}\n{it.message}"
+            f"{it.name}: {it.count} of {it.known}, newest {it.newest}, {it.wanted}\n{it.message()}"
             for it in unfetched_in(cause, advice.request, advice.snapshot, by_index)
         )
     compare_views("unread_versions", views)
@@ -85,5 +85,6 @@ def test_missing_packages_are_reported_with_a_remedy() -> None:
         request = request_for(files={"Pipfile": PIPFILE}, indexes=(MAIN, index))
         for known, snapshot in (("", snapshot_for(request)), (", nothing known", {})):
             found = snapshot or snapshot_for(request, {})
-            views[f"a package that names {title}{known}"] = missing_message(request, found) or ""
+            missing = missing_packages(request, found)
+            views[f"a package that names {title}{known}"] = missing.message() if missing else ""
     compare_views("missing_packages", views)

@@ -13,7 +13,7 @@ import pytest
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.relaxation import NeededReads, may_invite_better, resolve_listed
+from adviser.resolver.listed_versions import NeededReads, may_invite_better, resolve_listed
 from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution, ResolutionStatus

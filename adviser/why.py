@@ -17,10 +17,10 @@ from adviser.advise import (
     Resolver,
     SnapshotAndEvidence,
     UniverseAndCandidates,
-    UnreadVersions,
     assess_candidates,
     in_this_process,
     resolved,
+    result_without_reads,
     universe_for,
 )
 from adviser.reports.unfetched_versions import unread_texts
@@ -32,11 +32,12 @@ from adviser.reports.version_rationale import (
     measured_differences,
 )
 from adviser.resolver.inferred_bounds import bounds_in, compiled_ranks
-from adviser.resolver.results import Conflict, Resolution, ResolvedStack, VersionChange
+from adviser.resolver.results import Conflict, Resolution, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest
 from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import changes_between
 from model.packages.native_libraries import bundled_steps, context_lines
 
 
@@ -62,6 +63,15 @@ class CriterionLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class ForcedVersion:
+    """A package that differs in a forced stack; ``None`` where it is absent. Documents have it."""
+
+    name: str
+    advised: str | None
+    forced: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ForcedStack:
     """The best stack with a forced condition, compared with the advised stack.
 
@@ -79,7 +89,7 @@ class ForcedStack:
     outcome: ForcedOutcome
     points: float | None = None
     losses: tuple[CriterionLoss, ...] = ()
-    changes: tuple[VersionChange, ...] = ()
+    changes: tuple[ForcedVersion, ...] = ()
     conflict: Conflict | None = None
     problem: str | None = None
     level: str | None = None
@@ -152,16 +162,6 @@ def why(
     )
 
 
-def changes_between(advised: ResolvedStack, forced: ResolvedStack) -> tuple[VersionChange, ...]:
-    """The packages that differ between two stacks, sorted by name."""
-    ours, theirs = advised.versions(), forced.versions()
-    return tuple(
-        VersionChange(name, ours.get(name), theirs.get(name))
-        for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name)
-    )
-
-
 def _without(
     advice: Advice, excluded: Dependency, what: str, *, resolver: Resolver, threads: int
 ) -> ForcedStack:
@@ -193,12 +193,8 @@ def _forced(
         return replace(universe, roots=roots), known[0].packages
 
     resolve = partial(resolver, budget=request.options.budget(threads))
-    try:
-        raise UnreadVersions(
-            next(resolved((advice.snapshot, advice.evidence), universe_with, resolve))
-        )
-    except StopIteration as end:
-        result: RelaxedResolution = end.value
+    known = advice.snapshot, advice.evidence
+    result = result_without_reads(resolved(known, universe_with, resolve))
     resolution = result.resolution
     if not resolution.stacks:
         proven = result.is_infeasible and not unread_texts(advice.snapshot)
@@ -235,7 +231,7 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
     forced, advised = resolution.stacks[0], advice.best
     if advised is None:
         return ForcedStack(what, ForcedOutcome.POSSIBLE)
-    changes = changes_between(advised, forced)
+    changes = changes_between(advised.versions(), forced.versions())
     losses = []
     for place, criterion in enumerate(advice.assessment.criteria):
         ours, theirs = (
@@ -249,7 +245,7 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
         ForcedOutcome.POSSIBLE if changes else ForcedOutcome.ADVISED,
         (advised.score - forced.score) / SCALE,
         tuple(it for it in losses if it.points),
-        changes,
+        tuple(ForcedVersion(it.name, it.old, it.new) for it in changes),
         level=next((name for name, ours, theirs in levels if ours != theirs), None),
         measured=tuple(_measured(advice, forced, advised)),
     )
@@ -287,5 +283,4 @@ def _path(rationales: VersionRationales, name: str) -> list[str]:
             if requirer not in towards:
                 towards[requirer] = (wanted, dependency)
                 pending.append(requirer)
-    return []
     return []

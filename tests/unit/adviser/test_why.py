@@ -3,8 +3,8 @@
 import pytest
 
 from adviser.advise import Advice
-from adviser.explain import CriterionLoss, ForcedOutcome, ForcedStack, why, why_not
 from adviser.scoring.criteria import RecommendationType
+from adviser.why import CriterionLoss, ForcedOutcome, ForcedStack, why, why_not
 from cli.why import forced_lines, presence_lines
 from model.packages.candidates import Dependency
 from model.packages.native_libraries import CONTEXT
