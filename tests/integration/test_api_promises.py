@@ -265,7 +265,7 @@ def test_comparisons_include_rows_of_a_long_transaction_after_its_commit(
     assert (len(before.readings), len(after.readings)) == (0, 10)
 
 
-def test_change_counter_increases_once_per_committed_transaction(kept: Stores) -> None:
+def test_each_committed_transaction_counts_as_one_change(kept: Stores) -> None:
     with kept.engine.connect() as reader:
         start = changes(reader)
         with kept.engine.connect() as writer:

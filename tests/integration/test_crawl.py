@@ -124,7 +124,7 @@ def test_crawl_reads_old_releases_for_requirements_below_the_newest(
     assert versions(relational, "legacy") == [("0.1", "solved")]
 
 
-def test_crawl_keeps_and_reports_its_bounds(at: Settings, relational: Engine, index: Index) -> None:
+def test_crawl_obeys_and_reports_its_limits(at: Settings, relational: Engine, index: Index) -> None:
     wheels(index, "app", *(f"1.{minor}" for minor in range(6)), metadata=requires("b", "c", "d"))
     for name in "bcd":
         wheels(index, name, "1.0")

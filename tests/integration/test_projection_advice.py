@@ -93,7 +93,7 @@ def test_advised_stack_that_was_measured_is_a_single_node(stores: Stores) -> Non
     assert answer(stores, included, key=NEW.digest) == [[it.purl] for it in NEW.packages]
 
 
-def test_advice_without_a_stack_has_no_recommended_edge(stores: Stores) -> None:
+def test_advice_without_a_stack_recommends_no_stack_in_the_graph(stores: Stores) -> None:
     assert add(stores, 8, AdviceLinks(), status="infeasible")
     project(stores)
     assert verified(stores).equal

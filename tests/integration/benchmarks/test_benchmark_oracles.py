@@ -101,7 +101,7 @@ def test_loadgen_run_that_ends_too_early_is_invalid(
     assert (result.validity, result.reason) == (Validity.INVALID, "LoadGen: min duration")
 
 
-def test_accuracy_run_has_no_performance(loadgen_logs: dict[str, bytes], tmp_path: Path) -> None:
+def test_accuracy_run_gives_no_performance(loadgen_logs: dict[str, bytes], tmp_path: Path) -> None:
     assert not [scenario for scenario, _ in read(tmp_path, loadgen_logs) if scenario == "precise"]
 
 

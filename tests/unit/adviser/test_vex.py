@@ -176,7 +176,7 @@ def test_wrong_value_in_a_vex_document_is_refused_without_a_crash(document: dict
                 with_acceptance(json.dumps(wrong).encode(), "jinja2", ["CVE-2026-1"], ACCEPTED)
 
 
-def test_recorded_acceptance_replaces_only_the_earlier_acceptance() -> None:
+def test_recorded_vulnerability_acceptance_replaces_only_the_earlier_one() -> None:
     names = ["CVE-2026-1", "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-1"]
     first = with_acceptance(None, "jinja2", names, ACCEPTED)
     assert with_acceptance(None, "jinja2", names, ACCEPTED) == first

@@ -75,7 +75,7 @@ def test_generic_pypy_tags_name_the_major_version_only() -> None:
         ("linux_aarch64", "platform_machine == 'aarch64' and python_full_version == '3.11.7'"),
     ],
 )
-def test_markers_apply_to_their_platform(platform: str, marker: str) -> None:
+def test_environment_sets_marker_values(platform: str, marker: str) -> None:
     markers = dict(environment("3.11.7", platform).markers)
     assert Marker(marker).evaluate(markers)
     assert not Marker("python_version >= '3.12'").evaluate(markers)

@@ -91,7 +91,7 @@ def after(update: ChangeUpdate, bench: Bench) -> list[PerformanceChange]:
         (-GAIN, [ChangeEvent.WITHDRAWN]),
     ],
 )
-def test_later_evidence_adds_a_change_that_refers_to_the_first_one(
+def test_later_evidence_adds_a_change_that_refers_to_the_first_change(
     later: float, events: list[ChangeEvent]
 ) -> None:
     update = first(releases([0.0, GAIN]))

@@ -123,7 +123,7 @@ def test_error_in_the_resolver_process_is_raised_without_ending_the_process(
     assert worker._child is child
 
 
-def test_failed_start_of_the_resolver_process_is_not_a_memory_limit(
+def test_failed_start_of_the_resolver_is_not_reported_as_memory_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
