@@ -434,7 +434,7 @@ def universe_for(
 
     :param unbounded: packages whose inferred bounds do not count
     :param reused: packages of an earlier universe of the same request
-    :param premises: those of the assessment; they may keep the project's versions
+    :param premises: the premises of the assessment; they may keep the project's versions
     """
     if premises is not None and premises.kept:
         constraints = (*request.options.constraints, *pins_of(request.locked or {}))

@@ -359,7 +359,7 @@ class HistoryJob:
     rate: Annotated[float, Field("Rate in the unit of the series.", 9.4e10)]
     seen_at: Annotated[datetime | None, Field("When the job ended.")]
     left_out: Annotated[
-        str | None, Field("Why comparisons leave the job out; null if they do not.")
+        str | None, Field("Why comparisons leave the job out; null if they use it.")
     ]
 
 

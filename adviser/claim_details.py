@@ -69,7 +69,7 @@ class PartialEffect:
     baseline_stack: Annotated[str, Field("Digest of the baseline stack.", DIGEST)]
     differs: Annotated[
         tuple[str, ...],
-        Field("Packages in which these stacks differ from those of the claim.", ["scipy"]),
+        Field("Packages in which these stacks differ from the claim's stacks.", ["scipy"]),
     ]
     hosts: Annotated[tuple[str, ...], Field("Digests of the machines.", [DIGEST])]
     documents: Annotated[tuple[str, ...], Field("Inspections of the candidate's jobs.", [DIGEST])]

@@ -66,7 +66,7 @@ class MissingKnowledge:
     kind: Annotated[MissingKind, Field("What is missing.")]
     package: Annotated[str | None, Field("The package concerned; null for all.", "numpy")]
     message: Annotated[str, Field("What is missing, for people.")]
-    remedy: Annotated[str | None, Field("The command that supplies it.", "thoth inspect")] = None
+    remedy: Annotated[str | None, Field("Command that supplies it.", "thoth inspect")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ class Proposal:
     version: Annotated[str, Field("Harmful version in the new lock.", "2.4.6")]
     instead: Annotated[
         str | None,
-        Field("Nearest version without the harm; null if none is known or needed.", "2.4.5"),
+        Field("Nearest version without the harm; null if no version is known or needed.", "2.4.5"),
     ]
     others: Annotated[
         Mapping[str, str],
-        Field("Versions of other packages that change with it; empty for those left out."),
+        Field("Versions of other packages that change with it; empty for dropped packages."),
     ] = field(default_factory=dict)
     unread: Annotated[
         tuple[str, ...],
-        Field("Packages whose requirements are unknown; without any, the lock is proven valid."),
+        Field("Packages whose requirements are unknown; if none are, the lock is proven valid."),
     ] = ()
-    problem: Annotated[str | None, Field("Why there is none.")] = None
+    problem: Annotated[str | None, Field("Why there is no replacement.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Finding:
     package: Annotated[str | None, Field("Name of the package; null for several.", "numpy")]
     message: Annotated[str, Field("The finding, for people.")]
     known_by: Annotated[
-        str | None, Field("How it is known; null if it is not.", "measured on this hardware")
+        str | None, Field("Evidence of the finding; null if unknown.", "measured on this hardware")
     ]
     settled_difference: Annotated[
         bool, Field("Whether it is a settled difference.", example=True)

@@ -83,7 +83,7 @@ def _harm(candidate: Candidate, known: Collection[str], allowed: AllowList) -> s
 class PremiseSearch:
     """Searches, from one resolution to the next, for the premises of the advice.
 
-    :ivar premises: those of the next resolution
+    :ivar premises: the premises of the next resolution
     """
 
     def __init__(self, request: StackRequest, premises: Premises) -> None:

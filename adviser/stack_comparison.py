@@ -71,7 +71,7 @@ class RecentHistory:
         tuple[float, ...],
         Field(
             "Median rate of each of the last 30 inspections, oldest first. Unstable observations"
-            " do not count; those from before a step of the machine do.",
+            " do not count; observations from before a step of the machine do.",
             [9.4e10],
         ),
     ]
@@ -270,7 +270,7 @@ class StackResult:
     ] = field(default_factory=dict)
     differing_packages: Annotated[
         tuple[DifferingPackage, ...],
-        Field("All packages that differ from the baseline; the measured first."),
+        Field("All packages that differ from the baseline, the measured one first."),
     ] = ()
 
     @property

@@ -32,7 +32,7 @@ def selected_requirements(
 ) -> tuple[ProjectRequirement, ...]:
     """The requirements of a project with the selected extras and groups.
 
-    :raises InvalidFile: if the project has no such extra or group; the hint lists those it has
+    :raises InvalidFile: if the project has no such extra or group; the hint lists existing ones
     """
     requirements = [*project.requirements, *(project.dev if dev else ())]
     for kind, known, wanted in (
@@ -52,7 +52,7 @@ def overridden(
     overrides: Iterable[ProjectRequirement],
     markers: Mapping[str, str],
 ) -> tuple[ProjectRequirement, ...]:
-    """Replace overridden requirements with those overrides whose markers hold, as uv does.
+    """Replace overridden requirements with the overrides whose markers hold, as uv does.
 
     A requirement keeps its own marker. A requirement is removed if the markers of none of its
     overrides hold.
@@ -364,7 +364,7 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Dependency, ...]:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Parse overrides, and join those of each package into one specifier.
+    """Parse overrides, and join the overrides of each package into one specifier.
 
     :raises InvalidArgument: like :func:`parse_bounds`
     """

@@ -61,7 +61,7 @@ def refuse_secrets(value: Mapping[str, Any]) -> None:
 
 
 def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove credentials from a specification; jobs use those of the index configuration."""
+    """Remove credentials from a specification; jobs use credentials of the index configuration."""
     public = {k: v if k in _VERBATIM else public_values(v) for k, v in value.items()}
     if isinstance(python := value.get("python"), Mapping):
         texts = {k: python[k] for k in _LOCKS if isinstance(python.get(k), str)}

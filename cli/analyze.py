@@ -43,7 +43,7 @@ _INDEX = click.option("--index", metavar="INDEX", help="Index that serves the wh
 
 @click.group(cls=CommandGroup)
 def analyze() -> None:
-    """Show the native libraries that wheels need, and those that systems provide."""
+    """Show the native libraries that wheels need and that systems provide."""
 
 
 @analyze.command()

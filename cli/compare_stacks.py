@@ -169,7 +169,7 @@ def pinned_versions(subject: Subject) -> dict[str, str]:
 
 
 def project_requirements(folder: Path) -> list[str]:
-    """Requirements of the ``pyproject.toml`` in a folder, also those for development.
+    """Requirements of the ``pyproject.toml`` in a folder, including development requirements.
 
     Commands such as pytest are installed for development. Empty without a ``pyproject.toml``.
 

@@ -62,7 +62,7 @@ COMMANDS = {
     "advisories": ("advisories", "Read and list security advisories."),
     "analyze": (
         "analyze",
-        "Show the native libraries that wheels need, and those that systems provide.",
+        "Show the native libraries that wheels need and that systems provide.",
     ),
     "audit": ("access", "List the API requests that wrote data."),
     "backup": ("record", "Write a backup of the record and its documents to a new FILE."),

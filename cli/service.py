@@ -408,7 +408,7 @@ def cancel(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def purge(settings: Settings, name: str, client: str | None, as_json: bool) -> None:
-    """Cancel all waiting jobs of a queue, or those of one client."""
+    """Cancel all waiting jobs of a queue, or all jobs of one client that wait in it."""
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         number = cancel_waiting(connection, queue=QueueName(name), client=client)
     _print_cancelled(number, as_json)

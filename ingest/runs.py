@@ -297,6 +297,6 @@ def list_quarantine(settings: Settings) -> list[QuarantineEntry]:
 
 
 def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> set[int]:
-    """Resolve quarantine entries; return the numbers of those that were not resolved before."""
+    """Resolve quarantine entries; return the numbers of entries that were not resolved before."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)

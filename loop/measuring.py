@@ -54,7 +54,7 @@ def measure_batches(stores: Stores, on_job: OnJob, until: float | None = None) -
     given up after ``LOOP_NIGHTS`` nights without a new job.
 
     :param until: time of :func:`time.monotonic` after which no job starts
-    :returns: batches that were measured and postponed, and jobs that this night has measured
+    :returns: numbers of measured batches, of postponed batches, and of jobs measured this night
     """
     settings = stores.settings
     deadline = time.monotonic() + 60 * settings.loop_minutes if until is None else until

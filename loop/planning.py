@@ -179,7 +179,7 @@ def compared_version(
 def _worth(
     value: JobValue | None, claims: Sequence[Claim], weight: float, minutes: float
 ) -> float | None:
-    """The value of further jobs; ``None`` if none can change the verdict.
+    """The value of further jobs; ``None`` if no job can change the verdict.
 
     A verdict at the level of one look is stricter than the verdict of ``thoth advise``. If only the
     latter holds, the next look is likely to settle it.

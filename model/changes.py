@@ -104,7 +104,7 @@ class RecordedChange(PerformanceChange):
     bundled: Annotated[
         str | None,
         Field(
-            "What the wheel of the version after bundles otherwise: context, not shown to be the"
+            "Differences in bundled libraries from the version before: context, not shown to be the"
             " cause; null if unknown or nothing.",
             "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28",
         ),

@@ -176,7 +176,7 @@ STACK_DIGEST = public("Digest of the stack.", DIGEST)
 STACK_LABEL = Field("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)")
 HOST = public("Digest of the machine.")
 BUNDLED_STEPS = Field(
-    "By package, what its newer wheel bundles otherwise: context, not shown to be the cause.",
+    "Differences in bundled libraries by package: context, not shown to be the cause.",
     {"numpy": "numpy 2.3.0 bundles OpenBLAS 0.3.29 instead of 0.3.28"},
 )
 DELTA_PCT = public("Differences up to this count as equivalent.", 2.0, unit="%")

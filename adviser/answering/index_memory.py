@@ -153,7 +153,7 @@ class IndexMemory:
         return package if 0 <= age_s < self._page_age_s else None
 
     def keep(self, packages: Mapping[PackageKey, ListedPackage]) -> None:
-        """Keep packages, and forget those that were used least recently."""
+        """Keep packages, and forget the least recently used ones."""
         forgets = [self._packages.put(key, None, it) for key, it in packages.items()]
         if any(forgets):
             # Results refer to the versions of forgotten packages.

@@ -302,7 +302,7 @@ class IndexSnapshot:
         return {it.index for it in self.packages.values()}
 
     def unstored(self) -> dict[str, list[ReadPackage]]:
-        """Pages by index, each with the metadata of those of its versions that were read.
+        """Pages by index, each with the metadata of its read versions.
 
         Pages and metadata that the record already has, as far as this process knows, are left out.
         """

@@ -364,7 +364,7 @@ def proposals_for(
 ) -> UpgradeProposals:
     """Replacements for harmful versions; the parameters are those of :func:`compare_lock_versions`.
 
-    :param requirements: those of the project, which the lock must meet
+    :param requirements: the project's requirements, which the lock must meet
     """
     return UpgradeProposals(
         old, new, knowledge.snapshot, knowledge.evidence, environment, hardware,

@@ -308,7 +308,7 @@ def noise_of(jobs: Sequence[MeasuredRate], step: int) -> Variance:
     The place and the size of the step were chosen to fit the jobs, so each costs one degree of
     freedom.
 
-    :returns: at least 0 degrees of freedom; the value is ``nan`` without any
+    :returns: at least 0 degrees of freedom; with 0, the value is ``nan``
     """
     usable = [job for job in jobs if job.usable]
     if not usable:

@@ -186,7 +186,7 @@ class CoveringArray:
     def _gain(
         self, seed: Combination, chosen: Sequence[int]
     ) -> Callable[[tuple[ClassChoice, int]], tuple[bool, int, int, int]]:
-        """Sort key of a choice: versions of the seed, combinations that it covers, those it has."""
+        """Sort key of a choice: versions of the seed, new combinations, all combinations."""
         uncovered, sizes = self.uncovered, sorted(self._sizes)
 
         def key(choice: tuple[ClassChoice, int]) -> tuple[bool, int, int, int]:

@@ -119,7 +119,7 @@ class StackSpace:
         return math.prod(it.version_count for it in self._packages)
 
     def product_of(self, names: Iterable[str]) -> int:
-        """Product of the number of versions of these packages; packages without any are ignored."""
+        """Product of the numbers of versions of these packages, without packages that have none."""
         wanted = set(names)
         return math.prod(it.version_count for it in self._packages if it.name in wanted)
 

@@ -211,7 +211,7 @@ def _context(evidence: Evidence, claims: Sequence[Claim]) -> list[str]:
 def _pairs(
     stacks: MeasuredStackIndex, series: int, history: History, component: str | None
 ) -> Iterator[StackPair]:
-    """Stacks with neighbouring releases of the measured library, those that differ least."""
+    """The most similar stacks with neighbouring releases of the measured library."""
     measured: dict[Purl, list[str]] = defaultdict(list)
     for digest in sorted(history.jobs):
         versions = stacks.versions(digest)

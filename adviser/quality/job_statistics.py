@@ -407,7 +407,7 @@ class JudgedBatch(RepetitionBatch):
     :param departs: whether its variance exceeds the fitted one by more than three standard errors
     """
 
-    ratio: Annotated[float, unbounded("Standard deviation divided by the smallest one.", 1.1)]
+    ratio: Annotated[float, unbounded("Standard deviation divided by the smallest.", 1.1)]
     ratio_low: Annotated[float, Field("Lower end of its 95 % interval.", 0.96)]
     ratio_high: Annotated[float, unbounded("Upper end of its 95 % interval.", 1.21)]
     fitted_sd: Annotated[float, Field("Standard deviation that repetitions explain.", 20.9)]

@@ -108,7 +108,7 @@ class QualityReport:
     """All series of a report; their comparisons are one family.
 
     :param batches: of stacks that were measured with several numbers of repetitions
-    :param groups: all groups that were compared, also those that only appear in ``batches``
+    :param groups: all compared groups, including groups that only appear in ``batches``
     """
 
     series: tuple[SeriesQuality, ...]

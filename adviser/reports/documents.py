@@ -242,7 +242,7 @@ def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> P
 
 
 def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
-    """Notes about missing locks: errors for the best stack, warnings for the others."""
+    """Notes about missing locks: errors for the best stack, warnings for other stacks."""
     for number, locks in enumerate(written, 1):
         if locks.problem is not None:
             stack = f"stack {number}: " if len(written) > 1 else ""

@@ -217,7 +217,7 @@ def _when(versions: Iterable[Candidate | RefusedVersion]) -> str:
 
 
 def _all_versions(universe: Universe, name: str) -> list[Candidate | RefusedVersion]:
-    """Usable and refused versions, newest first, then those that the snapshot excludes."""
+    """Usable and refused versions, newest first, then versions that the snapshot excludes."""
     usable: list[Candidate | RefusedVersion] = [*universe.packages.get(name, ())]
     order = {it.purl: at for at, it in enumerate(_candidates(universe, name))}
     ruled: list[Candidate | RefusedVersion] = []

@@ -351,7 +351,7 @@ def _group(claim: Claim) -> object:
 
 
 def _divided(group: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
-    """The claims that share one sentence, and those that have their own.
+    """The claims that share one sentence, and the claims with their own sentences.
 
     A difference has its own sentence if its interval lies apart from that of the median, unless
     this holds for more than a quarter of the group, which is a trend.

@@ -368,7 +368,7 @@ def history_of(
 def jobs_of(
     readings: Iterable[Reading],
 ) -> tuple[dict[str, list[MeasuredJob]], dict[str, list[str]]]:
-    """The stable jobs of each stack, by identifier, and the reasons why the others are unstable.
+    """The stable jobs of each stack, by identifier, and the reasons why other jobs are unstable.
 
     A job that was recorded several times counts once. A job is unstable if any of its readings is
     unstable.

@@ -36,7 +36,7 @@ class FurtherJobs:
         float, Field("Probability that they settle the comparison; 0 if unknown.", 0.81)
     ]
     settled_by: Annotated[
-        str, Field("What settles it here, and how long that takes.", "3 more jobs each")
+        str, Field("Jobs that settle the comparison here, and their duration.", "3 more jobs each")
     ]
 
 

@@ -140,7 +140,7 @@ class ComparisonCache:
         keys: Collection[str] | None = None,
         wanted: SeriesFilter = SeriesFilter(),
     ) -> SeriesFamily:
-        """The series of ``thoth stacks``; those of one question are a family.
+        """The series of ``thoth stacks`` for one question, which are a family.
 
         :param baseline: digest of the stack that others are compared with where it was measured, or
             :data:`NEWEST_BASELINE`
@@ -211,7 +211,7 @@ class ComparisonCache:
         keys: AbstractSet[str],
         baseline: str | None,
     ) -> dict[str, list[SeriesEstimates]]:
-        """The series of these comparison keys; only those that changed are estimated."""
+        """The series of these comparison keys; only changed series are estimated."""
         kept = {key: cache.kept((key, baseline), self._marks[key]) for key in keys}
         estimates = {key: them for key, them in kept.items() if them is not None}
         for key, measured in self._read(connection, keys - estimates.keys()):

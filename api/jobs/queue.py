@@ -344,8 +344,8 @@ class Queue:
     def admit(
         self, connection: Connection, queue: QueueName, client: QueueClient | None = None
     ) -> int:
-        """Check that a queue has room: for anonymous requests three quarters of it, for those of
-        one address a quarter.
+        """Check that a queue has room: anonymous requests may take three quarters of it, one
+        address a quarter.
 
         :returns: number of waiting jobs
         :raises Overloaded: if too many jobs wait in a queue, with the time to try again
@@ -434,7 +434,7 @@ class QueuedJob:
 
 
 def queued_jobs(connection: Connection, queue: QueueName | None, most: int) -> list[QueuedJob]:
-    """Running jobs, then those that wait, in the order in which workers take them."""
+    """Running jobs, then waiting jobs in the order in which workers take them."""
     values = {"queue": queue and queue.value, "most": most}
     return [QueuedJob(**row._mapping) for row in connection.execute(_JOBS, values)]
 

@@ -66,7 +66,7 @@ def package(name: str) -> Response:
 
 
 def _classes(groups: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Hardware classes of groups, those with most groups and jobs first."""
+    """Hardware classes of groups; classes with the most groups and jobs come first."""
     known: dict[str, Mapping[str, Any]] = {}
     numbers, jobs = Counter[str](), Counter[str]()
     for group in groups:

@@ -19,7 +19,7 @@ class GroupView:
     """One group.
 
     :param group: as the API returns it
-    :param baseline: label of the stack that the others are compared with
+    :param baseline: label of the stack that other stacks are compared with
     :param sentence: which stack is fastest, with the interval
     :param drawing: effects of all stacks with an estimate, or ``None``
     :param history: jobs, and median rates of the last inspections

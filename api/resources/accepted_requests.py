@@ -71,7 +71,7 @@ RequestSchema = schema_of(
         allow_none=True,
         metadata={"description": "What was read from the indexes; null if nothing had to be read."},
     ),
-    cached=flag("Whether it was served from the cache."),
+    cached=flag("Whether the answer comes from the cache."),
     result=text("Address of the result; null if there is none yet.", null=True),
     log=text("Address of the log."),
 )

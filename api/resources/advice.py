@@ -171,7 +171,7 @@ ExplainedClaimSchema = schema_of(
         "Version of Thoth that wrote the advice, if this version computes other values.", null=True
     ),
     claim=json_object("The claim with the keys of a report."),
-    sentences=texts("What the claim says and how it was computed, for people."),
+    sentences=texts("Sentences with the result of the claim and its computation."),
 )
 
 claim_routes = Resources("claims", __name__, description="Claims of recorded advice.")
@@ -276,7 +276,7 @@ class ProjectSchema(StrictSchema):
     groups = _names("Dependency groups of the project to include.", "test")
     constraints = _names("Constraints on packages, which do not install them.", "numpy<2")
     exclusions = _names("Versions to exclude.", "flask==3.0.1")
-    overrides = _names("Requirements that replace all others for the same package.", "protobuf<5")
+    overrides = _names("Requirements that replace all others on their package.", "protobuf<5")
     prereleases = _names("Packages whose pre-releases are allowed.", "torch")
     allowed_vulnerabilities = _names("Vulnerabilities to accept, by identifier.", "CVE-2024-0001")
     only_wheels = fields.Boolean(

@@ -69,7 +69,7 @@ def or_404(value: T | None, what: str, name: str) -> T:
 
 
 def filters(query: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters of a query, without those that select the page.
+    """The filters of a query, without parameters that select the page.
 
     :raises ApiError: 400 for a version without a package
     """

@@ -111,7 +111,7 @@ def _item(change: RecordedChange) -> dict[str, Any]:
 class SeriesQuerySchema(StrictSchema):
     """Selects a part of the history."""
 
-    python = filter_text("Python version; default: the one with most observations.", "3.11")
+    python = filter_text("Python version; default: the version with most observations.", "3.11")
     limit = page_limit(
         "Maximum number of observations; older inspections are left out.", 1000, 10_000
     )
@@ -255,7 +255,7 @@ class StepSearchSchema(Schema):
     state = choice("State of this search.", _STATES)
     sentence = text("The answer, or the state so far, in one sentence.")
     stopped = fields.Nested(SearchStoppedSchema, required=True, allow_none=True)
-    step = text("The step; null without one.", "numpy 1.25.2 → numpy 1.26.0", null=True)
+    step = text("The step; null if there is none.", "numpy 1.25.2 → numpy 1.26.0", null=True)
     before = text("The stack before the step.", "numpy 1.25.2", null=True)
     after = text("The stack after the step.", "numpy 1.26.0", null=True)
     confirmation = fields.Nested(StepConfirmationSchema, required=True, allow_none=True)
@@ -282,7 +282,7 @@ BisectDocumentSchema = fresh(
     "BisectDocument",
     BisectSummarySchema,
     others=texts("Further requirements of every stack.", ["scipy"]),
-    python_version=text("Python version; null for that of the command.", "3.11", null=True),
+    python_version=text("Python version; null for the command's version.", "3.11", null=True),
     index_name=text("Name of the package index.", "pypi"),
     command=text("Continues the search.", "thoth bisect 'numpy>=1.24,<2.4' --pi matmul"),
     searches=fields.List(fields.Nested(StepSearchSchema), required=True),

@@ -335,7 +335,7 @@ class LockKnowledgeSchema(Schema):
     vulnerabilities = fields.List(
         fields.List(fields.Raw()),
         required=True,
-        metadata={"description": "Vulnerabilities by name and version that cannot be installed."},
+        metadata={"description": "Vulnerabilities of uninstallable versions: name, version, list."},
     )
     hardware = fields.List(
         fields.Dict(), required=True, metadata={"description": "Measured hardware classes."}

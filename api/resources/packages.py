@@ -252,7 +252,7 @@ _EVENTS = Cursor("events", {"event_id": int})
 @blueprint.arguments(PackageQuerySchema, location="query")
 @blueprint.response(200, PackagePageSchema)
 def get_packages(query: dict[str, Any]) -> dict[str, Any]:
-    """List known packages: those with releases, and those that releases require."""
+    """List known packages: packages with releases, and packages that releases require."""
     parameters = filters(query)
     if "like" in parameters:
         parameters["like"] = package_name(parameters["like"])
@@ -377,7 +377,7 @@ def get_release(query: dict[str, Any], name: str, version: str) -> dict[str, Any
 @release_routes.response(200, FilePageSchema)
 @release_routes.alt_response(404, "NOT_FOUND")
 def get_files(query: dict[str, Any], name: str, version: str) -> dict[str, Any]:
-    """List the files of a release by name, including those no longer listed by the index."""
+    """List the files of a release by name, including files that the index no longer lists."""
     with reading() as (connection, progress):
         purl = _purl(connection, name, version, query["index"])
         find = partial(browse_files, connection, purl)

@@ -90,7 +90,7 @@ class RequestCountSchema(Schema):
 
     kind = text("Kind of request.", "adviser")
     state = text("State of the requests.", "succeeded")
-    requests = count("Number of them.", 12)
+    requests = count("Number of requests.", 12)
 
 
 RequestTimesSchema = schema_of("RequestTimes", RequestTimes)

@@ -134,7 +134,7 @@ class GroupQuerySchema(PageQuerySchema):
 
 
 class GroupBaselineSchema(Schema):
-    """The stack that the others of its group are compared with."""
+    """The stack that other stacks of its group are compared with."""
 
     stack_digest = text("Digest of the stack.", DIGEST)
     reason = text(
@@ -163,7 +163,7 @@ _GROUPS = Cursor("comparison-groups", {"place": int})
 @blueprint.arguments(StackQuerySchema, location="query")
 @blueprint.response(200, StackPageSchema)
 def get_stacks(query: dict[str, Any]) -> dict[str, Any]:
-    """List measured stacks and those recommended to this token, ordered by digest.
+    """List measured stacks and stacks recommended to this token, ordered by digest.
 
     A token with the scope `admin` sees all recommended stacks.
     """

@@ -238,7 +238,7 @@ class _Loop(asyncio.SelectorEventLoop):
     async def create_server(  # type: ignore[override]
         self, *arguments: Any, sock: Any, **options: Any
     ) -> Any:
-        """Accept one connection at a time, so that processes share those that come together."""
+        """Accept one connection at a time, so that processes share simultaneous connections."""
         server = await super().create_server(*arguments, sock=sock, backlog=1, **options)
         sock.listen(_BACKLOG)
         return server

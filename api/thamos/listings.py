@@ -137,7 +137,7 @@ _PAGE = 25
 @needs(Scope.READ)
 @blueprint.response(200, EnvironmentsSchema)
 def environments() -> dict[str, Any]:
-    """List this service's own system, and those that have measurements."""
+    """List this service's own system, and systems with measurements."""
     runtime = runtime_environment(platform.python_version())
     system = runtime["operating_system"]
     own = KnownSystem(system["name"], system["version"], runtime["python_version"])

@@ -339,7 +339,7 @@ def _own_list(file: Fields) -> Iterator[ResultSeries]:
 
 
 def _indicator(printed: Fields) -> Iterator[ResultSeries]:
-    """The document that an indicator prints; its rates are those of the repetitions."""
+    """The document that an indicator prints; a series has the rates of its repetitions."""
     for each in measurements_of(printed.record, "", printed.at):
         durations = each.repetitions_s if each.elapsed_s else ()
         rates = tuple(each.printed_rate * (each.elapsed_s or 0) / it for it in durations)

@@ -419,7 +419,7 @@ def _without_scope(address: str) -> str:
 
 
 def tls_options(environ: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Trust the certificates configured for pip and uv or, if there are none, those of the system.
+    """Trust the certificates configured for pip and uv or, by default, the system's certificates.
 
     :returns: options of libcurl and their paths
     :raises InvalidSettings: if certificates cannot be read

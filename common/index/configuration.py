@@ -90,7 +90,7 @@ def index_of(
 ) -> Index:
     """The index called ``name``, or the default one.
 
-    :raises InvalidArgument: if it is not configured; the message lists those that are
+    :raises InvalidArgument: if it is not configured; the message lists configured ones
     """
     indexes = configured_indexes(settings, environ)
     normal_name = package_version("any", "1", name or None).index

@@ -224,7 +224,7 @@ def project_benchmarks(connection: Connection, session: neo4j.Session, keys: Ite
 
 def project_entries(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
     """Create the missing entries among ``keys``, after the software and parts that they name, and
-    delete those that other readers have replaced.
+    delete entries that other readers have replaced.
     """
     unique = list(dict.fromkeys(keys))
     for chunk in chunks(unique):

@@ -237,7 +237,7 @@ def _keys_of(entries: Iterable[_Entry]) -> dict[str, list[str]]:
 def _project_what_can_be(
     connection: Connection, session: neo4j.Session, entries: list[_Entry]
 ) -> dict[_Entry, Neo4jError]:
-    """Project ``entries`` and return those that the graph refuses.
+    """Project ``entries`` and return the entries that the graph refuses.
 
     A refused batch is halved until single entries remain, so that one bad row does not block all
     others.

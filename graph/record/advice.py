@@ -332,7 +332,7 @@ def add_claims(
 
 @dataclass(frozen=True, slots=True)
 class ClaimSubject:
-    """What a recorded claim compares; the fields are named like those of a claim in a report."""
+    """The stacks that a recorded claim compares, with the field names of a claim in a report."""
 
     claim_id: str
     comparison_key: str

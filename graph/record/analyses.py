@@ -79,7 +79,7 @@ class Analysis:
     request_document_id: str
     accepted_at: Annotated[datetime, Field("When it was accepted.")]
     result_document_id: str | None = None
-    reason: Annotated[str | None, Field("Why it did not succeed, or what it waits for.")] = None
+    reason: Annotated[str | None, Field("Why it did not succeed, or why it waits.")] = None
     token_id: str | None = None
     started_at: Annotated[datetime | None, Field("When a worker first started it.")] = None
     finished_at: Annotated[datetime | None, Field("When it ended.")] = None

@@ -197,7 +197,7 @@ _Numbered = tuple[str, int, BenchmarkResult]
 
 
 def _numbered(entries: Iterable[Entry]) -> Iterator[_Numbered]:
-    """Results with their entry and their position in it; those of a repeated entry are left out."""
+    """Results with their entry and their position in it, without results of repeated entries."""
     begun: set[str] = set()
     for entry_id, results in entries:
         if entry_id in begun:

@@ -1,4 +1,4 @@
-"""Lists results of other benchmark systems, and then those of our own inspections.
+"""Lists results of other benchmark systems, and then results of our own inspections.
 
 A result of our own covers the jobs of one inspection with the same indicator, parameters and
 machine. It is read from their observations, and nothing is stored for it.

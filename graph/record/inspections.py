@@ -285,7 +285,7 @@ class InspectionHead:
     collector: Annotated[str | None, public("Program that made the document.", "thoth")]
     stack_digest: Annotated[str | None, public("Digest of the inspected stack; null if unknown.")]
     stack_note: Annotated[
-        str | None, public("Why the stack is unknown, or what of its lock was ignored.")
+        str | None, public("Why the stack is unknown, or which part of its lock was ignored.")
     ]
     job_count: Annotated[int, public("Number of jobs.", 10)]
     created_at: Annotated[

@@ -126,7 +126,7 @@ def finish_versions(
 
 
 def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
-    """Update the revisions of packages, and write outbox entries for those that changed.
+    """Update the revisions of packages, and write outbox entries for changed packages.
 
     Call this after the last change of versions or vulnerabilities, in the same transaction. The
     rows of the packages stay locked until the transaction ends.

@@ -111,7 +111,7 @@ def stored_packs(connection: Connection) -> list[StoredPack]:
 def pack_files(
     connection: Connection, settings: Settings, digest: str
 ) -> Iterator[tuple[str, bytes]]:
-    """The parts of the files of a pack: path and content, those of a file in their order.
+    """The parts of the files of a pack: path and content; parts of a file in their order.
 
     :raises DamagedDocument: if a part differs from its digest
     """

@@ -41,7 +41,7 @@ class VersionHead:
     index: Annotated[str, INDEX]
     state: Annotated[
         str,
-        Field("What is known about it; only solved releases are recommended.", values=ReleaseState),
+        Field("State of the release; only solved releases are recommended.", values=ReleaseState),
     ]
     yanked: Annotated[bool, YANKED]
     uploaded_at: Annotated[datetime | None, UPLOADED_AT]
@@ -186,7 +186,7 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
 def browse_files(
     connection: Connection, purl: str, *, after: str | None = None, limit: int
 ) -> list[KnownFile]:
-    """The files of a release by name, including those that are no longer offered."""
+    """The files of a release by name, including files that are no longer offered."""
     row = ReleaseFileRow
     query = select(*FILE_COLUMNS, row.listed).where(row.purl == purl)
     if after is not None:

@@ -1,4 +1,4 @@
-"""Parses advisories in the OSV format, also those of an archive by package, without a store.
+"""Parses advisories in the OSV format, also for one package of an archive; needs no store.
 
 Packages of other ecosystems are left out."""
 

@@ -272,7 +272,7 @@ def results_by_entry(results: Iterable[BenchmarkResult]) -> Iterator[_Entry]:
 
 
 class ScatteredResults(RuntimeError):
-    """A reader yields the results of an entry with those of another entry between them."""
+    """A reader yields the results of an entry with results of another entry between them."""
 
     def __init__(self, source: str) -> None:
         super().__init__(f"{source}: the results of an entry must follow each other")

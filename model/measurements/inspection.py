@@ -216,7 +216,7 @@ class ObservationValues:
         public("Energy that the machine's counters showed during the job.", 41.5, unit="J"),
     ] = None
     energy_note: Annotated[
-        str | None, public("Counters that the energy is the sum of, or why it is unknown.", "gpu-0")
+        str | None, public("Counters that the energy sums, or why the energy is unknown.", "gpu-0")
     ] = None
 
 

@@ -149,7 +149,7 @@ class CandidateBuilder:
             return Excluded(purl, record.version, record.index_name, error.reason, str(error))
 
     def holds(self, marker: str, extra: str = "") -> bool:
-        """Whether a marker is true in the environment, with one extra or without any.
+        """Whether a marker is true in the environment, with one extra or without extras.
 
         :raises NotACandidate: if the marker compares values that have no order
         """

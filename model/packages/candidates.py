@@ -131,7 +131,7 @@ class Candidate:
     read: bool = True
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:
-        """The requirements with the given extras, and with the extras that those request.
+        """The requirements with the given extras, and with the extras that these request.
 
         A requirement on the package itself (``name[all]`` requires ``name[a,b]``) requests further
         extras. Such a requirement is part of the result only if it restricts the version.

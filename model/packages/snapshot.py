@@ -155,7 +155,7 @@ class Snapshot:
 
     @property
     def old_sdists(self) -> frozenset[str]:
-        """Packages with source distributions that are older than this Python, the last resort.
+        """Packages whose source distributions are older than this Python: the last resort.
 
         A source distribution counts only if the snapshot lists all packages that it requires.
         """

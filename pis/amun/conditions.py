@@ -37,7 +37,7 @@ _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Counters at one moment; those that are numbers only grow.
+    """Counters at one moment; numbers only grow.
 
     :param load: runnable processes, averaged over 1, 5 and 15 minutes
     :param steal_ticks, cpu_ticks: stolen and total time of all processors together

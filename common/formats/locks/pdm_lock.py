@@ -197,7 +197,7 @@ class _Graph:
 
 
 def _lines_of(manifest: FileTable) -> dict[str, list[str]]:
-    """Requirements of a project by group; ``default`` are those of the project itself."""
+    """Requirements of a project by group; ``default`` has the project's own requirements."""
     project, groups = manifest.nested("project"), manifest.nested("dependency-groups")
     lines = {_DEFAULT: project.texts("dependencies")}
     settings = manifest.nested("tool").nested("pdm").nested("dev-dependencies")

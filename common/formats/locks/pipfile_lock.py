@@ -25,7 +25,7 @@ _PYTHONS = ("python_full_version", "python_version")
 
 
 def read_pipfile_lock(lock: LockTable, request: LockRequest = DEFAULT_REQUEST) -> LockContent:
-    """Read a whole lock; its default groups are those for development.
+    """Read a whole lock; its default groups are the development groups.
 
     :raises InvalidFile: if anything except an entry has the wrong type, or a selected group is not
         there

@@ -56,7 +56,7 @@ _FOLDERS = re.compile(r"(?<![\w:])(?:~|[A-Za-z]:)?[/\\](?:[\w.@+-]+[/\\])+")
 def read(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """One result for each series, whose value is the median of its repetitions.
 
-    Repetitions of several processes are those of one session: they share build, boot and day.
+    Repetitions of several processes belong to one session: they share build, boot and day.
     """
     if basename(place) == _MACHINE:
         return

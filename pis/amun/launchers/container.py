@@ -98,7 +98,7 @@ class ContainerLauncher:
 
 
 def allotment_of(specification: Specification) -> Allotment:
-    """Return the resources that the specification requests, with defaults for the others."""
+    """Return the resources that the specification requests, or else their defaults."""
     cpus = specification.run.cpus or DEFAULT_CPUS
     limits = replace(
         CONFINED,
