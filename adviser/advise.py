@@ -264,7 +264,7 @@ class RelaxedResolution(NamedTuple):
 
     @property
     def relevant_bounds(self) -> frozenset[str]:
-        """Packages whose inferred bounds may be what prevents a stack."""
+        """Packages whose inferred bounds may prevent a stack."""
         packages, inferred = self.universe.packages, self.universe.inferred
         return self._in_conflict(
             name for name, them in packages.items() if any(it.purl in inferred for it in them)

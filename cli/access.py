@@ -1,4 +1,4 @@
-"""``thoth token`` and ``thoth audit``: who may use the HTTP service, and what requests wrote."""
+"""``thoth token`` and ``thoth audit``: tokens of the HTTP service, and its audit log."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _labels(name: str, versions: Sequence[str]) -> list[str]:
 
 
 def _move(before: PathStep, after: PathStep) -> str:
-    """What a step of a path changes, such as ``numpy 2.0.2 → 2.1.0``."""
+    """The change in a step of a path, such as ``numpy 2.0.2 → 2.1.0``."""
     return ", ".join(
         f"{name} {before.pins.get(name, 'added')} → {after.pins.get(name, 'removed')}"
         for name in after.moved

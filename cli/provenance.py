@@ -1,4 +1,4 @@
-"""``thoth provenance``: compare every file of a lock with what the indexes serve."""
+"""``thoth provenance``: compare every file of a lock with the files that indexes serve."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def verify(
 
 
 def print_record_report(report: RecordReport, shown: int | None) -> None:
-    """Print what was compared and at most ``shown`` differences."""
+    """Print the counts of compared documents and at most ``shown`` differences."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.documents.items()))
     rate = report.documents.total() / report.elapsed_s if report.elapsed_s else 0.0
     compared = (

@@ -250,7 +250,7 @@ class StoreStatus:
     """State of one store.
 
     :param url: without the password; ``None`` for an embedded store that is down
-    :param problem: why it is down, or what is wrong with its schema or its requests
+    :param problem: why it is down, or a problem of its schema or its requests
     :param size_bytes: size of its data; ``None`` if the store does not report it
     :param contents: of the record, if it has the schema of this version
     """

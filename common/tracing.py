@@ -113,7 +113,7 @@ def span_below(name: str, attributes: Mapping[str, str | int]) -> Iterator[None]
 
 
 def carried_trace() -> str | None:
-    """What a job carries to continue the current trace; ``None`` without one."""
+    """The context that a job carries to continue the current trace; ``None`` without a trace."""
     if _Tracing.provider is None:
         return None
     carrier: dict[str, str] = {}

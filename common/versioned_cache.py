@@ -1,4 +1,4 @@
-"""Values that are kept until what they were computed from changes."""
+"""Values that are kept until their inputs change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class VersionedCache(Generic[K, V]):
-    """The last value of each key, valid for one version of what it was computed from.
+    """The last value of each key, valid for one version of its inputs.
 
     A version is an object that stays equal as long as the value is valid: the position of the
     record, or the inputs themselves, since comparing the same objects is fast. Threads may share a

@@ -115,7 +115,7 @@ class DocumentsPart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive holds.
+    """The contents of an archive.
 
     :param created_at: time of the snapshot, in ISO 8601
     :param version: of the program that wrote the archive

@@ -208,7 +208,7 @@ def walk(
 ) -> Closure:
     """Follow ``roots`` until no layer adds a package; the order of the rows does not matter.
 
-    :param follow: whether to read what the packages require, too
+    :param follow: whether to read required packages, too
     """
     closure, builder = Closure(), CandidateBuilder(environment)
     unread = closure.request(roots)
@@ -229,7 +229,7 @@ def walk(
 def _add_package(
     closure: Closure, builder: CandidateBuilder, package: PackageRecord
 ) -> set[Dependency]:
-    """Add a package or replace it; return what its candidates require."""
+    """Add a package or replace it; return the requirements of its candidates."""
     name = package.name
     closure.revisions[name] = package.revision
     if not package.versions:

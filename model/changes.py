@@ -32,7 +32,7 @@ class ChangeKind(StrEnum):
 
 
 class ChangeEvent(StrEnum):
-    """What an entry says about a change. The values are stored; never rename them."""
+    """The kind of news in an entry about a change. The values are stored; never rename them."""
 
     #: The change is settled for the first time.
     ANNOUNCED = "announced"

@@ -21,7 +21,7 @@ from model.json_documents import as_json_time, finite_or_none
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field means.
+    """The declaration of a field.
 
     :param description: a sentence for readers of the API and of the docs
     :param example: a value, for the docs of the API

@@ -136,7 +136,7 @@ def _fault_below(value: Any, depth: int) -> tuple[list[str | int], str] | None:
 
 
 def _fault_of(value: Any, depth: int) -> str | None:
-    """What is wrong with a value itself, apart from the values inside it."""
+    """The fault of a value itself, apart from the values inside it."""
     if isinstance(value, str):
         return "has a NUL character in it" if "\0" in value else None
     if isinstance(value, (int, float)):

@@ -62,7 +62,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def step_text(result: Mapping[str, Any]) -> str:
-    """What a step of the loop did, in one line: its counts that are not zero.
+    """The counts of a step of the loop that are not zero, in one line.
 
     >>> step_text({"watches": 1, "packages_added": 0, "warnings": []}), step_text({})
     ('1 watch', 'nothing to do')

@@ -67,7 +67,7 @@ class RecordKnowledge:
         self._last: tuple[Evidence, Evidence] | None = None
 
     def __call__(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
-        """The snapshot of what was listed, with vulnerabilities, and the evidence for it."""
+        """The snapshot of listed versions, with vulnerabilities, and the evidence for it."""
         with self._engine.connect() as connection:
             self._look_up(connection, listed)
             snapshot = listed.freeze()

@@ -71,7 +71,7 @@ class IndexResolution:
     """One request: each round reads and resolves, until every chosen version was read.
 
     :param readers: indexes by name
-    :param knowledge: adds what the record knows to what was read
+    :param knowledge: adds data of the record to the read data
     :param more: requirements whose packages are read besides those of the request
     :param builder: builds metadata that is uncertain without a build; ``None`` to build none
     :param memory: data that earlier requests read
@@ -163,7 +163,7 @@ class IndexResolution:
         await asyncio.gather(*(read(name, it) for name, it in self._earlier().items()))
 
     def reads(self) -> dict[str, PackageReads]:
-        """What was read, by package, without files above a limit, which may be raised."""
+        """The read versions by package, without files above a limit, which may be raised."""
 
         def lasting(package: ListedPackage) -> dict[str, ReleaseMetadata]:
             too_large = ReleaseProblem.TOO_LARGE

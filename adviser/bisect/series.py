@@ -113,7 +113,7 @@ class StackSeries:
     moves: Sequence[str] = ()
 
     def step_label(self, before: int, after: int) -> str:
-        """What differs between two stacks, for people."""
+        """The difference of two stacks, for people."""
         if self.moves:
             return ", ".join(self.moves[before + 1 : after + 1])
         return f"{self.labels[before]} → {self.labels[after]}"

@@ -45,7 +45,7 @@ class _WhereMeasured(Target):
 class ReleaseStep:
     """A release compared with the measured release before it, in one operation.
 
-    :param operation: what was measured
+    :param operation: the measured operation
     """
 
     claim: Claim

@@ -174,7 +174,7 @@ class MissingPath:
 
     @property
     def message(self) -> str:
-        """What is wrong, without the file and the remedy."""
+        """The problem, without the file and the remedy."""
         return f"{value_text(self.what)} names {value_text(self.path)}, which does not exist"
 
     def is_needed(self, markers: Mapping[str, str]) -> bool:

@@ -37,7 +37,7 @@ class UnfetchedVersions:
     wanted: str | None = None
 
     def message(self, fetch: bool | None = None) -> str:
-        """A message that says what is missing and which command fetches it.
+        """A message that names the missing versions and the command that fetches them.
 
         :param fetch: ``False`` after ``--offline``
         """

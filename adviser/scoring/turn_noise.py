@@ -292,7 +292,7 @@ class _BatchVariances:
     """Mean squares of the stacks of a series on one host that ran in several batches.
 
     :param between: mean square between batches, and its degrees of freedom
-    :param inside: what it is if batches agree
+    :param inside: the same if batches agree
     :param growth: by how much it grows with the variance between batches
     :param most: the ratio of both counts up to this
     :param known: degrees of freedom of all stacks together

@@ -129,7 +129,7 @@ _TRANSLATIONS: tuple[tuple[type[ProjectError], int, ProblemType], ...] = (
 class ApiError(Exception):
     """An error that the API itself raises.
 
-    :param detail: what is wrong, for people
+    :param detail: the problem, for people
     :param more: further members of the problem document
     """
 

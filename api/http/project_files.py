@@ -257,7 +257,7 @@ def public_project(
 
     :param files: texts by path within the project
     :param manifest: path of the file that names the requirements; detected by default
-    :param selection: what counts of its lock
+    :param selection: parts of its lock that count
     :raises InvalidFile: if a file cannot be read, or if quotes or backslashes in it hide an
         address with credentials
     """

@@ -1,4 +1,4 @@
-"""Web pages: each shows what the API answers; rendered whole on the server.
+"""Web pages: each shows answers of the API; rendered whole on the server.
 
 Entry point: :func:`blueprints`.
 """

@@ -1,4 +1,4 @@
-"""Advice: the form that asks for it, the stack with its reasons and lock, and what it rests on."""
+"""Advice: the form that asks for it, the stack with its reasons and lock, and its evidence."""
 
 from __future__ import annotations
 

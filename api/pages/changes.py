@@ -44,7 +44,7 @@ def bisects() -> Response:
 
 @blueprint.get("/bisects/<bisect_id>")
 def bisect(bisect_id: str) -> Response:
-    """One search: its answer, the most probable places and what was skipped."""
+    """One search: its answer, the most probable places and skipped stacks."""
     known = read(f"/api/v2/bisects/{bisect_id}")
     ended = known["state"] in {SearchState.STEP, SearchState.NONE}
     return render("bisect.html", known, bisect=known.body, ended=ended)

@@ -1,4 +1,4 @@
-"""Advice: requests for it, replays and why-not questions, reports, and what a claim rests on."""
+"""Advice: requests for it, replays and why-not questions, reports, and the basis of claims."""
 
 from __future__ import annotations
 

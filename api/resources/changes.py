@@ -225,7 +225,7 @@ class PossibleStepSchema(Schema):
 
 
 class PosteriorSchema(Schema):
-    """What the jobs so far say about the step."""
+    """The distribution of the step, given the jobs so far."""
 
     none = number("The chance that there is no step of 3 % or more.", 0.01)
     noise_pct = number("Expected standard deviation of the jobs of a block, %.", 1.8)

@@ -141,7 +141,7 @@ class NearHardwareSchema(Schema):
 
 
 class HardwareCoverageSchema(FreshnessSchema):
-    """What was measured on a hardware class, and which classes are like it."""
+    """The measurements on a hardware class, and similar classes."""
 
     indicators = fields.List(fields.Nested(IndicatorCoverageSchema), required=True)
     stacks = count("Number of known stacks that were inspected, on any hardware.", 12)
@@ -231,7 +231,7 @@ def get_hardware_class(digest: str) -> dict[str, Any]:
 @blueprint.response(200, HardwareCoverageSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def get_hardware_coverage(digest: str) -> dict[str, Any]:
-    """Get what was measured on a hardware class, by indicator and package.
+    """Get the measurements on a hardware class, by indicator and package.
 
     `nearest` has up to five other classes: those with the same processor first, then by the
     number of properties that differ. Measurements of one class say nothing certain about

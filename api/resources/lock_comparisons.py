@@ -328,7 +328,7 @@ class LocksSchema(StrictSchema):
 
 
 class LockKnowledgeSchema(Schema):
-    """What is known of two locks; `thoth guard --service` reads it."""
+    """The knowledge about two locks; `thoth guard --service` reads it."""
 
     snapshot = json_object("Metadata of the versions in the locks.")
     evidence = json_object("Measurements, and facts about vulnerabilities.")

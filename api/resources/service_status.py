@@ -128,7 +128,7 @@ class ScheduleSchema(Schema):
 
 
 class OperationSchema(FreshnessSchema):
-    """How the service runs."""
+    """The state of the running service."""
 
     status = text("`ready`, `degraded` or `unavailable`, as `/readyz` says.", "ready")
     version = text("Version of the service.", "0.1.0")
@@ -262,7 +262,7 @@ def _kinds(successes: Iterable[SourceSuccess]) -> list[dict[str, Any]]:
 
 
 class NightBudgetSchema(Schema):
-    """What a night may spend at most."""
+    """The limits of a night."""
 
     jobs = count("Number of jobs.", 400)
     minutes = number("Time for measuring, minutes.", 240.0)
@@ -301,7 +301,7 @@ class ReportedReleasesSchema(Schema):
 
 
 class NoticedReleasesSchema(Schema):
-    """What the loop does with reported releases."""
+    """The reported releases that the loop noticed or ignored."""
 
     noticed = texts("Releases that the next night works on.", ["numpy==2.4.0"])
     ignored = count("Releases that are known, not watched, or beyond the backlog.", 0)

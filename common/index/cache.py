@@ -201,7 +201,7 @@ def read_packed(path: Path) -> tuple[dict[str, Any], bytes] | None:
 
 
 def facts_about(read: MetadataRead) -> dict[str, Any]:
-    """What is known about metadata, without its text, in terms of JSON."""
+    """Facts about metadata, without its text, as JSON values."""
     imports = read.imports
     return {
         "source": read.source,

@@ -1,4 +1,4 @@
-"""Lists observations, their series and repetitions, and what was measured on hardware classes."""
+"""Lists observations, their series and repetitions, and measurements by hardware class."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from model.packages.identity import version_key
 
 @dataclass(frozen=True, slots=True)
 class IndicatorCoverage:
-    """What an indicator measured of one package on a hardware class."""
+    """The measurements of one package by an indicator on a hardware class."""
 
     indicator: Annotated[str, INDICATOR]
     package: Annotated[str | None, Field("Package that it measures.", "numpy")]
@@ -75,7 +75,7 @@ class IndicatorCoverage:
 
 
 def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage]:
-    """What was measured on a hardware class, by indicator and package; two queries.
+    """The measurements on a hardware class, by indicator and package; two queries.
 
     :param hardware: digest of the class
     """

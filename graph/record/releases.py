@@ -104,7 +104,7 @@ class ReleasesAdded:
 def add_releases(
     connection: Connection, settings: Settings, deliveries: Sequence[ReleaseDelivery]
 ) -> ReleasesAdded:
-    """Store what is new in ``deliveries``; the caller owns the transaction.
+    """Store the new parts of ``deliveries``; the caller owns the transaction.
 
     The number of statements does not depend on the number of deliveries. Call this only once in a
     transaction, because rows are locked in an order that avoids deadlocks.

@@ -21,7 +21,7 @@ WEIGHED_DAYS = 30
 
 
 class WatchKind(StrEnum):
-    """What is watched; stored values are never renamed."""
+    """Kinds of watched objects; stored values are never renamed."""
 
     PROJECT = "project"
     PACKAGE = "package"

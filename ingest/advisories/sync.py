@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class AdvisoryReport:
-    """What a sync read and changed, as counts and identifiers.
+    """Counts and identifiers of the documents that a sync read and changed.
 
     :param as_of: time of the source; ``None`` if the state of the source was not stored, because
         the source was not read completely or has no advisory about a Python package

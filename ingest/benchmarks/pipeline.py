@@ -59,7 +59,7 @@ DEFAULT_OPTIONS = ReadOptions()
 
 @dataclass(slots=True)
 class BenchmarkReport:
-    """What a run read and stored, as counts.
+    """Counts of the results that a run read and stored.
 
     :param results: results that were read, by key of the system
     :param failed: results without a value, which are stored with their reason

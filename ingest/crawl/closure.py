@@ -165,7 +165,7 @@ class RequirementClosure:
                 pending.extend(self._extend(followed, package))
 
     def learn(self, name: str, version: str, requirements: tuple[Requirement, ...]) -> None:
-        """Add what a release of a followed package requires."""
+        """Add the requirements of a release of a followed package."""
         package = self.followed[name]
         package.releases[version] = requirements
         extras = {"", *package.extras}

@@ -25,7 +25,7 @@ KIND = "inspection"
 
 @dataclass(slots=True)
 class IngestReport:
-    """What a run read and stored, as counts.
+    """Counts of the documents that a run read and stored.
 
     :param read: documents, including refused ones
     :param known: documents that were in the record before, or occurred twice

@@ -100,7 +100,7 @@ class BenchmarkResult:
     """One value of one metric, with everything that its files say about it.
 
     :param samples: all samples behind ``value``; empty if the file has only the summary
-    :param files: what the result was read from, ordered by path
+    :param files: the files that the result was read from, ordered by path
     """
 
     system: Annotated[str, public("Key of the benchmark system.", "thoth")]
@@ -148,7 +148,7 @@ class ResultSeries:
     """One benchmark of a result file that a person's program wrote in one job.
 
     :param system: key of the program whose format the file has, such as ``pyperf``
-    :param parameters: what distinguishes it from other benchmarks of the same name
+    :param parameters: distinguish it from other benchmarks of the same name
     :param unit: of all values, as the file names it
     :param samples: the repetitions, in order; empty if the file has only a summary
     :param summary: the program's summary of repetitions that it did not keep
@@ -182,8 +182,8 @@ class SharedMetric:
     """A metric that an indicator of ours measures by the definition of another system.
 
     :param indicator: title of the indicator in documents, such as ``PiGemm``
-    :param parameters: what a job's parameters must contain
-    :param unit: what the unit of a job's rate must be; ``None`` for any unit
+    :param parameters: required parameters of a job
+    :param unit: required unit of a job's rate; ``None`` for any unit
     :param benchmark: name that the other system gives the benchmark
     :param formula: the value of a job from the amount of work in a call and the seconds per call of
         each repetition

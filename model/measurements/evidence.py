@@ -402,7 +402,7 @@ class JobSamples:
 
 @dataclass(frozen=True, slots=True)
 class SeriesSettings:
-    """What a series was measured with, and how many measurements it has.
+    """The settings of a series, and its number of measurements.
 
     :param hardware: identity of the hardware class
     """

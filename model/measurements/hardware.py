@@ -238,7 +238,7 @@ def _label(brand: str | None, identity: Record) -> str:
 
 
 def distinct_labels(classes: Iterable[tuple[str, str, Record]]) -> dict[str, str]:
-    """Labels of classes by digest; equal labels are followed by what tells the classes apart.
+    """Labels of classes by digest; equal labels are followed by the differences of the classes.
 
     :param classes: digest, label and identity of each class
 

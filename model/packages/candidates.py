@@ -185,7 +185,7 @@ class AbsenceReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """What the indexes of a request answered about a package without any version.
+    """The answer of a request's indexes about a package without versions.
 
     :param message: about the package as ``it``, such as ``pypi does not have it``
     """

@@ -237,7 +237,7 @@ class ReleaseListing:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFields:
-    """What is known of one release on one index, in a document and in the record.
+    """The known fields of one release on one index, in a document and in the record.
 
     :param version: normalised by PEP 440; as written if it is not a version
     :param metadata_source: source of the requirements: ``metadata-file``, ``wheel-range``,

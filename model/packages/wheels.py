@@ -78,7 +78,7 @@ def _explained(fit: Fit, needs: str, has: str, version: tuple[int, int] = (1, 0)
 
 
 def _message(misses: Collection[Miss]) -> str:
-    """What the nearest of several wheels need, newest first."""
+    """The needs of the nearest of several wheels, newest first."""
     nearest = min(misses)[:3]
     needs = {it[3] for it in misses if it[:3] == nearest}
     newest = sorted(needs, key=lambda it: ([*map(int, re.findall(r"\d+", it))], it), reverse=True)

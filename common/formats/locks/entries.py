@@ -81,7 +81,7 @@ DEFAULT_SELECTION = LockSelection()
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """How a lock is read.
+    """Options for reading a lock.
 
     :param manifests: each ``pyproject.toml`` by its path from the folder of the lock
     :param markers: variables of PEP 508; ``None`` reads the entries of every environment
@@ -264,7 +264,7 @@ class EntryFault(NamedTuple):
 
 
 def faults_of(entry: LockEntry) -> Iterator[EntryFault]:
-    """What is wrong with a pinned entry, at most one fault for each of its fields."""
+    """The faults of a pinned entry, at most one for each of its fields."""
     if not is_project_name(entry.name):
         message = f"{value_text(entry.name)} is not the name of a package"
         yield EntryFault("name", Reason.INVALID_REQUIREMENT, message)
@@ -283,7 +283,7 @@ def faults_of(entry: LockEntry) -> Iterator[EntryFault]:
 
 
 def hash_fault(hashes: Iterable[str]) -> str | None:
-    """What is wrong with the first invalid hash."""
+    """The fault of the first invalid hash."""
     wrong = next((it for it in hashes if not _HASH.match(it.strip())), None)
     if wrong is None:
         return None

@@ -51,7 +51,7 @@ _WINDOWS_MACHINES = {"amd64": "AMD64", "arm64": "ARM64"}
 
 
 def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
-    """Read what a lock installs for its project and the selected extras and groups.
+    """Read the packages that a lock installs for its project and the selected extras and groups.
 
     Like ``pdm export --prod``, a lock has no default groups for development. Without an
     environment, the entries of all groups of the lock are read, too, as ``dev``.
@@ -118,7 +118,7 @@ def _environment(target: LockTable) -> str:
 
 
 class _Graph:
-    """The packages of a lock that names no groups, and what they need."""
+    """The packages of a lock that names no groups, and their requirements."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ _NAME = re.compile(r"\s*([A-Za-z0-9._-]+)")
 
 
 def read_poetry_lock(lock: LockTable, request: LockRequest) -> LockContent:
-    """Read what a lock installs for its project and the selected extras and groups.
+    """Read the packages that a lock installs for its project and the selected extras and groups.
 
     Like ``poetry export``, a lock has no default groups. Without an environment, also the entries
     of all groups that are not optional are read, as ``dev``.
@@ -130,7 +130,7 @@ class _Project:
     :ivar groups: names of all groups
     :ivar optional: groups that Poetry installs only if they are named
     :ivar requirements: entries of dependencies by group, empty without a manifest
-    :ivar uncovered: what is unknown without a manifest
+    :ivar uncovered: unknown parts without a manifest
     """
 
     def __init__(self, lock: LockTable, packages: list[LockTable], request: LockRequest) -> None:
@@ -183,7 +183,7 @@ def _entry_of_line(line: str, table: FileTable) -> tuple[str, FileTable]:
 
 
 class _Graph:
-    """The packages of a lock that names no groups, and what they need."""
+    """The packages of a lock that names no groups, and their requirements."""
 
     def __init__(
         self, lock: LockTable, packages: list[LockTable], project: _Project, request: LockRequest

@@ -224,7 +224,7 @@ def _run_in_project(
 
 
 def _with_results(finished: FinishedJob, folder: Path) -> FinishedJob:
-    """Replace what a command printed with the results in the file that it wrote."""
+    """Replace the output of a command with the results in the file that it wrote."""
     if finished.exit_code:
         return finished
     try:
