@@ -14,7 +14,7 @@ which holds for any dependence between the looks; Jennison & Turnbull 2000, "Gro
 Methods with Applications to Clinical Trials"). Further looks can only confirm, resize or withdraw.
 
 :func:`series_history` is the history of one series: its jobs by inspection in the order of time,
-levels and steps. The rules for jobs that do not count, and for steps, are those of comparisons.
+levels and steps. Comparisons use the same rules for jobs that do not count, and for steps.
 """
 
 from __future__ import annotations

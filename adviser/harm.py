@@ -245,7 +245,7 @@ class FoundStacks:
 def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[str, str] | None:
     """Versions of the most often measured stack that the request permits; ``None`` without one.
 
-    A project without a lock is not advised a stack that is settled to be slower than this one.
+    For a project without a lock, no stack is advised that is settled to be slower than this one.
     """
     here = {
         n for n, it in enumerate(evidence.series) if it.origin is None and target.same_hardware(it)

@@ -550,7 +550,7 @@ def _proof(report: Mapping[str, Any]) -> str:
         "infeasible": f"proven: no stack meets the request{scope or _known(inner['search'])}",
     }.get(inner["certificate"]["status"], "nothing was proven before a limit")
     if inner.get("premises", {}).get("slower_stacks"):
-        proven = proven.replace("no stack", "no stack that is not settled to be slower")
+        proven = proven.replace("no stack", "no stack without a settled slow-down")
     identifier = report["metadata"].get("document_id")
     return "; ".join([proven, *([identifier] if identifier else [])])
 

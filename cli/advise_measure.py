@@ -261,7 +261,7 @@ class _Measuring:
         return True
 
     def _stacks(self) -> Iterator[dict[str, Any]]:
-        """The reference, then the others by the value of their jobs, as JSON values."""
+        """The reference, then other stacks by the value of their jobs, as JSON values."""
         with migrated_stores(self.settings) as stores:
             universe, stacks = self._generated(stores) if self.find is None else _fixed(self.find())
             reference: dict[str, str] | None = None
@@ -312,7 +312,7 @@ class _Measuring:
         self.benchmarks = usable
 
     def _time_reference(self, reference: Mapping[str, Any]) -> None:
-        """Run everything once on the reference, to know how long it takes."""
+        """Run each benchmark once on the reference, to measure its duration."""
         job_s, names = 0.0, [it.name for it in self.benchmarks]
         for benchmark in self.benchmarks:
             submission = f"warm-up {self.state['round']}"

@@ -288,7 +288,7 @@ def _notes(
     for command in commands:
         yield f"{command} runs as you, as in a shell, in {command.folder}"
         if (program := command.own_environment) is not None:
-            yield f"{program} may run it in an environment of its own; name the program itself"
+            yield f"{program} may use its own environment; give the command without {program}"
     for subject in subjects:
         if subject.left_out:
             names = first_few(subject.left_out, 5)

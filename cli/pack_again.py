@@ -68,7 +68,7 @@ def measure_again(  # noqa: PLR0913 - one for each option
     if pack.key not in policy.rules and not trust_packages:
         raise InvalidArgument(
             f"{path}: its packages would run as you, and {policy.source} does not trust its key",
-            hint="if you would install what `thoth pack show` lists, add --trust-packages",
+            hint="if you would install the packages of the pack, add --trust-packages",
         )
     check_contents(pack)
     purls = [it["purl"] for it in pack.rows("stacks", ("purl",))]

@@ -204,7 +204,7 @@ def _refresh(running: _RunningNight) -> Mapping[str, Any]:
 
 
 def _notice_releases(running: _RunningNight) -> Mapping[str, Any]:
-    """Notice releases that came out since the packages are watched, within the backlog."""
+    """Notice releases that came out after their packages were watched, within the backlog."""
     stores = running.stores
     with stores.engine.begin() as connection:
         new = add_releases_seen(

@@ -115,7 +115,7 @@ class LockFixes:
 
 
 def fixes_of_lock(known: FixKnowledge, options: FixOptions, threads: int = 1) -> LockFixes:
-    """The fixes of a lock: the smallest, the same without a slow-down, and the newest advised.
+    """The fixes of a lock: the smallest, the smallest without a slow-down, and the advised stack.
 
     :param known: for a request whose project has this lock
     """

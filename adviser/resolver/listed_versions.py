@@ -2,7 +2,7 @@
 
 The page of an index lists every version of a package; only requirements and extras are missing. A
 version whose metadata was not read takes part as if it required nothing
-(:class:`~adviser.resolver.universe.Universe`). That can only add stacks. So the best stack of such
+(:class:`~adviser.resolver.universe.Universe`). This can only add stacks. So the best stack of such
 a relaxed universe is at least as good as the best stack of the true universe. If all versions of
 that stack have been read, no listed versions make a better stack. If there is no such stack, no
 listed versions meet the request. Otherwise the unread versions of the stack are read, and the

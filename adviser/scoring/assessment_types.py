@@ -118,8 +118,8 @@ class Claim(ComparisonResult):
         between identical stacks in this measurement
     :param bound: the settled difference that scores count, natural log, at least δ; negative for a
         loss, 0 unless ``scored``
-    :param scored: whether it counts; only a settled verdict on one package does, and only those of
-        the project's own benchmarks, if these decide about the package
+    :param scored: whether it counts; only settled verdicts on one package count, and if the
+        project's own benchmarks decide about the package, only their verdicts
     :param left_out: by reason, the number of jobs of the two stacks that were not used: an
         :class:`~model.measurements.job_stability.Instability`, before a ``drift``, on an
         ``other_host``, or without a partner in their turn (``unpaired``); only counts above zero

@@ -47,7 +47,7 @@ class JobPlace(NamedTuple):
 
     @property
     def occasion(self) -> str | None:
-        """The session, otherwise the run: its jobs share the state of the machine."""
+        """The session or, if unknown, the run: its jobs share the state of the machine."""
         return self.session or self.run
 
 

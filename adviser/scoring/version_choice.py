@@ -259,7 +259,7 @@ class _MeasuredVersions:
 
 
 class _Contexts:
-    """The effects between versions of a package in one series, in all contexts or the nearest."""
+    """Effects between versions of a package in one series, in all contexts or in the nearest."""
 
     def __init__(
         self,

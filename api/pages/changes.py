@@ -95,7 +95,7 @@ def _left_out(reason: str | None) -> str:
 
 
 def _data(runs: list[DrawnRun], unit: str) -> Mapping[str, Any]:
-    """The same for the script that adds zoom."""
+    """The data of the history, for the script that adds zoom."""
     jobs = [job for run in runs for job in run.jobs]
     starts = accumulate((len(run.jobs) for run in runs), initial=0)
     return {

@@ -72,8 +72,8 @@ def insert_new(
     Rows are inserted in the order of their first column. Two writers of the same rows therefore
     wait for each other instead of deadlocking.
 
-    :param rows: one value for each column: text, numbers, bytes, times, or what the type of the
-        column takes (a list for an array, a dictionary for JSONB)
+    :param rows: one value for each column: text, numbers, bytes, times, or a value for the type
+        of the column (a list for an array, a dictionary for JSONB)
     :param key: text column to return; ``None`` returns nothing
     """
     if not rows:

@@ -72,8 +72,8 @@ def evidence_for(
     Crashes, quarantined observations and inspections without a known stack are left out; unstable
     jobs are marked. The number of queries does not depend on the snapshot.
 
-    :param now: ages are measured from the beginning of its day (UTC), so that equal knowledge gives
-        equal evidence all day long, which is stored once
+    :param now: ages are measured from the beginning of its day (UTC), so that evidence of equal
+        knowledge is equal all day long, and stored once
     :param with_excluded: include stacks that contain an excluded version
     :param hardware: digests of the hardware classes whose measurements are read; by default all
     :param most: maximum number of measurements; each takes up to 0.7 kB of memory

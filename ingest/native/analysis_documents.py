@@ -27,7 +27,7 @@ from model.packages.wheels import Wheel
 
 @dataclass(frozen=True, slots=True)
 class WheelContent:
-    """Unordered content of a :class:`model.packages.native_libraries.WheelAnalysis`."""
+    """The unsorted content of a :class:`model.packages.native_libraries.WheelAnalysis`."""
 
     imports: Iterable[str]
     bundled: Iterable[str]

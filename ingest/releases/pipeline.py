@@ -49,7 +49,7 @@ _NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 class ParsedRelease:
     """A release that a document describes.
 
-    :param as_of: when the index described it so, if the document says
+    :param as_of: time of the index's description, if the document says
     """
 
     release: Release

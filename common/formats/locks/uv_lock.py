@@ -178,7 +178,7 @@ class _Graph:
             yield f"the {kind} {name or package}"
 
     def installed(self, groups: Iterable[str]) -> dict[int, frozenset[Condition]]:
-        """By position of each installed package, the conditions of which one must hold."""
+        """The alternative conditions of each installed package, by its position."""
         conditions = by_package(self._conditions(groups))
         return {place: it for place, it in conditions.items() if not self._is_own(place)}
 
