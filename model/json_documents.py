@@ -103,6 +103,8 @@ def digest_bytes(data: bytes) -> str:
 MAX_DEPTH = 100
 #: Stores hold numbers of 64 bits.
 _LIMIT = 2**63
+#: NUL, and halves of surrogate pairs, which UTF-8 cannot encode.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SHOWN = 80
 
 
@@ -138,15 +140,19 @@ def _fault_below(value: Any, depth: int) -> tuple[list[str | int], str] | None:
 def _fault_of(value: Any, depth: int) -> str | None:
     """The fault of a value itself, apart from the values inside it."""
     if isinstance(value, str):
-        return "has a NUL character in it" if "\0" in value else None
+        return f"has {_unstorable(value)} in it" if _UNSTORABLE.search(value) else None
     if isinstance(value, (int, float)):
         # NaN fails the comparison, too.
         return None if -_LIMIT <= value < _LIMIT else "is no number of 64 bits"
     if isinstance(value, (dict, list)) and depth == MAX_DEPTH:
         return f"is nested deeper than {MAX_DEPTH} levels"
-    if isinstance(value, dict) and any("\0" in key for key in value):
-        return "has a key with a NUL character in it"
+    if isinstance(value, dict) and (keys := list(filter(_UNSTORABLE.search, value))):
+        return f"has a key with {_unstorable(keys[0])} in it"
     return None
+
+
+def _unstorable(text: str) -> str:
+    return "a NUL character" if "\0" in text else "half a surrogate pair"
 
 
 def fault_in(error: Exception) -> str:
@@ -231,7 +237,7 @@ def _diagnose(data: bytes, cause: str) -> NoReturn:
     except RecursionError:
         raise _too_deep() from None
     except json.JSONDecodeError as error:
-        raise _invalid(text, error) from None
+        raise _invalid(text, error) from error
     except ValueError:  # more digits than int() takes
         raise InvalidDocument(Reason.INFINITE, "a number with thousands of digits") from None
     for at, inner in walk(value):

@@ -6,16 +6,14 @@ Output is kept as JSON if all parsers agree on its meaning, and otherwise as tex
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from common.formats.job_results import measurements_of, run_of
-from model.errors import InvalidDocument
+from model.errors import InvalidDocument, Reason
+from model.json_documents import canonical_json, load_json
 from model.json_fields import ROOT, Fields
 from model.measurements.job_stability import Instability, instability
 from model.measurements.units import DISPLAY_UNITS
@@ -38,7 +36,7 @@ def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
         return {}
     try:
         return text if truncated else _object_of(text)
-    except ValueError:
+    except InvalidDocument:
         return text
 
 
@@ -46,7 +44,7 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
     """Explain to a person why :func:`parsed_output` kept the output as text.
 
     >>> parse_fault(""), parse_fault("NaN")
-    ('nothing, or an empty object', 'NaN is not a JSON number')
+    ('nothing, or an empty object', 'NaN is not a number of JSON')
     """
     if truncated:
         return "standard output is longer than the limit and was cut"
@@ -54,62 +52,40 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
         return _NO_OUTPUT
     try:
         _object_of(text)
-    except json.JSONDecodeError as error:
+    except InvalidDocument as refusal:
+        error = refusal.__cause__
+        if not isinstance(error, json.JSONDecodeError):
+            return refusal.message
         several = error.msg == "Extra data"
         message = "more than one JSON document" if several else f"not JSON: {error.msg}"
         line = error.doc.split("\n")[error.lineno - 1]
         begin = max(0, error.colno - _QUOTED // 2)
         quoted = f" in {line[begin : begin + _QUOTED]!r}" if line else ""
         return f"{message}: line {error.lineno}, column {error.colno}{quoted}"
-    except ValueError as error:
-        return str(error)
     return _NO_OUTPUT
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """Parse ``text`` as one JSON object."""
-    if "\\u0000" in text:
-        raise ValueError("a string contains NUL")
+    """Parse ``text`` as one JSON object.
+
+    :raises InvalidDocument: if parsers read it differently, or it is not an object
+    """
+    load_json(text.encode())
     try:
-        value = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_float=_finite,
-            object_pairs_hook=_without_repetition,
-        )
-        # Ingest's parser would reject the whole result because of a value that it cannot read.
-        orjson.dumps({"stdout": value})
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    except TypeError as error:
-        message = "nested too deep" if "ecursion" in str(error) else str(error)
-        raise ValueError(message) from None
+        # Ingest's parser would round a whole number of more than 64 bits, or reject the whole
+        # result because of a value that it cannot read.
+        value = json.loads(text)
+        canonical_json({"stdout": value})
+    except (TypeError, ValueError) as error:
+        raise InvalidDocument(Reason.OUT_OF_RANGE, str(error)) from None
     if not isinstance(value, dict):
-        raise ValueError("JSON, but not an object")
+        raise InvalidDocument(Reason.WRONG_TYPE, "JSON, but not an object")
     return value
 
 
 def decode_output(data: bytes) -> str:
     """Decode as UTF-8, and escape invalid bytes as well as NUL, which databases cannot store."""
     return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]} is too large for a number")
-    return number
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("an object has the same key twice")
-    return record
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,11 +57,8 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
     f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
 }
 
-_DOCUMENT = "the specification"
-#: Real specifications have about ten levels.
-_DEEPEST = 100
-#: The whole numbers that all JSON parsers can read.
-_WHOLE_NUMBERS = range(-(2**63), 2**63)
+#: The path of a problem of the whole specification, for people.
+DOCUMENT = "the specification"
 MISSING = "missing"
 #: The schema library's messages, and ours.
 _MESSAGES = {
@@ -75,7 +72,7 @@ _UNKNOWN = "Unknown field."
 
 
 class Text(fields.Field[str]):
-    """A string without NUL, of limited length."""
+    """A string of limited length."""
 
     def __init__(self, *, most: int = 2_000, **options: Any) -> None:
         super().__init__(**options)
@@ -84,8 +81,6 @@ class Text(fields.Field[str]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         if not isinstance(value, str):
             raise ValidationError("give text")
-        if "\0" in value:
-            raise ValidationError("contains NUL: remove it")
         if len(value) > self.most:
             raise ValidationError(f"too long: give at most {self.most} characters")
         return value
@@ -240,47 +235,10 @@ class SpecificationSchema(Strict):
     amun_deployment_name = Text(data_key="@amun_deployment_name")
 
 
-def unwritable_problems(value: Any) -> list[SpecificationProblem]:
-    """Return the problems of values that cannot be stored, or that many parsers reject.
-
-    Many parsers reject huge numbers and deep nesting. An unpaired surrogate, which escaped JSON can
-    contain, cannot be encoded in UTF-8.
-    """
-    problems = []
-    left: list[tuple[Any, FieldPath, int]] = [(value, SPECIFICATION, 0)]
-    while left:
-        inner, at, depth = left.pop()
-        if depth > _DEEPEST:
-            problems.append(SpecificationProblem(at, f"nested deeper than {_DEEPEST} levels"))
-        elif isinstance(inner, str) and not _is_unicode(inner):
-            problems.append(SpecificationProblem(at or _DOCUMENT, "contains an unpaired surrogate"))
-        elif isinstance(inner, int) and inner not in _WHOLE_NUMBERS:
-            problems.append(
-                SpecificationProblem(at or _DOCUMENT, "a whole number of more than 64 bits")
-            )
-        elif isinstance(inner, dict):
-            for key in inner:
-                if not _is_unicode(key):
-                    message = "the name contains an unpaired surrogate"
-                    problems.append(SpecificationProblem(at / key, message))
-            left += [(child, at / key, depth + 1) for key, child in inner.items()]
-        elif isinstance(inner, list):
-            left += [(child, at / number, depth + 1) for number, child in enumerate(inner)]
-    return problems
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def shape_problems(value: Any) -> list[SpecificationProblem]:
     """Return the problems that the schema finds in ``value``."""
     if not isinstance(value, dict):
-        return [SpecificationProblem(_DOCUMENT, "give a JSON object")]
+        return [SpecificationProblem(DOCUMENT, "give a JSON object")]
     return list(_flat(SpecificationSchema().validate(value), SPECIFICATION, SpecificationSchema()))
 
 

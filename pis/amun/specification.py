@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -11,14 +10,17 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from model.errors import InvalidDocument
+from model.json_documents import load_json, out_of_bounds
 from model.json_fields import FieldPath
 from model.packages.identity import DEFAULT_INDEX, distributions_of
 from model.redaction import without_credentials
 from pis.amun.locks import Lock, pipfile_lock_of, read_pipfile_lock, read_pylock, read_requirements
 from pis.amun.processes import MEBIBYTE
 from pis.amun.schema import (
+    DOCUMENT,
     SPECIFICATION,
     Cpus,
     InvalidSpecification,
@@ -30,7 +32,6 @@ from pis.amun.schema import (
     package_problems,
     script_problems,
     shape_problems,
-    unwritable_problems,
 )
 from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator_of
 from pis.indicators.harness import Indicator
@@ -52,8 +53,6 @@ _UNCHANGED_FIELDS = frozenset({"script", "files"})
 STDIN = "-"
 #: Limit for the specification, and for all files together that it refers to.
 _MOST_BYTES = 64 * MEBIBYTE
-#: Limit for a whole number; no field takes more than 64 bits, which is far fewer digits.
-_MOST_DIGITS = 100
 
 
 def framework_of(lock: Lock, indicator: Indicator) -> str:
@@ -178,11 +177,12 @@ def load_specification(value: Any, indexes: Mapping[str, str] | None = None) -> 
 
     :param value: the parsed JSON
     :param indexes: package indexes besides the default one, name to URL
-    :raises InvalidSpecification: with all problems, each with the path of its field
+    :raises InvalidSpecification: with all problems, each with the path of its field; with the first
+        one, if it is a value that cannot be stored
     """
-    unwritable = unwritable_problems(value)
-    if unwritable:
-        raise InvalidSpecification(unwritable)
+    if (fault := out_of_bounds(value)) is not None:
+        at, message = fault
+        raise InvalidSpecification([SpecificationProblem(at or DOCUMENT, message)])
     problems = shape_problems(value)
     wrong = {problem.field.partition(".")[0].partition("[")[0] for problem in problems}
     if not isinstance(value, dict):
@@ -418,39 +418,17 @@ def _decoded(data: bytes, most: int) -> str:
 def _parsed(text: str, name: str) -> Any:
     try:
         return _json(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise _invalid(name, where, f"not JSON: {error.msg}") from None
-    except RecursionError:
-        raise _invalid(name, "the file", "nested too deep") from None
-    except ValueError as error:
-        raise _invalid(name, "the file", str(error)) from None
+    except InvalidDocument as error:
+        where = "the file" if error.field == "$" else error.field.removeprefix("$.")
+        raise _invalid(name, where, error.message) from None
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse, parse_int=_whole, object_pairs_hook=_object)
-
-
-def _whole(digits: str) -> int:
-    """Parse a whole number. Excess digits are cut off; the field then rejects the number."""
-    return int(digits[:_MOST_DIGITS])
+    return load_json(text.encode())[0]
 
 
 def _invalid(name: str, where: str, message: str) -> InvalidSpecification:
     return InvalidSpecification([SpecificationProblem(where, message)], name)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the key {repeated!r} twice")
-    return record
 
 
 #: Fields that can refer to a file, and how its text is parsed.
@@ -483,6 +461,8 @@ class _ReferencedFiles:
             return parse(self._text(name))
         except OSError as error:
             message = f"{name[:80]!r}: {error.strerror or error}"
+        except InvalidDocument as error:
+            message = f"{name[:80]!r}: {error.message}"
         except RecursionError:
             message = f"{name[:80]!r}: nested too deep"
         except ValueError as error:  # from a parser, or the file is not UTF-8

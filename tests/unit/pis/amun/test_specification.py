@@ -36,7 +36,7 @@ def test_specification_defaults_are_applied_and_not_written() -> None:
 
 def test_huge_number_in_a_specification_is_refused_with_its_field(tmp_path: Path) -> None:
     path = tmp_path / "specification.json"
-    path.write_text(f'{{"script": "matmul", "batch_size": 1{"0" * 5_000}}}')
+    path.write_text(f'{{"script": "matmul", "batch_size": 1{"0" * 300}}}')
     assert list(problems_of(read_specification(str(path)))) == ["batch_size"]
 
 
@@ -201,7 +201,7 @@ def test_credentials_in_urls_of_a_specification_are_not_written() -> None:
         ({}, ["script"]),
         ({"script": "print('\ud800')\n"}, ["script"]),
         ({"script": SCRIPT, "files": [{"path": "a", "content": "\ud800"}]}, ["files[0].content"]),
-        ({"script": SCRIPT, "\ud800": 1}, ["['\\ud800']"]),
+        ({"script": SCRIPT, "\ud800": 1}, ["the specification"]),
         (
             {"script": "matmul", "python": {"requirements_locked": {"x": ["\udfff"]}}},
             ["python.requirements_locked.x[0]"],
@@ -292,11 +292,12 @@ def refusal(path: Path | str) -> str:
     ("text", "said"),
     [
         (b'{"a": 1,\n "b" 2}', "line 2, column 6"),
-        (b"", "line 1, column 1"),
-        (b'{"a": 1, "a": 2}', "'a' twice"),
+        (b"", "nothing in it"),
+        (b'{"a": 1, "a": 2}', "a: the key 'a' occurs twice"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": "\xff"}', "byte 7"),
-        (b"[" * 100_000, "too deep"),
+        (b"[" * 100_000, "nested deeper"),
+        (b"1" + b"0" * 5_000, "thousands of digits"),
     ],
 )
 def test_invalid_json_specification_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
