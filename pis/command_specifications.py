@@ -74,7 +74,7 @@ class Command:
     @property
     def in_shell(self) -> bool:
         """Whether a shell runs it."""
-        return len(self.arguments) == 1 and " " in self.arguments[0]
+        return _runs_in_shell(self.arguments)
 
     @property
     def own_environment(self) -> str | None:
@@ -151,14 +151,17 @@ def command_of(arguments: Sequence[str], folder: Path, *, project: bool = True) 
 
     :raises InvalidArgument: if a file cannot be read, or the files are too large
     """
-    shell = len(arguments) == 1 and " " in arguments[0]
     try:
-        parts = shlex.split(arguments[0]) if shell else arguments
+        parts = shlex.split(arguments[0]) if _runs_in_shell(arguments) else arguments
     except ValueError as error:
         raise InvalidArgument(f"{arguments[0]!r}: {error}") from None
     if not parts or not parts[0]:
         raise InvalidArgument("behind --, give a command, such as: python bench.py")
     return Command(tuple(arguments), folder, dict(_digests(parts, folder)), project)
+
+
+def _runs_in_shell(arguments: Sequence[str]) -> bool:
+    return len(arguments) == 1 and " " in arguments[0]
 
 
 def _digests(parts: Sequence[str], folder: Path) -> Iterator[tuple[str, str]]:
@@ -232,15 +235,19 @@ def results_document(printed: Mapping[str, Any], content: bytes) -> dict[str, An
 
 
 def _value_of(series: ResultSeries) -> dict[str, str]:
-    if series.direction is Direction.LOWER and series.unit in _SECONDS:
+    if _is_time(series):
         return {}
     return {"value": f"{series.unit or 'no unit'}, {series.direction} is better"}
+
+
+def _is_time(series: ResultSeries) -> bool:
+    return series.direction is Direction.LOWER and series.unit in _SECONDS
 
 
 def _result_of(series: ResultSeries) -> dict[str, Any]:
     middle = median(series.samples)
     lower = series.direction is Direction.LOWER
-    if lower and series.unit in _SECONDS:
+    if _is_time(series):
         to_ms = 1e3 * _SECONDS[series.unit]
         first = {} if series.first is None else {"first_ms": to_ms * series.first}
         return {
