@@ -283,7 +283,7 @@ def archive_knowledge(
     :raises InvalidArgument: if no archive is named
     """
     # It loads the calculator of severities.
-    from ingest.advisories.osv import AdvisoryArchive
+    from ingest.advisories.archive import AdvisoryArchive
 
     source = options["advisories"] or settings.advisories
     if source is None:

@@ -1,9 +1,10 @@
-"""Security advisories: affected packages, severity, and OSV's evaluation of version ranges."""
+"""Security advisories: affected packages, severity, version ranges, and their vulnerabilities."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -164,6 +165,108 @@ class Advisory:
     body: bytes = field(repr=False)
     unreadable_versions: int = 0
     malformed_vectors: int = 0
+
+
+#: Prefixes of preferred identifiers, best first.
+_PREFERRED = ("CVE-", "GHSA-", "PYSEC-")
+
+
+@dataclass(frozen=True, slots=True)
+class Vulnerability:
+    """A vulnerability, merged from all advisories about it.
+
+    :param aliases: all its identifiers, its own included, sorted; aliases in withdrawn advisories
+        count only if all advisories are withdrawn
+    :param withdrawn_at: set if all advisories are withdrawn
+    :param document_id: document of the advisory with the preferred identifier
+    :param advisory_ids: its advisories, sorted
+    """
+
+    vulnerability_id: str
+    aliases: tuple[str, ...]
+    summary: str | None
+    rating: Rating
+    published_at: datetime | None
+    modified_at: datetime
+    withdrawn_at: datetime | None
+    document_id: str
+    advisory_ids: tuple[str, ...]
+
+
+def merge_advisories(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
+    """Merge advisories into vulnerabilities; the result does not depend on their order.
+
+    Two advisories belong together if a chain of aliases connects them. A withdrawn advisory does
+    not connect other advisories, because wrong aliases may be the reason for its withdrawal. A
+    withdrawn advisory joins the group that contains its identifier, or else the group that contains
+    its preferred alias. Two withdrawn advisories are connected with each other only if neither has
+    such a group.
+    """
+    parents: dict[str, str] = {}
+    valid = [head for head in advisories if head.withdrawn_at is None]
+    _join_all(parents, valid)
+    named = {identifier for head in valid for identifier in _identifiers(head)}
+    #: For each assigned advisory, an identifier in its group.
+    assigned: dict[str, str] = {}
+    for head in advisories:
+        known = [it for it in head.aliases if it in named]
+        if head.withdrawn_at is None or head.advisory_id in named:
+            assigned[head.advisory_id] = head.advisory_id
+        elif known:
+            assigned[head.advisory_id] = min(known, key=preference)
+    _join_all(parents, [head for head in advisories if head.advisory_id not in assigned])
+    groups: dict[str, list[AdvisoryHead]] = defaultdict(list)
+    for head in advisories:
+        groups[_root(parents, assigned.get(head.advisory_id, head.advisory_id))].append(head)
+    return [_vulnerability(group) for group in groups.values()]
+
+
+def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
+    return head.advisory_id, *head.aliases
+
+
+def preference(identifier: str) -> tuple[int, str]:
+    """Sort key of identifiers; the identifier that sorts first names the vulnerability.
+
+    >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
+    ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
+    """
+    ranks = (rank for rank, prefix in enumerate(_PREFERRED) if identifier.startswith(prefix))
+    return next(ranks, len(_PREFERRED)), identifier
+
+
+def _root(parents: dict[str, str], identifier: str) -> str:
+    root = identifier
+    while (above := parents.get(root, root)) != root:
+        root = above
+    # Path compression keeps long chains cheap (union-find).
+    while identifier != root:
+        parents[identifier], identifier = root, parents.get(identifier, root)
+    return root
+
+
+def _join_all(parents: dict[str, str], heads: Collection[AdvisoryHead]) -> None:
+    for head in heads:
+        for alias in head.aliases:
+            parents[_root(parents, head.advisory_id)] = _root(parents, alias)
+
+
+def _vulnerability(group: list[AdvisoryHead]) -> Vulnerability:
+    heads = sorted(group, key=lambda head: preference(head.advisory_id))
+    valid = [head for head in heads if head.withdrawn_at is None] or heads
+    withdrawn = [head.withdrawn_at for head in heads if head.withdrawn_at is not None]
+    identifiers = {it for head in valid for it in _identifiers(head)}
+    return Vulnerability(
+        vulnerability_id=min(identifiers, key=preference),
+        aliases=tuple(sorted(identifiers | {head.advisory_id for head in heads})),
+        summary=next((head.summary for head in valid if head.summary), None),
+        rating=worst(head.rating for head in valid),
+        published_at=min((it.published_at for it in valid if it.published_at), default=None),
+        modified_at=max(head.modified_at for head in heads),
+        withdrawn_at=max(withdrawn) if len(withdrawn) == len(heads) else None,
+        document_id=valid[0].document_id,
+        advisory_ids=tuple(sorted(head.advisory_id for head in heads)),
+    )
 
 
 class VersionLine:

@@ -14,8 +14,7 @@ from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.answering.knowledge import ReadingCallbacks
 from adviser.stack_request import StackRequest
 from common.settings import Settings
-from graph.record.advisories import Vulnerability
-from model.advisories import AffectedPackage, VersionLine
+from model.advisories import AffectedPackage, VersionLine, Vulnerability
 from model.errors import InvalidDocument
 from model.measurements.evidence import Evidence, VulnerabilityDetails
 from model.packages.candidates import Dependency, KnownVulnerability
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 
 class Advisories(Protocol):
-    """Vulnerabilities by package, as :class:`ingest.advisories.osv.AdvisoryArchive`."""
+    """Vulnerabilities by package, as :class:`ingest.advisories.archive.AdvisoryArchive`."""
 
     as_of: datetime
 

@@ -20,7 +20,6 @@ from graph.record.advisories import (
     PACKAGE_COLUMNS,
     VULNERABILITY_COLUMNS,
     head_row,
-    merge_advisories,
     package_rows,
     restore_advisories,
     vulnerability_row,
@@ -39,7 +38,7 @@ from graph.verification.comparison import (
 )
 from graph.verification.run import ComparedDocuments, StoredDocument, VerificationRun, Verifier
 from ingest.advisories.osv import advisory_of
-from model.advisories import Advisory
+from model.advisories import Advisory, merge_advisories
 from model.errors import DamagedDocument, InvalidDocument
 from model.measurements.inspection import DocumentId
 

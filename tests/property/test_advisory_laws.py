@@ -12,7 +12,7 @@ from packaging.version import Version
 from sqlalchemy import delete, select
 
 from common.settings import Settings
-from graph.record.advisories import AdvisoryDelivery, add_advisories, merge_advisories
+from graph.record.advisories import AdvisoryDelivery, add_advisories
 from graph.record.packages import refresh_revisions
 from graph.record.vulnerabilities import match_versions
 from graph.tables import (
@@ -26,7 +26,14 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
-from model.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
+from model.advisories import (
+    AffectedPackage,
+    Range,
+    RangeEvent,
+    RangeEventKind,
+    VersionLine,
+    merge_advisories,
+)
 from model.errors import InvalidDocument
 from tests.effort import examples
 from tests.factories.advisories import (

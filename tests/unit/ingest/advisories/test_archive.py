@@ -4,7 +4,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from ingest.advisories.osv import AdvisoryArchive
+from ingest.advisories.archive import AdvisoryArchive
 from tests.factories.advisories import affected, osv
 
 

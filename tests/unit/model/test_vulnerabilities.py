@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from graph.record.advisories import Vulnerability, merge_advisories
+from model.advisories import Vulnerability, merge_advisories
 from tests.factories.advisories import CRITICAL, HIGH, advisory, flask_sessions, osv
 from tests.factories.case_files import described
 from tests.factories.golden import compare_views
