@@ -19,8 +19,8 @@ from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from common.formats.benchmark_files import benchmark_records
+from ingest.benchmarks.captured_output import without_captures
 from ingest.benchmarks.results import Run, numbered_parts, results_of_parts, run_of
-from ingest.benchmarks.texts import without_captures
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
@@ -221,7 +221,7 @@ class ResultFile:
 
 def decode_text(content: bytes, place: str) -> str:
     """Text with line feeds as line ends, without a byte order mark, NUL characters, empty lines
-    at its beginning, and prefixes that :mod:`ingest.benchmarks.texts` removes.
+    at its beginning, and prefixes that :mod:`ingest.benchmarks.captured_output` removes.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8

@@ -20,8 +20,8 @@ from typing import IO, BinaryIO
 
 import orjson
 
+from ingest.benchmarks.captured_output import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
-from ingest.benchmarks.texts import without_captures
 from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.layout import empty, is_archive, is_unfinished_part, read_bounded, read_up_to
 from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits

@@ -49,7 +49,7 @@ from ingest.benchmarks.results import (
     whole_number,
     with_parameters,
 )
-from ingest.benchmarks.texts import complete_lines, csv_rows, delimiter_of
+from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

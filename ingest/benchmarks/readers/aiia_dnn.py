@@ -22,7 +22,7 @@ from ingest.benchmarks.results import (
     stated_texts,
     whole_number,
 )
-from ingest.benchmarks.texts import TextTable, markdown_tables
+from ingest.benchmarks.text_tables import TextTable, markdown_tables
 from model.measurements.benchmark_results import BenchmarkResult, Parameter
 
 _DEFINITION = "aiia-dnn-1"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from ingest.benchmarks.result_tree import reader_of_parts
 from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, first_group, measure
-from ingest.benchmarks.texts import text_from_each
 from model.measurements.benchmark_results import BenchmarkResult, Validity
 
 # Versions of the report print the last or the largest value of a series.
@@ -32,7 +32,13 @@ _LEAST_HOURS = 1.0
 _MOST_ERROR_PERCENT = 30.0
 
 
-@reader_of_parts("aiperf", lambda file: text_from_each(_REPORT, file.text))
+def _reports(text: str) -> list[str]:
+    """A part for each report; the first part includes the text before its report."""
+    starts = [it.start() for it in _REPORT.finditer(text)]
+    return [text[begin:end] for begin, end in pairwise([0, *starts[1:], len(text)])]
+
+
+@reader_of_parts("aiperf", lambda file: _reports(file.text))
 def read(run: Run, text: str) -> Iterator[BenchmarkResult]:
     """Results of a report."""
     series: dict[str, tuple[float, ...]] = {}

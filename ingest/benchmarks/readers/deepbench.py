@@ -30,7 +30,7 @@ from ingest.benchmarks.results import (
     stated_texts,
     whole_number,
 )
-from ingest.benchmarks.texts import complete_lines
+from ingest.benchmarks.text_tables import complete_lines
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter

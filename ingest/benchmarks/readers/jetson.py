@@ -26,7 +26,7 @@ from ingest.benchmarks.results import (
     positive_number,
     time_of_text,
 )
-from ingest.benchmarks.texts import csv_rows, markdown_tables
+from ingest.benchmarks.text_tables import csv_rows, markdown_tables
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

@@ -33,7 +33,7 @@ from ingest.benchmarks.results import (
     whole_number,
     with_parameters,
 )
-from ingest.benchmarks.texts import csv_rows
+from ingest.benchmarks.text_tables import csv_rows
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

@@ -10,7 +10,7 @@ from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.stated_facts import stated_facts
 from ingest.benchmarks.systems import SYSTEMS
-from ingest.benchmarks.texts import markdown_tables
+from ingest.benchmarks.text_tables import markdown_tables
 from ingest.sources.content_detection import system_of
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidArgument, Reason

@@ -1,14 +1,10 @@
-"""Texts of result files: prefixes that terminals and launchers add to lines, and tables."""
+"""Removes what terminals, launchers and loggers add to the lines of captured output."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 
-from model.errors import InvalidDocument, Reason
+from ingest.benchmarks.text_tables import SEPARATOR
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -56,8 +52,6 @@ _HOST = re.compile(r"^(?=[A-Za-z][\w.-]{0,100}\d)([\w.-]{1,100}):(?: |$)", re.MU
 _LINES_OF_A_NAME = 2
 #: Prefixes in a row; a rank in a container on a host has three.
 _MOST_PREFIXES = 6
-#: The line below the header of a Markdown table, which no container wrote.
-_MARKDOWN = re.compile(r"^[ :-]+\|[ :|-]*$", re.MULTILINE)
 
 
 def without_captures(text: str) -> str:
@@ -132,9 +126,14 @@ def _is_prefix(text: str, mark: re.Pattern[str]) -> bool:
     repeated = len(names) >= _LINES_OF_A_NAME * len(set(names))
     if mark is _TASK and 2 * len(names) > text.rstrip("\n").count("\n") + 1:
         return True
-    if not repeated or (mark is _CONTAINER and _MARKDOWN.search(text)):
+    if not repeated or (mark is _CONTAINER and _has_names_in_table(text)):
         return False
     return 2 * len(names) > text.count("\n", first.start(), end) + 1
+
+
+def _has_names_in_table(text: str) -> bool:
+    """Whether the rows of a Markdown table begin with a cell, as lines of containers do."""
+    return any(SEPARATOR.fullmatch(it) and it[0] != "|" for it in text.split("\n"))
 
 
 def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
@@ -158,122 +157,3 @@ def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
     if not complete:
         parts[-1] = parts[-1].removesuffix("\n")
     return "".join(_without_prefixes(it, most) for it in parts)
-
-
-_HEADING = re.compile(r"#{1,6}[ \t]+(.*\S)")
-#: The row below the header of a Markdown table.
-_SEPARATOR = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[-:| \t]+")
-_CELL_END = re.compile(r"(?<!\\)\|")
-#: Of CSV as programs and spreadsheets write it, depending on settings and language.
-_DELIMITERS = ",;\t"
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table with a header.
-
-    :param heading: the last Markdown heading above the table; empty if there is none
-    :param rows: cells without surrounding spaces, as many as the header has
-    """
-
-    heading: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def complete_lines(text: str) -> str:
-    """The lines with a line end; a last line without it may have been cut off inside a number.
-
-    >>> complete_lines("time 12\\ntime 4"), complete_lines("12\\n")
-    ('time 12\\n', '12\\n')
-    """
-    return text[: text.rfind("\n") + 1]
-
-
-def text_from_each(start: re.Pattern[str], text: str) -> list[str]:
-    """A part for each match of ``start``; the first part includes the text before its match.
-
-    >>> text_from_each(re.compile("run"), "a run b run c"), text_from_each(re.compile("x"), "a")
-    (['a run b ', 'run c'], ['a'])
-    """
-    starts = [it.start() for it in start.finditer(text)]
-    return [text[begin:end] for begin, end in pairwise([0, *starts[1:], len(text)])]
-
-
-def delimiter_of(line: str) -> str:
-    """The most frequent delimiter in a line of CSV.
-
-    >>> delimiter_of("a;b;c"), delimiter_of("a")
-    (';', ',')
-    """
-    return max(_DELIMITERS, key=line.count)
-
-
-def csv_rows(text: str, delimiter: str = ",") -> Iterator[list[str]]:
-    """Rows of a CSV file that are not empty.
-
-    :raises InvalidDocument: if a cell is too long
-    """
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield row
-    except csv.Error as error:
-        raise InvalidDocument(
-            Reason.UNKNOWN_SCHEMA, f"not CSV: {error}", field=f"line {reader.line_num}"
-        ) from None
-
-
-def markdown_tables(text: str) -> Iterator[TextTable]:
-    """Tables in Markdown; other lines may come before, between and after them."""
-    heading, block = "", list[str]()
-    for line in [*text.split("\n"), ""]:
-        stripped = line.strip()
-        if "|" in stripped:
-            block.append(stripped)
-            continue
-        if block:
-            yield from _markdown(heading, block)
-            block = []
-        title = _HEADING.match(stripped)
-        heading = title[1] if title else heading
-
-
-def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
-    from markdown_it import MarkdownIt
-
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    rows: list[list[str]] = []
-    for token in parser.parse("\n".join(_with_whole_separator(lines))):
-        if token.type == "table_open":
-            rows = []
-        elif token.type == "tr_open":
-            rows.append([])
-        elif token.type == "inline" and rows:
-            parts = token.children or ()
-            texts = (it.content for it in parts if it.type in ("text", "code_inline"))
-            rows[-1].append("".join(texts).strip())
-        elif token.type == "table_close" and rows:
-            yield TextTable(heading, rows[0], rows[1:])
-            rows = []
-
-
-def _with_whole_separator(lines: Sequence[str]) -> Sequence[str]:
-    """``lines`` with a cell of the separator for each column of the header.
-
-    If the separator has another number of cells than the header, Markdown sees no table.
-    Rows may be shorter than the header. If one is longer, or all are shorter, the columns are not
-    known.
-
-    >>> _with_whole_separator(["|a|b|", "|-|", "|1|2|", "|3|"])
-    ['|a|b|', '|-|-|', '|1|2|', '|3|']
-    """
-    at = next((number for number, it in enumerate(lines) if number and _SEPARATOR.fullmatch(it)), 0)
-    columns, *rows = (
-        len(_CELL_END.split(it.removeprefix("|").removesuffix("|")))
-        for it in (lines[max(at, 1) - 1], *lines[at + 1 :])
-    )
-    if not at or max(rows, default=columns) != columns:
-        return lines
-    return [*lines[:at], "|" + "-|" * columns, *lines[at + 1 :]]
