@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from common.formats.file_fields import FileTable, invalid_file, refuse, value_text
 from common.formats.requirements_files import SourceKind
@@ -24,6 +26,8 @@ from model.text import first_few
 
 #: What to do about a lock that cannot be read.
 MAKE_AGAIN = "create the lock again"
+#: Why it is not known which packages of a lock a project requires.
+NO_MANIFEST = "there is no pyproject.toml beside it, which says what the project requires"
 #: The marker of packages that a lock does not install by default.
 NEVER = 'python_version < "0"'
 ALWAYS = 'python_version >= "0"'
@@ -443,3 +447,34 @@ def marker_of(conditions: Collection[Condition]) -> str | None:
     """The marker that is equivalent to conditions; ``None`` for always."""
     joined = sorted(" and ".join(f"({it})" for it in sorted(each)) for each in conditions)
     return None if "" in joined else " or ".join(dict.fromkeys(joined))
+
+
+class LockGraph(ABC):
+    """The packages of a lock that names no groups, and their requirements."""
+
+    def __init__(
+        self, lock: LockTable, packages: Sequence[LockTable], request: LockRequest
+    ) -> None:
+        self._at, self._packages, self._markers = lock.at / "package", packages, request.markers
+        #: Positions by name, the newest version first.
+        self._named: dict[str, list[int]] = defaultdict(list)
+        for place, package in enumerate(packages):
+            self._named[canonicalize_name(package.required_text("name"))].append(place)
+        for places in self._named.values():
+            places.sort(key=self._version, reverse=True)
+
+    def _version(self, place: int) -> Version:
+        return version_of(self._packages[place].text("version") or "") or Version("0")
+
+    def installed(self, groups: Collection[str]) -> list[tuple[int, str | None]]:
+        """Positions of packages that some groups need, with the marker of that need."""
+        conditions = conditions_of(self._starts(groups), self._edges, self._markers, self._at)
+        return [(place, marker_of(it)) for place, it in sorted(by_package(conditions).items())]
+
+    @abstractmethod
+    def _starts(self, groups: Collection[str]) -> Iterable[Edge]:
+        """Requirements of the project itself for some groups."""
+
+    @abstractmethod
+    def _edges(self, node: Node) -> Iterable[Edge]:
+        """Requirements of a package."""

@@ -7,8 +7,7 @@ are groups, too.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
@@ -18,17 +17,16 @@ from packaging.version import Version
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.locks.entries import (
     MAKE_AGAIN,
+    NO_MANIFEST,
     Edge,
     LockContent,
     LockEntry,
+    LockGraph,
     LockRequest,
     LockTable,
     Node,
-    by_package,
-    conditions_of,
     git_target,
     locked_file,
-    marker_of,
     readable,
     require_known,
 )
@@ -78,10 +76,9 @@ def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
     if missing := sorted((selection.extras | selection.groups) - groups):
         uncovered.append(f"was made without {first_few(missing, 5)}, which therefore adds nothing")
     if "inherit_metadata" not in metadata.texts("strategy"):
-        graph = _Graph(packages, lines, request, lock)
+        graph = _Graph(lock, packages, lines, request)
         if request.manifest is None:
-            message = "there is no pyproject.toml beside it, which says what the project requires"
-            uncovered.append(f"{message}: every package counts")
+            uncovered.append(f"{NO_MANIFEST}: every package counts")
     installed: list[tuple[LockTable, str | None, bool]] = []
     for names, dev in ((needed, False), (wanted, True)):
         if graph is not None:
@@ -117,43 +114,25 @@ def _environment(target: LockTable) -> str:
     return " and ".join(parts)
 
 
-class _Graph:
-    """The packages of a lock that names no groups, and their requirements."""
+class _Graph(LockGraph):
+    """The packages of a lock. Entries of a package with extras are apart from its own."""
 
     def __init__(
         self,
-        packages: list[LockTable],
+        lock: LockTable,
+        packages: Sequence[LockTable],
         lines: Mapping[str, list[str]],
         request: LockRequest,
-        lock: LockTable,
     ) -> None:
-        self._packages, self._markers, self._at = packages, request.markers, lock.at / "package"
-        self._manifest = request.manifest
-        #: Entries by name; those of a package with extras are apart from its own.
-        self._named: dict[str, list[int]] = defaultdict(list)
-        for place, package in enumerate(packages):
-            self._named[canonicalize_name(package.required_text("name"))].append(place)
-        for places in self._named.values():
-            places.sort(key=self._version, reverse=True)
-        self._lines = lines
+        super().__init__(lock, packages, request)
+        self._manifest, self._lines = request.manifest, lines
 
-    def installed(self, groups: Collection[str]) -> Iterator[tuple[int, str | None]]:
-        """Positions of packages that some groups need, with the marker of that need."""
-        if self._manifest is None:
-            starts: list[Edge] = [((it, ""), None) for it in range(len(self._packages))]
-            starts = starts if _DEFAULT in groups else []
-        else:
-            starts = [
-                edge
-                for group in sorted(groups, key=lambda it: it != _DEFAULT)
-                for line in self._lines.get(group, ())
-                for edge in self._targets(line, frozenset({group}))
-            ]
-        conditions = by_package(conditions_of(starts, self._edges, self._markers, self._at))
-        yield from ((place, marker_of(it)) for place, it in sorted(conditions.items()))
-
-    def _version(self, place: int) -> Version:
-        return version_of(self._packages[place].text("version") or "") or Version("0")
+    def _starts(self, groups: Collection[str]) -> Iterator[Edge]:
+        if self._manifest is None and _DEFAULT in groups:
+            yield from (((it, ""), None) for it in range(len(self._packages)))
+        for group in sorted(groups, key=lambda it: it != _DEFAULT):
+            for line in self._lines.get(group, ()):
+                yield from self._targets(line, frozenset({group}))
 
     def _edges(self, node: Node) -> Iterator[Edge]:
         for line in self._packages[node[0]].texts("dependencies"):

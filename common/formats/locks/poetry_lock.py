@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -20,20 +20,19 @@ from common.formats.locks.entries import (
     ALWAYS,
     MAKE_AGAIN,
     NEVER,
+    NO_MANIFEST,
     Edge,
     LockContent,
     LockedFile,
     LockEntry,
+    LockGraph,
     LockRequest,
     LockTable,
     Node,
-    by_package,
-    conditions_of,
     git_target,
     locked_file,
     marker_fault,
     marker_holds,
-    marker_of,
     readable,
     require_known,
 )
@@ -85,7 +84,7 @@ def read_poetry_lock(lock: LockTable, request: LockRequest) -> LockContent:
             if (marker := _marker_in(package, groups, project.extras)) != NEVER:
                 installed.append((place, marker, dev))
         if graph is not None:
-            installed += [(it, marker, dev) for it, marker in graph.installed(groups, project)]
+            installed += [(it, marker, dev) for it, marker in graph.installed(groups)]
     hashes = _FileTable(metadata, packages)
     entries = readable(_entry, ((packages[place], hashes, *rest) for place, *rest in installed))
     python = metadata.text("python-versions")
@@ -167,8 +166,7 @@ class _Project:
         require_known("group", request.selection.groups, self.groups, lock.at)
         self.uncovered: tuple[str, ...] = ()
         if request.manifest is None:
-            message = "there is no pyproject.toml beside it, which says what the project requires"
-            self.uncovered = (f"{message}: every package counts that no extra needs",)
+            self.uncovered = (f"{NO_MANIFEST}: every package counts that no extra needs",)
 
 
 def _entry_of_line(line: str, table: FileTable) -> tuple[str, FileTable]:
@@ -182,45 +180,37 @@ def _entry_of_line(line: str, table: FileTable) -> tuple[str, FileTable]:
     return parsed.name or line, FileTable(content, table.at / "dependencies")
 
 
-class _Graph:
-    """The packages of a lock that names no groups, and their requirements."""
+class _Graph(LockGraph):
+    """The packages of a lock; what the project has chosen decides for others."""
 
     def __init__(
-        self, lock: LockTable, packages: list[LockTable], project: _Project, request: LockRequest
+        self,
+        lock: LockTable,
+        packages: Sequence[LockTable],
+        project: _Project,
+        request: LockRequest,
     ) -> None:
-        self._at, self._packages, self._markers = lock.at / "package", packages, request.markers
+        super().__init__(lock, packages, request)
         self._project = project
         #: Versions that the project itself has chosen in the environment; others must follow.
         self._decided: dict[str, int] = {}
-        self._named: dict[str, list[int]] = defaultdict(list)
-        for place, package in enumerate(packages):
-            self._named[canonicalize_name(package.required_text("name"))].append(place)
-        for places in self._named.values():
-            places.sort(key=self._version, reverse=True)
 
-    def _version(self, place: int) -> Version:
-        return version_of(self._packages[place].text("version") or "") or Version("0")
-
-    def installed(
-        self, groups: Collection[str], project: _Project
-    ) -> Iterator[tuple[int, str | None]]:
-        """Positions of packages that some groups need, with the marker of that need."""
-        starts = list(self._starts(groups))
+    def _starts(self, groups: Collection[str]) -> list[Edge]:
+        starts = list(self._required(groups))
         for (place, _), marker in starts:
             if self._markers is not None and self._holds(marker):
                 name = canonicalize_name(self._packages[place].required_text("name"))
                 self._decided.setdefault(name, place)
-        conditions = by_package(conditions_of(starts, self._edges, self._markers, self._at))
-        yield from ((place, marker_of(it)) for place, it in sorted(conditions.items()))
+        return starts
 
     def _holds(self, marker: str | None) -> bool:
         return marker is None or (
             marker_fault(marker) is None and marker_holds(marker, self._markers or {})
         )
 
-    def _starts(self, groups: Collection[str]) -> Iterator[Edge]:
+    def _required(self, groups: Collection[str]) -> Iterator[Edge]:
         if self._project.uncovered:
-            yield from self._starts_without_manifest(groups)
+            yield from self._required_without_manifest(groups)
             return
         for group in sorted(groups, key=lambda it: it != _MAIN):
             for name, entry in self._project.requirements.get(group, ()):
@@ -232,7 +222,7 @@ class _Graph:
             for key in sorted(self._project.of_extras - named):
                 yield from (((place, ""), None) for place in self._named.get(key, ())[:1])
 
-    def _starts_without_manifest(self, groups: Collection[str]) -> Iterator[Edge]:
+    def _required_without_manifest(self, groups: Collection[str]) -> Iterator[Edge]:
         needed = {
             canonicalize_name(name)
             for package in self._packages
