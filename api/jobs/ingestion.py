@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from graph.record.documents import body_of
 from graph.record.postgresql_helpers import lock_name
 from ingest.crawl.closure import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
-from ingest.inspections.pipeline import ingest_inspections, read_inspections
+from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import MEBIBYTE, SourceLimits
 from model.errors import (
     AlreadyRunning,
@@ -47,8 +46,6 @@ _PAUSE_S = 1.0
 LIMITS = SourceLimits(
     document_bytes=64 * MEBIBYTE, archive_bytes=2048 * MEBIBYTE, members=100_000, ratio=200.0
 )
-#: Number of refused documents in a result; the quarantine has all.
-_LISTED = 100
 #: How long to wait for another worker that ingests the same content, s.
 SAME_UPLOAD_WAIT_S = 600.0
 
@@ -251,19 +248,7 @@ def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
     if report.new:
         with worker.service.writing() as connection:
             worker.service.queue.enqueue(connection, PROJECT)
-    # The refused documents with the reasons, in the order of the source.
-    batches = read_inspections([source], LIMITS) if report.quarantined else ()
-    refusals = (
-        {
-            "place": refusal.place,
-            "reason": str(refusal.error.reason),
-            "field": refusal.error.field,
-            "message": refusal.error.message,
-        }
-        for batch in batches
-        for refusal in batch.refusals
-    )
-    return {**report.as_json(), "refusals": list(islice(refusals, _LISTED))}
+    return {**report.as_json(), "refusals": report.refusals}
 
 
 #: Maximum number of packages that one request fetches, including dependencies.

@@ -21,6 +21,8 @@ from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimi
 from model.declared_fields import report_of
 
 KIND = "inspection"
+#: Number of refused documents in a report; the quarantine has all.
+_MOST_REFUSALS = 100
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class IngestReport:
     :param observations: new observations by outcome
     :param observations_known: observations that were in the record before, or occurred twice
     :param incomplete: sources of which something could not be read
+    :param refusals: the first refused documents with their reasons, in the order of the source
     """
 
     read: int = 0
@@ -47,6 +50,7 @@ class IngestReport:
     observations_known: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     incomplete: list[str] = field(default_factory=list)
+    refusals: list[dict[str, str]] = field(default_factory=list)
 
     def count_batch(self, batch: Batch[InspectionDelivery], added: InspectionsAdded) -> None:
         """Count the documents of a batch and what the batch added to the record."""
@@ -66,12 +70,22 @@ class IngestReport:
                     self.observations_known += 1
         self.quarantined += len(batch.refusals)
         self.reasons.update(str(it.error.reason) for it in batch.refusals)
+        # As texts, because an error keeps the whole document alive.
+        self.refusals += [
+            {
+                "place": refused.place,
+                "reason": str(refused.error.reason),
+                "field": refused.error.field,
+                "message": refused.error.message,
+            }
+            for refused in batch.refusals[: _MOST_REFUSALS - len(self.refusals)]
+        ]
         self.read += len(batch)
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
         return {
-            **report_of(self, "incomplete"),
+            **report_of(self, "incomplete", "refusals"),
             "skipped": self.skipped.total(),
             "skipped_reasons": dict(self.skipped),
         }
