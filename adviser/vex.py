@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from adviser.projects.documents import check_sizes, json_of
+from common.formats.file_decoding import check_sizes, json_of
 from common.formats.file_fields import FileTable, value_text
 from model.errors import InvalidArgument, Reason
 from model.json_documents import as_json_time

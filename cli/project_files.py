@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from adviser.projects.documents import FOREIGN_FILES, MAX_BYTES
+from adviser.projects.foreign_files import FOREIGN_FILES
 from adviser.projects.locks import ProjectLock, lock_neighbours, read_lock, require_pins
 from adviser.projects.parsing import (
     CONSTRAINTS,
@@ -30,6 +30,7 @@ from adviser.projects.project import Project, ProjectWarning, WarningCode
 from adviser.projects.pyproject import THOTH_TOML
 from adviser.vex import VEX_FILE, VexStatement, read_vex
 from common.formats import conda_environment
+from common.formats.file_decoding import MAX_BYTES
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 

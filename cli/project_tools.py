@@ -20,9 +20,9 @@ from typing import Any
 import click
 import tomli_w
 
-from adviser.projects.documents import requirements_text_of, toml_of
 from adviser.projects.project import Project
 from cli.project_files import read_lock_file, write_file
+from common.formats.file_decoding import requirements_text_of, toml_of
 from common.formats.locks.entries import LockSelection
 from model.errors import InvalidArgument, ProjectError
 from model.packages.environments import Environment

@@ -17,7 +17,6 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
-from adviser.projects.documents import MAX_BYTES
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.projects.pyproject import THOTH_TOML, own_benchmarks
@@ -25,6 +24,7 @@ from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
+from common.formats.file_decoding import MAX_BYTES
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.documents import body_of

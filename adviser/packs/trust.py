@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from adviser.packs.manifest import PackManifest
-from adviser.projects.documents import table_of
+from common.formats.file_decoding import table_of
 from common.formats.file_fields import FileTable, value_text
 from common.settings import Settings
 from model.errors import InvalidSettings, Reason

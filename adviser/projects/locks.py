@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from adviser.projects.documents import check_sizes, json_of, table_of, toml_of, yaml_of
 from adviser.projects.indexes import index_named, public_url
 from adviser.projects.project import (
     NonIndexPackage,
@@ -19,6 +18,7 @@ from adviser.projects.project import (
 )
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.requirements_files import read_requirements
+from common.formats.file_decoding import check_sizes, json_of, table_of, toml_of, yaml_of
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.locks.entries import (
     DEFAULT_SELECTION,

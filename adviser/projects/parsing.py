@@ -7,14 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from adviser.projects.documents import (
-    FOREIGN_FILES,
-    check_sizes,
-    refuse_foreign,
-    requirements_text_of,
-    table_of,
-    toml_of,
-)
+from adviser.projects.foreign_files import FOREIGN_FILES, refuse_foreign
 from adviser.projects.locks import ProjectLock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
@@ -29,6 +22,7 @@ from adviser.projects.pyproject import (
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from common.formats import conda_environment
+from common.formats.file_decoding import check_sizes, requirements_text_of, table_of, toml_of
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import DEFAULT_SELECTION, NEVER, LockSelection
 from common.formats.locks.pylock import is_pylock

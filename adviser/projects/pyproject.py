@@ -15,7 +15,6 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from adviser.projects.documents import table_of
 from adviser.projects.poetry_and_pdm import (
     PoetryTable,
     has_poetry_requirements,
@@ -29,6 +28,7 @@ from adviser.projects.requirement_parsing import (
     parse_requirement_list,
 )
 from adviser.projects.uv_table import IndexSource, read_uv
+from common.formats.file_decoding import table_of
 from common.formats.file_fields import FileTable, refuse, value_text
 from model.errors import Reason
 from model.json_fields import FieldPath

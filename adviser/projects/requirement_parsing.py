@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.project import (
     KINDS_OF_REFERENCES,
     MissingPath,
@@ -15,6 +14,7 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
+from common.formats.file_decoding import MAX_REQUIREMENTS
 from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.locks.entries import marker_fault
 from common.formats.requirements_files import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
-from adviser.projects.documents import refuse_foreign, requirements_text_of
+from adviser.projects.foreign_files import refuse_foreign
 from adviser.projects.indexes import index_named
 from adviser.projects.project import (
     ProjectIndex,
@@ -21,6 +21,7 @@ from adviser.projects.requirement_parsing import (
     parse_project_requirement,
 )
 from common.formats import conda_environment
+from common.formats.file_decoding import requirements_text_of
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks.entries import MAKE_AGAIN, LockEntry, hash_fault, normalised_hashes
 from common.formats.requirements_files import (

@@ -17,7 +17,7 @@ import tomli_w
 from marshmallow import ValidationError, fields
 
 from adviser.answering.index_selection import foreign_indexes
-from adviser.projects.documents import FOREIGN_FILES, json_of, toml_of
+from adviser.projects.foreign_files import FOREIGN_FILES
 from adviser.projects.indexes import public_text, public_values
 from adviser.projects.parsing import (
     CONSTRAINTS,
@@ -32,6 +32,7 @@ from adviser.projects.project import Project, ProjectWarning, WarningCode
 from api.access import token
 from api.http.errors import ApiError, ProblemType
 from common.formats import conda_environment
+from common.formats.file_decoding import json_of, toml_of
 from common.formats.file_fields import refuse
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.locks.pylock import is_pylock

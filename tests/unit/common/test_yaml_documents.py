@@ -2,8 +2,8 @@
 
 import pytest
 
-from adviser.projects.documents import yaml_of
 from common.formats.conda_environment import read_environment
+from common.formats.file_decoding import yaml_of
 from common.formats.yaml_documents import yaml_value
 from model.errors import InvalidDocument, Reason
 from tests.factories.errors import raised

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from adviser.projects import documents
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
+from common.formats import file_decoding
 from model.errors import InvalidFile, Reason
 from tests.factories.case_files import check_cases
 from tests.factories.errors import raised
@@ -97,9 +97,9 @@ def test_a_lock_of_another_manifest_is_reported(digest: str, told: bool) -> None
 
 
 def test_number_and_size_of_project_files_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_BYTES", 50)
-    monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 80)
-    monkeypatch.setattr(documents, "MAX_FILES", 3)
+    monkeypatch.setattr(file_decoding, "MAX_BYTES", 50)
+    monkeypatch.setattr(file_decoding, "MAX_TOTAL_BYTES", 80)
+    monkeypatch.setattr(file_decoding, "MAX_FILES", 3)
     for files in (
         {"requirements.txt": b" " * 51},
         {"requirements.txt": b" " * 50, "Pipfile": b" " * 50},
@@ -110,7 +110,7 @@ def test_number_and_size_of_project_files_are_limited(monkeypatch: pytest.Monkey
 
 
 def test_too_many_requirements_are_refused() -> None:
-    lines = "\n".join(f"p{n}" for n in range(documents.MAX_REQUIREMENTS + 1))
+    lines = "\n".join(f"p{n}" for n in range(file_decoding.MAX_REQUIREMENTS + 1))
     with raised(InvalidFile, reason=Reason.OUT_OF_RANGE, field="10001"):
         parse_project({"requirements.txt": lines.encode()})
 

@@ -4,12 +4,12 @@ import tomllib
 from typing import Any
 
 from adviser.locks.formats import LockOptions, pipfile_lock_document
-from adviser.projects.documents import table_of
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
 from adviser.projects.project import Project
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_to_json
+from common.formats.file_decoding import table_of
 from tests.factories.projects import BY_OLDER, BY_PIPENV, WHOLE
 from tests.factories.universes import ENVIRONMENT
 

@@ -1,9 +1,8 @@
-"""Decode the files of a project as text, TOML or JSON, within limits of size and depth."""
+"""Decodes files as text, TOML, JSON or YAML, within limits of size and depth."""
 
 from __future__ import annotations
 
 import codecs
-import posixpath
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,10 +30,7 @@ _MAX_DEPTH = 100
 
 _HEADERS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (
-        codecs.BOM_UTF32_LE,
-        "utf-32-le",
-    ),  # before UTF-16, whose mark is the start of this one
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is the start of this one
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -205,42 +201,3 @@ def _too_deep(name: str) -> NoReturn:
     refuse(
         Reason.NESTED_TOO_DEEP, "nested too deep", f"{name}:$", "check that this is the right file"
     )
-
-
-_CONDA = (
-    "conda",
-    "only packages of Python indexes are advised: list those that pip installs in a "
-    "requirements.in, or pass the output of `pip list --format=freeze`",
-)
-_PIXI = (
-    "pixi",
-    "only packages of Python indexes are advised: list them in project.dependencies of a "
-    "pyproject.toml, or in a requirements.in",
-)
-_SETUPTOOLS = (
-    "setuptools",
-    "list the requirements in project.dependencies of a pyproject.toml, or in a requirements.in",
-)
-#: Tool and remedy by file name.
-FOREIGN_FILES = {
-    "meta.yaml": _CONDA, "conda-lock.yml": _CONDA, "pixi.toml": _PIXI, "mojoproject.toml": _PIXI,
-    "setup.cfg": _SETUPTOOLS, "setup.py": _SETUPTOOLS,
-}  # fmt: skip
-#: Environments of conda in any file: the output of `conda list`, or a list in YAML.
-_OF_CONDA = re.compile(
-    r"^(?:# \$ (?:conda|mamba|micromamba) create |# packages in environment at |@EXPLICIT\b"
-    r"|\w[\w.-]*=[\w.!+*]+(?:=\w+)?[ \t\r]*$"
-    r"|dependencies:[ \t\r]*(?:#.*)?\n(?:[ \t\r]*(?:#.*)?\n)*+[ \t]*- )",
-    re.MULTILINE,
-)
-
-
-def refuse_foreign(name: str, text: str = "") -> None:
-    """Refuse a file of another tool that is not read, known by its name or its content.
-
-    :raises InvalidFile: with the tool and the remedy
-    """
-    known = FOREIGN_FILES.get(posixpath.basename(name))
-    if tool_and_hint := known or (_CONDA if _OF_CONDA.search(text) else None):
-        tool, hint = tool_and_hint
-        refuse(Reason.UNKNOWN_SCHEMA, f"a file of {tool}, which is not read", f"{name}:$", hint)

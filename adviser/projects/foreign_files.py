@@ -1,0 +1,47 @@
+"""Files of other tools that are not read, with what to do instead."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from common.formats.file_fields import refuse
+from model.errors import Reason
+
+_CONDA = (
+    "conda",
+    "only packages of Python indexes are advised: list those that pip installs in a "
+    "requirements.in, or pass the output of `pip list --format=freeze`",
+)
+_PIXI = (
+    "pixi",
+    "only packages of Python indexes are advised: list them in project.dependencies of a "
+    "pyproject.toml, or in a requirements.in",
+)
+_SETUPTOOLS = (
+    "setuptools",
+    "list the requirements in project.dependencies of a pyproject.toml, or in a requirements.in",
+)
+#: Tool and remedy by file name.
+FOREIGN_FILES = {
+    "meta.yaml": _CONDA, "conda-lock.yml": _CONDA, "pixi.toml": _PIXI, "mojoproject.toml": _PIXI,
+    "setup.cfg": _SETUPTOOLS, "setup.py": _SETUPTOOLS,
+}  # fmt: skip
+#: Environments of conda in any file: the output of `conda list`, or a list in YAML.
+_OF_CONDA = re.compile(
+    r"^(?:# \$ (?:conda|mamba|micromamba) create |# packages in environment at |@EXPLICIT\b"
+    r"|\w[\w.-]*=[\w.!+*]+(?:=\w+)?[ \t\r]*$"
+    r"|dependencies:[ \t\r]*(?:#.*)?\n(?:[ \t\r]*(?:#.*)?\n)*+[ \t]*- )",
+    re.MULTILINE,
+)
+
+
+def refuse_foreign(name: str, text: str = "") -> None:
+    """Refuse a file of another tool that is not read, known by its name or its content.
+
+    :raises InvalidFile: with the tool and the remedy
+    """
+    known = FOREIGN_FILES.get(posixpath.basename(name))
+    if tool_and_hint := known or (_CONDA if _OF_CONDA.search(text) else None):
+        tool, hint = tool_and_hint
+        refuse(Reason.UNKNOWN_SCHEMA, f"a file of {tool}, which is not read", f"{name}:$", hint)
