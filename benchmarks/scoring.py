@@ -11,7 +11,7 @@ import numpy as np
 from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import RecommendationType
-from adviser.scoring.effects import Effects
+from adviser.scoring.effects import Arms, welch_effects
 from adviser.scoring.verdicts import judge
 from model.measurements.evidence import Evidence
 from model.packages.snapshot import Snapshot
@@ -45,14 +45,15 @@ def _assessed(snapshot: Snapshot, evidence: Evidence) -> tuple[Assessment, float
 
 
 def _million() -> None:
+    """Pairs of identical arms of 10 jobs."""
     draw = np.random.default_rng(SEED)
-    effects = Effects(
-        draw.normal(0, NOISE, EFFECTS), np.full(EFFECTS, NOISE), np.full(EFFECTS, 9.0)
-    )
+    arms = Arms(draw.normal(0, NOISE, 200_000), np.full(20_000, 10)).moments()
+    pairs = draw.integers(0, 20_000, (2, EFFECTS))
     began = perf_counter()
+    effects = welch_effects(arms.taken(pairs[0]), arms.taken(pairs[1]))
     judged = judge(effects, np.ones(EFFECTS, dtype=np.bool_), math.log1p(0.02))
     took = perf_counter() - began
-    print(f"{EFFECTS:,} comparisons judged as one family: {took:.2f} s,"
+    print(f"{EFFECTS:,} pairs of arms compared as one family: {took:.2f} s,"
           f" {int((judged.verdicts > 1).sum())} claims")  # fmt: skip
 
 
