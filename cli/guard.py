@@ -44,7 +44,13 @@ from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import ServiceClient, TerminalObserver, knowledge_of_pack
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
-from cli.project_files import read_lock_file, read_project, read_vex_files, write_file
+from cli.project_files import (
+    read_lock_file,
+    read_project,
+    read_vex_files,
+    require_folder,
+    write_file,
+)
 from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
@@ -146,6 +152,7 @@ def guard(
     """
     settings: Settings = context.obj
     propose: bool = options["propose"]
+    require_folder(options["output"])
     where = requested_environment(None, options)
     selection = lock_selection(options)
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]

@@ -239,6 +239,12 @@ def refusing_files() -> Iterator[None]:
         raise refused from error
 
 
+def require_folder(path: Path | None) -> None:
+    """:raises InvalidArgument: if a file cannot be written because its folder does not exist"""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InvalidArgument(f"there is no folder {path.parent}")
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a file completely or not at all; a link is followed, and a file keeps its mode.
 

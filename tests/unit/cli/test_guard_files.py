@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
@@ -13,6 +14,8 @@ from adviser.projects.locks import ProjectLock
 from adviser.projects.project import ProjectWarning, WarningCode
 from adviser.vex import VexStatement, VexStatus
 from cli.guard import comment_text, guard_lines, lock_notes, sarif_document
+from cli.guard import guard as guard_command
+from model.errors import InvalidArgument
 from model.measurements.evidence import ADVISORIES
 from tests.factories.evidence import HERE, Bench, jobs, measured, series
 from tests.factories.requests import NOTHING
@@ -161,3 +164,10 @@ def test_conda_packages_are_noted_once_for_two_revisions_of_a_lock() -> None:
     warnings = [ProjectWarning(WarningCode.CONDA, it, "pixi.lock:$") for it in texts]
     locks = [ProjectLock((), "pixi.lock", warnings=(it,)) for it in warnings]
     assert set(lock_notes(*locks)) == {f"pixi.lock: {texts[1]}"}
+
+
+def test_proposal_without_a_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    output = str(tmp_path / "none" / "uv.lock")
+    done = CliRunner().invoke(guard_command, ["old.txt", "new.txt", "--propose", "-o", output])
+    assert isinstance(done.exception, InvalidArgument), done.exception
+    assert str(done.exception) == f"there is no folder {tmp_path / 'none'}"
