@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 
 from adviser.advise import Advice
@@ -18,7 +18,7 @@ from adviser.scoring.criteria import AllowList
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
-from model.measurements.evidence import COMMAND
+from model.measurements.evidence import COMMAND, COMMAND_TEXT
 from model.packages.identity import Purl, same_version
 from model.text import counted, first_few
 
@@ -111,13 +111,15 @@ def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     direct = advice.universe.direct
     order = {name: place for place, name in enumerate(direct)}
     choices = sorted(stack.choices, key=lambda it: (order.get(it.name, len(direct)), it.name))
-    sentences, bundled, own = [], set[str](), set[str]()
+    sentences, bundled, own, commands = [], set[str](), set[str](), set[str]()
     for choice in choices:
         measured = advice.assessment.choices.get(choice.name)
         if measured is not None and (sentence := _decision(advice, choice, measured)):
             sentences.append(sentence)
             bundled |= set() if measured.own else set(measured.indicators) - {COMMAND}
             own |= set(measured.benchmarks)
+            if COMMAND in measured.indicators and not measured.benchmarks:
+                commands |= {f"`{it.parameters.get(COMMAND_TEXT)}`" for it in measured.series}
     yield from sentences[:_MOST]
     if sentences[_MOST:]:
         yield f"Measurements decide {counted(len(sentences) - _MOST, 'more package')}."
@@ -130,6 +132,12 @@ def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
         names = " and ".join(sorted(bundled))
         verb = "is a bundled indicator" if len(bundled) == 1 else "are bundled indicators"
         yield f"{names} {verb}: whether your project does such operations is not known."
+    if commands:
+        are = "is a command" if len(commands) == 1 else "are commands"
+        yield (
+            f"{first_few(sorted(commands), _MOST)} {are} that your project does not name as a"
+            " benchmark: whether your project does the same is not known."
+        )
 
 
 def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
@@ -158,7 +166,9 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
     if ours in measured.measured and newer and ours not in measured.lost:
         reasons.append(f"it is {comparison_text(assessment, measured, ours, newer[0])}")
     if unmeasured:
-        versions = spans(tuple(map(version_of_purl, unmeasured)))
+        runs = groupby(newest_first(usable), key=unmeasured.__contains__)
+        gaps = [tuple(map(version_of_purl, run)) for is_gap, run in runs if is_gap]
+        versions = first_few(list(map(spans, gaps)), _MOST)
         were = "was" if len(unmeasured) == 1 else "were"
         packed = f", nor in pack {measured.pack.name}, which decides" if measured.pack else ""
         command = _command(advice, measured, unmeasured[0])

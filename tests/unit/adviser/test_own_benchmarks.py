@@ -95,7 +95,12 @@ def test_indicator_decides_for_packages_without_a_project_benchmark() -> None:
 def test_command_that_is_no_project_benchmark_weighs_less_than_indicators() -> None:
     bench = Bench()
     measured(bench, 1.2, command())
-    assert advised(bench, "").assessment.choices["fast"].indicators == ("command",)
+    advice = advised(bench, "")
+    assert advice.assessment.choices["fast"].indicators == ("command",)
+    assert summary_of(advice).endswith(
+        " `python bench.py` is a command that your project does not name as a benchmark: whether"
+        " your project does the same is not known."
+    )
     measured(bench, 0.8, series("PiMatmul"))
     advice = advised(bench, "")
     assert versions(advice)["fast"] == "1"
@@ -131,3 +136,13 @@ def test_equal_command_of_another_project_is_no_project_benchmark() -> None:
     assert report["result"]["parameters"]["benchmark_files"] == {"train": mine}
     assert check_offline(report, advice.snapshot, advice.evidence).problems == ()
     assert advised(bench, now="2" * 64).assessment.choices == {}
+
+
+def test_versions_that_were_compared_are_not_among_those_named_as_not_compared() -> None:
+    bench = Bench()
+    for version, level in (("1", 0.5), ("4", 0.0)):
+        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 10), command())
+    request = request_for("fast\n", RecommendationType.BEST)
+    index: Index = {"fast": {str(version): {} for version in range(1, 7)}}
+    advice = advise(request, snapshot_for(request, index), bench.evidence())
+    assert "; 6 and 5, 3 and 2 were not compared here: " in summary_of(advice)
