@@ -126,7 +126,9 @@ def _manifest(files: Mapping[str, bytes]) -> str:
     if PYPROJECT in candidates and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
         candidates.remove(PYPROJECT)
     candidates += _pylocks(files) + [it for it in (*LOCKS_OF_TOOLS, PIPFILE_LOCK) if it in files]
-    if not candidates and len(others := [it for it in files if _is_requirements(it)]) == 1:
+    lists = filter(_is_requirements, files)
+    others = [it for it in lists if "constraints" not in posixpath.basename(it)]
+    if not candidates and len(others) == 1:
         candidates = others
     if not candidates:
         candidates = [it for it in files if posixpath.basename(it) in conda_environment.NAMES]

@@ -55,7 +55,9 @@ def test_file_named_by_the_user_is_the_manifest() -> None:
         parse_project(files, "none.txt")
 
 
-@pytest.mark.parametrize("files", [{}, {"tox.ini": b""}, {"a.txt": b"", "b.txt": b""}])
+@pytest.mark.parametrize(
+    "files", [{}, {"tox.ini": b""}, {"a.txt": b"", "b.txt": b""}, {"constraints.txt": b"a<2"}]
+)
 def test_missing_manifest_is_reported_with_the_supported_files(files: dict[str, bytes]) -> None:
     with pytest.raises(InvalidFile) as caught:
         parse_project(files)
