@@ -161,16 +161,19 @@ def change_lines(upgrade: GuardResult) -> Iterator[str]:
 
 
 def group_lines(upgrade: GuardResult, findings: Sequence[Finding]) -> Iterator[str]:
-    """The findings by group, with replacements below each group with harm."""
+    """The findings by group, with a replacement below the harm of each package."""
     proposals = {it.package: it for it in upgrade.proposals}
     for group in GuardGroup:
         listed = [it for it in findings if it.group is group]
         if listed:
             yield f"{group.heading}:"
-        yield from (f"  {it.line}" for it in listed)
-        harmful = dict.fromkeys(it.package for it in listed if it.rule is not None)
-        for name in harmful:
-            if name is None and len(harmful) == 1:
+        last = {it.package: it for it in listed if it.rule is not None}
+        for finding in listed:
+            name = finding.package
+            yield f"  {finding.line}"
+            if finding is not last.get(name):
+                continue
+            if name is None and len(last) == 1:
                 yield f"    which package: `{bisect_command(upgrade)}`"
             elif name and (proposal := proposals.pop(name, None)) is not None:
                 yield f"    {proposal_text(proposal)}"

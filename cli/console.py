@@ -34,6 +34,8 @@ LABEL_WIDTH = 14
 _PIPE_WIDTH = 120
 #: Maximum length of a text from a document; descriptions of packages may be long.
 _LONGEST_TEXT = 500
+#: Maximum number of characters of a line; the sentences of a result are shorter.
+_LONGEST_LINE = 10_000
 #: Minimum width of a column of prose. Below it, the cells of a row are printed as lines.
 _NARROWEST = 16
 
@@ -138,7 +140,7 @@ def print_note(note: str | None) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines of text that may come from documents."""
     for line in lines:
-        print_text(shown(line))
+        print_text(shown(line, _LONGEST_LINE))
 
 
 def print_text(text: Cell, file: TextIO | None = None) -> None:

@@ -177,6 +177,9 @@ def copy_pack(path: Path, target: Path) -> None:
 
 def _places(path: Path) -> tuple[Path, dict[str, FilePlace]]:
     """The archive or the folder of a pack, and its files by name."""
+    if not path.exists():
+        hint = "name the folder or the archive of a pack"
+        raise InvalidPack(Reason.UNREADABLE, "there is no such pack", place=str(path), hint=hint)
     if path.is_dir() and not (path / MANIFEST).exists():
         archives = list(path.glob("*.tar"))
         path = archives[0] if len(archives) == 1 else path

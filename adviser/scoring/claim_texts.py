@@ -211,7 +211,8 @@ class ClaimTexts:
         if claim.verdict.different:
             size, interval = _effect(claim, theirs)
             return f"{ours} is {size} {where} ({interval}, {_jobs_text(claim)})"
-        known = ", ".join(filter(None, (*_effect(claim), _jobs_text(claim))))
+        small = _too_small_text(claim) if claim.verdict is Verdict.UNDETERMINED else ""
+        known = ", ".join(filter(None, (*_effect(claim), small, _jobs_text(claim))))
         if claim.verdict is Verdict.EQUIVALENT:
             return f"{ours} is as fast as {theirs}, {_margin(claim)}, {where} ({known})"
         needs = need_text(claim)
@@ -389,6 +390,14 @@ def _effect(claim: Claim, other: str = "") -> tuple[str, str]:
 
 def _margin(claim: Claim) -> str:
     return f"to within {f'{claim.delta_pct:.1f}'.removesuffix('.0')} %"
+
+
+def _too_small_text(claim: Claim) -> str:
+    """Why a claim is undetermined if its interval excludes zero, but not what is too small."""
+    near = max(claim.interval_low_pct, -claim.interval_high_pct)
+    if not 0 < near <= claim.delta_pct:
+        return ""
+    return f"not settled to be more than {f'{claim.delta_pct:.1f}'.removesuffix('.0')} %"
 
 
 def _jobs_text(claim: Claim) -> str:

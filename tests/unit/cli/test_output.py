@@ -11,7 +11,7 @@ from neo4j.spatial import WGS84Point
 from neo4j.time import Date, DateTime, Duration
 
 from cli import console
-from cli.console import progress_bars
+from cli.console import print_lines, progress_bars
 from cli.graph import FORMATS, render
 from cli.packages_view import print_package, print_status
 from graph.analyst_queries import QueryResult, plain, short
@@ -45,6 +45,12 @@ def test_table_escapes_control_characters_and_keeps_long_values() -> None:
     assert "[bold]x\\x07" in shown
     text = "x" * 5000
     assert text in _rendered(QueryResult(("name",), ((text,),)), "table")
+
+
+def test_sentence_is_not_cut_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    sentence = "which decides nothing;" * 100
+    print_lines([sentence])
+    assert capsys.readouterr().out == f"{sentence}\n"
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -11,6 +11,7 @@ import pytest
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
 from adviser.scoring.target import Target
+from adviser.scoring.verdicts import Verdict
 from tests.factories.evidence import ELSEWHERE, HERE, Bench, claims_about, jobs, series
 from tests.factories.golden import compare_views
 
@@ -118,3 +119,11 @@ def test_claim_names_hosts_that_disagree_with_their_differences() -> None:
     assert text.endswith("; the 2 hosts disagree, from +2.0 % on h1 to +8.3 % on h2")
     assert agreed.host_differences_pct == {}
     assert "disagree" not in messages([agreed])[0]
+
+
+def test_undetermined_difference_that_may_be_too_small_says_so() -> None:
+    (claim,) = measured({64: 0.03})
+    claim = replace(claim, verdict=Verdict.UNDETERMINED, observed_pct=2.8, interval_high_pct=3.7)
+    for low, told in ((1.9, True), (-0.1, False), (2.4, False)):
+        text = ClaimTexts([claim]).sentence(replace(claim, interval_low_pct=low))
+        assert (", not settled to be more than 2 %, " in text) is told, text
