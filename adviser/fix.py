@@ -21,6 +21,7 @@ from adviser.fix_universe import (
     without,
 )
 from adviser.guard import GuardResult, guard
+from adviser.reports.unfetched_versions import open_texts
 from adviser.resolver.listed_versions import NeededReads, UniverseResolver
 from adviser.resolver.results import (
     Conflict,
@@ -471,7 +472,7 @@ class FixSearch:
             tuple(sentences),
             tuple(self._requirer(step) for step in on_it),
             tuple(dict.fromkeys(unblocked)),
-            conflict.minimal,
+            conflict.minimal and not open_texts(self.snapshot, conflict),
         )
 
     def _unaffected(self, vulnerability: OpenVulnerability, universe: Universe) -> str | None:

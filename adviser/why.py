@@ -23,7 +23,7 @@ from adviser.advise import (
     result_without_reads,
     universe_for,
 )
-from adviser.reports.unfetched_versions import unread_texts
+from adviser.reports.unfetched_versions import open_texts
 from adviser.reports.version_rationale import (
     Rationale,
     VersionRationales,
@@ -197,7 +197,7 @@ def _forced(
     result = result_without_reads(resolved(known, universe_with, resolve))
     resolution = result.resolution
     if not resolution.stacks:
-        proven = result.is_infeasible and not unread_texts(advice.snapshot)
+        proven = result.is_infeasible and not open_texts(advice.snapshot, resolution.conflict)
         outcome = ForcedOutcome.CONFLICT if proven else ForcedOutcome.UNKNOWN
         return ForcedStack(what, outcome, conflict=resolution.conflict)
     candidates = candidates_of(result.universe, resolution.stacks[0])

@@ -24,7 +24,7 @@ from adviser.reports.checking import check_fix_proof, fix_proof_in
 from adviser.reports.documents import lock_of
 from adviser.reports.note_codes import remark_of
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import missing_packages, unread_texts
+from adviser.reports.unfetched_versions import missing_packages, open_texts
 from adviser.resolver.results import ResolvedStack
 from adviser.resolver.worker import ResolverWorker
 from cli.console import (
@@ -41,7 +41,13 @@ from cli.knowledge import knowledge_for, require_projected
 from cli.measuring_commands import machine_options
 from cli.options import BudgetOfTime, as_json_option
 from cli.own_benchmarks import confirmation_option
-from cli.project_files import keep_manifest, read_lock_file, refusing_files, write_file
+from cli.project_files import (
+    keep_manifest,
+    read_lock_file,
+    refusing_files,
+    require_folder,
+    write_file,
+)
 from cli.project_tools import (
     LockTool,
     own_lock,
@@ -145,8 +151,7 @@ def advise(
 
     Exit code 0 if a stack is advised; 1 if no stack meets the request, the lock cannot be written,
     or its tool chose other versions with --apply; 2 if the project or an option cannot be used; 3
-    if a store does not answer, or if there is no stack and an index did not give all required
-    data.
+    if a store does not answer, or if there is no stack and something required was not read.
     """
     settings: Settings = context.obj
     _check_options(output, options)
@@ -195,15 +200,14 @@ def advise(
             texts[missing.message()] = missing.message(fetch)
         print_report(answered.report, texts, verbose=verbose)
     if advice.best is None:
-        context.exit(3 if unread_texts(advice.snapshot) else 1)
+        context.exit(3 if open_texts(advice.snapshot, advice.resolution.conflict) else 1)
     if applied is not None and not _apply(*applied, advice, advice.best, options):
         context.exit(1)
 
 
 def _check_options(output: Path | None, options: Mapping[str, Any]) -> None:
     """:raises InvalidArgument: naming the options that contradict each other"""
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InvalidArgument(f"there is no folder {output.parent}")
+    require_folder(output)
     if options["applies"] and (output is not None or options["lock_format"] is not None):
         raise click.UsageError("--apply writes the project's own lock: leave out -o and --format")
     if options["dry_run"] and not options["applies"]:
@@ -544,11 +548,15 @@ def _proof(report: Mapping[str, Any]) -> str:
     """The result of the proof, and the identifier of the advice."""
     inner = report["result"]["report"]
     scope = _scope(inner["search"])
+    unknown = "nothing was proven before a limit"
+    if inner["conflict"] and (unread := inner["search"].get("unavailable")):
+        not_read = counted(unread, "package or version was", "packages and versions were")
+        unknown = f"nothing is proven: {not_read} not read"
     proven = {
         "optimal": f"proven: no stack that meets the request ranks higher{scope}",
         "feasible": "the best stack that was found before a limit; not proven",
         "infeasible": f"proven: no stack meets the request{scope or _known(inner['search'])}",
-    }.get(inner["certificate"]["status"], "nothing was proven before a limit")
+    }.get(inner["certificate"]["status"], unknown)
     if inner.get("premises", {}).get("slower_stacks"):
         proven = proven.replace("no stack", "no stack without a settled slow-down")
     identifier = report["metadata"].get("document_id")

@@ -14,8 +14,8 @@ from adviser.answering.answers import listed_unread, on_hardware
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import (
     missing_packages,
+    open_texts,
     unfetched_in,
-    unread_texts,
 )
 from adviser.resolver.worker import ResolverWorker
 from adviser.why import ForcedOutcome, ForcedStack, ForcedVersion, PackagePresence
@@ -120,7 +120,7 @@ def _explained(
             known = knowledge_for(stores, request, options, worker.resolve, more)
             advice, explanation = known.explain(with_advice, options["threads"])
             snapshot = advice.snapshot
-            unread = list(unread_texts(snapshot))
+            unread = list(open_texts(snapshot, explanation.conflict))
             if known.is_listed:
                 return explanation, unread, bool(unread)
             listed = listed_unread(stores, snapshot)

@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adviser.advise import Advice
@@ -32,10 +32,10 @@ from adviser.reports.notes import (
 )
 from adviser.reports.serialization import identified_claim, plain
 from adviser.reports.summary import summary_of
-from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
+from adviser.reports.unfetched_versions import UnfetchedVersions, open_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.listed_versions import may_invite_better
-from adviser.resolver.results import Conflict, FactKind, ResolvedStack
+from adviser.resolver.results import Conflict, FactKind, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.scoring.assessment_types import Claim, NoteLevel, Premises
 from adviser.scoring.criteria import SCALE, CriterionName, level_names
@@ -210,7 +210,7 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     if conflict is None:
         return f"the search found no stack within its {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
-    partly = known.unread or unread_texts(advice.snapshot)
+    partly = known.unread or open_texts(advice.snapshot, conflict)
     among = " of the versions that were read" if partly else ""
     return f"no stack{among} meets the request: {chain}"
 
@@ -350,6 +350,9 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
 def _certificate(advice: Advice) -> dict[str, Any]:
     """The proof of the search, and its inputs. Times are in the metadata."""
     resolution = advice.resolution
+    if resolution.conflict is not None and open_texts(advice.snapshot, resolution.conflict):
+        unknown = ResolutionStatus.UNKNOWN
+        resolution = replace(resolution, status=unknown, settled=False, complete=False)
     return {
         **_values(resolution, "status", "objective", "bound", "gap", "settled", "complete"),
         **_values(resolution, "limit", "model", "solver"),
@@ -383,7 +386,7 @@ def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:
 
 def _search(advice: Advice) -> dict[str, Any]:
     sizes = advice.resolution.sizes
-    unavailable = len(unread_texts(advice.snapshot))
+    unavailable = len(open_texts(advice.snapshot, advice.resolution.conflict))
     return {
         **({"unavailable": unavailable} if unavailable else {}),
         "candidates": advice.snapshot.candidate_count,

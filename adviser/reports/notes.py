@@ -315,7 +315,7 @@ def _decided_by_order(advice: Advice, rules: ResolverRequest) -> Iterator[Report
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
     resolution, count = advice.resolution, advice.request.options.count
-    if resolution.status is ResolutionStatus.UNKNOWN:
+    if resolution.status is ResolutionStatus.UNKNOWN and resolution.conflict is None:
         message = (
             f"the search reached its {resolution.limit or 'time'} limit before it found a stack"
         )

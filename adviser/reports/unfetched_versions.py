@@ -185,6 +185,24 @@ def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(texts))
 
 
+def open_texts(snapshot: Snapshot, conflict: Conflict | None) -> tuple[str, ...]:
+    """What was not read, so that a conflict does not prove that there is no stack, sorted.
+
+    Besides :func:`unread_texts`, these are the packages of the conflict of which no index page and
+    no version was ever read.
+    """
+    steps = () if conflict is None else conflict.steps
+    named = {name for it in steps for name in (it.name, it.required) if name}
+    never_read = (
+        f"{name}: no version of it was read"
+        for name in named - snapshot.absences.keys()
+        if name in snapshot.missing
+        or (snapshot.excluded.get(name) and not snapshot.packages.get(name)
+            and all(it.reason is ExclusionReason.UNREAD for it in snapshot.excluded[name]))
+    )  # fmt: skip
+    return tuple(sorted((*unread_texts(snapshot), *never_read)))
+
+
 def knows_nothing(snapshot: Snapshot) -> bool:
     """Whether the store has none of the requested packages, for example because it is empty."""
     return bool(snapshot.missing) and not snapshot.packages and not snapshot.absences

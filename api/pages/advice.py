@@ -142,7 +142,9 @@ def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
     """A sentence that describes the stack."""
     if best is None:
         nothing = any(it["code"] == "fetch" and it["type"] == "ERROR" for it in inner["stack_info"])
-        return f"{'Nothing is known here yet' if nothing else 'No stack meets the requirements'}."
+        proven = inner["certificate"]["status"] == "infeasible"
+        problem = "No stack meets the requirements" if proven else "No stack was found"
+        return f"{'Nothing is known here yet' if nothing else problem}."
     packages = best["packages"]
     changed = [it for it in packages if it["yours"] not in (None, it["version"])]
     older = [it for it in packages if it["why"]["code"] not in ("newest", "stay")]

@@ -125,8 +125,8 @@ class Snapshot:
     :param revisions: revision of every package in the graph, missing packages included;
         ``None`` if nothing is known about it. Not part of the content, see
         :func:`graph.snapshot_reader.is_current`
-    :param absences: by name of a missing package, the answers of the indexes; empty if they were
-        not asked
+    :param absences: by name of a package without a page, the answers of the indexes; empty if they
+        were not asked
     :param statuses: by name and index, the state of each project that its index calls archived or
         deprecated (PEP 792); other projects are active, or their state is unknown
     """
@@ -235,8 +235,16 @@ def with_revision(snapshot: Snapshot) -> Snapshot:
 
 
 def with_absences(snapshot: Snapshot, absences: Mapping[str, Absence]) -> Snapshot:
-    """The snapshot with the indexes' answers about its missing packages and a new revision."""
-    answered = {name: absences[name] for name in snapshot.missing if name in absences}
+    """The snapshot with what indexes answered about its packages, and a new revision.
+
+    What an index does not have is omitted if another source has it.
+    """
+    answered = {
+        name: it
+        for name, it in absences.items()
+        if name in snapshot.missing
+        or (name in snapshot.packages and it.reason is AbsenceReason.UNAVAILABLE)
+    }
     return with_revision(replace(snapshot, absences=answered))
 
 

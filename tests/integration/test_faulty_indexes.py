@@ -255,7 +255,7 @@ def test_unreadable_versions_are_not_counted_as_read(
     assert "hint: run the command again" in done.stderr
     shown = thoth(stores.settings, "advise", str(tmp_path), *WHERE, "--fetch", **at(index))
     assert "No stack of the versions that were read meets the request:" in shown.stdout
-    assert "no stack meets the request over 0 listed versions of 1 package" in shown.stdout
+    assert "nothing is proven: 1 package or version was not read" in shown.stdout
 
 
 def test_quarantined_project_is_reported_without_proposing_a_build(

@@ -4,11 +4,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adviser.advise import Advice
+from adviser.reports.documents import result_document
 from adviser.reports.notes import stack_notes
-from adviser.reports.unfetched_versions import missing_packages, unfetched_in
+from adviser.reports.unfetched_versions import (
+    missing_packages,
+    open_texts,
+    unfetched_in,
+    unread_texts,
+)
 from adviser.stack_request import RequestIndex
+from adviser.why import ForcedOutcome, why_not
+from model.packages.candidates import Absence, AbsenceReason, Dependency
+from model.packages.snapshot import with_absences
 from tests.factories.golden import compare_views
-from tests.factories.requests import INDEX, MAIN, advice_for, request_for, snapshot_for
+from tests.factories.requests import (
+    INDEX,
+    MAIN,
+    advice_for,
+    known_for,
+    request_for,
+    snapshot_for,
+)
 from tests.factories.universes import Index
 
 PIPFILE = """
@@ -88,3 +104,28 @@ def test_missing_packages_are_reported_with_a_remedy() -> None:
             missing = missing_packages(request, found)
             views[f"a package that names {title}{known}"] = missing.message() if missing else ""
     compare_views("missing_packages", views)
+
+
+def test_conflict_about_a_package_that_was_never_read_proves_nothing() -> None:
+    never_read = ("web: no version of it was read",)
+    indexes: list[tuple[Index, tuple[str, ...]]] = [
+        ({}, never_read),
+        ({"web": {"3.0": {"unread": True}}}, never_read),
+        ({"web": {"3.0": {}}}, ()),
+    ]
+    for index, texts in indexes:
+        advice = conflict("web>=4\n", index)
+        assert open_texts(advice.snapshot, advice.resolution.conflict) == texts
+        report = result_document(advice, known_for(advice))["report"]
+        shown = report["certificate"]["status"], report["certificate"]["complete"]
+        assert shown == (("unknown", False) if texts else ("infeasible", True))
+        forced = why_not(advice, Dependency("web", "<3")).outcome
+        assert forced is (ForcedOutcome.UNKNOWN if texts else ForcedOutcome.CONFLICT)
+
+
+def test_index_without_an_answer_leaves_packages_open_of_which_versions_are_known() -> None:
+    silent = Absence(AbsenceReason.UNAVAILABLE, "it was not read from pypi: no answer")
+    snapshot = with_absences(conflict("web>=4\n").snapshot, {"web": silent})
+    assert unread_texts(snapshot) == ("web: it was not read from pypi: no answer",)
+    absent = Absence(AbsenceReason.NOT_FOUND, "pypi does not have it")
+    assert not with_absences(snapshot, {"web": absent}).absences
