@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from adviser.projects.parsing import (
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from adviser.projects.pyproject import THOTH_TOML
 from adviser.vex import VEX_FILE, VexStatement, read_vex
+from common.atomic_files import write_atomically
 from common.formats import conda_environment
 from common.formats.file_decoding import MAX_BYTES
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
@@ -251,7 +251,6 @@ def write_file(path: Path, data: bytes) -> None:
     Into a pipe or a device such as ``/dev/stdout`` data is written as it is; ``-`` is standard
     output.
     """
-    temporary = None
     try:
         mode = path.stat().st_mode if path.exists() else None
         if path in _STDOUT:
@@ -260,21 +259,9 @@ def write_file(path: Path, data: bytes) -> None:
         if mode is not None and (not stat.S_ISREG(mode) or path.parent == Path("/dev")):
             path.write_bytes(data)
             return
-        target = path.resolve()
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        # mkstemp makes the file private, but everyone who can read the folder may read the lock.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask if mode is None else stat.S_IMODE(mode))
-        Path(temporary).replace(target)
-    except BaseException as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            # Name the file that the user gave, not the temporary one.
-            error.filename = str(path)
+        write_atomically(path.resolve(), data, None if mode is None else stat.S_IMODE(mode))
+    except OSError as error:
+        error.filename = str(path)  # of the user, not the file that a link names
         raise
 
 

@@ -24,6 +24,7 @@ from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
+from common.atomic_files import write_atomically
 from common.formats.file_decoding import MAX_BYTES
 from common.private_folders import private_folder
 from common.settings import Settings
@@ -166,10 +167,7 @@ def confirm_commands(settings: Settings, folder: Path, commands: Mapping[str, st
         place = _place_of_command(settings, folder, command)
         private_folder(place.parent)
         text = canonical_json({"folder": os.fsdecode(folder.resolve()), "command": command})
-        # Renamed, so that a command is confirmed or not, also after a crash.
-        beside = place.with_suffix(f".{os.getpid()}")
-        beside.write_bytes(text + b"\n")
-        beside.replace(place)
+        write_atomically(place, text + b"\n")
 
 
 def _place_of_command(settings: Settings, folder: Path, command: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tarfile
 import tempfile
 from collections import defaultdict
@@ -31,6 +30,7 @@ from adviser.packs.pack_files import (
     write_archive,
 )
 from common import __version__
+from common.atomic_files import atomic_file
 from common.settings import Settings
 from graph.record.documents import body_of
 from graph.record.exported_rows import ExportSelection
@@ -93,9 +93,9 @@ def sign_pack(path: Path, key: Any, assurance: Assurance) -> Pack:
     pack = opened(path)
     envelope = signed(pack.manifest, key, assurance)
     if pack.path.is_dir():
-        part = pack.path.with_name(f".{pack.path.name}.{os.getpid()}.part")
-        part.write_bytes(envelope)
-        part.replace(pack.path / ENVELOPE)
+        # Beside the pack, which has no other files than those of its manifest.
+        with atomic_file(pack.path / ENVELOPE, folder=pack.path.parent) as file:
+            file.write(envelope)
     else:
         write_archive(pack.path, pack.places, **{ENVELOPE: envelope})
     return opened(pack.path)

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from adviser.packs.envelope import Assurance, verified_key
 from adviser.packs.manifest import TABLES, PackManifest, parse_manifest
+from common.atomic_files import atomic_file
 from model.errors import InvalidDocument, InvalidPack, Reason
 from model.text import printable
 
@@ -285,17 +286,15 @@ def write_archive(target: Path, places: Mapping[str, FilePlace], **new: bytes) -
 
     :param new: content of files that replace others or are added, by name
     """
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with tarfile.open(part, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for name in sorted({*places, *new}):
-                member = tarfile.TarInfo(name)
-                member.size = len(new[name]) if name in new else places[name].size_bytes
-                with io.BytesIO(new[name]) if name in new else _opened(places[name]) as content:
-                    tar.addfile(member, content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        atomic_file(target) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for name in sorted({*places, *new}):
+            member = tarfile.TarInfo(name)
+            member.size = len(new[name]) if name in new else places[name].size_bytes
+            with io.BytesIO(new[name]) if name in new else _opened(places[name]) as content:
+                tar.addfile(member, content)
 
 
 def _opened(place: FilePlace) -> Any:

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from filelock import FileLock
 
+from common.atomic_files import PRIVATE, write_atomically
 from common.private_folders import private_folder
-from graph.embedded.home import write_private
 
 #: Browsers refuse certificates with a longer validity.
 _VALID_FOR = timedelta(days=397)
@@ -60,8 +60,8 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             )
-            write_private(key_path, pem.decode())
-            write_private(path, certificate.public_bytes(serialization.Encoding.PEM).decode())
+            write_atomically(key_path, pem, PRIVATE)
+            write_atomically(path, certificate.public_bytes(serialization.Encoding.PEM), PRIVATE)
         # The folder may have been copied without its modes.
         key_path.chmod(0o600)
     digest = certificate.fingerprint(hashes.SHA256()).hex(":").upper()

@@ -240,7 +240,7 @@ def _start_again(stores: EmbeddedStores) -> None:
 
 
 def _died(stores: EmbeddedStores) -> list[type[StoreProcess]]:
-    return [kind for kind in stores.kinds if stores.died(kind)]
+    return [kind for kind in stores.kinds if stores.has_died(kind)]
 
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from typing import Any
 import orjson
 import zstandard
 
+from common.atomic_files import PRIVATE, write_atomically
 from common.index.configuration import Index
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
@@ -178,7 +178,8 @@ def write_packed(path: Path, root: Path, about: Mapping[str, Any], packed: bytes
     head = zstandard.compress(head, _LEVEL)
     digest = hashlib.sha256(head).digest()
     _make_private(path.parent, root)
-    _replace(path, b"".join((_MARK, digest, len(head).to_bytes(8), head, packed)))
+    data = b"".join((_MARK, digest, len(head).to_bytes(8), head, packed))
+    write_atomically(path, data, PRIVATE)
 
 
 def read_packed(path: Path) -> tuple[dict[str, Any], bytes] | None:
@@ -259,17 +260,6 @@ def _holds_user(body: bytes) -> bool:
     text = body.replace(b"\\/", b"/").replace(b"\\u0040", b"@").decode("latin-1")
     text = plain(text) if "&" in text else text
     return "@" in text and holds_user(text)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _make_private(folder: Path, below: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 
-from graph.embedded.home import Home, read_json, write_private
+from common.atomic_files import PRIVATE, write_atomically
+from graph.embedded.home import Home, read_json
 from graph.embedded.store_process import StoreProcess, listens
 from model.errors import ServiceFailed
 
@@ -48,13 +49,14 @@ class ArcadeDB(StoreProcess):
         config = self.home.graph / "config"
         config.mkdir(exist_ok=True, mode=0o700)
         groups = groups_of(self.settings.query_timeout_s)
-        write_private(_groups_file(self.home), json.dumps(groups, indent=2))
+        write_atomically(_groups_file(self.home), json.dumps(groups, indent=2).encode(), PRIVATE)
         # Delete users whose password changed; ArcadeDB creates missing users when it starts.
         users = config / "server-users.jsonl"
         if users.exists() and users.stat().st_mtime < self.home.secrets.stat().st_mtime:
             users.unlink()
-        write_private(self.home.run / "graph.logging", _LOGGING)
-        write_private(self.arguments, "\n".join(map(_quoted, self._arguments())) + "\n")
+        write_atomically(self.home.run / "graph.logging", _LOGGING.encode(), PRIVATE)
+        arguments = "".join(f"{_quoted(it)}\n" for it in self._arguments())
+        write_atomically(self.arguments, arguments.encode(), PRIVATE)
 
     @classmethod
     def is_outdated(cls, home: Home) -> bool:

@@ -7,13 +7,13 @@ import json
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import PRIVATE, write_atomically
 from common.private_folders import private_folder
 from model.errors import ServiceFailed, StoreUnavailable
 
@@ -119,18 +119,6 @@ def unusable(path: Path, error: OSError) -> ServiceFailed:
     )
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace the content of ``path`` atomically, with mode 0600."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; ``None`` if the file is missing or contains something else.
 
@@ -169,5 +157,7 @@ class Passwords:
             return existing
         # URL-safe, because ArcadeDB's list of users uses : , [ ] as separators.
         created = cls(*(secrets.token_urlsafe(24) for _ in range(3)))
-        write_private(home.secrets, json.dumps(asdict(created), indent=2) + "\n")
+        write_atomically(
+            home.secrets, f"{json.dumps(asdict(created), indent=2)}\n".encode(), PRIVATE
+        )
         return created

@@ -102,7 +102,7 @@ class PostgreSQL(StoreProcess):
             pass  # The session of a starter that was killed ended its own creation meanwhile.
         except psycopg2.OperationalError as error:
             # Among these errors is a full disk.
-            raise self._failed(str(error).strip()) from error
+            raise self._failure(str(error).strip()) from error
         finally:
             connection.close()
 

@@ -115,7 +115,7 @@ class EmbeddedStores:
         record = read_record(self.home, kind.key)
         return record if record is not None and living(record) else None
 
-    def died(self, kind: type[StoreProcess]) -> bool:
+    def has_died(self, kind: type[StoreProcess]) -> bool:
         """Whether a started store has died; writes nothing."""
         record = read_record(self.home, kind.key)
         return record is not None and record.ready and living(record) is None

@@ -20,8 +20,9 @@ from typing import ClassVar
 
 import psutil
 
+from common.atomic_files import PRIVATE, write_atomically
 from common.settings import Settings
-from graph.embedded.home import FREE_SPACE, Home, Passwords, has_full_disk, read_json, write_private
+from graph.embedded.home import FREE_SPACE, Home, Passwords, has_full_disk, read_json
 from model.errors import ServiceFailed
 
 logger = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class StoreProcess(ABC):
         try:
             record = RunRecord(port, process.pid, process.create_time())
         except psutil.NoSuchProcess:
-            raise self._failed("ended immediately") from None
+            raise self._failure("ended immediately") from None
         self._write(record)
         return record
 
@@ -166,7 +167,7 @@ class StoreProcess(ABC):
             return ended or self.answers(record.port)
 
         if not wait_for(ended_or_ready, START_TIMEOUT_S) or ended:
-            raise self._failed(
+            raise self._failure(
                 "ended while starting" if ended else f"no answer within {START_TIMEOUT_S:g} s"
             )
         self._write(RunRecord(record.port, record.pid, record.created, ready=True))
@@ -184,9 +185,10 @@ class StoreProcess(ABC):
         return record
 
     def _write(self, record: RunRecord) -> None:
-        write_private(self.home.run / f"{self.key}.json", json.dumps(asdict(record)) + "\n")
+        path = self.home.run / f"{self.key}.json"
+        write_atomically(path, f"{json.dumps(asdict(record))}\n".encode(), PRIVATE)
 
-    def _failed(self, cause: str) -> ServiceFailed:
+    def _failure(self, cause: str) -> ServiceFailed:
         end = last_lines(self.log)
         hint = FREE_SPACE if has_full_disk(self.home.root) else f"see {self.log}"
         return ServiceFailed(self.name, f"{cause}\n{end}" if end else cause, hint)

@@ -632,7 +632,7 @@ def test_dead_embedded_store_is_restarted_but_a_stopped_store_is_not(
             restarted(1)
         restarted(2)
     embedded.stop()
-    assert not embedded.died(PostgreSQL)
+    assert not embedded.has_died(PostgreSQL)
 
 
 def _stack(number: int) -> dict[str, Any]:

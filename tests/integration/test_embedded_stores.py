@@ -21,9 +21,9 @@ import pytest
 from sqlalchemy import text
 
 from cli.stores import up
+from common.atomic_files import PRIVATE, write_atomically
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.home import write_private
 from graph.embedded.start_stop import EmbeddedStores
 from graph.embedded.store_process import RunRecord, read_record
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
@@ -198,7 +198,7 @@ def test_graph_started_by_an_earlier_version_is_restarted(
     file = running.home.graph / "config" / "server-groups.json"
     groups = json.loads(file.read_text())
     groups["databases"]["*"]["groups"]["readonly"]["resultSetLimit"] = 3
-    write_private(file, json.dumps(groups))
+    write_atomically(file, json.dumps(groups).encode(), PRIVATE)
     # The running store reads the file again within seconds.
     wait_until(lambda: counted_by_analyst(own_home) == 3, "the limit counts")
     messages: list[str] = []

@@ -11,7 +11,7 @@ import pytest
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded.arcadedb import groups_of
-from graph.embedded.home import Home, Passwords, write_private
+from graph.embedded.home import Home, Passwords
 from graph.embedded.start_stop import EmbeddedStores
 from graph.embedded.store_process import (
     RunRecord,
@@ -61,15 +61,6 @@ def test_passwords_are_created_once_and_private(tmp_path: Path) -> None:
     assert mode_of(home.secrets) == 0o600
     assert passwords.graph not in repr(passwords)
     assert len({passwords.graph, passwords.postgresql, passwords.analyst}) == 3
-
-
-def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:
-    target = tmp_path / "file"
-    write_private(target, "one")
-    write_private(target, "two")
-    assert target.read_text() == "two"
-    assert mode_of(target) == 0o600
-    assert list(tmp_path.iterdir()) == [target]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"port": 1, "x": 2}'])
