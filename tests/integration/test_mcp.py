@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import select
 
 from adviser.answering.target_hardware import own_hardware
-from cli.mcp import MOST_BYTES, TOOLS
+from cli.mcp import TOOLS
+from cli.mcp_answers import MOST_BYTES
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync
@@ -67,7 +68,7 @@ def questions() -> Iterator[tuple[str, dict[str, Any]]]:
     for number in range(QUESTIONS):
         tool = list(TOOLS)[number % len(TOOLS)]
         values = {}
-        for key, schema in TOOLS[tool][1].items():
+        for key, schema in TOOLS[tool].arguments.items():
             kind = KINDS.get(key, key) if tool == "compare_versions" else key
             kind = "lock" if key in {"old", "new"} and tool != "compare_versions" else kind
             # Most questions are right in all but one argument.

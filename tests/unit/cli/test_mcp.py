@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from adviser.answering.target_hardware import own_hardware
 from adviser.packs.pack_files import opened
 from cli.guard import guard
-from cli.mcp import MOST_BYTES, TOOLS, Assistant, fitted, fixed, mcp
+from cli.mcp import TOOLS, Assistant, mcp
+from cli.mcp_answers import MOST_BYTES, answer_within, fix_answer
 from common.settings import Settings
 from model.errors import InvalidArgument
 from tests.factories.packs import pack_on
@@ -125,14 +126,16 @@ def test_wrong_tool_arguments_are_reported_by_code(
 def test_assistant_tool_schemas_take_less_than_1500_tokens() -> None:
     # A token of JSON has three bytes or more, measured with real tokenizers.
     assert len(TOOLS) <= 4
-    assert len(json.dumps(TOOLS)) + 400 < 3 * 1_500
+    schemas = [(it.description, it.arguments) for it in TOOLS.values()]
+    assert len(json.dumps(schemas)) + 400 < 3 * 1_500
 
 
 def test_long_tool_answers_are_shortened_by_whole_items() -> None:
     texts = [f"{number} % faster (95 % interval 1 to 9 %)" for number in range(12)]
-    answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x" * 5_000], "c": ["\x1b"]}))
+    document = {"answer": "harm", "a": texts, "b": ["x" * 5_000], "c": ["\x1b"]}
+    answer = json.loads(answer_within(document))
     assert (answer["a"], answer["c"], answer["left_out"]) == (texts, ["\\x1b"], 1)
-    answer = json.loads(fitted({"answer": "harm", "a": texts, "b": ["x"] * 40}, 300))
+    answer = json.loads(answer_within({"answer": "harm", "a": texts, "b": ["x"] * 40}, 300))
     assert (answer["a"], answer["answer"]) == (texts[: len(answer["a"])], "harm")
     assert len(answer["a"]) + len(answer.get("b", [])) + answer["left_out"] == 52
 
@@ -152,13 +155,13 @@ def test_tool_answer_omits_free_text_from_vex_statements() -> None:
     document = {
         "fixes": [], "open": [], "closed": [closed], "unknown": [], "advisories_as_of": "2026-11-29"
     }  # fmt: skip
-    answer = fixed(document)
+    answer = fix_answer(document)
     assert answer["answer"] == "nothing_open"
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
                 "advisories_as_of": "2026-11-29"}  # fmt: skip
-    answers = {fixed({**document, "fixes": fixes})["answer"] for fixes in ([], [advised])}
+    answers = {fix_answer({**document, "fixes": fixes})["answer"] for fixes in ([], [advised])}
     assert answers == {"unknown"}
     proven = {**advised, "proof": {"status": "optimal"}}
-    assert fixed({**document, "fixes": [proven]})["answer"] == "fixable"
+    assert fix_answer({**document, "fixes": [proven]})["answer"] == "fixable"
