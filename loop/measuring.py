@@ -15,7 +15,7 @@ from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
-from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
+from graph.record.loop import BatchState, LoopBatch, batches_in, set_batch_state, set_measured_jobs
 from graph.record.watches import watch_of
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
@@ -190,7 +190,7 @@ class _BatchProgress:
         # Store the number of finished jobs. A batch goes on while PostgreSQL does not answer.
         try:
             with relational_errors(), self._stores.engine.begin() as connection:
-                count_jobs(connection, self._batch.batch_id, self._done)
+                set_measured_jobs(connection, self._batch.batch_id, self._done)
         except StoreUnavailable as error:
             extra = {"batch": self._batch.batch_id, "error": str(error)}
             _LOG.warning("loop_jobs_not_counted", extra=extra)

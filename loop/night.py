@@ -19,6 +19,7 @@ from graph.record.events import EventKind, night_problems, record_problem, recor
 from graph.record.freshness import LOOP, add_successes, set_sources
 from graph.record.loop import (
     Night,
+    NightState,
     NightStep,
     ReleaseSource,
     add_releases_seen,
@@ -70,28 +71,28 @@ class NightReport:
 class _RunningNight:
     """A night in this process, with the state that its steps share.
 
-    :param knowns: knowledge for each watch; read again after the graph has changed
+    :param known_watches: knowledge for each watch; read again after the graph has changed
     """
 
     stores: Stores
     night: Night
     resolver: Resolver
     on_job: OnJob
-    knowns: list[WatchKnowledge] | None = field(default=None)
+    known_watches: list[WatchKnowledge] | None = field(default=None)
 
-    def known(self) -> list[WatchKnowledge]:
+    def knowledge(self) -> list[WatchKnowledge]:
         """The knowledge for each watch; a watch that cannot be read is left out."""
-        if self.knowns is None:
+        if self.known_watches is None:
             with self.stores.engine.connect() as connection:
                 listed = watches(connection)
-            self.knowns = []
+            self.known_watches = []
             for watch in listed:
                 try:
-                    self.knowns.append(current_knowledge(self.stores, watch, self.resolver))
+                    self.known_watches.append(current_knowledge(self.stores, watch, self.resolver))
                 except ProjectError as error:
                     extra = {"watch": watch.name, "reason": str(error)}
                     _LOG.warning("watch_left_out", extra=extra)
-        return self.knowns
+        return self.known_watches
 
 
 def run_night(
@@ -132,7 +133,7 @@ def run_night(
         if problem is not None and step != _LAST_STEP:  # what is settled is sent all the same
             _attempt(running, _LAST_STEP, STEPS[_LAST_STEP], on_step)
         with stores.engine.begin() as connection:
-            state = "finished" if problem is None else "failed"
+            state = NightState.FINISHED if problem is None else NightState.FAILED
             end_night(connection, night.night, state, problem)
             set_sources(connection, LOOP, ["loop"])
             if problem is None:
@@ -196,7 +197,7 @@ def _refresh(running: _RunningNight) -> Mapping[str, Any]:
     with suppress(AlreadyRunning):  # another process refreshes at this moment
         refresh_indexes(stores.settings, stores.engine)
     sync(stores.engine, stores.driver, database=stores.database)
-    for known_watch in running.known():
+    for known_watch in running.knowledge():
         with stores.engine.begin() as connection:
             closure = list(known_watch.advice.snapshot.revisions)
             set_closure(connection, known_watch.watch.watch_id, closure)
@@ -217,13 +218,13 @@ def _notice_releases(running: _RunningNight) -> Mapping[str, Any]:
 def _ingest(running: _RunningNight) -> Mapping[str, Any]:
     stores, counts = running.stores, ingest_batches(running.stores)
     sync(stores.engine, stores.driver, database=stores.database)
-    running.knowns = None
+    running.known_watches = None
     return counts
 
 
 def _advise(running: _RunningNight) -> Mapping[str, Any]:
     """Store the advice of every watch."""
-    knowns, stores = running.known(), running.stores
+    knowns, stores = running.knowledge(), running.stores
     changed = sum(advise_again(stores, running.night, known) for known in knowns)
     sync(stores.engine, stores.driver, database=stores.database)
     return {"watches": len(knowns), "changed": changed}
@@ -244,14 +245,14 @@ STEPS: Mapping[str, Callable[[_RunningNight], Mapping[str, Any]]] = {
     "watch": _watch_requests,
     "refresh": _refresh,
     "notice": _notice_releases,
-    "resolve": lambda it: resolve_releases(it.stores, it.night.night, it.known(), it.resolver),
-    "plan": lambda it: plan_batches(it.stores, it.night.night, it.known(), it.resolver),
+    "resolve": lambda it: resolve_releases(it.stores, it.night.night, it.knowledge(), it.resolver),
+    "plan": lambda it: plan_batches(it.stores, it.night.night, it.knowledge(), it.resolver),
     "measure": lambda it: measure_batches(it.stores, it.on_job),
     "ingest": _ingest,
-    "settle": lambda it: settle_releases(it.stores, it.night.night, it.known()),
+    "settle": lambda it: settle_releases(it.stores, it.night.night, it.knowledge()),
     "changes": lambda it: {"new": len(record_changes(it.stores.engine))},
     "advise": _advise,
-    "announce": lambda it: announce_releases(it.stores, it.known()),
+    "announce": lambda it: announce_releases(it.stores, it.knowledge()),
     "notify": _notify,
 }
 _LAST_STEP = "notify"

@@ -22,6 +22,7 @@ from graph.record.loop import (
     batches_in,
     batches_of_night,
     latest_nights,
+    latest_releases,
     releases_in,
     steps_of,
 )
@@ -42,7 +43,7 @@ def status_document(connection: Connection, limit: int = 1000) -> dict[str, Any]
     """
     running = batches_in(connection, [BatchState.PLANNED])
     return {
-        "releases": [_release_values(it, running) for it in releases_in(connection, limit=limit)],
+        "releases": [_release_values(it, running) for it in latest_releases(connection, limit)],
         "watches": [_watch_values(it, running) for it in watches(connection)],
         "nights": [_night_values(connection, it) for it in latest_nights(connection, _NIGHTS)],
     }
@@ -89,7 +90,7 @@ def _watch_values(watch: AdviceWatch, running: Sequence[LoopBatch]) -> dict[str,
 def _night_values(connection: Connection, night: Night) -> dict[str, Any]:
     return {
         "night": night.night,
-        "state": night.state,
+        "state": night.state.value,
         "reason": night.reason,
         "began_at": as_json_time(night.began_at),
         "ended_at": night.ended_at and as_json_time(night.ended_at),
@@ -121,7 +122,7 @@ def morning_summary(connection: Connection, settings: Settings) -> list[list[str
     """Five lines for each watch: its advice, why, new releases, measurements, and next steps."""
     night = next(iter(latest_nights(connection, 1)), None)
     batches = batches_of_night(connection, night.night) if night else []
-    releases = releases_in(connection)
+    releases = latest_releases(connection)
     return [
         _watch_summary(connection, settings, watch, night, batches, releases)
         for watch in watches(connection)

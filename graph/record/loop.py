@@ -96,12 +96,20 @@ class LoopRelease:
         return self.nights + (self.last_night != night)
 
 
+class NightState(StrEnum):
+    """State of a night; stored values are never renamed."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class Night:
     """One round of the loop."""
 
     night: int
-    state: str
+    state: NightState
     reason: str | None
     began_at: datetime
     ended_at: datetime | None
@@ -165,25 +173,27 @@ def open_night(connection: Connection) -> Night:
     """The open night, or a new one; the caller holds the lock of the loop."""
     row = connection.execute(select(*_NIGHT).where(LoopNightRow.open)).one_or_none()
     if row is not None:
-        return Night(*row)
+        return _night(row)
     last = connection.scalar(select(func.coalesce(func.max(LoopNightRow.night), 0))) or 0
-    values = {"night": last + 1, "state": "running"}
-    return Night(*connection.execute(insert(LoopNightRow).values(values).returning(*_NIGHT)).one())
+    values = {"night": last + 1, "state": NightState.RUNNING.value}
+    return _night(connection.execute(insert(LoopNightRow).values(values).returning(*_NIGHT)).one())
 
 
-def end_night(connection: Connection, night: int, state: str, reason: str | None = None) -> None:
-    """Close a night: ``finished``, or ``failed`` with the reason."""
+def end_night(
+    connection: Connection, night: int, state: NightState, reason: str | None = None
+) -> None:
+    """Close a night; a failed one has a reason."""
     connection.execute(
         update(LoopNightRow)
         .where(LoopNightRow.night == night)
-        .values(open=False, state=state, reason=reason, ended_at=func.clock_timestamp())
+        .values(open=False, state=state.value, reason=reason, ended_at=func.clock_timestamp())
     )
 
 
 def latest_nights(connection: Connection, limit: int = 10) -> list[Night]:
     """The latest nights, newest first."""
     query = select(*_NIGHT).order_by(LoopNightRow.night.desc()).limit(limit)
-    return [Night(*row) for row in connection.execute(query)]
+    return [_night(row) for row in connection.execute(query)]
 
 
 def steps_of(connection: Connection, night: int) -> list[NightStep]:
@@ -272,17 +282,17 @@ def add_releases_seen(
     return new
 
 
-def releases_in(
-    connection: Connection, states: Collection[LoopState] | None = None, limit: int = 1000
-) -> list[LoopRelease]:
-    """Releases in some states, oldest first; by default in all, newest first."""
+def releases_in(connection: Connection, states: Collection[LoopState]) -> list[LoopRelease]:
+    """The first thousand releases in some states, oldest first."""
     row = LoopReleaseRow
-    query = select(*_RELEASE).limit(limit)
-    if states is None:
-        query = query.order_by(row.seen_at.desc(), *_RELEASE_KEY)
-    else:
-        values = [it.value for it in states]
-        query = query.where(row.state.in_(values)).order_by(row.seen_at, *_RELEASE_KEY)
+    query = select(*_RELEASE).where(row.state.in_([it.value for it in states]))
+    query = query.order_by(row.seen_at, *_RELEASE_KEY).limit(1000)
+    return [_release(it) for it in connection.execute(query)]
+
+
+def latest_releases(connection: Connection, limit: int = 1000) -> list[LoopRelease]:
+    """The latest releases in any state, newest first."""
+    query = select(*_RELEASE).order_by(LoopReleaseRow.seen_at.desc(), *_RELEASE_KEY).limit(limit)
     return [_release(it) for it in connection.execute(query)]
 
 
@@ -371,7 +381,7 @@ def set_batch_state(
     )
 
 
-def count_jobs(connection: Connection, batch_id: str, measured: int) -> None:
+def set_measured_jobs(connection: Connection, batch_id: str, measured: int) -> None:
     """Store how many jobs of a batch are measured so far."""
     row = LoopBatchRow
     connection.execute(update(row).where(row.batch_id == batch_id).values(measured_jobs=measured))
@@ -385,6 +395,10 @@ _RELEASE = (
     *_RELEASE_KEY,
     *(getattr(LoopReleaseRow, it.name) for it in fields(LoopRelease) if it.name != "key"),
 )
+
+
+def _night(row: Row[Any]) -> Night:
+    return Night(**dict(row._mapping) | {"state": NightState(row.state)})
 
 
 def _batch(row: Row[Any]) -> LoopBatch:

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from graph.record.loop import (
     BatchState,
     LoopState,
+    NightState,
     ReleaseKey,
     ReleaseSource,
     add_batch,
@@ -53,4 +54,4 @@ def add_night(connection: Connection, text: str = "the machine was busy") -> Non
             ],
         },
     )  # fmt: skip
-    end_night(connection, night, "finished", text)
+    end_night(connection, night, NightState.FINISHED, text)

@@ -37,15 +37,16 @@ from graph.record.loop import (
     add_releases_seen,
     batches_in,
     batches_of_night,
-    count_jobs,
     fail_step,
     finish_step,
     latest_nights,
+    latest_releases,
     open_night,
     recent_identical_pairs,
     reference_stacks,
     releases_in,
     set_batch_state,
+    set_measured_jobs,
     set_release_state,
     steps_of,
 )
@@ -129,7 +130,7 @@ def test_releases_that_cannot_be_installed_or_measured_are_given_up_with_their_r
     report = night(settings)
     assert [it.step for it in report.steps] == list(STEPS)
     with stores.engine.connect() as connection:
-        releases = {it.key.subject: it for it in releases_in(connection)}
+        releases = {it.key.subject: it for it in latest_releases(connection)}
         kinds = [kind for kind, subject in events(connection) if subject == KEY.subject]
     assert {it.state for it in releases.values()} == {LoopState.GIVEN_UP}
     assert "lib" in (releases["app==2.0"].reason or "")
@@ -178,7 +179,7 @@ def test_already_advised_release_is_compared_with_another_version(
         connection.execute(update(WatchRow).values(versions={"numpy": "2.0"}))
     assert night(night_settings).problem is None
     with stores.engine.connect() as connection:
-        (release,) = releases_in(connection)
+        (release,) = latest_releases(connection)
         (batch,) = batches_of_night(connection, 2)
         (reference,) = reference_stacks(connection)
         beside = [(it.name, it.version) for it in packages_in(connection, reference)]
@@ -211,7 +212,7 @@ def test_loop_plans_no_batch_without_a_stack_of_a_new_release(
     index.facts["lib-2.0-py3-none-any.whl"]["hashes"] = {}  # so it cannot be locked
     assert night(night_settings).problem is None
     with stores.engine.connect() as connection:
-        (release,) = releases_in(connection)
+        (release,) = latest_releases(connection)
         assert batches_of_night(connection, 2) == []
     assert release.state is LoopState.RESOLVABLE
     assert release.reason == "no stack that can be measured contains it"
@@ -231,7 +232,7 @@ def test_release_missing_from_the_index_is_awaited_and_finally_given_up(
         for number in (2, 3):
             resolve_releases(replace_nights(stores, 2), number, knowns, worker.resolve)
             with stores.engine.connect() as connection:
-                seen += [(it.state, it.reason) for it in releases_in(connection)]
+                seen += [(it.state, it.reason) for it in latest_releases(connection)]
     reason = "the index does not list it"
     assert seen == [(LoopState.SEEN, reason), (LoopState.GIVEN_UP, reason)]
 
@@ -253,7 +254,7 @@ def test_given_up_release_names_the_conflict_of_a_project(
         for number in (3, 4):
             resolve_releases(replace_nights(stores, 2), number, knowns, worker.resolve)
             with stores.engine.connect() as connection:
-                seen += [(it.state, it.reason) for it in releases_in(connection)]
+                seen += [(it.state, it.reason) for it in latest_releases(connection)]
     assert [state for state, _ in seen] == [LoopState.SEEN, LoopState.GIVEN_UP]
     assert ["lib>=9" in (reason or "") for _, reason in seen] == [True, True], seen
 
@@ -273,7 +274,7 @@ def test_new_advice_for_a_watch_is_announced_when_its_releases_are_decided(
             set_release_state(connection, KEY, LoopState.PLANNED)
         settle_releases(stores, number, knowns)
         with stores.engine.connect() as connection:
-            nights += [it.nights for it in releases_in(connection)]
+            nights += [it.nights for it in latest_releases(connection)]
     assert nights == [1, 1, 2]
     announce_releases(stores, knowns)
     assert [(it.state, it.reason) for it in watched(stores)] == [
@@ -305,7 +306,7 @@ def test_release_is_settled_only_at_planned_looks(stores: Stores) -> None:
         known = WatchKnowledge(stored, advice, advice.baseline or {}, (now,))
         settle_releases(replace_nights(stores, 9), number, [known])
         with stores.engine.connect() as connection:
-            (release,) = releases_in(connection)
+            (release,) = latest_releases(connection)
         seen.append((release.state, release.looks, release.look_jobs))
     # Verdicts between two looks do not count, and each look has a fifth of the error rate.
     waits = LoopState.MEASURED
@@ -439,7 +440,7 @@ def test_loop_status_counts_the_jobs_of_a_running_batch(stores: Stores) -> None:
         stacks = [*others, {"releases": [KEY.subject]}]
         number = open_night(connection).night
         batch = add_batch(connection, number, stored.watch_id, "matmul", stacks, 5)
-        count_jobs(connection, batch, 9)
+        set_measured_jobs(connection, batch, 9)
         status = status_document(connection)
     assert [(it["measured_jobs"], it["planned_jobs"]) for it in status["releases"]] == [(3, 5)]
     assert [it["measured_jobs"] for it in status["watches"]] == [9]
