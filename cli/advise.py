@@ -50,8 +50,8 @@ from cli.project_files import (
 )
 from cli.project_tools import (
     LockTool,
+    lock_again,
     own_lock,
-    relocked,
     show_changes,
     write_with_tool,
 )
@@ -233,7 +233,7 @@ def _apply(
     if options["dry_run"]:
         show_changes(tool, changes)
         return True
-    return write_with_tool(lock, tool, relocked(tool, lock, changes, selection, where), versions)
+    return write_with_tool(lock, tool, lock_again(tool, lock, changes, selection, where), versions)
 
 
 def format_of(output: Path | None, project: Project) -> str:

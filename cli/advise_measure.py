@@ -138,9 +138,15 @@ def measure_for_advice(
         )
         stacks = StackRuns(place, launcher, dict(settings.package_indexes), bool(commands))
         run = _Measuring(
-            settings, request, benchmarks, SearchFolder(place, _STATE), stacks, resolver, options,
-            find,
-        )  # fmt: skip
+            settings=settings,
+            request=request,
+            benchmarks=benchmarks,
+            folder=SearchFolder(place, _STATE),
+            stacks=stacks,
+            resolver=resolver,
+            options=options,
+            find=find,
+        )
         run.measure(question, budget_s)
 
 
@@ -263,7 +269,10 @@ class _Measuring:
     def _stacks(self) -> Iterator[dict[str, Any]]:
         """The reference, then other stacks by the value of their jobs, as JSON values."""
         with migrated_stores(self.settings) as stores:
-            universe, stacks = self._generated(stores) if self.find is None else _fixed(self.find())
+            if self.find is None:
+                universe, stacks = self._informative_stacks(stores)
+            else:
+                universe, stacks = _fixed_stacks(self.find())
             reference: dict[str, str] | None = None
             for generated in stacks:
                 label = _label(generated, reference)
@@ -282,7 +291,7 @@ class _Measuring:
                 reference = reference or generated.pins
                 yield {"label": label, "reason": generated.reason, "python": python}
 
-    def _generated(self, stores: Stores) -> tuple[Universe, Iterable[GeneratedStack]]:
+    def _informative_stacks(self, stores: Stores) -> tuple[Universe, Iterable[GeneratedStack]]:
         """The stacks that could change the advice."""
         request = on_hardware(stores, self.request, None)
         known = known_stacks(stores, request, {**self.options, "varied": ()}, self.resolver)
@@ -365,7 +374,7 @@ class _Measuring:
             click.echo(printable(text), err=True)
 
 
-def _fixed(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
+def _fixed_stacks(fixes: LockFixes) -> tuple[Universe, Iterable[GeneratedStack]]:
     """The lock, and its fixes whose speed is not settled against it."""
     universe = fixes.result.universe.universe
     unsettled = [it for it in fixes.result.fixes if it.proof and it.verdict in UNSETTLED]

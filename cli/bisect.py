@@ -187,11 +187,18 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
                 click.echo(printable(f"note: {command} runs as you, as in a shell"), err=True)
             stack.enter_context(machine_of_this_command(wait, share_machine))
 
+        trusted = trust_script or command is not None
         searches = _StepSearches(
-            StackRuns(folder.path, launcher, pinner.indexes, trust_script or command is not None),
-            begin, MachineGuard.of_this_command(settings, wait, share=share_machine), max_jobs,
-            deadline, recorder, as_json, command, settled,
-        )  # fmt: skip
+            stacks=StackRuns(folder.path, launcher, pinner.indexes, trusted),
+            begin=begin,
+            guard=MachineGuard.of_this_command(settings, wait, share=share_machine),
+            max_jobs=max_jobs,
+            deadline=deadline,
+            recorder=recorder,
+            quiet=as_json,
+            command=command,
+            variables=settled,
+        )
         series = SeriesMaker(settings, folder, state, pinner, chosen, dev=command is not None)
         stack.enter_context(explained_errors())
         if len(subjects) == 1:

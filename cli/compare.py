@@ -163,15 +163,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     """
     settings: Settings = context.obj
     program = program_of(context)
-    conflicts = {
-        "give a command behind --, or --benchmark": program and benchmarks,
-        "--hardware is for --pack: jobs run on this machine": hardware and pack is None,
-        "give two stacks or more, such as numpy==1.26.4 numpy==2.4.6": not (
-            2 <= len(subjects) <= len(ascii_uppercase)
-        ),
-    }
-    if conflict := next((text for text, given in conflicts.items() if given), None):
-        raise click.UsageError(conflict)
+    if program and benchmarks:
+        raise click.UsageError("give a command behind --, or --benchmark")
+    if hardware and pack is None:
+        raise click.UsageError("--hardware is for --pack: jobs run on this machine")
+    if not 2 <= len(subjects) <= len(ascii_uppercase):
+        raise click.UsageError("give two stacks or more, such as numpy==1.26.4 numpy==2.4.6")
     variables, concealed = _variables(len(subjects), shared, own_a, own_b)
     with explained_errors():
         named = [subject_of(it, python_version, lock_selection(selection)) for it in subjects]
@@ -220,12 +217,17 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             click.echo(f"note: {note}", err=True)
         labels = labels_of(stacks)
         measurer = StackMeasurer(
-            StackRuns(kept.path, launcher, pinner.indexes, bool(commands)),
-            MachineGuard.of_this_command(settings, wait, share=share_machine), stacks, labels,
-            _specifications(settings, commands, named, stacks, parts, timeout),
-            state, lambda: kept.write_state(state), 60 * max_minutes,
-            partial(_print_progress, quiet=as_json), partial(_say, as_json=as_json),
-        )  # fmt: skip
+            runner=StackRuns(kept.path, launcher, pinner.indexes, bool(commands)),
+            guard=MachineGuard.of_this_command(settings, wait, share=share_machine),
+            stacks=stacks,
+            labels=labels,
+            specifications=_specifications(settings, commands, named, stacks, parts, timeout),
+            state=state,
+            write_state=lambda: kept.write_state(state),
+            limit_s=60 * max_minutes,
+            progress=partial(_print_progress, quiet=as_json),
+            say=partial(_say, as_json=as_json),
+        )
         look, stopped = measurer.run()
     answer = ComparisonAnswer(look, stopped, stacks, labels, measurer.context(look))
     if as_json:
@@ -432,7 +434,7 @@ class ComparisonAnswer:
 def _difference(stack: StackResult, scale: IntervalScale | None) -> list[str | Styled]:
     """Cells of the difference, its interval, drawn if there is a scale, and the verdict."""
     comparison = stack.comparison
-    drawn = [] if scale is None else [scale.drawn(comparison)]
+    drawn = [] if scale is None else [scale.draw(comparison)]
     if comparison is None:
         return ["", *drawn, "", "baseline"]
     verdict = Styled(str(comparison.verdict), _STYLES.get(comparison.verdict, ""))

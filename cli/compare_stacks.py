@@ -204,7 +204,7 @@ def resolved_stacks(
         names = {
             canonicalize_name(Requirement(it).name) for side in required for it in side.requirements
         }
-        state["resolved"] = held_equal(pinner.stacks.best, sides, names)
+        state["resolved"] = resolve_alike(pinner.stacks.best, sides, names)
         pinner.folder.write_state(state)
     resolved = iter(state.get("resolved", ()))
     stacks, parts = [], []
@@ -225,7 +225,7 @@ def resolved_stacks(
     return stacks, parts
 
 
-def held_equal(
+def resolve_alike(
     best: Callable[[Sequence[str]], dict[str, str]],
     sides: Sequence[Sequence[str]],
     compared: Collection[str],
@@ -358,8 +358,8 @@ class StackMeasurer:
             try:
                 self._measure(letters, blocks)
             except SearchStopped as stopped:
-                return self._judged(number, None, look), stopped
-            look = self._judged(number, blocks, look)
+                return self._judge(number, None, look), stopped
+            look = self._judge(number, blocks, look)
             self.progress(look)
             if look.settled:
                 return look, None
@@ -447,7 +447,7 @@ class StackMeasurer:
             if job not in self.jobs[key] and (result := read_job(self.folders[key], job)):
                 self.jobs[key][job] = result
 
-    def _judged(self, number: int, blocks: int | None, earlier: PlannedLook | None) -> PlannedLook:
+    def _judge(self, number: int, blocks: int | None, earlier: PlannedLook | None) -> PlannedLook:
         """:param blocks: of the look; ``None`` for all jobs so far, between two looks"""
         if blocks is None:
             for key in self.folders:
@@ -465,9 +465,9 @@ class StackMeasurer:
             for job, result in results.items():
                 if (blocks is None or job < blocks) and readings_of(result).rates:
                     for each in measurements_of(result["stdout"], "", ROOT):
-                        yield self._observed(key[0], job, result, each)
+                        yield self._observation(key[0], job, result, each)
 
-    def _observed(
+    def _observation(
         self, letter: str, job: int, result: Mapping[str, Any], measurement: Measurement
     ) -> tuple[Series, MeasuredObservation]:
         name = str(result["stdout"].get("name"))
@@ -477,17 +477,29 @@ class StackMeasurer:
         parameters = {it: value for it, value in stated if it != VARIABLES}
         key = digest([name, parameters, measurement.unit, self.hardware.digest])
         series = Series(
-            key, name, result.get("script_sha256"), parameters, None, measurement.unit,
-            self.hardware.digest, ".".join(str(result.get("python_full_version")).split(".")[:2]),
-        )  # fmt: skip
+            comparison_key=key,
+            indicator=name,
+            script_sha256=result.get("script_sha256"),
+            parameters=parameters,
+            device=None,
+            unit=measurement.unit,
+            hardware_digest=self.hardware.digest,
+            python_version=".".join(str(result.get("python_full_version")).split(".")[:2]),
+        )
         schedule = result.get("schedule") or {}
         reading = Reading(
-            identity, 0, letter, letter, identity, measurement.rate,
+            observation_id=identity,
+            series=0,
+            stack=letter,
+            document_id=letter,
+            job_id=identity,
+            rate=measurement.rate,
             # Repetitions of a person's own benchmark may scatter: the job counts by its median.
-            instability((), run_of(Fields(dict(result))).conditions), result.get("host"),
-            f"{schedule.get('run')}:{schedule.get('block')}",
-            datetime.fromisoformat(result["end_datetime"]),
-        )  # fmt: skip
+            unstable_reason=instability((), run_of(Fields(dict(result))).conditions),
+            host=result.get("host"),
+            block=f"{schedule.get('run')}:{schedule.get('block')}",
+            seen_at=datetime.fromisoformat(result["end_datetime"]),
+        )
         packages = tuple(package_version(*it) for it in stack.pins.items())
         label = self._label(letter).removesuffix(f" ({letter})")
         return series, MeasuredObservation(

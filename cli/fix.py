@@ -127,7 +127,7 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     """
     settings: Settings = context.obj
     _check(options)
-    accepted, record = _accepted(options), next(iter(options["vex"]), None)
+    accepted, record = _accepted_statements(options), next(iter(options["vex"]), None)
     if accepted and record is not None and not record.exists():
         options["vex"] = options["vex"][1:]
     lock = lock_at(path or Path(), options)
@@ -174,10 +174,9 @@ def _check(options: Mapping[str, Any]) -> None:
     """:raises UsageError: if options do not fit together"""
     if options["dry_run"] and not options["applies"]:
         raise click.UsageError("--dry-run is for --apply")
-    of_stores = {"--measure": options["budget"] is not None, "--offline": options["fetch"] is False}
-    if (name := next((it for it, given in of_stores.items() if given), None)) and (
-        _needs_no_store(options)
-    ):
+    measures, offline = options["budget"] is not None, options["fetch"] is False
+    if (measures or offline) and _needs_no_store(options):
+        name = "--measure" if measures else "--offline"
         raise click.UsageError(f"{name} needs the stores: leave out --advisories and --pack")
 
 
@@ -274,7 +273,7 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
     return LockWithProject(path, content, project, where, options, vex)
 
 
-def _accepted(options: Mapping[str, Any]) -> list[VexStatement]:
+def _accepted_statements(options: Mapping[str, Any]) -> list[VexStatement]:
     """The statements of ``--accept``."""
     reason, until = " ".join((options["reason"] or "").split()), options["until"]
     if not options["accepted"] and not reason and until is None:

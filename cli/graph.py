@@ -28,8 +28,7 @@ from graph.analyst_queries import (
 )
 from graph.checkpoints import is_own_graph
 from graph.embedded.start_stop import EmbeddedStores
-from graph.engine import GRAPH as GRAPH_STORE
-from graph.engine import Stores, graph_database, to_stderr
+from graph.engine import GRAPH, Stores, graph_database, to_stderr
 from graph.hung_stores import watchdog
 from graph.migrate import migrated_stores
 from graph.projection import KindReport, SyncReport
@@ -37,7 +36,7 @@ from graph.projection import lag as lag_of
 from graph.projection import rebuild as project_again
 from graph.projection import sync as project
 from graph.projection import verify as compare
-from graph.record.freshness import GRAPH, add_successes, set_sources
+from graph.record.freshness import GRAPH_SOURCE, add_successes, set_sources
 from model.errors import GraphMismatch, InvalidArgument
 from model.text import counted
 
@@ -79,8 +78,7 @@ def lag(settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json(behind)
     elif behind.count:
-        pending = counted(behind.count, "entry", "entries")
-        click.echo(f"{pending} pending, the oldest for {behind.oldest_s:.0f} s")
+        click.echo(f"{behind.pending_text}, the oldest for {behind.oldest_s:.0f} s")
     else:
         click.echo("nothing pending")
 
@@ -116,9 +114,9 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     with _at_work(ctx.obj, "Comparing", as_json) as (stores, progress):
         report = compare(stores.engine, stores.driver, progress=progress, database=stores.database)
         with stores.engine.begin() as connection:
-            set_sources(connection, GRAPH, ["graph"])
+            set_sources(connection, GRAPH_SOURCE, ["graph"])
             if report.equal:
-                add_successes(connection, GRAPH, ["graph"])
+                add_successes(connection, GRAPH_SOURCE, ["graph"])
     if as_json:
         print_json({"equal": report.equal, **asdict(report)})
     else:
@@ -128,8 +126,8 @@ def verify(ctx: click.Context, as_json: bool) -> None:
         for kind in report.kinds:
             _print_kind(kind)
         if report.pending.count:
-            pending = counted(report.pending.count, "entry", "entries")
-            click.echo(f"{pending} pending: run `thoth graph sync`, then verify again")
+            pending = report.pending.pending_text
+            click.echo(f"{pending}: run `thoth graph sync`, then verify again")
         click.echo("equal" if report.equal else "the graph differs from the record")
     if not report.equal:
         ctx.exit(1)
@@ -168,7 +166,7 @@ def _at_work(
     The command stops if there is no progress for :data:`PROGRESS_TIMEOUT_S`.
     """
     with (
-        watchdog(GRAPH_STORE, PROGRESS_TIMEOUT_S) as got_on,
+        watchdog(GRAPH, PROGRESS_TIMEOUT_S) as got_on,
         migrated_stores(settings, any_graph=True) as stores,
         progress_bars(task, hidden=as_json) as bars,
     ):
@@ -243,12 +241,12 @@ def cypher(
     EmbeddedStores(settings).start(to_stderr)
     # The store itself enforces the limit; this one is for a store that does not answer.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
-    with watchdog(GRAPH_STORE, longest_s), open_reader(settings) as driver:
+    with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         own = is_own_graph(settings, driver)
     if own is False:
         with migrated_stores(settings):
             pass  # the graph is built again, or cannot be used
-    with watchdog(GRAPH_STORE, longest_s), open_reader(settings) as driver:
+    with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         result = run_query(
             driver,
             text,

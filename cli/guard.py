@@ -51,7 +51,7 @@ from cli.project_files import (
     require_folder,
     write_file,
 )
-from cli.project_tools import ToolFailed, relocked, tool_of, write_with_tool
+from cli.project_tools import ToolFailed, lock_again, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -164,15 +164,11 @@ def guard(
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     pack: Path | None = options["pack"]
-    conflicts = {
-        "--service and --fetch: a service reads releases itself": service is not None and fetch,
-        "--pack cannot be used with --fetch or --service": pack is not None
-        and (fetch or service is not None),
-        "--output requires --propose": options["output"] is not None and not propose,
-        "--propose needs NEW as a file on disk": propose and not new.is_file(),
-    }
-    if conflict := next((text for text, given in conflicts.items() if given), None):
-        raise click.UsageError(conflict, context)
+    _check_sources(context, fetch, service, pack)
+    if options["output"] is not None and not propose:
+        raise click.UsageError("--output requires --propose", context)
+    if propose and not new.is_file():
+        raise click.UsageError("--propose needs NEW as a file on disk", context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
         named = options["hardware"] or own_hardware().digest
@@ -219,6 +215,16 @@ def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
         if before.get(name) != after.get(name):
             sides = f"{before.get(name, 'none')} → {after.get(name, 'none')}"
             yield f"{name} differs, but comes from no index, so it is not compared: {sides}"
+
+
+def _check_sources(
+    context: click.Context, fetch: bool | None, service: str | None, pack: Path | None
+) -> None:
+    """:raises UsageError: if several sources of knowledge are given"""
+    if service is not None and fetch:
+        raise click.UsageError("--service and --fetch: a service reads releases itself", context)
+    if pack is not None and (fetch or service is not None):
+        raise click.UsageError("--pack cannot be used with --fetch or --service", context)
 
 
 def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:
@@ -269,7 +275,7 @@ def write_versions(
     output: Path = options["output"] or new
     if (tool := tool_of(new)) is not None:
         changes = changes_between(after, versions)
-        made = relocked(tool, new, changes, lock_selection(options), where)
+        made = lock_again(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock differs from the proposal")
         return

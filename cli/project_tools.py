@@ -168,7 +168,7 @@ def show_changes(tool: LockTool, changes: Sequence[VersionChange]) -> None:
     click.echo(printable(f"runs: {command_text(tool, _pins_for(changes))}"), err=True)
 
 
-def relocked(
+def lock_again(
     tool: LockTool,
     lock: Path,
     changes: Sequence[VersionChange],

@@ -223,7 +223,7 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
     )
     for stack in (*group.stacks, *group.unknown_stacks):
         comparison = stack.comparison
-        drawn = [] if interval is None else [interval.drawn(comparison)]
+        drawn = [] if interval is None else [interval.draw(comparison)]
         table.add(
             shown(stack.label, _LONGEST_TITLE),
             _jobs(stack),
@@ -259,7 +259,7 @@ class IntervalScale:
             line[zero] = "0"
         return "".join(line)
 
-    def drawn(self, comparison: Comparison | None) -> str:
+    def draw(self, comparison: Comparison | None) -> str:
         """``├──●─┼─┤`` on the scale, with zero at the cross or at a dotted line.
 
         Without a known error, only the dot is drawn.

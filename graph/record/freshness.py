@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from graph.record.postgresql_helpers import storable
 from graph.tables import AdvisorySource, KnowledgeRow, SourceSuccessRow
+from model.text import counted
 
 _PROGRESS = text(
     """
@@ -86,6 +87,11 @@ class Lag:
 
     count: int
     since: datetime | None
+
+    @property
+    def pending_text(self) -> str:
+        """Number of pending entries, for people."""
+        return f"{counted(self.count, 'entry', 'entries')} pending"
 
     @property
     def oldest_s(self) -> float:
@@ -164,7 +170,7 @@ def pending_packages(connection: Connection, names: Collection[str]) -> set[str]
 INSPECTIONS, INDEX, ADVISORIES = "inspections", "index", "advisories"
 #: The record was compared with its documents, the graph with the record, and a night of the loop
 #: finished.
-RECORD, GRAPH, LOOP = "record", "graph", "loop"
+RECORD, GRAPH_SOURCE, LOOP = "record", "graph", "loop"
 #: A complete backup was written.
 BACKUP = "backup"
 #: Time of a source that was never read completely.

@@ -22,8 +22,8 @@ from cli.compare_stacks import (
     Subject,
     blocks_so_far,
     changed_series,
-    held_equal,
     project_requirements,
+    resolve_alike,
     resolved_stacks,
 )
 from cli.main import run, thoth
@@ -226,11 +226,11 @@ class Releases:
 def test_compared_stacks_share_all_versions_that_requirements_leave_open() -> None:
     needs = {"a==1": ["b<2", "c"], "a==2": ["b", "c"]}
     releases = Releases({"a": ["1", "2"], "b": ["1", "2"], "c": ["1"]}, needs)
-    stacks = held_equal(releases.best, [["a==2"], ["a==1"]], {"a"})
+    stacks = resolve_alike(releases.best, [["a==2"], ["a==1"]], {"a"})
     assert stacks == [{"a": "2", "b": "1", "c": "1"}, {"a": "1", "b": "1", "c": "1"}]
     needs = {"a==1": ["b<2", "c"], "a==2": ["b>=2", "c"]}
     releases = Releases({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}, needs)
-    stacks = held_equal(releases.best, [["a==1", "c<2"], ["a==2"]], {"a"})
+    stacks = resolve_alike(releases.best, [["a==1", "c<2"], ["a==2"]], {"a"})
     assert stacks == [{"a": "1", "b": "1", "c": "1"}, {"a": "2", "b": "2", "c": "1"}]
 
 

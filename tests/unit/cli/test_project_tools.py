@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.project_tools import ToolFailed, command_text, relocked, tool_of
+from cli.project_tools import ToolFailed, command_text, lock_again, tool_of
 from common.formats.locks.entries import DEFAULT_SELECTION
 from model.errors import InvalidArgument
 from model.packages.identity import VersionChange
@@ -77,7 +77,7 @@ def test_file_changes_by_a_failing_lock_tool_are_reverted(
     tool = tool_of(lock)
     assert tool is not None
     with pytest.raises(ToolFailed) as caught:
-        relocked(tool, lock, CHANGES, DEFAULT_SELECTION, ENVIRONMENT)
+        lock_again(tool, lock, CHANGES, DEFAULT_SELECTION, ENVIRONMENT)
     command = f"pip-compile requirements.in --output-file requirements.txt {UPGRADE}"
     assert capsys.readouterr().err == f"idna: 3.7 → 3.6\nruns: {command}\n"
     assert "exit code 3" in str(caught.value)
