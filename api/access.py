@@ -95,12 +95,12 @@ class TokenThrottle:
                     headers={"Retry-After": str(max(1, round(reset - time.time())))},
                 )  # fmt: skip
 
-    def refused(self) -> None:
+    def count_refusal(self) -> None:
         """Count the invalid token of this request."""
         for rate in self._rates:
             self._limiter.hit(rate, client_address())
 
-    def accepted(self, digest: str, client: Token) -> None:
+    def remember(self, digest: str, client: Token) -> None:
         """Remember that a token is valid."""
         with self._lock:
             self._recent[digest] = (time.monotonic() + _RECENT_S, client)
@@ -129,7 +129,7 @@ def authenticate(app: Flask, settings: Settings) -> None:
                 secret = _secret()
             except ApiError:
                 guesses.check("")
-                guesses.refused()
+                guesses.count_refusal()
                 raise
             g.token = _of_session() if secret is None else token_of(secret)
 
@@ -224,10 +224,10 @@ def token_of(secret: str) -> Token:
             raise
         return recent
     if client is None:
-        guesses.refused()
+        guesses.count_refusal()
         detail = "the token is unknown, has expired or was revoked"
         raise _unauthorized(detail, 'error="invalid_token"')
-    guesses.accepted(digest, client)
+    guesses.remember(digest, client)
     return client
 
 

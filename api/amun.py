@@ -100,7 +100,7 @@ def _of_lock(python: Any) -> Iterator[SpecificationProblem]:
             yield SpecificationProblem(f"python.{key}", problem)
 
 
-def _parsed(value: dict[str, Any], submission: str) -> Inspection:
+def _parse_inspection(value: dict[str, Any], submission: str) -> Inspection:
     """Parse a specification with the parser of the executor; nothing is fetched.
 
     :param value: without credentials
@@ -111,7 +111,7 @@ def _parsed(value: dict[str, Any], submission: str) -> Inspection:
     try:
         specification = load_specification(value, dict(settings.package_indexes))
     except InvalidSpecification as error:
-        raise _refused(error) from error
+        raise _refusal(error) from error
     longest_s = specification.batch_size * specification.timeout_s
     if longest_s > MAX_TOTAL_S:
         message = (
@@ -123,7 +123,7 @@ def _parsed(value: dict[str, Any], submission: str) -> Inspection:
     return inspection
 
 
-def _refused(error: InvalidSpecification) -> ApiError:
+def _refusal(error: InvalidSpecification) -> ApiError:
     problems: dict[str, list[str]] = {}
     for problem in error.problems:
         problems.setdefault(problem.field, []).append(problem.message)
@@ -145,11 +145,11 @@ def _specification() -> dict[str, Any]:
     try:
         refuse_secrets(value)
     except InvalidSpecification as error:
-        raise _refused(error) from error
+        raise _refusal(error) from error
     return public_specification(value)
 
 
-def _existing(inspection_id: str) -> Analysis:
+def _inspection_analysis(inspection_id: str) -> Analysis:
     """:raises ApiError: 404 if there is none"""
     with service().reading() as connection:
         analysis = analysis_of(connection, inspection_id)
@@ -255,7 +255,7 @@ class AmunInspectionsResource(MethodView):
     def post(self) -> dict[str, Any]:
         """Submit an inspection of a named indicator, or of a script that runs in a sandbox."""
         value, submission = _specification(), token_hex(16)
-        inspection = _parsed(value, submission)
+        inspection = _parse_inspection(value, submission)
         analysis, _ = request_submission.submit(
             AnalysisKind.INSPECTION,
             {"specification": value, "submission": submission},
@@ -287,7 +287,7 @@ class AmunInspectionsResource(MethodView):
 @blueprint.response(200, AmunStatusDocumentSchema)
 def get_status(inspection_id: str) -> dict[str, Any]:
     """Get the state of an inspection."""
-    analysis = _existing(inspection_id)
+    analysis = _inspection_analysis(inspection_id)
     build = read_build(_folder(analysis))
     names = ("state", "reason", "started_at", "finished_at", "exit_code", "message")
     state = {"container": None, **{name: build.get(name) for name in names}}
@@ -314,7 +314,7 @@ def post_dockerfile() -> dict[str, Any]:
     value = _specification()
     parameters = {"specification": value}
     try:
-        dockerfile = render(recipe_of(_parsed(value, "")))
+        dockerfile = render(recipe_of(_parse_inspection(value, "")))
     except InvalidRecipe as error:
         raise ApiError(
             400, ProblemType.INVALID_REQUEST, str(error), parameters=parameters
@@ -333,7 +333,7 @@ result_routes = Routes(
 @result_routes.response(200, SpecificationDocumentSchema)
 def get_specification(inspection_id: str) -> dict[str, Any]:
     """Get the specification of an inspection; once built, the specification as it runs."""
-    analysis, stores = _existing(inspection_id), service()
+    analysis, stores = _inspection_analysis(inspection_id), service()
     written = _text_of(analysis, "build", "specification")
     if written is not None:
         specification = orjson.loads(written)
@@ -349,7 +349,7 @@ def get_specification(inspection_id: str) -> dict[str, Any]:
 @result_routes.response(200, AmunLogDocumentSchema)
 def get_build_log(inspection_id: str) -> dict[str, Any]:
     """Get the log of the build; null before the build ends."""
-    log = _text_of(_existing(inspection_id), "build", "log")
+    log = _text_of(_inspection_analysis(inspection_id), "build", "log")
     return {"log": log, "parameters": {"inspection_id": inspection_id}}
 
 
@@ -358,7 +358,7 @@ def get_build_log(inspection_id: str) -> dict[str, Any]:
 @result_routes.response(200, BatchSizeDocumentSchema)
 def get_batch_size(inspection_id: str) -> dict[str, Any]:
     """Get the number of stored results of an inspection."""
-    stored = len(finished_jobs(_folder(_existing(inspection_id))))
+    stored = len(finished_jobs(_folder(_inspection_analysis(inspection_id))))
     return {"batch_size": stored, "parameters": {"inspection_id": inspection_id}}
 
 
@@ -367,7 +367,7 @@ def get_batch_size(inspection_id: str) -> dict[str, Any]:
 @result_routes.response(200, JobResultDocumentSchema)
 def get_job_result(inspection_id: str, item: int) -> dict[str, Any]:
     """Get the result of one job; jobs count from 0."""
-    result = read_job(_folder(_existing(inspection_id)), item)
+    result = read_job(_folder(_inspection_analysis(inspection_id)), item)
     if not result:
         raise not_found("result", f"{inspection_id}/{item}")
     return {"result": result, "parameters": {"inspection_id": inspection_id, "item": item}}
@@ -378,7 +378,7 @@ def get_job_result(inspection_id: str, item: int) -> dict[str, Any]:
 @result_routes.response(200, AmunLogDocumentSchema)
 def get_job_log(inspection_id: str, item: int) -> dict[str, Any]:
     """Get the log of one job; jobs count from 0."""
-    log = _text_of(_existing(inspection_id), "results", str(item), "log")
+    log = _text_of(_inspection_analysis(inspection_id), "results", str(item), "log")
     if log is None:
         raise not_found("result", f"{inspection_id}/{item}")
     return {"log": log, "parameters": {"inspection_id": inspection_id, "item": item}}

@@ -105,7 +105,7 @@ class ClientShares:
         self._running: Counter[QueueClient] = Counter()
 
     @contextmanager
-    def taken(self, client: QueueClient) -> Iterator[None]:
+    def place_for(self, client: QueueClient) -> Iterator[None]:
         """A place for a request, held for the length of a ``with`` block.
 
         :raises ApiError: 429 if no place is free for this client

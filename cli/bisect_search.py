@@ -83,7 +83,7 @@ class SeriesMaker:
         if parsed.url or parsed.marker or parsed.extras:
             raise InvalidArgument(f"{requirement!r}: give a name and versions only")
         name = canonicalize_name(parsed.name)
-        versions = self._kept_releases(name, lambda: self._listed(name, parsed.specifier))
+        versions = self._kept_releases(name, lambda: self._listed_releases(name, parsed.specifier))
         if len(versions) < 2:
             raise InvalidArgument(
                 f"{requirement!r}: the index lists {len(versions)} matching releases; two are"
@@ -152,11 +152,11 @@ class SeriesMaker:
         first, last = before[name], after[name]
         low, high = sorted((Version(first), Version(last)))
 
-        def listed() -> list[str]:
-            inner = self._listed(name, SpecifierSet(f">{low},<{high}"))
+        def list_releases() -> list[str]:
+            inner = self._listed_releases(name, SpecifierSet(f">{low},<{high}"))
             return [first, *inner[:: 1 if Version(first) == low else -1], last]
 
-        versions = self._kept_releases(name, listed)
+        versions = self._kept_releases(name, list_releases)
         return StackSeries(
             "releases",
             _labels(name, versions),
@@ -184,7 +184,7 @@ class SeriesMaker:
             self.folder.write_state(self.state)
         return releases[name]
 
-    def _listed(self, name: str, specifier: SpecifierSet) -> list[str]:
+    def _listed_releases(self, name: str, specifier: SpecifierSet) -> list[str]:
         """The releases that the index lists and a specifier admits, oldest first, none yanked."""
 
         async def read() -> Mapping[str, ListedVersion]:
@@ -271,7 +271,7 @@ class BisectRecorder:
             try:
                 yield
             except BaseException as error:
-                self._interrupted(error)
+                self._write_interruption(error)
                 raise
 
     def open(self) -> None:
@@ -284,10 +284,10 @@ class BisectRecorder:
             self._warn(error)
             return
         self._stores = opened
-        self._state = self._taken_up(opened)
+        self._state = self._continued_state(opened)
         self._write(self._state)
 
-    def _taken_up(self, stores: Stores) -> Bisect:
+    def _continued_state(self, stores: Stores) -> Bisect:
         """The search with the results of an earlier run, until the first block of this one."""
         try:
             with relational_errors(self.settings), stores.engine.connect() as connection:
@@ -316,7 +316,7 @@ class BisectRecorder:
         )  # fmt: skip
         self._write(self._state)
 
-    def _interrupted(self, error: BaseException) -> None:
+    def _write_interruption(self, error: BaseException) -> None:
         state = self._state or self.template
         if self._stores is None or state.state != SearchState.RUNNING:
             return

@@ -43,7 +43,7 @@ from ingest.runs import (
 from ingest.sources.reader import count_hint
 from ingest.sources.source_items import SkippedFile, source_argument
 from loop.notices import deliver_notices
-from loop.pack_exchange import read_followed
+from loop.pack_exchange import read_followed_addresses
 from model.errors import GraphMismatch, ProjectError
 from model.redaction import absolute_source
 from model.text import counted, counts_text, printable
@@ -174,7 +174,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
     paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
         outcome = run_nightly(
-            settings, paths, on_document, export_nightly, _send_notices, read_followed
+            settings, paths, on_document, export_nightly, _send_notices, read_followed_addresses
         )
     report = outcome.report
     if as_json:

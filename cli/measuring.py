@@ -116,9 +116,14 @@ class _Turns:
     time_is_over: Callable[[], bool]
     finished: int = 0
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        method: Callable[..., None] = getattr(self.observer, name)
-        return method
+    def build_started(self, inspection: Any) -> None:
+        self.observer.build_started(inspection)
+
+    def build_finished(self, inspection: Any, failure: Any) -> None:
+        self.observer.build_finished(inspection, failure)
+
+    def jobs_started(self, jobs: int) -> None:
+        self.observer.jobs_started(jobs)
 
     def job_finished(self, job: Any, result: Mapping[str, Any]) -> None:
         """:raises SearchStopped: after a turn, if there is no time for another one"""

@@ -62,7 +62,7 @@ def why(
     def explain(advice: Advice, resolver: Resolver) -> PackagePresence:
         return explanations.why(advice, package.name, resolver=resolver)
 
-    explanation, unread, is_open = _explained(context.obj, path, options, explain)
+    explanation, unread, is_open = _explain_advice(context.obj, path, options, explain)
     _print(explanation, unread, presence_lines, as_json=as_json)
     if explanation.version is None:
         context.exit(3 if explanation.no_stack and is_open else 1)
@@ -89,13 +89,13 @@ def why_not(
     def explain(advice: Advice, resolver: Resolver) -> ForcedStack:
         return explanations.why_not(advice, wanted, resolver=resolver)
 
-    explanation, unread, is_open = _explained(context.obj, path, options, explain, [wanted])
+    explanation, unread, is_open = _explain_advice(context.obj, path, options, explain, [wanted])
     _print(explanation, unread, forced_lines, as_json=as_json)
     if explanation.outcome not in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE):
         context.exit(3 if is_open else 1)
 
 
-def _explained(
+def _explain_advice(
     settings: Settings,
     path: Path | None,
     options: dict[str, Any],

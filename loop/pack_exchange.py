@@ -117,14 +117,14 @@ def pack_address(settings: Settings, address: str) -> str:
 
 def _require_allowed(settings: Settings, place: str) -> None:
     """:raises InvalidArgument: if the settings do not allow the address"""
-    resolved = _resolved(place)
-    allowed = [_resolved(absolute_source(it)).rstrip("/") for it in settings.pack_addresses]
+    resolved = _absolute_place(place)
+    allowed = [_absolute_place(absolute_source(it)).rstrip("/") for it in settings.pack_addresses]
     inside = any(resolved == it or resolved.startswith(f"{it}/") for it in allowed)
     if allowed and (not inside or _PARENT.search(resolved)):
         raise InvalidArgument(f"{stored_source(place)}: PACK_ADDRESSES does not allow this address")
 
 
-def _resolved(place: str) -> str:
+def _absolute_place(place: str) -> str:
     path = local_path(place)
     return place if path is None else str(Path(path).resolve())
 
@@ -139,13 +139,13 @@ def add_from(
     :raises InvalidDocument: if the pack is refused
     :raises StoreUnavailable: if the address does not answer
     """
-    with _checked(address, _PACK_BYTES, progress) as pack:
+    with _checked_pack(address, _PACK_BYTES, progress) as pack:
         source = stored_source(address)
         return pack, add_packed(engine, settings, pack, source, partial(progress, _STORED))
 
 
 @contextmanager
-def _checked(address: str, most_bytes: int, progress: NamedProgress) -> Iterator[Pack]:
+def _checked_pack(address: str, most_bytes: int, progress: NamedProgress) -> Iterator[Pack]:
     """The pack at an address; the checked files stay unchanged within the block.
 
     :raises InvalidPack: if it is not whole, or its tables are inconsistent
@@ -185,7 +185,7 @@ def follow_packs(
     return report
 
 
-def read_followed(settings: Settings, engine: Engine) -> dict[str, Any] | None:
+def read_followed_addresses(settings: Settings, engine: Engine) -> dict[str, Any] | None:
     """Add new packs of all followed addresses.
 
     :returns: a :class:`FollowReport` as JSON values; ``None`` if there are no addresses
@@ -220,7 +220,7 @@ def _add_listed(
             continue
         try:
             source = f"{address.rstrip('/')}/{entry.address}"
-            with _checked(source, entry.size_bytes, progress) as pack:
+            with _checked_pack(source, entry.size_bytes, progress) as pack:
                 if pack.digest != entry.digest:
                     message = f"the index names {entry.digest}, and the pack is {pack.digest}"
                     raise InvalidDocument(Reason.TAMPERED, message)

@@ -109,7 +109,7 @@ def resolve_releases(
         waiting = releases_in(connection, [LoopState.SEEN])
     counts = {"resolvable": 0, "given_up": 0, "waiting": 0}
     for release in waiting:
-        state, reason = _resolved(stores, release, knowns, resolver)
+        state, reason = _resolve(stores, release, knowns, resolver)
         nights = release.nights_with(night)
         if state is LoopState.SEEN and nights >= stores.settings.loop_nights:
             state = LoopState.GIVEN_UP
@@ -121,7 +121,7 @@ def resolve_releases(
     return counts
 
 
-def _resolved(
+def _resolve(
     stores: Stores, release: LoopRelease, knowns: Sequence[WatchKnowledge], resolver: Resolver
 ) -> tuple[LoopState, str | None]:
     key, reasons, unread, unlisted = release.key, [], False, False
@@ -143,7 +143,7 @@ def _resolved(
             reasons.append(str(error))
             unread = unread or bool(unread_texts(known.advice.snapshot))
             continue
-        return _analysed(stores, key, known)
+        return _analyse(stores, key, known)
     if unread:
         return LoopState.SEEN, "not all versions were read from the index yet"
     if reasons:
@@ -152,7 +152,7 @@ def _resolved(
     return LoopState.SEEN, reason
 
 
-def _analysed(
+def _analyse(
     stores: Stores, key: ReleaseKey, known: WatchKnowledge
 ) -> tuple[LoopState, str | None]:
     """Analyse the wheel: its native libraries and its import names; a known wheel is not read."""

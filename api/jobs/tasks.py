@@ -42,7 +42,7 @@ from ingest.crawl.runs import packages_document, refresh
 from ingest.runs import run_nightly as ingest_nightly
 from loop.night import run_night
 from loop.notices import deliver_notices
-from loop.pack_exchange import read_followed
+from loop.pack_exchange import read_followed_addresses
 from model.errors import InvalidSettings, StoreUnavailable
 from model.redaction import absolute_source
 
@@ -163,7 +163,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
     settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
     outcome = ingest_nightly(
-        settings, places, lambda: None, export_nightly, read_packs=read_followed
+        settings, places, lambda: None, export_nightly, read_packs=read_followed_addresses
     )
     _log_report("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 

@@ -188,14 +188,14 @@ def get_claim(advice_id: str, claim_id: str) -> dict[str, Any]:
     """
     with reading() as (connection, progress):
 
-        def explained() -> dict[str, Any]:
+        def explain() -> dict[str, Any]:
             settings = service().settings
             return explained_claim(connection, settings, claim_id, advice_id).document()
 
         # Judging thousands of comparisons takes seconds.
         key = "claim", advice_id, claim_id
         try:
-            document = service().record_value(connection, key, explained)
+            document = service().record_value(connection, key, explain)
         except UnknownClaim as error:
             raise not_found("claim of this advice", claim_id) from error
     return {**document, **freshness(progress)}
@@ -344,7 +344,9 @@ def post_advice_requests(query: dict[str, Any], body: dict[str, Any]) -> Any:
 @request_routes.response(202, RequestSchema)
 def post_replays(advice_id: str) -> Any:
     """Answer a recorded request again with the data of that time, and compare the reports."""
-    return submit_request(AnalysisKind.REPLAY, {"advice_id": _existing(advice_id)}, force=True)
+    return submit_request(
+        AnalysisKind.REPLAY, {"advice_id": _require_advice(advice_id)}, force=True
+    )
 
 
 @request_routes.route("/advice/<string:advice_id>/why-not")
@@ -358,7 +360,7 @@ class WhyNotResource(MethodView):
 
         The answer holds for the data of its time; POST asks again.
         """
-        question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
+        question = {"advice_id": _require_advice(advice_id), "requirement": query["requirement"]}
         with service().reading() as connection:
             analysis = latest_answer(connection, AnalysisKind.WHY_NOT, question)
         if analysis is None:
@@ -371,8 +373,8 @@ class WhyNotResource(MethodView):
     @request_routes.response(202, RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
         """Ask what a requirement would change in the stack, or why it cannot be met."""
-        _parsed(parse_dependencies, [query["requirement"]], "requirement")
-        question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
+        _parse_field(parse_dependencies, [query["requirement"]], "requirement")
+        question = {"advice_id": _require_advice(advice_id), "requirement": query["requirement"]}
         return submit_request(
             AnalysisKind.WHY_NOT,
             {**question, "may_fetch": request_submission.may_fetch()},
@@ -381,7 +383,7 @@ class WhyNotResource(MethodView):
         )
 
 
-def _existing(advice_id: str) -> str:
+def _require_advice(advice_id: str) -> str:
     """:raises ApiError: 404 if there is no such advice"""
     with service().reading() as connection:
         or_404(report_document_of(connection, advice_id), "advice", advice_id)
@@ -403,7 +405,7 @@ def advice_request(
     fields = {name: public_values(value) for name, value in body.items() if name != "files"}
     now = datetime.now(UTC)
     ages = {
-        name: _parsed(lambda text: parse_moment(text, now), fields[name], name)
+        name: _parse_field(lambda text: parse_moment(text, now), fields[name], name)
         for name in ("newer_than", "older_than")
     }
     options = RequestOptions(
@@ -411,9 +413,9 @@ def advice_request(
         dev=fields["dev"],
         extras=tuple(fields["extras"]),
         groups=tuple(fields["groups"]),
-        constraints=_parsed(parse_bounds, fields["constraints"], "constraints"),
-        exclusions=_parsed(parse_bounds, fields["exclusions"], "exclusions"),
-        overrides=_parsed(parse_overrides, fields["overrides"], "overrides"),
+        constraints=_parse_field(parse_bounds, fields["constraints"], "constraints"),
+        exclusions=_parse_field(parse_bounds, fields["exclusions"], "exclusions"),
+        overrides=_parse_field(parse_overrides, fields["overrides"], "overrides"),
         prereleases=frozenset(map(canonicalize_name, fields["prereleases"])),
         published_before=ages["older_than"] or project.published_before,
         published_after=ages["newer_than"],
@@ -431,7 +433,7 @@ def advice_request(
     return AdviceRequest(request, hardware_prefix=described.get("hardware"), may_fetch=may_fetch)
 
 
-def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
+def _parse_field(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
     """:raises InvalidArgument: naming the field"""
     try:
         return parse(text)

@@ -109,7 +109,7 @@ def post_cypher(body: dict[str, Any]) -> Response:
             )  # fmt: skip
 
     # Encoded while it is sent: the rows and their JSON are never both in memory.
-    with stores.analysts.taken(sender(token())):
+    with stores.analysts.place_for(sender(token())):
         parts = json_parts(answer_within(longest_s, ask))
     return Response(parts, mimetype="application/json")
 

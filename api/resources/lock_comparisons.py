@@ -265,7 +265,7 @@ def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
     hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
     digest = None if hardware is None else hardware.digest
     measured_on = () if digest is None else (digest,)
-    with service().lock_readers.taken(sender(token())):
+    with service().lock_readers.place_for(sender(token())):
         known = read_lock_knowledge(old, new, where, recorded, measured_on)
         upgrade = compare_lock_versions(known, old, new, where, digest)
         search = proposals_for(known, old, new, where, digest)
@@ -362,6 +362,6 @@ def post_lock_knowledge(body: dict[str, Any]) -> Response:
     hardware = None
     if "hardware" in named:
         hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
-    with service().lock_readers.taken(sender(token())):
+    with service().lock_readers.place_for(sender(token())):
         knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
     return Response(knowledge.to_json(), mimetype="application/json")

@@ -381,8 +381,7 @@ _PARAMETERS = ("recommendation_type", "dev", "debug", "force")
 @advice_routes.response(202, AcceptedSchema)
 def post_thamos_advice(query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """Request the best stack for a Pipfile in a runtime environment."""
-    if body.get("kebechet_metadata") is not None:
-        require_token()
+    _check_kebechet(body)
     if body.get("callback_info") is not None:
         message = "callback_info: this service sends no callbacks"
         raise ApiError(400, ProblemType.INVALID_REQUEST, message)
@@ -399,13 +398,18 @@ def post_thamos_advice(query: dict[str, Any], body: dict[str, Any]) -> dict[str,
 @provenance_routes.response(202, AcceptedSchema)
 def post_provenance_requests(query: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """Request a check of where every file of a Pipfile.lock comes from."""
-    if body.get("kebechet_metadata") is not None:
-        require_token()
+    _check_kebechet(body)
     settings = service().settings
     request = provenance_request(settings, query, body, token())
     allowed = {name: index.url for name, index in configured_indexes(settings).items()}
     cache_key = request.cache_key(allowed)
     return _submit(AnalysisKind.PROVENANCE, request.to_document(), cache_key, query)
+
+
+def _check_kebechet(body: Mapping[str, Any]) -> None:
+    """Require a token of Kebechet, which describes its own request."""
+    if body.get("kebechet_metadata") is not None:
+        require_token()
 
 
 def _submit(

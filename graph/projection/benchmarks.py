@@ -20,7 +20,7 @@ from graph.projection.kinds import (
     NodeKind,
     Row,
     edge_kind,
-    own,
+    fixed_query,
     properties_of,
     row_of,
     rows_of,
@@ -198,11 +198,11 @@ EDGES = (VERSION_OF, SAME_AS, HAS_PART, PART_OF, USED, HAD, REPORTED, RESULT_OF)
 PART_KEY = _RESULT_ID
 FIRST_OF_PART = _RESULT.position % RESULTS_IN_PART == 0
 
-_DELETE_RESULTS = own(
+_DELETE_RESULTS = fixed_query(
     "UNWIND $keys AS key MATCH (:BenchmarkEntry {entry_id: key})-[:REPORTED]->(result)"
     " DETACH DELETE result"
 )
-_CREATE_RESULTS = own(
+_CREATE_RESULTS = fixed_query(
     "UNWIND $rows AS part"
     " MATCH (entry:BenchmarkEntry {entry_id: part[0]})"
     " MATCH (benchmark:Benchmark {benchmark_id: part[1]})"

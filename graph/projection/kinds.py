@@ -76,7 +76,7 @@ class NodeKind:
     @cached_property
     def existing(self) -> LiteralString:
         """Cypher: return the keys among ``$keys`` that exist in the graph."""
-        return own(
+        return fixed_query(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
         )
@@ -84,7 +84,7 @@ class NodeKind:
     @cached_property
     def create(self) -> LiteralString:
         """Cypher: create the nodes of ``$rows``; the nodes must not exist yet."""
-        return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
+        return fixed_query(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
 
     @cached_property
     def update(self) -> LiteralString:
@@ -93,7 +93,7 @@ class NodeKind:
             f"node.{name} = {self._value(name, 'row', number)}"
             for number, name in enumerate(self.properties[1:], 1)
         )
-        return own(
+        return fixed_query(
             f"UNWIND $rows AS row MATCH (node:{self.label} {{{self.key}: row[0]}})"
             f" SET {', '.join(values)}"
         )
@@ -101,7 +101,7 @@ class NodeKind:
     @cached_property
     def merge(self) -> LiteralString:
         """Cypher: merge ``$rows`` of a shared kind; the smallest document identifier wins."""
-        return own(
+        return fixed_query(
             f"UNWIND $rows AS row MERGE (node:{self.label} {{{self.key}: row[0]}})"
             " SET node.document_id = CASE WHEN node.document_id IS NULL"
             " OR row[1] < node.document_id THEN row[1] ELSE node.document_id END"
@@ -110,12 +110,12 @@ class NodeKind:
     @cached_property
     def read(self) -> LiteralString:
         """Cypher: return the properties of every node, in the order of the properties."""
-        return own(f"MATCH (node:{self.label}) RETURN {self._named}")
+        return fixed_query(f"MATCH (node:{self.label}) RETURN {self._named}")
 
     @cached_property
     def read_some(self) -> LiteralString:
         """Cypher: return the properties of the nodes with ``$keys``."""
-        return own(
+        return fixed_query(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN {self._named}"
         )
@@ -127,7 +127,7 @@ class NodeKind:
     @cached_property
     def delete(self) -> LiteralString:
         """Cypher: delete at most ``$limit`` nodes with their edges; return the number of nodes."""
-        return own(
+        return fixed_query(
             f"MATCH (node:{self.label}) WITH node LIMIT $limit DETACH DELETE node"
             " RETURN count(*) AS deleted"
         )
@@ -135,7 +135,7 @@ class NodeKind:
     @cached_property
     def delete_some(self) -> LiteralString:
         """Cypher: delete the nodes with ``$keys`` and their edges."""
-        return own(
+        return fixed_query(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}}) DETACH DELETE node"
         )
 
@@ -193,7 +193,7 @@ class EdgeKind:
         ``MERGE`` would read all edges of one end; a stack or hardware class may have a hundred
         thousand edges.
         """
-        return own(
+        return fixed_query(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
             f" MATCH (end:{self.end.label} {{{self.end.key}: row[1]}})"
             f" CREATE (start)-{self.pattern('row')}->(end)"
@@ -202,7 +202,7 @@ class EdgeKind:
     @cached_property
     def read(self) -> LiteralString:
         """Cypher: return the keys of both ends and the properties of every edge."""
-        return own(
+        return fixed_query(
             f"MATCH (start:{self.start.label})-[edge:{self.type}]->(end:{self.end.label})"
             f" RETURN {self._named}"
         )
@@ -213,7 +213,7 @@ class EdgeKind:
         owner, other = ("end", "start") if self.of_end else ("start", "end")
         node, far = (self.end, self.start) if self.of_end else (self.start, self.end)
         arrow = f"<-[edge:{self.type}]-" if self.of_end else f"-[edge:{self.type}]->"
-        return own(
+        return fixed_query(
             f"UNWIND $keys AS key MATCH ({owner}:{node.label} {{{node.key}: key}})"
             f"{arrow}({other}:{far.label}) RETURN {self._named}"
         )
@@ -226,7 +226,7 @@ class EdgeKind:
         while it iterates over them, and sometimes misses one of several edges between two nodes
         (measured: once in some thousand pairs).
         """
-        return own(
+        return fixed_query(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
             f"-[edge:{self.type}]->(end:{self.end.label} {{{self.end.key}: row[1]}})"
             " WITH collect(edge) AS edges UNWIND edges AS edge DELETE edge"
@@ -337,6 +337,6 @@ def origin() -> tuple[ColumnElement[Any], ...]:
     )
 
 
-def own(query: str) -> LiteralString:
+def fixed_query(query: str) -> LiteralString:
     """Mark a query as safe: it consists of names in this code, and values are parameters."""
     return query

@@ -309,14 +309,14 @@ class ProjectedKind:
     rows: ColumnElement[bool] | None = None
 
 
-def _created(kind: ImmutableNode) -> ProjectedKind:
+def _immutable_kind(kind: ImmutableNode) -> ProjectedKind:
     return ProjectedKind(
         kind.node.owner,
         lambda connection, session, keys: create_missing(connection, session, kind, keys),
     )
 
 
-def _followed(kind: MutableNode) -> ProjectedKind:
+def _mutable_kind(kind: MutableNode) -> ProjectedKind:
     return ProjectedKind(
         kind.node.owner, lambda connection, session, keys: upsert(connection, session, kind, keys)
     )
@@ -330,23 +330,23 @@ def _with(node: NodeKind, project: Projector) -> ProjectedKind:
 #: outbox holds back packages until all versions that their revision covers are projected; versions
 #: create missing packages without a revision.
 PROJECTED: dict[str, ProjectedKind] = {
-    "package": _followed(packages.PACKAGES),
-    "vulnerability": _followed(packages.VULNERABILITIES),
-    "package_version": _followed(packages.PACKAGE_VERSIONS),
-    "native_interface": _followed(packages.NATIVE_INTERFACES),
-    "artifact": _followed(packages.ARTIFACTS),
-    "native_environment": _followed(packages.NATIVE_ENVIRONMENTS),
+    "package": _mutable_kind(packages.PACKAGES),
+    "vulnerability": _mutable_kind(packages.VULNERABILITIES),
+    "package_version": _mutable_kind(packages.PACKAGE_VERSIONS),
+    "native_interface": _mutable_kind(packages.NATIVE_INTERFACES),
+    "artifact": _mutable_kind(packages.ARTIFACTS),
+    "native_environment": _mutable_kind(packages.NATIVE_ENVIRONMENTS),
     "stack": _with(packages.STACK, packages.project_stacks),
-    "hardware": _created(inspections.HARDWARE_CLASSES),
-    "runtime_environment": _created(inspections.RUNTIME_ENVIRONMENTS),
-    "indicator": _created(inspections.PERFORMANCE_INDICATORS),
+    "hardware": _immutable_kind(inspections.HARDWARE_CLASSES),
+    "runtime_environment": _immutable_kind(inspections.RUNTIME_ENVIRONMENTS),
+    "indicator": _immutable_kind(inspections.PERFORMANCE_INDICATORS),
     "inspection": _with(inspections.INSPECTION, inspections.project_inspections),
     "corrected_inspection": ProjectedKind(None, inspections.project_corrected_inspections),
     "claim": _with(advice.CLAIM, advice.project_claims),
-    "request": _followed(advice.REQUESTS),
+    "request": _mutable_kind(advice.REQUESTS),
     "advice": _with(advice.ADVICE, advice.project_advice),
-    "software": _followed(benchmarks.SOFTWARE_NODES),
-    "hardware_part": _followed(benchmarks.HARDWARE_PARTS),
+    "software": _mutable_kind(benchmarks.SOFTWARE_NODES),
+    "hardware_part": _mutable_kind(benchmarks.HARDWARE_PARTS),
     "benchmark": _with(benchmarks.BENCHMARK, benchmarks.project_benchmarks),
     "benchmark_entry": _with(benchmarks.BENCHMARK_ENTRY, benchmarks.project_entries),
     "benchmark_results": ProjectedKind(

@@ -18,8 +18,8 @@ from graph.projection.kinds import (
     Row,
     array_or_null,
     edge_kind,
+    fixed_query,
     origin,
-    own,
     properties_of,
 )
 from graph.projection.upsert import (
@@ -214,12 +214,12 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
         (_CREATE_REQUIRING, requiring, sum(len(row[2]) for row in requiring)),
         (_CREATE_BARE, bare, len(bare)),
     ):
-        if batch and _written(tx.run(query, names=[*positions], rows=batch)) != count:
+        if batch and _written_count(tx.run(query, names=[*positions], rows=batch)) != count:
             raise RuntimeError("the graph did not return the packages in the order of their names")
     write(tx, AFFECTS.create, affects)
 
 
-def _written(result: neo4j.Result) -> int:
+def _written_count(result: neo4j.Result) -> int:
     count = int(result.single(strict=True)["written"])
     consume(result)
     return count
@@ -227,7 +227,7 @@ def _written(result: neo4j.Result) -> int:
 
 #: A row is ``[position of the package, index, requirements, *properties]``, a requirement
 #: ``[position of the package, *properties]``.
-_CREATE_BARE = own(
+_CREATE_BARE = fixed_query(
     "UNWIND $names AS name MATCH (package:Package {name: name})"
     " WITH collect(package) AS packages, collect(package.name) AS present WHERE present = $names"
     " UNWIND $rows AS row WITH row, packages, packages[row[0]] AS package"
@@ -236,7 +236,7 @@ _CREATE_BARE = own(
     ", (package)-[:HAS_VERSION]->(version)-[:PUBLISHED_ON]->(index)"
     " RETURN count(version) AS written"
 )
-_CREATE_REQUIRING = own(
+_CREATE_REQUIRING = fixed_query(
     _CREATE_BARE.removesuffix("RETURN count(version) AS written")
     + "WITH version, packages, row[2] AS requirements UNWIND requirements AS requirement"
     " WITH version, requirement, packages[requirement[0]] AS package"

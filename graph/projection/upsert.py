@@ -68,13 +68,13 @@ def missing(session: neo4j.Session, kind: NodeKind, keys: Iterable[str]) -> list
     if not unique:
         return []
 
-    def existing(tx: neo4j.ManagedTransaction) -> set[str]:
+    def present_keys(tx: neo4j.ManagedTransaction) -> set[str]:
         result = tx.run(kind.existing, keys=unique)
         present = {key for (key,) in result}
         consume(result)
         return present
 
-    present = session.execute_read(existing)
+    present = session.execute_read(present_keys)
     return [key for key in unique if key not in present]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import ARRAY, Connection, Row, Text, any_, bindparam, func, sele
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.measurements import (
     ReadingValues,
-    measured,
+    measurements_query,
     minor,
     numbered_reading,
     reading_values,
@@ -186,7 +186,7 @@ class EvidenceReader:
         )
 
     def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
-        query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
+        query = measurements_query().where(InspectionRow.stack_digest == any_(texts(stacks)))
         if self._hardware is not None:
             query = query.where(ObservationRow.hardware_digest == any_(texts(self._hardware)))
         # On the query: an option of the connection would also apply to later statements.

@@ -31,7 +31,7 @@ from model.measurements.units import Unit
 from model.packages.identity import PackageVersion, Purl, distributions_of, package_version_of
 
 
-def measured() -> Select[Any]:
+def measurements_query() -> Select[Any]:
     """Query for all comparable measurements; callers add conditions and columns.
 
     Crashes and quarantined observations are left out; unstable jobs are included.
@@ -311,7 +311,7 @@ def measured_rows(
     packages = _packages_of(connection, conditions)
     components: dict[tuple[str | None, str | None], tuple[str | None, str | None]] = {}
     query = (
-        measured()
+        measurements_query()
         .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"), *columns)
         .join(HardwareRow, HardwareRow.digest == ObservationRow.hardware_digest)
         .where(*conditions)

@@ -161,7 +161,7 @@ def _add_versions(
     while True:
         attempt = connection.begin_nested()
         stored = stored_releases(connection, [it.release for it in deliveries])
-        latest, findings = _merged(stored, deliveries)
+        latest, findings = _merge(stored, deliveries)
         new = {purl: it for purl, it in latest.items() if purl not in stored.locked}
         try:
             rows = [
@@ -183,7 +183,7 @@ def _add_versions(
     return latest, new, changed, findings
 
 
-def _merged(
+def _merge(
     stored: StoredReleases, deliveries: Iterable[ReleaseDelivery]
 ) -> tuple[Versions, Findings]:
     """The releases after merging ``deliveries``, by package URL."""

@@ -66,7 +66,7 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
 )
 
 
-def changed_since(version: int) -> frozenset[str]:
+def columns_changed_since(version: int) -> frozenset[str]:
     """Columns that parser versions after ``version`` fill differently."""
     later = (columns for number, columns in CHANGED_COLUMNS.items() if number > version)
     return frozenset[str]().union(*later)

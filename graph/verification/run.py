@@ -39,7 +39,7 @@ from graph.tables import (
     RecordCheckRow,
 )
 from graph.verification.comparison import EMPTY_VALUE, RecordDifference, of_document
-from graph.verification.parser_version import changed_since
+from graph.verification.parser_version import columns_changed_since
 from model.declared_fields import report_of
 from model.errors import DamagedDocument, Reason
 from model.json_documents import digest, digest_bytes
@@ -313,7 +313,7 @@ def _unexplained(
     differences: Iterable[RecordDifference],
 ) -> dict[str, list[RecordDifference]]:
     """Differences by document, except those that a newer version of the parsers explains."""
-    explained = {it.document_id: changed_since(it.parser_version) for it in documents}
+    explained = {it.document_id: columns_changed_since(it.parser_version) for it in documents}
     tampered: dict[str, list[RecordDifference]] = defaultdict(list)
     for difference in differences:
         names = {difference.table, difference.column, f"{difference.column}={difference.expected}"}

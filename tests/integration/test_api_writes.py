@@ -314,7 +314,7 @@ def test_cypher_endpoint_cannot_write_and_obeys_limits(client: FlaskClient) -> N
 
 def test_cypher_queries_beyond_their_share_of_threads_are_refused(client: FlaskClient) -> None:
     analysts = client.application.extensions["thoth"].analysts
-    with analysts.taken(QueueClient("another", anonymous=False)):
+    with analysts.place_for(QueueClient("another", anonymous=False)):
         refused = client.post("/api/v2/cypher", json={"query": "RETURN 1 AS n"})
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
     assert client.post("/api/v2/cypher", json={"query": "RETURN 1 AS n"}).status_code == 200

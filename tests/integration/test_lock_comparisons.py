@@ -169,7 +169,7 @@ def test_lock_knowledge_has_measurements_only_of_its_hardware_class(client: Flas
 
 def test_lock_comparisons_of_one_client_are_limited(client: FlaskClient, filled_app: Flask) -> None:
     body = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
-    with filled_app.extensions[EXTENSION].lock_readers.taken(QueueClient("x", anonymous=False)):
+    with filled_app.extensions[EXTENSION].lock_readers.place_for(QueueClient("x", anonymous=False)):
         refused = client.post("/api/v2/lock-knowledge", json=body)
     assert refused.status_code == 429
     assert refused.headers["Retry-After"] == "5"

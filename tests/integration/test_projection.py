@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert
 from cli.graph import graph as graph_commands
 from graph.engine import Stores
 from graph.projection import lag, rebuild
-from graph.projection.kinds import own
+from graph.projection.kinds import fixed_query
 from graph.projection.upsert import write
 from graph.tables import (
     AffectedVersion,
@@ -87,7 +87,7 @@ def test_projected_rows_are_released_without_garbage_collection(stores: Stores) 
     gc.disable()
     try:
         with stores.driver.session(database=stores.database) as session:
-            session.execute_write(write, own("UNWIND $rows AS row RETURN row"), rows)
+            session.execute_write(write, fixed_query("UNWIND $rows AS row RETURN row"), rows)
             assert sys.getrefcount(rows) == held_before
     finally:
         gc.enable()

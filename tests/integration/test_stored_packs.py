@@ -33,7 +33,13 @@ from graph.engine import Stores, relational_engine
 from graph.record.exported_rows import ExportSelection
 from graph.tables import PackRow
 from ingest.runs import list_quarantine
-from loop.pack_exchange import add_from, follow_packs, pack_address, read_followed, write_index
+from loop.pack_exchange import (
+    add_from,
+    follow_packs,
+    pack_address,
+    read_followed_addresses,
+    write_index,
+)
 from model.errors import InvalidArgument, InvalidDocument, InvalidPack, Reason
 from model.measurements.evidence import Evidence
 from tests.factories.inspections import (
@@ -332,13 +338,13 @@ def test_followed_pack_addresses_are_checked_for_new_packs(
         publish("one")
         assert follow_packs(own, relational, address).added == ["one"]
         publish("two", damaged=True)
-        night = read_followed(own, relational)
+        night = read_followed_addresses(own, relational)
         assert night["refused"].keys() == {"two.tar"}
         (refused,) = list_quarantine(own)
         assert (refused.source, refused.place) == (address, "two.tar")
         publish("two")
-        assert read_followed(own, relational)["added"] == ["two"]
-        assert read_followed(own, relational)["added"] == list_quarantine(own) == []
+        assert read_followed_addresses(own, relational)["added"] == ["two"]
+        assert read_followed_addresses(own, relational)["added"] == list_quarantine(own) == []
         assert len(evidence(own, relational).packs) == 2
 
 

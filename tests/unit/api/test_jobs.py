@@ -98,7 +98,7 @@ WITH_TOKEN = QueueClient("token-1", anonymous=False)
 
 
 def refused(shares: ClientShares, client: QueueClient) -> str:
-    with pytest.raises(ApiError) as error, shares.taken(client):
+    with pytest.raises(ApiError) as error, shares.place_for(client):
         pass
     assert (error.value.status, error.value.headers) == (429, {"Retry-After": "5"})
     return error.value.detail
@@ -107,23 +107,23 @@ def refused(shares: ClientShares, client: QueueClient) -> str:
 def test_anonymous_requests_occupy_at_most_their_share_of_slots() -> None:
     shares = ClientShares(4)
     with ExitStack() as running:
-        running.enter_context(shares.taken(NEAR))
+        running.enter_context(shares.place_for(NEAR))
         assert refused(shares, NEAR) == (
             "1 such requests run, 1 of them of this client: try again later"
         )
         for client in (FAR, OTHER):
-            running.enter_context(shares.taken(client))
+            running.enter_context(shares.place_for(client))
         assert refused(shares, QueueClient("198.51.100.7", anonymous=True)).startswith("3 such")
-        running.enter_context(shares.taken(WITH_TOKEN))
+        running.enter_context(shares.place_for(WITH_TOKEN))
         assert refused(shares, WITH_TOKEN).startswith("4 such")
-    with shares.taken(NEAR):
+    with shares.place_for(NEAR):
         pass
 
 
 def test_request_slot_is_released_after_an_error() -> None:
     shares = ClientShares(0)
     for _ in range(2):
-        with pytest.raises(ValueError, match="broken"), shares.taken(NEAR):
+        with pytest.raises(ValueError, match="broken"), shares.place_for(NEAR):
             raise ValueError("broken")
 
 
@@ -132,11 +132,11 @@ def test_client_with_a_token_has_a_limited_number_of_slots() -> None:
     token, other = (QueueClient(name, anonymous=False) for name in "ab")
     with ExitStack() as running:
         for client in (token, token, other, other):
-            running.enter_context(shares.taken(client))
+            running.enter_context(shares.place_for(client))
             if client is token:
                 continue
             assert refused(shares, token).startswith(("2 such", "3 such", "4 such"))
-    with shares.taken(token):
+    with shares.place_for(token):
         pass
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from graph.record.inspections import derived_rows
 from graph.tables import Base, table_of
-from graph.verification.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
+from graph.verification.parser_version import CHANGED_COLUMNS, PARSER_VERSION, columns_changed_since
 from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
@@ -224,8 +224,8 @@ def test_parser_version_is_increased_if_rows_of_known_documents_change(
 def test_columns_listed_as_changed_by_a_parser_version_exist() -> None:
     assert max(CHANGED_COLUMNS) == PARSER_VERSION
     tables = Base.metadata.tables
-    for name in changed_since(-1):
+    for name in columns_changed_since(-1):
         table, _, column = name.removeprefix("+").partition("=")[0].partition(".")
         assert table in tables, name
         assert not column or column in tables[table].columns, name
-    assert changed_since(PARSER_VERSION) == frozenset()
+    assert columns_changed_since(PARSER_VERSION) == frozenset()
