@@ -168,6 +168,8 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
     if unmeasured:
         runs = groupby(newest_first(usable), key=unmeasured.__contains__)
         gaps = [tuple(map(version_of_purl, run)) for is_gap, run in runs if is_gap]
+        if len(unmeasured) < 3:
+            gaps = [tuple(map(version_of_purl, unmeasured))]
         versions = first_few(list(map(spans, gaps)), _MOST)
         were = "was" if len(unmeasured) == 1 else "were"
         packed = f", nor in pack {measured.pack.name}, which decides" if measured.pack else ""
