@@ -254,7 +254,7 @@ def test_guard_reports_a_refusing_or_unreachable_service_with_a_remedy(
         assert secret == "" or secret not in done.stdout + done.stderr
     with over_http(redirect(service_url)) as url:
         led_on = guard(measured, *locks, "--service", url, THOTH_TOKEN=other)
-    assert (led_on.returncode, "--service: it redirects" in led_on.stderr) == (2, True)
+    assert (led_on.returncode, "--service: the address redirects" in led_on.stderr) == (2, True)
     with over_http(Response("<h1>Not allowed</h1>", 405)) as url:
         elsewhere = guard(measured, *locks, "--service", url)
     message = f"--service: {url} does not answer as a Thoth service (405)"
