@@ -257,9 +257,11 @@ class TestResult:
         assert project["requirements"]["source"] == [source]
         assert "origin" not in json.dumps(document)
 
-    @pytest.mark.parametrize("pipfile", ['web = "<1"', 'nobody-knows = "*"'])
-    def test_infeasible_v1_request_has_a_result_document(
-        self, client: FlaskClient, known: Stores, pipfile: str
+    @pytest.mark.parametrize(
+        ("pipfile", "status"), [('web = "<1"', "infeasible"), ('nobody-knows = "*"', "unknown")]
+    )
+    def test_v1_request_without_a_stack_has_a_result_document(
+        self, client: FlaskClient, known: Stores, pipfile: str, status: str
     ) -> None:
         document = advised(client, known, body(f"[packages]\n{pipfile}\n"))
         result = document["result"]
@@ -268,12 +270,12 @@ class TestResult:
         assert result["report"]["ERROR"] == result["error_msg"]
         assert result["report"]["stack_info"]
         found = document["metadata"]["document_id"]
-        status = client.get(f"{ADVISE}/{found}/status").get_json()["status"]
-        assert (status["state"], status["reason"]) == ("succeeded", None)
+        analysis = client.get(f"{ADVISE}/{found}/status").get_json()["status"]
+        assert (analysis["state"], analysis["reason"]) == ("succeeded", None)
         lines = client.get(f"{ADVISE}/{found}/log").get_json()["log"].splitlines()
         told = [json.loads(it) for it in lines]
         assert all(it.keys() == {"asctime", "name", "levelname", "message"} for it in told)
-        assert f"infeasible: {result['error_msg']}" in {it["message"] for it in told}
+        assert f"{status}: {result['error_msg']}" in {it["message"] for it in told}
 
     def test_failed_v1_analysis_is_a_400_with_its_status(
         self, client: FlaskClient, known: Stores
