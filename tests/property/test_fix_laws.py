@@ -26,9 +26,15 @@ from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.scoring.criteria import AllowList
 from model.measurements.evidence import Evidence
-from model.packages.candidates import Candidate, Dependency, KnownVulnerability
+from model.packages.candidates import (
+    Absence,
+    AbsenceReason,
+    Candidate,
+    Dependency,
+    KnownVulnerability,
+)
 from model.packages.identity import Purl
-from model.packages.snapshot import Snapshot
+from model.packages.snapshot import Snapshot, with_absences
 from tests.effort import examples, slow
 from tests.factories.drawn_indexes import PLAIN, drawn_index, drawn_requirement
 from tests.factories.evidence import GAIN, HERE, Bench, jobs
@@ -38,6 +44,8 @@ from tests.factories.universes import ENVIRONMENT, snapshot_of
 NOTHING = AllowList((), {})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UNMEASURED = Evidence(NOW)
+#: The drawn index has everything that there is.
+NOT_FOUND = Absence(AbsenceReason.NOT_FOUND, "the index does not have it")
 #: What branch and bound proves, and the same by the solver.
 EITHER_WAY = (Budget(), Budget(steps=0))
 #: Costs of a stack by level, and what breaks ties.
@@ -98,7 +106,9 @@ def _drawn(draw: random.Random, alike: bool, plain: bool) -> Drawn | None:
         name: tuple(replace(it, vulnerabilities=drawn_vulnerabilities(draw)) for it in them)
         for name, them in snapshot.packages.items()
     }
-    snapshot = replace(snapshot, packages=packages)
+    snapshot = with_absences(
+        replace(snapshot, packages=packages), dict.fromkeys(snapshot.missing, NOT_FOUND)
+    )
     alone = draw.random() < 0.5
     lock = LockToFix(
         locked,

@@ -296,7 +296,7 @@ def test_all_specification_errors_are_reported_before_any_job_runs(
     out = tmp_path / "out"
     done = thoth(at_home, "inspect", str(pinned[0]), wrong, str(broken), "--out", str(out))
     assert done.returncode == 2
-    for words in (f"{wrong}: batchsize", f"{wrong}: python", f"{broken}: line 2, column"):
+    for words in (f"{wrong}: batchsize", f"{wrong}: python", f"{broken}: the file: line 2, column"):
         assert words in done.stderr
     assert not out.exists()
 
