@@ -92,7 +92,7 @@ def _specifiers(requirement: Dependency) -> SpecifierSet:
 
 
 def _asked(universe: Universe, chosen: dict[str, Candidate]) -> set[Dependency] | None:
-    """What is asked by the roots and by what they reach, without overrides; all must be chosen."""
+    """Requirements that the roots reach, without overrides; ``None`` if one is not chosen."""
     seen: set[Dependency] = set()
     extras: set[tuple[str, str]] = set()
     pending = [*universe.roots]
