@@ -118,6 +118,9 @@ class ThreadedApp:
                         return False
                     size += body.write(message.get("body", b""))
                     more = message.get("more_body", False)
+                    if deadline.expired():
+                        # Before Python 3.12, asyncio drops a cancellation if data comes with it.
+                        raise TimeoutError
                     deadline.reschedule(begin + BODY_S + size / BYTES_PER_S)
         except TimeoutError:
             environ[LATE] = True

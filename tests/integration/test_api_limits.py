@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from flask import Flask, request
 from flask.testing import FlaskClient
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
+from api.http.request_context import LATE, MIB
+from api.server import http_server
 from cli.service import queue
 from common.settings import Settings
 from graph.engine import Stores
@@ -230,3 +235,26 @@ def test_waiting_jobs_can_be_cancelled_by_request_or_client(
     assert order(small) == [other]
     assert run_here(queue, small, "purge", "--queue", "people").stdout == "1 job cancelled\n"
     assert order(small) == []
+
+
+def test_request_body_that_arrives_as_its_time_runs_out_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "BODY_S", 0.01)
+    app = Flask(__name__)
+    app.add_url_rule("/", view_func=lambda: str(LATE in request.environ), methods=["POST"])
+    app.config["UPLOAD_BYTES"] = MIB
+    head = {"server": None, "client": None, "headers": (), "query_string": b"", "scheme": "http"}
+    line = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/", "http_version": "1.1"}
+    sent: list[http_server.Message] = []
+
+    async def receive() -> http_server.Message:
+        with suppress(asyncio.CancelledError):  # as asyncio.wait_for does before Python 3.12
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": b"half", "more_body": True}
+
+    async def send(message: http_server.Message) -> None:
+        sent.append(message)
+
+    asyncio.run(http_server.ThreadedApp(app, 1)(head | line, receive, send))
+    assert [it.get("status", it.get("body")) for it in sent] == [200, b"True"]
