@@ -44,8 +44,7 @@ class EffectDetails:
     """
 
     d: Annotated[
-        float,
-        unbounded("Candidate minus baseline, natural logarithm; null if unknown.", 0.17),
+        float, unbounded("Candidate minus baseline, natural logarithm; null if unknown.", 0.17)
     ]
     standard_error: Annotated[float, unbounded("Standard error of `d`; null if unknown.", 0.037)]
     degrees_of_freedom: Annotated[

@@ -25,13 +25,7 @@ from adviser.scoring.criteria import AllowList, severity_of
 from adviser.vex import NO_STATEMENTS, VexStatements
 from model.advisories import Severity
 from model.packages.candidates import Candidate, Dependency, KnownVulnerability, newest_first
-from model.packages.identity import (
-    DEFAULT_INDEX,
-    Purl,
-    package_version,
-    same_version,
-    version_of,
-)
+from model.packages.identity import DEFAULT_INDEX, Purl, package_version, same_version, version_of
 from model.packages.snapshot import Snapshot
 
 #: Names of the levels of the score, in order. They are printed; never rename them.

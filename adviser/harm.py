@@ -139,11 +139,7 @@ class PremiseSearch:
         return False
 
     def _guarded(
-        self,
-        old: Mapping[str, str],
-        new: Mapping[str, str],
-        snapshot: Snapshot,
-        evidence: Evidence,
+        self, old: Mapping[str, str], new: Mapping[str, str], snapshot: Snapshot, evidence: Evidence
     ) -> tuple[GuardResult, list[Claim]]:
         """The result of ``guard``, and its claims of slowness that count."""
         environment, hardware = self._request.environment, self._request.hardware

@@ -138,11 +138,7 @@ def _replay_problems(run: VerificationRun, stored: StoredAdvice) -> Iterator[str
 
 
 def _rows(
-    connection: Connection,
-    document_id: str,
-    request_id: str,
-    head: AdviceHead,
-    links: AdviceLinks,
+    connection: Connection, document_id: str, request_id: str, head: AdviceHead, links: AdviceLinks
 ) -> _Rows:
     """Every row of an advice and its report, by column."""
     values = {field.name: getattr(head, field.name) for field in fields(AdviceHead)}

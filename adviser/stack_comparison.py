@@ -265,8 +265,7 @@ class StackResult:
     variation: float | None
     comparison: Comparison | None = None
     left_out: Annotated[
-        Mapping[str, int],
-        Field("Number of jobs of both stacks that are left out, by reason."),
+        Mapping[str, int], Field("Number of jobs of both stacks that are left out, by reason.")
     ] = field(default_factory=dict)
     differing_packages: Annotated[
         tuple[DifferingPackage, ...],
@@ -496,9 +495,7 @@ def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> Sta
     series, baseline = estimates.series, estimates.baseline
     compared = [
         replace(
-            stack,
-            comparison=comparison,
-            median_rate=_comparable_rate(baseline, stack, comparison),
+            stack, comparison=comparison, median_rate=_comparable_rate(baseline, stack, comparison)
         )
         for stack, comparison in zip(estimates.others, comparisons, strict=True)
     ]

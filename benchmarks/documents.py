@@ -100,11 +100,7 @@ def _lock(draw: random.Random) -> dict[str, Any]:
         version = f"{draw.randint(0, 3)}.{draw.randint(0, 30)}.{draw.randint(0, 9)}"
         name = "tensorflow" if number == 0 else f"package-{number:02d}"
         digest = hashlib.sha256(f"{name} {version}".encode()).hexdigest()
-        default[name] = {
-            "hashes": [f"sha256:{digest}"],
-            "version": f"=={version}",
-            "index": "pypi",
-        }
+        default[name] = {"hashes": [f"sha256:{digest}"], "version": f"=={version}", "index": "pypi"}
     return {
         "_meta": {
             "hash": {"sha256": f"{draw.getrandbits(256):064x}"},
@@ -155,12 +151,7 @@ def _document(
         "script_sha256": "ab" * 32,
         "stderr": "DTYPE set to float32\n" * 40,
         "stdout": {
-            "@parameters": {
-                "device": "cpu",
-                "dtype": "float32",
-                "matrix_size": 512,
-                "reps": 2000,
-            },
+            "@parameters": {"device": "cpu", "dtype": "float32", "matrix_size": 512, "reps": 2000},
             "@result": {"elapsed": elapsed_ms, "rate": 268_173_312 / elapsed_ms / 1e6},
             "component": "tensorflow",
             "name": "PiMatmul",

@@ -18,11 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
-from adviser.scoring.comparisons import (
-    Comparison,
-    ComparisonGroup,
-    compare_all,
-)
+from adviser.scoring.comparisons import Comparison, ComparisonGroup, compare_all
 from adviser.scoring.estimates import UNKNOWN_SERIES
 from adviser.scoring.histories import History, MeasuredJob, PackedSeries
 from adviser.scoring.performance import performance_of

@@ -186,11 +186,7 @@ class RecordedIndex:
         return recorded.size
 
     async def _range(
-        self,
-        session: aiohttp.ClientSession,
-        url: str,
-        recorded: RecordedFile,
-        wanted: str | None,
+        self, session: aiohttp.ClientSession, url: str, recorded: RecordedFile, wanted: str | None
     ) -> tuple[bytes, int, int]:
         """The bytes of a range, the place of the first, and the size of the file."""
         for _ in range(2):
@@ -204,11 +200,7 @@ class RecordedIndex:
         raise web.HTTPBadGateway(text=f"{url}: the range {wanted} was not sent")
 
     async def _read_range(
-        self,
-        session: aiohttp.ClientSession,
-        url: str,
-        recorded: RecordedFile,
-        wanted: str | None,
+        self, session: aiohttp.ClientSession, url: str, recorded: RecordedFile, wanted: str | None
     ) -> None:
         self.traffic.from_upstream += 1
         headers = {"Range": wanted} if wanted else {}

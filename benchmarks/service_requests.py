@@ -32,10 +32,7 @@ def import_data(home: FreshHome, packages: Path = SAMPLE_PACKAGES) -> None:
 def advice_request(roots: Sequence[str]) -> object:
     """A request for an advice on packages in any version."""
     pipfile = "[packages]\n" + "".join(f'{name} = "*"\n' for name in roots)
-    where = {
-        "python_version": "3.11",
-        "operating_system": {"name": "ubi", "version": "9"},
-    }
+    where = {"python_version": "3.11", "operating_system": {"name": "ubi", "version": "9"}}
     stack = {"requirements": pipfile, "requirements_lock": ""}
     return {"application_stack": stack, "runtime_environment": where}
 

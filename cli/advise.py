@@ -48,13 +48,7 @@ from cli.project_files import (
     require_folder,
     write_file,
 )
-from cli.project_tools import (
-    LockTool,
-    lock_again,
-    own_lock,
-    show_changes,
-    write_with_tool,
-)
+from cli.project_tools import LockTool, lock_again, own_lock, show_changes, write_with_tool
 from cli.request_options import (
     advice_request_of,
     index_from_project,

@@ -22,12 +22,7 @@ from adviser.bisect.search import SearchStopped
 from adviser.fix import UNSETTLED
 from adviser.monkey.documents import NotInstallable, lock_of, python_part
 from adviser.monkey.job_value import WORTHWHILE
-from adviser.monkey.strategies import (
-    GeneratedStack,
-    GenerationOptions,
-    StackGenerator,
-    Strategy,
-)
+from adviser.monkey.strategies import GeneratedStack, GenerationOptions, StackGenerator, Strategy
 from adviser.resolver.resolver_request import SearchClock
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.universe import Universe
@@ -343,11 +338,7 @@ class _Measuring:
         )
 
     def _outcomes(
-        self,
-        benchmark: _Benchmark,
-        stacks: Sequence[Mapping[str, Any]],
-        jobs: int,
-        submission: str,
+        self, benchmark: _Benchmark, stacks: Sequence[Mapping[str, Any]], jobs: int, submission: str
     ) -> list[InspectionOutcome]:
         documents = [benchmark.specification(it["python"]) for it in stacks]
         specifications = self.stacks.specifications(documents)

@@ -32,13 +32,7 @@ from cli.knowledge import archive_knowledge, knowledge_for, require_projected
 from cli.measuring_commands import machine_options
 from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
 from cli.own_benchmarks import confirmation_option, of_these_files
-from cli.project_files import (
-    lock_content,
-    read_lock_file,
-    read_project,
-    read_vex_files,
-    write_file,
-)
+from cli.project_files import lock_content, read_lock_file, read_project, read_vex_files, write_file
 from cli.project_tools import show_changes, tool_of
 from cli.request_options import (
     advice_request_of,
@@ -66,9 +60,7 @@ _TITLES = {
     "not_slower": "smallest fix without a settled slow-down",
     "newest": "newest advised stack",
 }
-_RULES = {
-    "vulnerable": "A locked version has a vulnerability.",
-}
+_RULES = {"vulnerable": "A locked version has a vulnerability."}
 _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 
 

@@ -198,13 +198,7 @@ _MOST_INPUT_BYTES = 1_000_000
     metavar="NAME=VALUE",
     help="A parameter of the query; VALUE is JSON or text.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option(
     "--timeout",
     "timeout_s",

@@ -303,9 +303,7 @@ def _print_inspections(
 
 def _print_skipped(report: IngestReport, files: Sequence[SkippedFile] | None) -> None:
     total = counted(
-        report.skipped.total(),
-        "file that is not an inspection",
-        "files that are not inspections",
+        report.skipped.total(), "file that is not an inspection", "files that are not inspections"
     )
     print_field("skipped", total)
     for reason, count in report.skipped.most_common():

@@ -60,16 +60,10 @@ _LOG = logging.getLogger(__name__)
 COMMANDS = {
     "advise": ("advise", "Find the best versions for a project."),
     "advisories": ("advisories", "Read and list security advisories."),
-    "analyze": (
-        "analyze",
-        "Show the native libraries that wheels need and that systems provide.",
-    ),
+    "analyze": ("analyze", "Show the native libraries that wheels need and that systems provide."),
     "audit": ("access", "List the API requests that wrote data."),
     "backup": ("record", "Write a backup of the record and its documents to a new FILE."),
-    "benchmarks": (
-        "report",
-        "List results of other benchmark systems and of our own inspections.",
-    ),
+    "benchmarks": ("report", "List results of other benchmark systems and of our own inspections."),
     "bisect": ("bisect", "Find the release that made an operation slower or faster."),
     "bisects": ("changes", "List the searches of `thoth bisect`, or show the one with ID."),
     "changes": ("changes", "List settled changes of performance."),
@@ -94,10 +88,7 @@ COMMANDS = {
     "mcp": ("mcp", "Answer assistants over the Model Context Protocol."),
     "migrate": ("stores", "Migrate the schemas of both stores to this version."),
     "monkey": ("monkey", "Generate valid stacks to measure (Dependency Monkey)."),
-    "notices": (
-        "loop",
-        "Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets.",
-    ),
+    "notices": ("loop", "Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets."),
     "pack": ("pack", "Build, verify, add and follow packs, which carry measurements to others."),
     "packages": ("packages", "Read, refresh and show releases of packages."),
     "pi": ("pi", "List, run and pin performance indicators."),

@@ -12,12 +12,7 @@ import click
 
 from cli.console import print_note
 from common.settings import Settings
-from loop.watched_projects import (
-    benchmark_files,
-    benchmarks_of,
-    confirm_commands,
-    unconfirmed,
-)
+from loop.watched_projects import benchmark_files, benchmarks_of, confirm_commands, unconfirmed
 from model.errors import InvalidArgument
 from model.measurements.evidence import COMMAND, COMMAND_FILES, COMMAND_TEXT, Evidence
 from model.text import first_few, printable

@@ -22,11 +22,7 @@ from graph.migrate import migrated_stores
 from graph.record.benchmark_results import BenchmarkFilter, benchmark_results, count_results
 from ingest.record import open_record
 from model.errors import InvalidArgument
-from model.measurements.benchmark_results import (
-    BenchmarkResult,
-    Validity,
-    result_document,
-)
+from model.measurements.benchmark_results import BenchmarkResult, Validity, result_document
 from model.measurements.inspection import Stack
 from model.packages.identity import package_version
 from model.text import counted, printable

@@ -12,11 +12,7 @@ from adviser import why as explanations
 from adviser.advise import Advice, Resolver
 from adviser.answering.answers import listed_unread, on_hardware
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import (
-    missing_packages,
-    open_texts,
-    unfetched_in,
-)
+from adviser.reports.unfetched_versions import missing_packages, open_texts, unfetched_in
 from adviser.resolver.worker import ResolverWorker
 from adviser.why import ForcedOutcome, ForcedStack, ForcedVersion, PackagePresence
 from cli.console import print_canonical_json, print_lines, print_note

@@ -509,11 +509,7 @@ def _by_column(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _ending(result: QueryResult) -> dict[str, Any]:
-    return {
-        "truncated": result.truncated,
-        "truncated_by": result.cut,
-        "warnings": result.warnings,
-    }
+    return {"truncated": result.truncated, "truncated_by": result.cut, "warnings": result.warnings}
 
 
 def size_bytes(value: Any) -> int:

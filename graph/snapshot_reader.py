@@ -200,11 +200,7 @@ def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo
 
 
 def walk(
-    read: LayerReader,
-    roots: Iterable[Dependency],
-    environment: Environment,
-    *,
-    follow: bool = True,
+    read: LayerReader, roots: Iterable[Dependency], environment: Environment, *, follow: bool = True
 ) -> Closure:
     """Follow ``roots`` until no layer adds a package; the order of the rows does not matter.
 

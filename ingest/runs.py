@@ -135,10 +135,7 @@ def run(
 
 
 def run_benchmarks(
-    settings: Settings,
-    sources: Sequence[str],
-    options: ReadOptions,
-    on_file: Callable[[], None],
+    settings: Settings, sources: Sequence[str], options: ReadOptions, on_file: Callable[[], None]
 ) -> RunOutcome[BenchmarkReport]:
     """Store and project the results of other benchmark systems; see :func:`ingest_benchmarks`."""
     with recording(settings) as run:

@@ -278,11 +278,7 @@ def stacks_of_batch(
 
 
 def _nearest(
-    stores: Stores,
-    known: WatchKnowledge,
-    name: str,
-    pins: Mapping[str, str],
-    resolver: Resolver,
+    stores: Stores, known: WatchKnowledge, name: str, pins: Mapping[str, str], resolver: Resolver
 ) -> Advice:
     """The stack with all these versions, or else the best stack with the version of ``name``."""
     try:
@@ -377,10 +373,7 @@ def _leave_out(
 
 
 def _store(
-    stores: Stores,
-    night: int,
-    batch: Sequence[ReleasePriority],
-    stacks: Sequence[StackToMeasure],
+    stores: Stores, night: int, batch: Sequence[ReleasePriority], stacks: Sequence[StackToMeasure]
 ) -> None:
     """Store a batch and the states of its releases in one transaction."""
     planned = {subject for it in stacks for subject in it.releases}

@@ -23,9 +23,7 @@ from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from graph.engine import Stores
-from graph.record.changes import (
-    standing_changes,
-)
+from graph.record.changes import standing_changes
 from graph.record.events import EventKind, record_event
 from graph.record.loop import (
     BatchState,

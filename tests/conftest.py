@@ -30,12 +30,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
-from graph.engine import (
-    Stores,
-    graph_database,
-    graph_driver,
-    relational_engine,
-)
+from graph.engine import Stores, graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from tests.effort import examples, set_effort
 from tests.requirements import INSTALLED_ON_CI, hide_programs, missing, needs

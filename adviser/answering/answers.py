@@ -180,10 +180,7 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         from graph.projection import sync_few
 
         # The answer is stored; the next synchronisation shows it in the graph.
-        with (
-            suppress(StoreUnavailable),
-            watchdog(GRAPH, stores.settings.hung_store_s),
-        ):
+        with suppress(StoreUnavailable), watchdog(GRAPH, stores.settings.hung_store_s):
             sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)
 

@@ -78,11 +78,7 @@ class LimitedClient(IndexClient):
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        index: Index,
-        time: ReadingTime,
-        helper: IndexHelper | None = None,
+        self, settings: Settings, index: Index, time: ReadingTime, helper: IndexHelper | None = None
     ) -> None:
         super().__init__(settings, index, helper=helper)
         self._time = time

@@ -41,11 +41,7 @@ from model.packages.snapshot import CandidateTuple, Snapshot
 
 #: Problems whose cause is in one file; the others say everything by themselves.
 _OF_FILES = frozenset(
-    {
-        ReleaseProblem.BROKEN_METADATA,
-        ReleaseProblem.OTHER_METADATA,
-        ReleaseProblem.TOO_LARGE,
-    }
+    {ReleaseProblem.BROKEN_METADATA, ReleaseProblem.OTHER_METADATA, ReleaseProblem.TOO_LARGE}
 )
 
 

@@ -35,9 +35,7 @@ class PathStep:
 
 
 def path_between(
-    old: Mapping[str, str],
-    new: Mapping[str, str],
-    is_valid: Callable[[Mapping[str, str]], bool],
+    old: Mapping[str, str], new: Mapping[str, str], is_valid: Callable[[Mapping[str, str]], bool]
 ) -> list[PathStep]:
     """Return stacks from ``old`` to ``new``, both included, that each differ in few packages.
 

@@ -38,10 +38,7 @@ _ARROW_TYPES = {
 
 
 def write_table(
-    table: ExportTable,
-    row_sets: Iterable[RowSet],
-    folder: Path,
-    progress: Callable[[int], None],
+    table: ExportTable, row_sets: Iterable[RowSet], folder: Path, progress: Callable[[int], None]
 ) -> int:
     """Write the rows of a table into Parquet files below ``folder``; return their number.
 

@@ -29,11 +29,7 @@ from packaging.version import Version
 
 from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
-from adviser.projects.project import (
-    KINDS_OF_REFERENCES,
-    Project,
-    ProjectRequirement,
-)
+from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequirement
 from adviser.projects.requirements_files import MADE_BY_THOTH
 from model.errors import ProjectError
 from model.packages.environments import Environment
@@ -235,11 +231,7 @@ class _Sources:
         names = {it.get("name") for it in self._sources}
         name = index if index not in names else name_of_index(url)
         self._sources.append(
-            {
-                "name": name,
-                "url": public_text(url),
-                "verify_ssl": url.startswith("https"),
-            }
+            {"name": name, "url": public_text(url), "verify_ssl": url.startswith("https")}
         )
         return name
 

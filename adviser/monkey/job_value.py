@@ -24,13 +24,7 @@ from adviser.scoring.assessment_types import Claim
 from adviser.scoring.effects import Effects
 from adviser.scoring.lazy_numpy import np
 from adviser.scoring.next_jobs import open_claims
-from adviser.scoring.sample_needs import (
-    EFFECT_SDS,
-    NONE_SHARES,
-    Need,
-    OpenEffects,
-    effect_prior,
-)
+from adviser.scoring.sample_needs import EFFECT_SDS, NONE_SHARES, Need, OpenEffects, effect_prior
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.stack_pairs import name_of
 from model.packages.identity import Purl

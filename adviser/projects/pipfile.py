@@ -259,9 +259,7 @@ def _entry(
         return None
     for key in entry.keys() - _KNOWN:
         context.warn(
-            WarningCode.OPTION_IGNORED,
-            f"{value_text(key)} has no effect on advice",
-            at / key,
+            WarningCode.OPTION_IGNORED, f"{value_text(key)} has no effect on advice", at / key
         )
     version = entry.text("version") or ""
     if not _BEGINS_WITH_OPERATOR.match(version):

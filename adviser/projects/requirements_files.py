@@ -10,11 +10,7 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.foreign_files import refuse_foreign
 from adviser.projects.indexes import index_named
-from adviser.projects.project import (
-    ProjectIndex,
-    ProjectRequirement,
-    WarningCode,
-)
+from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
     ParseContext,
     parse_marker,

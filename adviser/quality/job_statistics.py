@@ -466,9 +466,7 @@ def batch_report(batches: Sequence[RepetitionBatch], unit: str, label: str = "")
     return BatchReport(label, unit, tuple(judgements), best, sufficient, within, between, advice)
 
 
-def _fitted(
-    batches: Sequence[RepetitionBatch],
-) -> tuple[float, float, Sequence[RepetitionBatch]]:
+def _fitted(batches: Sequence[RepetitionBatch]) -> tuple[float, float, Sequence[RepetitionBatch]]:
     """Variance within and between jobs, and the batches that the fit explains."""
     kept = list(batches)
     while True:

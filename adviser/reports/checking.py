@@ -41,13 +41,7 @@ from adviser.resolver.checker import check_resolution, check_stack
 from adviser.resolver.compression import compress
 from adviser.resolver.problem import ProblemSizes, SelectionProblem
 from adviser.resolver.resolver_request import Budget, ResolverRequest
-from adviser.resolver.results import (
-    Choice,
-    Conflict,
-    Resolution,
-    ResolutionStatus,
-    ResolvedStack,
-)
+from adviser.resolver.results import Choice, Conflict, Resolution, ResolutionStatus, ResolvedStack
 from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import Premises
 from adviser.scoring.criteria import SCALE, RecommendationType, newness_of, penalties_of

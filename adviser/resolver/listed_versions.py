@@ -113,10 +113,7 @@ class ReadingRounds:
         self._batch_numbers: Counter[str] = Counter()
 
     def needed(
-        self,
-        universe: Universe,
-        resolution: Resolution,
-        candidates: AllCandidates,
+        self, universe: Universe, resolution: Resolution, candidates: AllCandidates
     ) -> NeededReads:
         """What must be read before ``resolution`` is proven for all listed versions.
 

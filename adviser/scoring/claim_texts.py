@@ -160,11 +160,7 @@ class ClaimTexts:
     """
 
     def __init__(
-        self,
-        claims: Iterable[Claim],
-        stacks: tuple[str, str] | None = None,
-        *,
-        once: bool = False,
+        self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None, *, once: bool = False
     ) -> None:
         claims = tuple(claims)
         self._stacks = stacks

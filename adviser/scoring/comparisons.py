@@ -14,11 +14,7 @@ from typing import Annotated, Any
 
 from adviser.scoring.effects import Effects, effects_of, per_cent
 from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
-from adviser.scoring.lazy_numpy import (
-    BoolArray,
-    FloatArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import BoolArray, FloatArray, np
 from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample, job_seconds
 from adviser.scoring.turn_noise import NoiseTest
@@ -320,10 +316,7 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
 
 
 def judge_groups(
-    groups: Sequence[EstimatedGroup],
-    alpha: float = ALPHA,
-    *,
-    shown: Container[int] | None = None,
+    groups: Sequence[EstimatedGroup], alpha: float = ALPHA, *, shown: Container[int] | None = None
 ) -> list[list[Comparison]]:
     """Judge estimated groups as one family of claims, like :func:`compare_all`.
 

@@ -287,10 +287,7 @@ def release_values(
 
 
 def _values(
-    served: list[Candidate],
-    counted: list[Candidate],
-    as_of: datetime,
-    harmful: Collection[Purl],
+    served: list[Candidate], counted: list[Candidate], as_of: datetime, harmful: Collection[Purl]
 ) -> Iterator[tuple[Candidate, ReleaseValues]]:
     pool = frozenset(it.purl for it in counted)
     newest = next((it.uploaded_at for it in counted if it.uploaded_at), None)

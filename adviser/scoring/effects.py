@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from adviser.scoring.lazy_numpy import (
-    FloatArray,
-    IntArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import FloatArray, IntArray, np
 from model.declared_fields import Field
 
 

@@ -167,10 +167,7 @@ def upgrade_claims(
 
 
 def claims_about(
-    pairs: Sequence[StackPair],
-    histories: Mapping[int, History],
-    target: Target,
-    evidence: Evidence,
+    pairs: Sequence[StackPair], histories: Mapping[int, History], target: Target, evidence: Evidence
 ) -> tuple[Claim, ...]:
     """Claims about all pairs, settled or not, as one family.
 
@@ -234,11 +231,7 @@ def _estimated(
 
 
 def _judged(
-    parts: Sequence[Sequence[_Compared]],
-    target: Target,
-    evidence: Evidence,
-    *,
-    every: bool = False,
+    parts: Sequence[Sequence[_Compared]], target: Target, evidence: Evidence, *, every: bool = False
 ) -> Performance:
     """Judge all comparisons of one answer, which share its error rate.
 

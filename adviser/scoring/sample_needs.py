@@ -16,11 +16,7 @@ from typing import Protocol
 
 from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate
-from adviser.scoring.lazy_numpy import (
-    BoolArray,
-    FloatArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import BoolArray, FloatArray, np
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
 from model.text import counted, duration_text, two_digits

@@ -71,9 +71,7 @@ def job_seconds(places: Iterable[JobPlace]) -> float | None:
     return median(known) if known else None
 
 
-def in_batches(
-    blocks: Mapping[tuple[str, str], Sequence[JobPlace]],
-) -> list[list[tuple[str, str]]]:
+def in_batches(blocks: Mapping[tuple[str, str], Sequence[JobPlace]]) -> list[list[tuple[str, str]]]:
     """Blocks by batch, in the order of time; the runs of their jobs link the blocks of a batch.
 
     A block with a job of an unknown run is a batch of its own.

@@ -21,11 +21,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from adviser.scoring.effects import Effects, Moments, Variance, welch_effects
-from adviser.scoring.lazy_numpy import (
-    FloatArray,
-    IntArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import FloatArray, IntArray, np
 from adviser.scoring.samples import MIN_JOBS, JobPlace, in_batches
 
 #: Variances are shared only by more stacks than this. With fewer, the prior was too confident in
@@ -94,9 +90,7 @@ def variance_prior(variances: Sequence[Variance]) -> VariancePrior:
 
 
 def pair_prior(
-    prior: VariancePrior,
-    arms: tuple[Variance | None, Variance | None],
-    shares: tuple[float, float],
+    prior: VariancePrior, arms: tuple[Variance | None, Variance | None], shares: tuple[float, float]
 ) -> VariancePrior:
     """The prior for the variance of differences between two stacks that ran in turns.
 

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adviser.scoring.effects import Effects, chance_at_most, intervals
-from adviser.scoring.lazy_numpy import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import BoolArray, FloatArray, IntArray, np
 
 #: Chance of even one false claim in an answer, for the worst case of true differences of δ.
 ALPHA = 0.05

@@ -339,7 +339,5 @@ def _limits(limits: Fields) -> Allowance | None:
             raise variables.wrong_type(value, "text", name)
         threads[name] = str(value)[:20]
     return Allowance(
-        cpus=limits.integer("cpus", low=1),
-        cpu_quota=limits.number("cpu_quota"),
-        threads=threads,
+        cpus=limits.integer("cpus", low=1), cpu_quota=limits.number("cpu_quota"), threads=threads
     )

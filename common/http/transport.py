@@ -440,19 +440,12 @@ def tls_options(environ: Mapping[str, str]) -> list[tuple[int, str]]:
         system = ssl.get_default_verify_paths()
         bundle = next(filter(os.path.isfile, filter(None, (system.cafile, *_SYSTEM_BUNDLES))), None)
         folder = system.capath
-    options = [
-        (pycurl.CAINFO, bundle),
-        (pycurl.CAPATH, folder),
-        (pycurl.SSLCERT, client),
-    ]
+    options = [(pycurl.CAINFO, bundle), (pycurl.CAPATH, folder), (pycurl.SSLCERT, client)]
     return [(option, path) for option, path in options if path]
 
 
 #: The options of a proxy's own TLS.
-_PROXY_TLS = {
-    pycurl.CAINFO: pycurl.PROXY_CAINFO,
-    pycurl.CAPATH: pycurl.PROXY_CAPATH,
-}
+_PROXY_TLS = {pycurl.CAINFO: pycurl.PROXY_CAINFO, pycurl.CAPATH: pycurl.PROXY_CAPATH}
 
 
 def proxy_for(scheme: str, host: str, port: int) -> str | None:

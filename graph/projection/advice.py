@@ -93,10 +93,7 @@ RECOMMENDED = edge_kind(
     AdvisedStack.score,
 )
 BASED_ON = edge_kind(
-    "BASED_ON",
-    ADVICE,
-    OBSERVATION,
-    (AdviceObservation.advice_id, AdviceObservation.observation_id),
+    "BASED_ON", ADVICE, OBSERVATION, (AdviceObservation.advice_id, AdviceObservation.observation_id)
 )
 
 REQUEST = NodeKind(

@@ -93,10 +93,7 @@ def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
 
 
 def drain(
-    connection: Connection,
-    session: neo4j.Session,
-    batch: int,
-    done: Callable[[Counter[str]], None],
+    connection: Connection, session: neo4j.Session, batch: int, done: Callable[[Counter[str]], None]
 ) -> None:
     """Project until nothing is pending.
 
@@ -112,10 +109,7 @@ def drain(
 
 
 def project_once(
-    connection: Connection,
-    session: neo4j.Session,
-    batch: int,
-    done: Callable[[Counter[str]], None],
+    connection: Connection, session: neo4j.Session, batch: int, done: Callable[[Counter[str]], None]
 ) -> None:
     """Project the entries that are pending now; unlike :func:`drain`, ignore later entries."""
     work = _Pass(connection, session, batch, done, {})

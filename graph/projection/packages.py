@@ -98,10 +98,9 @@ def _random_revision() -> str:
 
 VULNERABILITY = NodeKind(
     label="Vulnerability",
-    rows=select(
-        *properties_of(VulnerabilityRow),
-        *origin(),
-    ).join(Document, Document.document_id == VulnerabilityRow.document_id),
+    rows=select(*properties_of(VulnerabilityRow), *origin()).join(
+        Document, Document.document_id == VulnerabilityRow.document_id
+    ),
     owner=VulnerabilityRow.vulnerability_id,
 )
 
@@ -110,11 +109,7 @@ VULNERABILITIES = MutableNode(node=VULNERABILITY, written=invalidate_affected_re
 _INDEX = PackageVersionRow.index_name
 _VERSION = PackageVersionRow
 
-PACKAGE = NodeKind(
-    label="Package",
-    rows=select(*properties_of(PackageRow)),
-    owner=PackageRow.name,
-)
+PACKAGE = NodeKind(label="Package", rows=select(*properties_of(PackageRow)), owner=PackageRow.name)
 
 PACKAGE_INDEX = NodeKind(
     label="PackageIndex",
@@ -129,10 +124,7 @@ _NOT_PROJECTED = ("problem_message", "license", "metadata_file", "facts", "as_of
 
 PACKAGE_VERSION = NodeKind(
     label="PackageVersion",
-    rows=select(
-        *properties_of(_VERSION, _NOT_PROJECTED, index_name="index"),
-        *origin(),
-    ).join(
+    rows=select(*properties_of(_VERSION, _NOT_PROJECTED, index_name="index"), *origin()).join(
         Document,
         Document.document_id == func.coalesce(_VERSION.release_document_id, _VERSION.document_id),
     ),

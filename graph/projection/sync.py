@@ -175,14 +175,7 @@ def catch_up(
             raise _TimeIsUp
 
     try:
-        sync(
-            engine,
-            driver,
-            batch=batch,
-            progress=advance,
-            database=database,
-            wait_s=within_s,
-        )
+        sync(engine, driver, batch=batch, progress=advance, database=database, wait_s=within_s)
     except _TimeIsUp:
         pass
     except ProjectError as error:

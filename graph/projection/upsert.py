@@ -249,10 +249,7 @@ def _create(tx: neo4j.ManagedTransaction, batch: _Batch, keys: list[str]) -> Non
 
 
 def _replace_edges(
-    tx: neo4j.ManagedTransaction,
-    kind: EdgeKind,
-    by_owner: dict[str, list[Row]],
-    keys: list[str],
+    tx: neo4j.ManagedTransaction, kind: EdgeKind, by_owner: dict[str, list[Row]], keys: list[str]
 ) -> set[str]:
     """Rewrite all edges between two nodes if any of them differs.
 

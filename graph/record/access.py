@@ -163,8 +163,7 @@ def token_shown(connection: Connection, secret: str) -> Token | None:
         .where(
             TokenRow.token_id == row.token_id,
             or_(
-                TokenRow.last_used_at.is_(None),
-                TokenRow.last_used_at < func.now() - _USE_INTERVAL,
+                TokenRow.last_used_at.is_(None), TokenRow.last_used_at < func.now() - _USE_INTERVAL
             ),
         )
         .values(last_used_at=func.now())

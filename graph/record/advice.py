@@ -159,10 +159,7 @@ def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> No
 
 
 def _add_request(
-    connection: Connection,
-    document_id: str,
-    head: AdviceHead,
-    request: AdviceRequestSummary | None,
+    connection: Connection, document_id: str, head: AdviceHead, request: AdviceRequestSummary | None
 ) -> None:
     """Store a request once, however often it is repeated."""
     if request is None:

@@ -38,10 +38,7 @@ def columns_of(model: type[Base]) -> tuple[str, ...]:
 
 
 def copy_new(
-    connection: Connection,
-    model: type[Base],
-    rows: Sequence[Sequence[Any]],
-    columns: Sequence[str],
+    connection: Connection, model: type[Base], rows: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> list[str]:
     """Like :func:`insert_new`, but faster if all rows are new.
 
@@ -95,10 +92,7 @@ def insert_new(
 
 
 def update_rows(
-    connection: Connection,
-    model: type[Base],
-    rows: Sequence[Sequence[Any]],
-    columns: Sequence[str],
+    connection: Connection, model: type[Base], rows: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> None:
     """Overwrite existing rows; the first column identifies a row.
 

@@ -59,9 +59,7 @@ def lock_changes(connection: Connection) -> None:
 
 
 def add_changes(
-    connection: Connection,
-    entries: Sequence[PerformanceChange],
-    looks: Mapping[str, ChangeLook],
+    connection: Connection, entries: Sequence[PerformanceChange], looks: Mapping[str, ChangeLook]
 ) -> int:
     """Add entries and looks; the caller owns the transaction. Known entries are left as they are.
 

@@ -120,10 +120,7 @@ class StoredBody:
 
 
 def store_body(
-    settings: Settings,
-    document_id: str,
-    body: bytes,
-    before: Callable[[], object] = lambda: None,
+    settings: Settings, document_id: str, body: bytes, before: Callable[[], object] = lambda: None
 ) -> StoredBody:
     """Compress ``body`` and, if it is large, write it to the document store.
 

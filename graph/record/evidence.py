@@ -252,9 +252,7 @@ def _stacks(connection: Connection, purls: Sequence[str] | None) -> dict[str, tu
     return {stack: tuple(sorted(versions)) for stack, versions in sorted(stacks.items())}
 
 
-def series_and_readings(
-    rows: Iterable[Row[Any]],
-) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
+def series_and_readings(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
     """Series and readings, sorted by content, independent of the order of ``rows``.
 
     :param rows: of :func:`graph.record.measurements.measured`, each with a known stack

@@ -64,8 +64,7 @@ def measurements_query() -> Select[Any]:
         .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
         .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
         .join(
-            RuntimeEnvironmentRow,
-            RuntimeEnvironmentRow.digest == ObservationRow.environment_digest,
+            RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == ObservationRow.environment_digest
         )
         .where(*MEASURED)
     )

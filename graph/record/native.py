@@ -28,11 +28,7 @@ from graph.tables import (
     NativeEnvironmentRow,
     NativeInterfaceRow,
 )
-from model.packages.native_libraries import (
-    ANALYSIS_SCHEMA,
-    Analysis,
-    WheelAnalysis,
-)
+from model.packages.native_libraries import ANALYSIS_SCHEMA, Analysis, WheelAnalysis
 
 
 @dataclass(frozen=True, slots=True)

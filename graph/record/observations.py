@@ -457,8 +457,7 @@ def inspections_named(connection: Connection, name: str) -> dict[str, list[str]]
         select(identifier, key)
         .join(ObservationRow, ObservationRow.document_id == identifier)
         .where(
-            or_(InspectionRow.name == name, identifier.startswith(name, autoescape=True)),
-            *MEASURED,
+            or_(InspectionRow.name == name, identifier.startswith(name, autoescape=True)), *MEASURED
         )
     )
     keys: dict[str, list[str]] = {}

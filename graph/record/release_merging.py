@@ -246,11 +246,7 @@ _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
 
 
 #: Source of the names, as the first character of their rank.
-_NAMED = {
-    ImportSource.DIRECTORY_END: "1",
-    ImportSource.DECLARED: "2",
-    ImportSource.DIRECTORY: "3",
-}
+_NAMED = {ImportSource.DIRECTORY_END: "1", ImportSource.DECLARED: "2", ImportSource.DIRECTORY: "3"}
 
 
 def _knowledge(release: Release) -> str:

@@ -293,10 +293,7 @@ def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
 
 
 def _copy(
-    connection: Connection,
-    model: type[Base],
-    rows: Iterable[Sequence[Any]],
-    columns: Sequence[str],
+    connection: Connection, model: type[Base], rows: Iterable[Sequence[Any]], columns: Sequence[str]
 ) -> None:
     table = table_of(model)
     copy_rows(connection, table.name, table, rows, columns)

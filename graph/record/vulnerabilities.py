@@ -41,13 +41,7 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
-from model.advisories import (
-    AffectedPackage,
-    RangeEvent,
-    RangeEventKind,
-    Severity,
-    VersionLine,
-)
+from model.advisories import AffectedPackage, RangeEvent, RangeEventKind, Severity, VersionLine
 from model.declared_fields import INDEX, PACKAGE, PURL, VERSION, Field, public
 from model.packages.candidates import KnownVulnerability
 

@@ -10,11 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from ingest.inspections.generations import (
-    DeliveredInspection,
-    deliveries_of,
-    delivery_of_body,
-)
+from ingest.inspections.generations import DeliveredInspection, deliveries_of, delivery_of_body
 from ingest.inspections.results import UNKNOWN_INDICATOR, observations_of
 from ingest.inspections.specification import (
     UNKNOWN,

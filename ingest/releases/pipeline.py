@@ -57,10 +57,7 @@ class ParsedRelease:
 
 
 def parse_releases(
-    raw: RawDocument,
-    *,
-    addresses: Mapping[str, str] = _NO_ADDRESSES,
-    now: datetime | None = None,
+    raw: RawDocument, *, addresses: Mapping[str, str] = _NO_ADDRESSES, now: datetime | None = None
 ) -> Iterator[ParsedRelease | RefusedDocument]:
     """Yield the releases in ``raw`` in their order; a document's content never raises an error.
 

@@ -198,8 +198,7 @@ class ObservationValues:
         int | None, public("Threads that the library used, or else that were requested.", 1)
     ] = None
     blas: Annotated[
-        str | None,
-        public("Linear algebra library and its kernels.", "OpenBLAS 0.3.27 Cooperlake"),
+        str | None, public("Linear algebra library and its kernels.", "OpenBLAS 0.3.27 Cooperlake")
     ] = None
     tick_share: Annotated[
         float | None, public("Smallest step of the clock over the time of a repetition.", 1e-6)

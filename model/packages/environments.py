@@ -29,11 +29,7 @@ from model.errors import InvalidArgument
 #: are still maintained, and the minimum of most current wheels.
 DEFAULT_GLIBC = (2, 28)
 #: Names of minimum glibc versions from before PEP 600.
-LEGACY_MANYLINUX = {
-    "manylinux1": (2, 5),
-    "manylinux2010": (2, 12),
-    "manylinux2014": (2, 17),
-}
+LEGACY_MANYLINUX = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 #: The oldest minimum glibc of any tag: that of PEP 513 for Intel, of PEP 599 for others.
 _OLDEST_GLIBC = {"x86_64": (2, 5), "i686": (2, 5)}
 _OLDEST_GLIBC_ELSEWHERE = (2, 17)

@@ -395,12 +395,7 @@ def _compare(packages: list[LockEntry], freeze: list[str], log: BuildLog) -> Non
 
 
 def _uv(
-    arguments: list[str],
-    index: str,
-    settings: Settings,
-    log: BuildLog,
-    *,
-    hashed: bool = False,
+    arguments: list[str], index: str, settings: Settings, log: BuildLog, *, hashed: bool = False
 ) -> str:
     """:param hashed: whether hashes are required, so that files of any index are safe"""
     indexes = dict(settings.package_indexes)

@@ -47,10 +47,7 @@ class JobLimits:
 
 #: Limits of submitted scripts; a specification can change memory and time.
 CONFINED = JobLimits(
-    memory_bytes=2 * GIBIBYTE,
-    processes=256,
-    file_bytes=256 * MEBIBYTE,
-    disk_bytes=512 * MEBIBYTE,
+    memory_bytes=2 * GIBIBYTE, processes=256, file_bytes=256 * MEBIBYTE, disk_bytes=512 * MEBIBYTE
 )
 
 

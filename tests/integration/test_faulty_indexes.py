@@ -20,16 +20,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from tests.requirements import needs
 from tests.services.commands import ROOT, THOTH, WHERE, row_counts, thoth, variables
-from tests.services.index import (
-    JSON,
-    Answer,
-    Index,
-    dripping,
-    silent,
-    status,
-    tar_of,
-    zip_of,
-)
+from tests.services.index import JSON, Answer, Index, dripping, silent, status, tar_of, zip_of
 from tests.services.waiting import wait_until
 
 pytestmark = pytest.mark.faults

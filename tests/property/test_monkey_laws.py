@@ -11,12 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from adviser.monkey.coverage import CoveringArray
-from adviser.monkey.space import (
-    SpaceTooLarge,
-    StackSpace,
-    distinct_ranks,
-    group_versions,
-)
+from adviser.monkey.space import SpaceTooLarge, StackSpace, distinct_ranks, group_versions
 from adviser.monkey.strategies import closed_universe
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_stack

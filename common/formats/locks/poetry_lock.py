@@ -36,12 +36,7 @@ from common.formats.locks.entries import (
     readable,
     require_known,
 )
-from common.formats.poetry_constraints import (
-    allows,
-    entries_of,
-    marker_text,
-    python_specifiers,
-)
+from common.formats.poetry_constraints import allows, entries_of, marker_text, python_specifiers
 from common.formats.requirements_files import SourceKind
 from model.errors import Reason
 from model.packages.identity import version_of

@@ -134,11 +134,7 @@ def _runs_by_benchmark(tree: ResultTree, places: Sequence[str]) -> dict[str, lis
 
 
 def _entry(
-    tree: ResultTree,
-    folder: str,
-    places: Sequence[str],
-    source: str,
-    benchmark: str | None = None,
+    tree: ResultTree, folder: str, places: Sequence[str], source: str, benchmark: str | None = None
 ) -> Iterator[BenchmarkResult]:
     """Results of all runs in ``places``.
 

@@ -121,9 +121,7 @@ def read(run: Run, record: dict[str, Any]) -> Iterator[BenchmarkResult]:
             yield run.stated(each, value, validity=validity, reason=violation)
 
 
-def _reported_metrics(
-    result: Fields,
-) -> Iterator[tuple[Measure, float | None, str | None]]:
+def _reported_metrics(result: Fields) -> Iterator[tuple[Measure, float | None, str | None]]:
     """Metrics of the benchmark method with their values, and why a value does not count."""
     for entry in result.each("metrics"):
         name = entry.required_text("name", "the metric has no name")

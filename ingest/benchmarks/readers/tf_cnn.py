@@ -51,8 +51,7 @@ _LOGGED = {
 }
 #: Wrappers put a prefix with ``|`` before each row.
 _STEP = re.compile(
-    r"^(?:.*\|)?[ \t]*(\d+)[ \t]+images/sec: (\S+) \+/- (\S+) \(jitter = ([^)\s]+)\)",
-    re.MULTILINE,
+    r"^(?:.*\|)?[ \t]*(\d+)[ \t]+images/sec: (\S+) \+/- (\S+) \(jitter = ([^)\s]+)\)", re.MULTILINE
 )
 #: An evaluation prints its accuracies once.
 _ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")

@@ -133,10 +133,7 @@ def run_container(
     with scratch_folder("job") as folder:
         try:
             finished = run_job(
-                command,
-                environment=os.environ,
-                limits=allotment.limits,
-                workdir=folder,
+                command, environment=os.environ, limits=allotment.limits, workdir=folder
             )
             return _end_in_container(finished, _state(engine, name))
         finally:

@@ -278,10 +278,7 @@ def _join(address: str, runtime_env: Mapping[str, Any]) -> None:
     import ray
 
     ray.init(
-        address=address,
-        runtime_env=dict(runtime_env),
-        log_to_driver=False,
-        configure_logging=False,
+        address=address, runtime_env=dict(runtime_env), log_to_driver=False, configure_logging=False
     )
 
 

@@ -191,10 +191,7 @@ def test_request_for_wheels_only_stays_infeasible_despite_source_distributions()
 
 
 def test_old_source_distribution_is_usable_only_if_its_requirements_are_known() -> None:
-    lists: Index = {
-        "lib": {"2": NEW, "1": {**OLD_SDIST, "requires": ["far"]}},
-        "far": {"1": NEW},
-    }
+    lists: Index = {"lib": {"2": NEW, "1": {**OLD_SDIST, "requires": ["far"]}}, "far": {"1": NEW}}
     alone = snapshot_for(request_for("lib<2\n"), lists)
     assert alone.with_old_sdists(["lib"]) is alone
     both = snapshot_for(request_for("lib<2\nfar\n"), lists).with_old_sdists(["lib"])
@@ -211,10 +208,7 @@ def test_old_source_distributions_are_admitted_only_for_packages_that_need_them(
         "one": {"1": OLD_SDIST},
         "two": {"1": OLD_SDIST},
         "lib": EARLIER,
-        "app": {
-            "2": {"requires": ["lib", "one>1"], **NEW},
-            "1": {"requires": ["lib"], **NEW},
-        },
+        "app": {"2": {"requires": ["lib", "one>1"], **NEW}, "1": {"requires": ["lib"], **NEW}},
     }
     for manifest in ("one\nlib\n", "one\ntwo\nlib\n", "app\none\nlib\n", "two\napp\n"):
         advice = advice_for(request_for(manifest), index)

@@ -17,14 +17,7 @@ from adviser.why import ForcedOutcome, why_not
 from model.packages.candidates import Absence, AbsenceReason, Dependency
 from model.packages.snapshot import with_absences
 from tests.factories.golden import compare_views
-from tests.factories.requests import (
-    INDEX,
-    MAIN,
-    advice_for,
-    known_for,
-    request_for,
-    snapshot_for,
-)
+from tests.factories.requests import INDEX, MAIN, advice_for, known_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
 PIPFILE = """

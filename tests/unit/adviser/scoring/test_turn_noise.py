@@ -10,13 +10,7 @@ from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.estimates import Estimate, SeriesSpread, estimates_of
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import JobPlace, Sample, in_batches
-from adviser.scoring.turn_noise import (
-    Batches,
-    TurnNoise,
-    mean_variance,
-    turn_effects,
-    turn_noises,
-)
+from adviser.scoring.turn_noise import Batches, TurnNoise, mean_variance, turn_effects, turn_noises
 from adviser.scoring.variances import NO_PRIOR, TurnResiduals, turn_residuals
 from tests.factories.evidence import NOW
 
