@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from urllib.parse import unquote_to_bytes
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.workers.gasgi import ASGIWorker
 from werkzeug.test import run_wsgi_app
@@ -41,6 +43,8 @@ _HANG_TIMEOUT_S = 60
 _BACKLOG = 1024
 #: Time for a request that is on its way when a process ends, s.
 _LINGER_S = 0.5
+#: Signals that end a worker process.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _NAME = "the server"
 
 _LOG = logging.getLogger(__name__)
@@ -215,7 +219,7 @@ def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> 
     """
     master = os.getpid()
     try:
-        _Server(settings, front, listener.detach()).run()
+        _Master(_Server(settings, front, listener.detach())).run()
     except SystemExit as ended:
         if os.getpid() != master:
             # A worker process ends at once, without the cleanup at exit, which is the master's.
@@ -254,6 +258,11 @@ class _Worker(ASGIWorker):
         self.loop = _Loop()
         asyncio.set_event_loop(self.loop)
 
+    def init_signals(self) -> None:
+        """Handle signals, also those that came since the fork."""
+        super().init_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
     def handle_exit_signal(self) -> None:
         """Stop listening, and end once all running requests are answered."""
         super().handle_exit_signal()
@@ -264,6 +273,20 @@ class _Worker(ASGIWorker):
         while self.asgi.running:
             await asyncio.sleep(_LINGER_S)
         self.handle_quit_signal()
+
+
+class _Master(Arbiter):
+    """Starts worker processes that lose no signal."""
+
+    def spawn_worker(self) -> Any:
+        """Hold back signals until the new process handles them; its copy of the master's handlers
+        would drop them, and the master would wait for :data:`GRACE_S`.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        try:
+            return super().spawn_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Server(BaseApplication):
@@ -336,23 +359,24 @@ class _ReloadedTls:
 
     def __call__(self, config: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         """:raises OSError: if the files are invalid, and none were loaded before"""
-        files = tuple(Path(it).stat().st_mtime_ns for it in (config.certfile, config.keyfile))
-        if self._context is None or files != self._of:
-            try:
-                context = default()
-            except OSError as error:
-                # One of the two files may have been replaced before the other.
-                if self._context is None:
-                    raise
-                _LOG.warning("certificate_unusable", extra={"error": str(error)})
+        try:
+            files = tuple(Path(it).stat().st_mtime_ns for it in (config.certfile, config.keyfile))
+            if self._context is not None and files == self._of:
                 return self._context
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            # Called at each handshake, with or without the name of a server.
-            context.sni_callback = lambda connection, *_: setattr(
-                connection, "context", self(config, default)
-            )
-            self._of, self._context = files, context
-        return self._context
+            context = default()
+        except OSError as error:
+            # One of the two files may be missing, or replaced before the other.
+            if self._context is None:
+                raise
+            _LOG.warning("certificate_unusable", extra={"error": str(error)})
+            return self._context
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Called at each handshake, with or without the name of a server.
+        context.sni_callback = lambda connection, *_: setattr(
+            connection, "context", self(config, default)
+        )
+        self._of, self._context = files, context
+        return context
 
 
 def _ended(_server: Any, worker: Any) -> None:

@@ -254,6 +254,30 @@ def test_idle_connections_do_not_delay_the_shutdown(served: Served) -> None:
         assert statuses([idle]) == {0}
 
 
+def test_a_stop_reaches_a_process_that_is_just_starting(served: Served) -> None:
+    """The signal comes between the fork and the handlers of the new process."""
+    program = """
+import os, signal, time
+from api.server import http_server
+from cli.main import main
+
+def late(worker, handle=http_server._Worker.init_signals):
+    os.kill(os.getppid(), signal.SIGTERM)
+    while signal.SIGTERM not in signal.sigpending():
+        time.sleep(0.01)
+    handle(worker)
+    print("handled", flush=True)
+
+http_server._Worker.init_signals = late
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "serve", "--port", "0", "--workers", "1"],
+        env=served.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, "handled" in ended.stdout) == (0, True), ended.stderr
+
+
 def test_request_heads_are_read_byte_by_byte_and_pipelined(plain: Small) -> None:
     with plain.connect() as it:
         for byte in HALF_A_HEAD:
