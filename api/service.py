@@ -60,8 +60,8 @@ def answer_within(seconds: float, ask: Callable[[CheckTime], T]) -> T:
     try:
         return future.result(seconds)
     except TimeoutError:
-        if future.done():  # raised by `ask` itself
-            raise
+        if future.done():  # `ask` raised it, or has ended just now
+            return future.result()
         over.set()
         future.cancel()
         raise no_answer from None

@@ -1,10 +1,12 @@
 """Requests between API and worker: stored forms, options, shares of clients, waiting, schedules."""
 
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -158,6 +160,21 @@ def test_error_inside_a_time_limited_store_request_is_raised_unchanged() -> None
 
     with pytest.raises(TimeoutError, match="of its own"):
         answer_within(60, broken)
+
+
+def test_answer_that_comes_as_its_time_runs_out_is_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class JustEnded(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            if not self.done():
+                self.set_result(7)
+                raise TimeoutError
+            return super().result(timeout)
+
+    pool = SimpleNamespace(submit=lambda *_: JustEnded())
+    monkeypatch.setattr("api.service._pool", pool)
+    assert answer_within(0, lambda _: 7) == 7
 
 
 def test_abandoned_store_request_ends_at_its_next_time_check() -> None:
