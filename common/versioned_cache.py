@@ -59,10 +59,11 @@ class VersionedCache(Generic[K, V]):
 
     def put(self, key: K, version: object, value: V) -> bool:
         """Keep a value; returns whether other values were forgotten."""
-        self.pop(key)
+        size = self._size(value)
         with self._lock:
-            self._kept[key] = version, value, self._size(value)
-            self._sum += self._kept[key][2]
+            _, _, before = self._kept.pop(key, (None, None, 0))
+            self._kept[key] = version, value, size
+            self._sum += size - before
             is_full = False
             while self._sum > self._limit and len(self._kept) > 1:
                 self._sum -= self._kept.popitem(last=False)[1][2]

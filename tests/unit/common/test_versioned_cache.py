@@ -1,5 +1,8 @@
 """Values are kept for one version of their inputs, and as many as fit."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 from common.versioned_cache import VersionedCache
 
 
@@ -33,3 +36,18 @@ def test_cache_keeps_the_last_value_whatever_its_size() -> None:
     assert cache.put("b", None, "xxx")
     assert cache.keys() == ["b"]
     assert not cache.put("b", None, "xx")
+
+
+def test_value_that_two_threads_put_at_once_is_counted_once() -> None:
+    both = Barrier(2)
+
+    class Slow(VersionedCache[str, str]):
+        def pop(self, key: str) -> str | None:
+            value = super().pop(key)
+            both.wait(60)
+            return value
+
+    cache = Slow(3, len)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda it: cache.put("a", None, it), "xy"))
+    assert not any([cache.put("b", None, "x"), cache.put("c", None, "x")])
